@@ -1,0 +1,175 @@
+"""The values of the job lifecycle: what a job is, which states it has, what a claim and a result hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from airflow_snowpack.iceberg.names import TableName
+
+
+class JobStatus(StrEnum):
+    """Where a job stands. ``COMPLETED``, ``FAILED`` and ``CANCELLED`` are final."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_terminal(self) -> bool:
+        return self in TERMINAL
+
+
+TERMINAL = frozenset({JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED})
+
+# From each state, the states that may follow. RUNNING may follow itself: a take-over moves the fence and the job goes on running.
+TRANSITIONS: Mapping[JobStatus, frozenset[JobStatus]] = {
+    JobStatus.PENDING: frozenset({JobStatus.RUNNING, JobStatus.CANCELLED}),
+    JobStatus.RUNNING: frozenset({JobStatus.RUNNING, JobStatus.PENDING, JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED}),
+    JobStatus.COMPLETED: frozenset(),
+    JobStatus.FAILED: frozenset(),
+    JobStatus.CANCELLED: frozenset(),
+}
+
+
+class ActionOutcome(StrEnum):
+    """How an action ended.
+
+    ``PARTIAL``: some file groups were committed and some were not. ``CONFLICT``: a writer's commit won and nothing of this action
+    counts; the table is as the writer left it. ``INTERRUPTED``: it was stopped by a cancel, a shutdown or a moved fence.
+    """
+
+    SUCCEEDED = "succeeded"
+    PARTIAL = "partial"
+    CONFLICT = "conflict"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class ActionResult:
+    """What one action did.
+
+    :param message: for people, such as "Compacted 87 files into 12".
+    :param metrics: the same as numbers; file counts and bytes, by name.
+    :param error: the cause in full when the action did not succeed.
+    """
+
+    action: str
+    outcome: ActionOutcome
+    message: str
+    elapsed_seconds: float
+    error: str | None = None
+    metrics: Mapping[str, int | float] = field(default_factory=dict)
+
+    @property
+    def success(self) -> bool:
+        return self.outcome in (ActionOutcome.SUCCEEDED, ActionOutcome.PARTIAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One request for maintenance of one table, as the store has it.
+
+    :param owner: who may take the job over at once, such as an Airflow task instance across its tries; ``None`` for nobody.
+    :param attempt: how many times it was claimed or taken over.
+    :param attempt_id: the fence; ``None`` while nobody holds the job.
+    :param results: one per action that ran, in order; of the attempt that ended the job.
+    """
+
+    job_id: str
+    table: TableName
+    actions: tuple[str, ...]
+    options: Mapping[str, Any]
+    dry_run: bool
+    status: JobStatus
+    submitted_at: datetime
+    submitted_by: str | None = None
+    owner: str | None = None
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    attempt: int = 0
+    attempt_id: str | None = None
+    error: str | None = None
+    results: tuple[ActionResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to run a job, until the lease runs out or the fence moves.
+
+    :param attempt_id: uuid4 hex, new with every claim; every later write carries it.
+    """
+
+    job: Job
+    attempt_id: str
+    worker_id: str
+    attempt: int
+    lease_until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TableLock:
+    """Who holds a table.
+
+    :param holder: a job's id, or the name that an operator gave.
+    """
+
+    table: TableName
+    holder: str
+    acquired_at: datetime
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LifecyclePolicy:
+    """The periods and limits of the lifecycle; the defaults are the specification's.
+
+    :param lease: how long a claim lasts without a heartbeat.
+    :param heartbeat: how often the worker renews claim and lock.
+    :param fence_check: how often the worker looks whether it was cancelled or replaced.
+    :param max_attempts: how many attempts whose lease ran out a job gets before the sweep fails it.
+    :param retry_base: a job that the sweep returns waits ``retry_base * 2 ** attempt``.
+    """
+
+    lease: timedelta = timedelta(seconds=1800)
+    heartbeat: timedelta = timedelta(seconds=60)
+    fence_check: timedelta = timedelta(seconds=2)
+    max_attempts: int = 3
+    retry_base: timedelta = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """One line of a job's life, written best-effort beside the job itself."""
+
+    job_id: str
+    at: datetime
+    event: str
+    attempt_id: str | None
+    detail: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport:
+    """What a sweep did: ids of jobs returned to the queue, of jobs failed for good, and the tables whose locks it released."""
+
+    requeued: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    unlocked: tuple[str, ...] = ()
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DrainState:
+    """Whether submissions are refused and the sweep is paused, since when, by whom and why."""
+
+    on: bool
+    since: datetime | None = None
+    by: str | None = None
+    reason: str | None = None
