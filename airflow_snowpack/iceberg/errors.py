@@ -21,7 +21,9 @@ class TableNotFound(SnowpackError):
 
     def __init__(self, table: str, catalog: str, known: tuple[str, ...] = ()) -> None:
         hint = f" Its database has: {', '.join(known[:10])}." if known else ""
-        super().__init__(f"The catalog {catalog!r} has no table {table!r}.{hint} Check the name, or the catalog that this runs against.")
+        super().__init__(
+            f"The catalog {catalog!r} has no table {table!r}.{hint} Check the name, or the catalog that this runs against."
+        )
 
 
 class CatalogUnreachable(SnowpackError):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from airflow_snowpack.jobs.model import ActionResult, Job
+if TYPE_CHECKING:
+    from airflow_snowpack.jobs.model import ActionResult, Job
 
 
 class Engine(Protocol):

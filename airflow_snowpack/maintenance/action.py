@@ -9,10 +9,13 @@ been published for the system this follows, so it is data; the default is the sp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from airflow_snowpack.maintenance.errors import InvalidActionOrder, NoActions, UnknownAction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 
 class Action(StrEnum):

@@ -23,7 +23,9 @@ class InvalidActionOrder(SnowpackError):
     """An ``action_order`` setting that leaves an action out, repeats one or names something else."""
 
     def __init__(self, given: tuple[str, ...], allowed: tuple[str, ...]) -> None:
-        super().__init__(f"The action order {', '.join(given)!r} is not usable. Name each of these exactly once: {', '.join(allowed)}.")
+        super().__init__(
+            f"The action order {', '.join(given)!r} is not usable. Name each of these exactly once: {', '.join(allowed)}."
+        )
 
 
 class InvalidOption(SnowpackError):
