@@ -1,0 +1,52 @@
+"""Durations as people write them, and as JSON keeps them.
+
+    >>> parse_duration("5d"), parse_duration("PT36H"), parse_duration(timedelta(hours=1))
+    (datetime.timedelta(days=5), datetime.timedelta(days=1, seconds=43200), datetime.timedelta(seconds=3600))
+    >>> format_duration(timedelta(days=1, hours=12))
+    'P1DT12H'
+
+The invariant: ``parse_duration(format_duration(d)) == d`` for every duration that is not negative. Months and years are refused,
+because they have no fixed length. A bare number is refused too: it has no unit.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+SHORT = re.compile(r"(?:(?P<weeks>\d+)w)?(?:(?P<days>\d+)d)?(?:(?P<hours>\d+)h)?(?:(?P<minutes>\d+)m)?(?:(?P<seconds>\d+)s)?")
+ISO_8601 = re.compile(
+    r"P(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
+    r"(?:T(?=\d)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d{1,6})?)S)?)?"
+)
+
+
+def parse_duration(value: object) -> timedelta:
+    """Read ``"5d"``, ``"1d12h"``, ``"30m"``, ``"P5D"``, ``"PT30M"``, or take a ``timedelta`` as it is.
+
+    :raises ValueError: it is none of these, or negative; the text says what was expected.
+    """
+    if isinstance(value, timedelta):
+        if value < timedelta(0):
+            raise ValueError(f"is negative: {value}")
+        return value
+    if isinstance(value, str):
+        text = value.strip()
+        match = ISO_8601.fullmatch(text) or SHORT.fullmatch(text.replace(" ", "").lower())
+        parts = {unit: float(amount) for unit, amount in match.groupdict().items() if amount} if match else {}
+        if parts:
+            try:
+                return timedelta(**parts)
+            except OverflowError:
+                raise ValueError(f"is too long: {text[:60]!r}") from None
+    raise ValueError(f'must be a duration such as "5d", "30m", "1d12h" or the ISO 8601 "P5D", not {str(value)[:60]!r}')
+
+
+def format_duration(value: timedelta) -> str:
+    """ISO 8601, in days, hours, minutes and seconds."""
+    minutes, seconds = divmod(value.seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    whole = f"{seconds}.{value.microseconds:06d}" if value.microseconds else f"{seconds}"
+    days = f"{value.days}D" if value.days else ""
+    time = (f"{hours}H" if hours else "") + (f"{minutes}M" if minutes else "") + (f"{whole}S" if float(whole) else "")
+    return f"P{days}T{time}" if time else f"P{days or '0D'}"

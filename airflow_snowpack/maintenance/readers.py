@@ -1,0 +1,158 @@
+"""Readers turn what a caller gave (Python values, JSON, or the text of a rendered template) into the value of an option.
+
+    >>> read = whole_number(at_least=1)
+    >>> read(5), read("5")
+    (5, 5)
+    >>> read(0)
+    Traceback (most recent call last):
+    ValueError: must be at least 1, not 0
+
+The invariant: a reader returns a value that is safe to use as the option says, or raises ``ValueError`` with the predicate of a
+sentence ("must be at least 1, not 0"). Columns that come out of :func:`columns` and :func:`sort_order` hold names only.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from airflow_snowpack.maintenance.duration import parse_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+    from enum import StrEnum
+
+    Reader = Callable[[object], Any]
+
+COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
+SORT_FIELD = re.compile(
+    rf"(?P<column>{COLUMN.pattern})(?:\s+(?P<direction>ASC|DESC))?(?:\s+NULLS\s+(?P<nulls>FIRST|LAST))?", re.IGNORECASE
+)
+TRUTH = {"true": True, "false": False}
+MAX_TEXT = 8192
+
+
+def flag() -> Reader:
+    """True or false; from text, the words ``true`` and ``false``."""
+
+    def read(value: object) -> bool:
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, str) and value.strip().lower() in TRUTH:
+            return TRUTH[value.strip().lower()]
+        raise ValueError(f"must be true or false, not {_shown(value)}")
+
+    return read
+
+
+def whole_number(*, at_least: int, at_most: int | None = None) -> Reader:
+    """An integer of a range; from text, its digits."""
+
+    def read(value: object) -> int:
+        if isinstance(value, str) and re.fullmatch(r"[+-]?\d{1,19}", value.strip()):
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError(f"must be a whole number, not {_shown(value)}")
+        if value < at_least:
+            raise ValueError(f"must be at least {at_least}, not {value}")
+        if at_most is not None and value > at_most:
+            raise ValueError(f"must be at most {at_most}, not {value}")
+        return value
+
+    return read
+
+
+def ratio() -> Reader:
+    """A share above 0 and up to 1."""
+
+    def read(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            raise ValueError(f"must be a number, not {_shown(value)}")
+        try:
+            number = float(value)
+        except ValueError:
+            raise ValueError(f"must be a number, not {_shown(value)}") from None
+        if not 0 < number <= 1:
+            raise ValueError(f"must be above 0 and at most 1, not {value}")
+        return number
+
+    return read
+
+
+def duration(*, at_least: timedelta) -> Reader:
+    """A duration with a floor."""
+
+    def read(value: object) -> timedelta:
+        parsed = parse_duration(value)
+        if parsed < at_least:
+            raise ValueError(f"must be at least {at_least}, not {parsed}")
+        return parsed
+
+    return read
+
+
+def text() -> Reader:
+    """Free text that is not empty; whoever puts it into SQL must escape it."""
+
+    def read(value: object) -> str:
+        if not isinstance(value, str):
+            raise ValueError(f"must be text, not {_shown(value)}")
+        if not value.strip() or len(value) > MAX_TEXT or "\x00" in value:
+            raise ValueError(f"must be text of 1 to {MAX_TEXT} characters without a NUL")
+        return value.strip()
+
+    return read
+
+
+def one_of(choices: type[StrEnum]) -> Reader:
+    """A member of an enumeration, by its value."""
+
+    def read(value: object) -> StrEnum:
+        for choice in choices:
+            if value == choice.value:
+                return choice
+        raise ValueError(f"must be one of {', '.join(choices)}, not {_shown(value)}")
+
+    return read
+
+
+def columns() -> Reader:
+    """Names of columns, fields of structs with dots; a list, or text with commas."""
+
+    def read(value: object) -> tuple[str, ...]:
+        names = value.split(",") if isinstance(value, str) else value
+        if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+            raise ValueError(f"must be a list of column names, not {_shown(value)}")
+        stripped = tuple(name.strip() for name in names)
+        for name in stripped:
+            if not COLUMN.fullmatch(name):
+                raise ValueError(f"has {name[:60]!r}, which is not a column name (letters, digits and underscores, dots between)")
+        return stripped
+
+    return read
+
+
+def sort_order() -> Reader:
+    """``column [ASC|DESC] [NULLS FIRST|LAST], …`` with every part spelled out in what comes back."""
+
+    def read(value: object) -> str:
+        if not isinstance(value, str):
+            raise ValueError(f"must be text such as 'day DESC NULLS LAST, carrier', not {_shown(value)}")
+        return ", ".join(_sort_field(part.strip()) for part in value.split(","))
+
+    return read
+
+
+def _sort_field(part: str) -> str:
+    match = SORT_FIELD.fullmatch(part)
+    if not match:
+        raise ValueError(f"has {part[:60]!r}; each part must be: column [ASC|DESC] [NULLS FIRST|LAST]")
+    direction = (match["direction"] or "ASC").upper()
+    # Iceberg's own default: nulls come first when ascending, last when descending.
+    nulls = (match["nulls"] or ("FIRST" if direction == "ASC" else "LAST")).upper()
+    return f"{match['column']} {direction} NULLS {nulls}"
+
+
+def _shown(value: object) -> str:
+    return repr(value)[:60]
