@@ -11,8 +11,18 @@ class InvalidTableName(SnowpackError):
     def __init__(self, name: str, level: str | None) -> None:
         culprit = f" Its level {level[:60]!r} does not." if level is not None else ""
         super().__init__(
-            f"{name[:120]!r} is not a table name.{culprit} Give database.table (255 characters at most), where each level starts with "
-            "a letter or an underscore and goes on with letters, digits, underscores and hyphens."
+            f"{name[:120]!r} is not a table name.{culprit} Give database.table (255 characters at most), where each level starts "
+            "with a letter or an underscore and goes on with letters, digits, underscores and hyphens."
+        )
+
+
+class InvalidCatalogName(SnowpackError):
+    """A catalog name that could not be part of a table name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name[:120]!r} is not a catalog name. Give one word that starts with a letter or an underscore and goes on with "
+            "letters, digits, underscores and hyphens, such as 'lake'."
         )
 
 
@@ -26,11 +36,26 @@ class TableNotFound(SnowpackError):
         )
 
 
+class TableUnreadable(SnowpackError):
+    """The catalog has the table, and the files that it points to cannot be read."""
+
+    def __init__(self, table: str, cause: Exception) -> None:
+        super().__init__(
+            f"The metadata of table {table!r} cannot be read: {type(cause).__name__}: {_first_line(cause)}. "
+            "Check that the storage is reachable with the catalog's settings, and that nobody deleted the table's files."
+        )
+
+
 class CatalogUnreachable(SnowpackError):
     """The catalog did not answer."""
 
     def __init__(self, catalog: str, cause: Exception) -> None:
         super().__init__(
-            f"The Iceberg catalog {catalog!r} cannot be reached: {type(cause).__name__}: {cause}. "
+            f"The Iceberg catalog {catalog!r} cannot be reached: {type(cause).__name__}: {_first_line(cause)}. "
             "Check the connection that the catalog hook uses, and that the catalog service is up."
         )
+
+
+def _first_line(cause: Exception) -> str:
+    """Drivers add the statement and a link below; a sentence has room for the first line."""
+    return (str(cause).splitlines() or [""])[0].rstrip(".")

@@ -1,0 +1,212 @@
+"""A catalog: one description from which Spark and PyIceberg both reach the same tables.
+
+    >>> config = CatalogConfig.rest("lake", "http://catalog:8181", token="…")
+    >>> config.spark_conf()["spark.sql.catalog.lake.uri"]
+    'http://catalog:8181'
+    >>> table = load_table(config.load(), TableName.parse("flights.departures", catalog="lake"))  # doctest: +SKIP
+
+The invariant: what one engine commits, the other sees at once. So both use the same catalog name (a SQL catalog keys its rows by
+it), and Spark's own table cache stays off. Secrets are never part of the representation of a :class:`CatalogConfig`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from airflow_snowpack.iceberg.errors import CatalogUnreachable, InvalidCatalogName, TableNotFound, TableUnreadable
+from airflow_snowpack.iceberg.names import LEVEL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+    from airflow_snowpack.iceberg.names import TableName
+
+SQLITE_JDBC = "org.xerial:sqlite-jdbc:3.54.1.0"
+POSTGRES_JDBC = "org.postgresql:postgresql:42.7.14"
+
+
+class CatalogKind(StrEnum):
+    """Where a catalog keeps its list of tables."""
+
+    SQLITE = "sqlite"
+    POSTGRES = "postgres"
+    REST = "rest"
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogConfig:
+    """A catalog's name and how to reach it. Use :meth:`embedded`, :meth:`sqlite`, :meth:`postgres` or :meth:`rest` to make one.
+
+    :param name: as in ``name.database.table``; one level of a table name.
+    :param address: a file for SQLite, ``host:port/database`` for Postgres, a URL for REST.
+    :param warehouse: where new tables go; a REST catalog may have its own.
+    :param properties: for both engines, such as ``s3.endpoint``; may hold secrets.
+    :param spark_properties: for Spark alone, such as ``io-impl``; may hold secrets.
+    :raises InvalidCatalogName: the name is not one level.
+    """
+
+    name: str
+    kind: CatalogKind
+    address: str
+    warehouse: str | None = None
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    spark_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if not LEVEL.fullmatch(self.name):
+            raise InvalidCatalogName(self.name)
+
+    @classmethod
+    def embedded(cls, home: Path, name: str = "lake") -> CatalogConfig:
+        """The default that needs nothing: ``catalog.db`` and ``warehouse/`` below a folder, which is made when missing."""
+        warehouse = home.absolute() / "warehouse"
+        warehouse.mkdir(parents=True, exist_ok=True)
+        return cls.sqlite(name, home.absolute() / "catalog.db", warehouse=f"file://{warehouse}")
+
+    @classmethod
+    def sqlite(cls, name: str, file: Path, *, warehouse: str, properties: Mapping[str, str] | None = None) -> CatalogConfig:
+        """A SQL catalog in one SQLite file, for one machine."""
+        return cls(name, CatalogKind.SQLITE, str(file.absolute()), warehouse, properties=dict(properties or {}))
+
+    @classmethod
+    def postgres(
+        cls,
+        name: str,
+        *,
+        host: str,
+        database: str,
+        warehouse: str,
+        port: int = 5432,
+        user: str | None = None,
+        password: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        spark_properties: Mapping[str, str] | None = None,
+    ) -> CatalogConfig:
+        """A SQL catalog in a Postgres database."""
+        return cls(
+            name,
+            CatalogKind.POSTGRES,
+            f"{host}:{port}/{database}",
+            warehouse,
+            user,
+            password,
+            dict(properties or {}),
+            dict(spark_properties or {}),
+        )
+
+    @classmethod
+    def rest(
+        cls,
+        name: str,
+        uri: str,
+        *,
+        warehouse: str | None = None,
+        token: str | None = None,
+        credential: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        spark_properties: Mapping[str, str] | None = None,
+    ) -> CatalogConfig:
+        """A REST catalog.
+
+        :param token: a bearer token.
+        :param credential: ``client-id:client-secret`` for OAuth2.
+        """
+        secrets = {"token": token, "credential": credential}
+        merged = {**(properties or {}), **{key: value for key, value in secrets.items() if value}}
+        return cls(name, CatalogKind.REST, uri, warehouse, properties=merged, spark_properties=dict(spark_properties or {}))
+
+    def spark_conf(self) -> dict[str, str]:
+        """The settings that give a Spark session this catalog; they may hold secrets."""
+        reach = {"warehouse": self.warehouse, "cache-enabled": "false", **self._spark_reach()}
+        settings = {**reach, **self.properties, **self.spark_properties}
+        prefix = f"spark.sql.catalog.{self.name}"
+        conf = {f"{prefix}.{key}": value for key, value in settings.items() if value is not None}
+        return {prefix: "org.apache.iceberg.spark.SparkCatalog", **conf}
+
+    def spark_packages(self) -> tuple[str, ...]:
+        """Maven coordinates that Spark needs besides Iceberg's own runtime."""
+        drivers = {CatalogKind.SQLITE: (SQLITE_JDBC,), CatalogKind.POSTGRES: (POSTGRES_JDBC,)}
+        return drivers.get(self.kind, ())
+
+    def load(self) -> Catalog:
+        """Connect with PyIceberg.
+
+        :raises CatalogUnreachable: it does not answer.
+        """
+        from pyiceberg.catalog.rest import RestCatalog
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        properties = {"uri": self._pyiceberg_uri(), **self.properties}
+        if self.warehouse:
+            properties["warehouse"] = self.warehouse
+        kind = RestCatalog if self.kind is CatalogKind.REST else SqlCatalog
+        try:
+            return kind(self.name, **properties)
+        except _connection_errors() as error:
+            raise CatalogUnreachable(self.name, error) from error
+
+    def _spark_reach(self) -> dict[str, str | None]:
+        if self.kind is CatalogKind.REST:
+            return {"type": "rest", "uri": self.address}
+        scheme = "postgresql://" if self.kind is CatalogKind.POSTGRES else "sqlite:"
+        return {
+            "type": "jdbc",
+            "uri": f"jdbc:{scheme}{self.address}",
+            # V1 is the table layout that PyIceberg reads and writes.
+            "jdbc.schema-version": "V1",
+            "jdbc.user": self.user,
+            "jdbc.password": self.password,
+        }
+
+    def _pyiceberg_uri(self) -> str:
+        if self.kind is CatalogKind.REST:
+            return self.address
+        if self.kind is CatalogKind.SQLITE:
+            return f"sqlite:///{self.address}"
+        login = quote(self.user or "", safe="") + (f":{quote(self.password, safe='')}" if self.password else "")
+        return f"postgresql+psycopg://{login}{'@' if login else ''}{self.address}"
+
+
+def load_table(catalog: Catalog, name: TableName) -> Table:
+    """Open a table.
+
+    :raises TableNotFound: the catalog has no such table; the message names some that its database has.
+    :raises TableUnreadable: the catalog has it, and its metadata file cannot be read.
+    :raises CatalogUnreachable: the catalog does not answer.
+    """
+    from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+    try:
+        return catalog.load_table(name.identifier)
+    except (NoSuchTableError, NoSuchNamespaceError):
+        raise TableNotFound(name.dotted, catalog.name, _neighbours(catalog, name)) from None
+    except _connection_errors() as error:
+        raise CatalogUnreachable(catalog.name, error) from error
+    except OSError as error:
+        raise TableUnreadable(str(name), error) from error
+
+
+def _neighbours(catalog: Catalog, name: TableName) -> tuple[str, ...]:
+    from pyiceberg.exceptions import NoSuchNamespaceError
+
+    try:
+        return tuple(sorted(".".join(identifier) for identifier in catalog.list_tables(name.identifier[:-1])))
+    except NoSuchNamespaceError:
+        return ()
+
+
+def _connection_errors() -> tuple[type[Exception], ...]:
+    from pyiceberg.exceptions import RESTError
+    from requests.exceptions import RequestException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    return (RESTError, RequestException, SQLAlchemyError)

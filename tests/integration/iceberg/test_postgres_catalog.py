@@ -1,0 +1,45 @@
+"""The SQL catalog in a real Postgres."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+from sqlalchemy.engine import make_url
+
+from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable, TableName, load_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_table_of_a_postgres_catalog_is_found_again(postgres_database: str, tmp_path: Path) -> None:
+    url = make_url(postgres_database)
+    assert url.host
+    config = CatalogConfig.postgres(
+        "lake",
+        host=url.host,
+        port=url.port or 5432,
+        database=url.database or "",
+        user=url.username,
+        password=url.password,
+        warehouse=f"file://{tmp_path}/warehouse",
+    )
+    config.load().create_namespace("flights")
+    config.load().create_table("flights.departures", Schema(NestedField(1, "id", LongType(), required=False)))
+
+    table = load_table(config.load(), TableName.parse("flights.departures", catalog="lake"))
+
+    assert table.metadata.location == f"file://{tmp_path}/warehouse/flights/departures"
+
+
+def test_a_postgres_that_is_not_there_is_named_without_its_password(tmp_path: Path) -> None:
+    config = CatalogConfig.postgres(
+        "lake", host="127.0.0.1", port=9, database="iceberg", user="ice", password="s3cret", warehouse=f"file://{tmp_path}"
+    )
+
+    with pytest.raises(CatalogUnreachable, match="The Iceberg catalog 'lake' cannot be reached") as caught:
+        config.load()
+    assert "s3cret" not in str(caught.value)
