@@ -1,0 +1,147 @@
+"""One attempt at a job: its actions in order, under a heartbeat, to one terminal write.
+
+    attempt = Attempt(jobs, claim, engine)
+    job = attempt.run()            # raises StaleAttempt when the fence moved
+    attempt.abandon("killed")      # from a signal handler or another thread
+
+The invariant: whatever happens here, the attempt either writes the terminal state itself, or leaves everything as its
+successor or canceller has it. When the fence moves, the engine is interrupted at once, so that the *work* ends and not
+just its record.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from airflow_snowpack.jobs.engine import Engine
+from airflow_snowpack.jobs.errors import JobNotFound, StaleAttempt
+from airflow_snowpack.jobs.heartbeat import Heartbeat
+from airflow_snowpack.jobs.lifecycle import Jobs
+from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Claim, Job, JobStatus
+from airflow_snowpack.store import StoreError
+
+log = logging.getLogger(__name__)
+
+INTERRUPT_GRACE_S = 1.0
+ABANDON_LIMIT_S = 4.0
+
+
+class Attempt:
+    """Runs the actions of a claimed job.
+
+    :param engine: does the work; a fresh one for each attempt, since an interrupted engine starts nothing more.
+    :param continue_on_error: go on after an action that failed; the job fails all the same.
+    """
+
+    def __init__(self, jobs: Jobs, claim: Claim, engine: Engine, *, continue_on_error: bool = False) -> None:
+        self._jobs = jobs
+        self._claim = claim
+        self._engine = engine
+        self._continue_on_error = continue_on_error
+        self._results: list[ActionResult] = []
+        self._stop = threading.Event()  # start nothing more
+        self._work_left = threading.Event()  # no action is running any more
+        self._finished = False
+        self._abandoned: str | None = None
+
+    def run(self) -> Job:
+        """Run to the end and write it down.
+
+        :returns: the job as it ended; ``FAILED`` is a result and not an error.
+        :raises StaleAttempt: the fence moved. The work was stopped and nothing was written.
+        """
+        try:
+            with Heartbeat(self._jobs, self._claim, on_lost=self._stop_work) as heartbeat:
+                error = self._run_actions()
+                self._work_left.set()
+                if self._abandoned is None and not self._stop.is_set():
+                    self._finished = self._finish(heartbeat, error)
+        except BaseException as failure:
+            self.abandon(f"The attempt was ended by {type(failure).__name__}: {failure}".rstrip(": "))
+            raise
+        finally:
+            self._jobs.flush()
+        if not self._finished and self._abandoned is None:
+            self._leave()
+        return self._jobs.get(self._claim.job.job_id)
+
+    def abandon(self, reason: str) -> None:
+        """Stop the work and fail the job with this reason: for a process that has to go now.
+
+        Takes about a second, a few at most; safe in a signal handler, from any thread, and when called again.
+        """
+        if self._finished or self._abandoned is not None:
+            return
+        self._abandoned = reason
+        # In a thread of its own: a signal handler may have stopped this one inside of the very locks that are needed here.
+        writer = threading.Thread(target=self._abandon, args=(reason,), name="snowpack-abandon", daemon=True)
+        writer.start()
+        writer.join(ABANDON_LIMIT_S)
+        if writer.is_alive():
+            log.error("abandon_unfinished: job %s; the sweep will find it when its lease runs out", self._claim.job.job_id)
+
+    def _abandon(self, reason: str) -> None:
+        self._stop_work()
+        self._work_left.wait(INTERRUPT_GRACE_S)
+        try:
+            self._jobs.finish(self._claim, JobStatus.FAILED, self._results, error=reason)
+        except StoreError:
+            log.exception("abandon_failed: job %s; the sweep will find it when its lease runs out", self._claim.job.job_id)
+        self._jobs.flush()
+
+    def _stop_work(self) -> None:
+        self._stop.set()
+        threading.Thread(target=self._engine.interrupt, name="snowpack-interrupt", daemon=True).start()
+
+    def _run_actions(self) -> str | None:
+        """Run the actions in order; gives the error that the job ends with."""
+        error: str | None = None
+        actions = self._claim.job.actions
+        for place, action in enumerate(actions):
+            if self._stop.is_set() or not self._jobs.holds(self._claim):
+                self._stop.set()
+                return error
+            result = self._run_action(action)
+            self._results.append(result)
+            if not result.success:
+                error = error or f"{action} {result.outcome}: {result.error or result.message}"
+                if not self._continue_on_error:
+                    return error
+            if place + 1 < len(actions):
+                self._jobs.record_progress(self._claim, self._results)
+        return error
+
+    def _run_action(self, action: str) -> ActionResult:
+        started = time.monotonic()
+        try:
+            return self._engine.run(self._claim.job, action)
+        except Exception as failure:
+            log.exception("action_crashed: job %s, %s", self._claim.job.job_id, action)
+            cause = f"{type(failure).__name__}: {failure}"
+            return ActionResult(action, ActionOutcome.FAILED, "Ended by an error", time.monotonic() - started, error=cause)
+
+    def _finish(self, heartbeat: Heartbeat, error: str | None) -> bool:
+        """The terminal write. Hours of work stand behind it, so it outlasts a database that is away for less than the lease."""
+        status = JobStatus.COMPLETED if error is None else JobStatus.FAILED
+        while True:
+            try:
+                return self._jobs.finish(self._claim, status, self._results, error)
+            except StoreError:
+                if heartbeat.lease_ran_out or self._stop.is_set():
+                    raise
+                log.warning("terminal_write_failed: job %s; trying again", self._claim.job.job_id, exc_info=True)
+                self._stop.wait(self._jobs.policy.fence_check.total_seconds())
+
+    def _leave(self) -> None:
+        """The fence moved: free the table if the job was cancelled, and touch nothing else."""
+        job_id, attempt_id = self._claim.job.job_id, self._claim.attempt_id
+        log.warning("writeback_stale_attempt: job %s, attempt %s leaves its results unwritten", job_id, attempt_id)
+        self._jobs.release_lock(self._claim)
+        self._jobs.flush()
+        try:
+            status = self._jobs.get(job_id).status
+        except JobNotFound:
+            status = JobStatus.CANCELLED  # cancelled and deleted since
+        raise StaleAttempt(job_id, attempt_id, status)

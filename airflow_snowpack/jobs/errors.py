@@ -1,0 +1,89 @@
+"""What can be wrong with a job or a lock.
+
+JobError
+├── TableLocked          somebody else holds the table
+├── DrainModeOn          submissions are refused for now
+├── JobNotFound          no such job, or it was deleted
+├── JobAlreadyFinished   a terminal job takes no more changes
+├── JobStillActive       only a finished job can be deleted
+├── NotTheOwner          a take-over by somebody whom the job does not belong to
+└── StaleAttempt         the fence moved: this attempt no longer counts
+"""
+
+from __future__ import annotations
+
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.jobs.model import DrainState, JobStatus, TableLock
+
+
+class JobError(SnowpackError):
+    """The root of the room's errors."""
+
+
+class TableLocked(JobError):
+    """Somebody else holds the table.
+
+    :ivar lock: who, since when and until when.
+    """
+
+    def __init__(self, lock: TableLock) -> None:
+        self.lock = lock
+        super().__init__(
+            f"The table {lock.table} is locked by {lock.holder} since {lock.acquired_at.isoformat()}, "
+            f"until {lock.expires_at.isoformat()} unless its holder renews the lock. Wait for the holder, or cancel its job."
+        )
+
+
+class DrainModeOn(JobError):
+    """Submissions are refused until drain mode is switched off."""
+
+    def __init__(self, state: DrainState) -> None:
+        self.state = state
+        since = f" since {state.since.isoformat()}" if state.since else ""
+        by = f" by {state.by}" if state.by else ""
+        reason = f" ({state.reason})" if state.reason else ""
+        super().__init__(f"Drain mode is on{since}{by}{reason}: no maintenance is accepted. Submit again when it is off.")
+
+
+class JobNotFound(JobError):
+    """No job has this id, or it was deleted."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"There is no job {job_id[:80]!r}; it never existed or was deleted. List the jobs to find the right id.")
+
+
+class JobAlreadyFinished(JobError):
+    """The job is completed, failed or cancelled, and that is final."""
+
+    def __init__(self, job_id: str, status: JobStatus) -> None:
+        self.status = status
+        super().__init__(f"The job {job_id} is already {status} and stays so. Submit a new job to maintain the table again.")
+
+
+class JobStillActive(JobError):
+    """The job is pending or running."""
+
+    def __init__(self, job_id: str, status: JobStatus) -> None:
+        self.status = status
+        super().__init__(f"The job {job_id} is still {status}; only a finished job can be deleted. Cancel it first.")
+
+
+class NotTheOwner(JobError):
+    """The job belongs to somebody else."""
+
+    def __init__(self, job_id: str, owner: str, actual: str | None) -> None:
+        super().__init__(
+            f"The job {job_id} belongs to {actual or 'nobody'} and cannot be taken over by {owner}. "
+            "Wait until its lease runs out and the sweep returns it, or cancel it."
+        )
+
+
+class StaleAttempt(JobError):
+    """The fence moved while this attempt ran: it was cancelled, taken over or swept, and nothing that it reports counts."""
+
+    def __init__(self, job_id: str, attempt_id: str, status: JobStatus) -> None:
+        self.status = status
+        super().__init__(
+            f"The attempt {attempt_id} of job {job_id} was replaced; the job is {status} now. "
+            "Nothing of this attempt was recorded, and its Spark work was stopped."
+        )

@@ -1,0 +1,77 @@
+"""The heartbeat of one claim: a thread that renews the lease and notices when the fence has moved.
+
+    with Heartbeat(jobs, claim, on_lost=engine.interrupt):
+        work()
+
+It looks at the fence every ``policy.fence_check`` (one indexed read) and renews lease and lock every
+``policy.heartbeat``. A database that does not answer is survived: the claim counts as lost only when its lease has run
+out by this process's own clock, because from then on somebody else may hold it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from airflow_snowpack.jobs.lifecycle import Jobs
+from airflow_snowpack.jobs.model import Claim
+from airflow_snowpack.store import StoreError
+
+log = logging.getLogger(__name__)
+
+
+class Heartbeat:
+    """Keeps a claim alive while the work goes on.
+
+    :param on_lost: called once, from the heartbeat's thread, when the attempt no longer counts.
+    """
+
+    def __init__(self, jobs: Jobs, claim: Claim, on_lost: Callable[[], None]) -> None:
+        self._jobs = jobs
+        self._claim = claim
+        self._on_lost = on_lost
+        self._lease_until = claim.lease_until
+        self._renewed_at = time.monotonic()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name=f"snowpack-heartbeat-{claim.job.job_id[:8]}", daemon=True)
+
+    @property
+    def lease_ran_out(self) -> bool:
+        """Whether, by this process's clock, somebody else may hold the claim by now."""
+        return self._jobs.store.clock() >= self._lease_until
+
+    def step(self) -> bool:
+        """One look, and one renewal when it is due; ``False`` when the attempt no longer counts."""
+        try:
+            if time.monotonic() - self._renewed_at < self._jobs.policy.heartbeat.total_seconds():
+                return self._jobs.holds(self._claim)
+            now = self._jobs.store.clock()
+            if not self._jobs.renew(self._claim):
+                return False
+        except (StoreError, SQLAlchemyError):
+            log.warning("heartbeat_failed: job %s; trying on until the lease runs out", self._claim.job.job_id, exc_info=True)
+            return not self.lease_ran_out
+        self._renewed_at = time.monotonic()
+        self._lease_until = now + self._jobs.policy.lease
+        return True
+
+    def _beat(self) -> None:
+        while not self._stopped.wait(self._jobs.policy.fence_check.total_seconds()):
+            if not self.step():
+                log.warning("fence_moved: job %s, attempt %s", self._claim.job.job_id, self._claim.attempt_id)
+                self._on_lost()
+                return
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._stopped.set()
+        self._thread.join(timeout=self._jobs.policy.fence_check.total_seconds())

@@ -1,0 +1,83 @@
+"""The life of a job as a list of events, written best-effort beside the job.
+
+The job's own row is the truth and is written with its transaction; the history is for people. A history that cannot be
+written is logged and never fails what it tells of. A background thread writes in batches, so that a busy worker pays
+one statement for many events;
+:meth:`History.flush` writes what is left, before a process ends.
+
+    history.record(job_id, "claimed", attempt_id, worker="w1")
+    history.of(job_id)
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+
+from airflow_snowpack.jobs.model import HistoryEntry
+from airflow_snowpack.store import Store, StoreError
+from airflow_snowpack.store.schema import job_history
+
+log = logging.getLogger(__name__)
+
+BATCH_SECONDS = 0.2
+
+
+class History:
+    """Writes and reads the events of jobs."""
+
+    def __init__(self, store: Store, batch_seconds: float = BATCH_SECONDS) -> None:
+        self._store = store
+        self._batch_seconds = batch_seconds
+        self._pending: list[dict[str, Any]] = []
+        self._guard = threading.Condition()
+        self._writing = threading.Lock()
+        self._writer: threading.Thread | None = None
+        self._closed = threading.Event()
+
+    def record(self, job_id: str, event: str, attempt_id: str | None = None, **detail: Any) -> None:
+        """Note an event; it reaches the database a moment later."""
+        entry = {"job_id": job_id, "at": self._store.clock(), "event": event, "attempt_id": attempt_id, "detail": detail}
+        with self._guard:
+            self._pending.append(entry)
+            if self._writer is None or not self._writer.is_alive():  # also after a fork, which takes no threads along
+                self._writer = threading.Thread(target=self._write_in_batches, name="snowpack-history", daemon=True)
+                self._writer.start()
+            self._guard.notify()
+
+    def flush(self) -> None:
+        """Write what is pending, now, in this thread."""
+        with self._writing:
+            with self._guard:
+                batch, self._pending = self._pending, []
+            if not batch:
+                return
+            try:
+                self._store.transact(lambda conn: conn.execute(sa.insert(job_history), batch))
+            except (SQLAlchemyError, StoreError):
+                log.warning("history_not_written: %d events of jobs were lost", len(batch), exc_info=True)
+
+    def close(self) -> None:
+        """Write what is pending and stop the background thread."""
+        self._closed.set()
+        with self._guard:
+            self._guard.notify()
+        self.flush()
+
+    def of(self, job_id: str) -> list[HistoryEntry]:
+        """The events of one job, oldest first."""
+        self.flush()
+        query = sa.select(job_history).where(job_history.c.job_id == job_id).order_by(job_history.c.at, job_history.c.id)
+        rows = self._store.read(lambda conn: conn.execute(query).all())
+        return [HistoryEntry(row.job_id, row.at, row.event, row.attempt_id, row.detail) for row in rows]
+
+    def _write_in_batches(self) -> None:
+        while not self._closed.is_set():
+            with self._guard:
+                self._guard.wait_for(lambda: self._pending or self._closed.is_set())
+            self._closed.wait(self._batch_seconds)  # let a batch gather
+            self.flush()

@@ -1,0 +1,491 @@
+"""The life of a maintenance job, from submit to its terminal state.
+
+    jobs = Jobs(store)
+    job = jobs.submit(table, ["rewrite_data_files"])
+    claim = jobs.claim("worker-1")
+    jobs.renew(claim)
+    jobs.finish(claim, JobStatus.COMPLETED, results)
+
+The invariant: **for one job at most one attempt ever writes a terminal state**. Every write after a claim carries the
+claim's ``attempt_id``; cancel, take-over and sweep move that fence, and whoever lost it gets ``False``. Lock, job and
+queue row are written in one transaction and go in one transaction, so that no crash can leave one without the others.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self
+
+import sqlalchemy as sa
+
+from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.jobs import statements as do
+from airflow_snowpack.jobs.errors import DrainModeOn, JobAlreadyFinished, JobNotFound, JobStillActive, NotTheOwner, TableLocked
+from airflow_snowpack.jobs.history import History
+from airflow_snowpack.jobs.locks import TableLocks
+from airflow_snowpack.jobs.model import (
+    ActionResult,
+    Claim,
+    DrainState,
+    HistoryEntry,
+    Job,
+    JobStatus,
+    LifecyclePolicy,
+    SweepReport,
+)
+from airflow_snowpack.jobs.postgres import PostgresSteps
+from airflow_snowpack.jobs.rows import claim_from, job_from, job_values, results_to_json, table_values
+from airflow_snowpack.jobs.sqlite import SqliteSteps
+from airflow_snowpack.jobs.sweep import sweep_once
+from airflow_snowpack.jobs.switches import read_drain, write_drain
+from airflow_snowpack.store import ClaimCursor, IdMaker, Store, new_id, repeatable
+from airflow_snowpack.store.schema import job_queue, jobs, table_locks
+
+log = logging.getLogger(__name__)
+Take = Callable[[sa.Connection, Mapping[str, Any]], "sa.Row[Any] | None"]
+
+IS_LIVE = jobs.c.deleted_at.is_(None)
+
+
+class Jobs:
+    """Every step of the lifecycle.
+
+    :param policy: lease, limits and back-off.
+    :param make_id: draws job ids and attempt ids.
+    """
+
+    def __init__(self, store: Store, policy: LifecyclePolicy | None = None, make_id: IdMaker = new_id) -> None:
+        self.store = store
+        self.policy = policy or LifecyclePolicy()
+        self.locks = TableLocks(store)
+        self._events = History(store)
+        self._make_id = make_id
+        self._steps = PostgresSteps() if store.is_postgres else SqliteSteps()
+        self._step = store.single if store.is_postgres else store.transact
+        self._cursor = ClaimCursor()
+
+    # -- submit --------------------------------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        table: TableName,
+        actions: Sequence[str],
+        *,
+        options: Mapping[str, Any] | None = None,
+        submitted_by: str | None = None,
+        owner: str | None = None,
+    ) -> Job:
+        """Lock the table, record the job and queue it, in one transaction.
+
+        :param options: per action, as JSON values.
+        :param owner: who may take the job over later, see :meth:`take_over`.
+        :raises DrainModeOn: submissions are refused; nothing was written.
+        :raises TableLocked: another job or holder has the table; nothing was written.
+        """
+        job = self._new_job(table, actions, options, submitted_by, owner)
+        values = self._submit_values(job)
+        submit = repeatable(lambda conn: self._steps.submit(conn, values), lambda conn: self._was_submitted(conn, job))
+        while not self._step(submit):
+            self._refuse(table)  # returns when the table has become free since
+        self._submitted(job)
+        return job
+
+    def submit_and_claim(
+        self,
+        table: TableName,
+        actions: Sequence[str],
+        worker_id: str,
+        *,
+        options: Mapping[str, Any] | None = None,
+        submitted_by: str | None = None,
+        owner: str | None = None,
+    ) -> Claim:
+        """Submit a job and hold it from the start, so that no other worker can take it in between.
+
+        :raises DrainModeOn, TableLocked: as :meth:`submit`.
+        """
+        job = self._new_job(table, actions, options, submitted_by, owner)
+        submit, claim = self._submit_values(job), self._claim_values(worker_id, job.submitted_at, key=job.job_id)
+
+        def both(conn: sa.Connection) -> sa.Row[Any] | None:
+            return self._steps.claim_key(conn, claim) if self._steps.submit(conn, submit) else None
+
+        step = repeatable(both, lambda conn: self._claimed_before(conn, claim))
+        while (row := self.store.transact(step)) is None:
+            self._refuse(table)
+        self._submitted(job)
+        return self._claimed(row, worker_id, claim)
+
+    def record_dry_run(
+        self,
+        table: TableName,
+        actions: Sequence[str],
+        results: Sequence[ActionResult],
+        *,
+        options: Mapping[str, Any] | None = None,
+        submitted_by: str | None = None,
+    ) -> Job:
+        """Record a dry run: completed at once, with no lock and no queue row.
+
+        :raises DrainModeOn: submissions are refused; nothing was written.
+        """
+        job = self._new_job(table, actions, options, submitted_by, None)
+        done = replace(
+            job,
+            dry_run=True,
+            status=JobStatus.COMPLETED,
+            started_at=job.submitted_at,
+            completed_at=job.submitted_at,
+            results=tuple(results),
+        )
+
+        def write(conn: sa.Connection) -> bool:
+            state = read_drain(conn)
+            if state.on:
+                raise DrainModeOn(state)
+            conn.execute(do.insert_job(), {f"j_{name}": value for name, value in job_values(done).items()})
+            return True
+
+        self.store.transact(repeatable(write, lambda conn: self._was_submitted(conn, done)))
+        self._events.record(done.job_id, "dry_run", actions=list(done.actions), by=submitted_by)
+        return done
+
+    # -- claim ---------------------------------------------------------------------------------------------------------
+
+    def claim(self, worker_id: str, *, job_id: str | None = None) -> Claim | None:
+        """Claim the next visible job, or the one that is named; ``None`` when there is nothing to claim.
+
+        :param worker_id: who claims, for people who look.
+        """
+        now = self.store.clock()
+        if job_id is not None:
+            values = self._claim_values(worker_id, now, key=job_id)
+            row = self._take(self._steps.claim_key, values)
+            return None if row is None else self._claimed(row, worker_id, values)
+        while True:
+            values = self._claim_values(worker_id, now)
+            row = self._take(self._steps.claim_next, values)
+            if row is not None:
+                self._cursor.found(row.place)
+                return self._claimed(row, worker_id, values)
+            if not self._cursor.exhausted(now):
+                return None
+
+    def take_over(
+        self,
+        job_id: str,
+        worker_id: str,
+        *,
+        owner: str,
+        actions: Sequence[str] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Claim:
+        """Claim one's own job whoever holds it: the fence moves, and the attempt before counts no longer.
+
+        An Airflow retry uses this instead of waiting for the lease of a process that may still be alive.
+
+        :param actions: run these from now on instead of the job's; likewise ``options``.
+        :raises NotTheOwner: the job belongs to somebody else.
+        :raises JobNotFound, JobAlreadyFinished: there is nothing to take over.
+        """
+        values = self._claim_values(worker_id, self.store.clock(), key=job_id)
+
+        def take(conn: sa.Connection) -> sa.Row[Any] | None:
+            conn.execute(sa.select(job_queue.c.job_id).where(job_queue.c.job_id == job_id).with_for_update())
+            job = self._locked_job(conn, job_id)
+            if job.status.is_terminal:
+                raise JobAlreadyFinished(job_id, job.status)
+            if job.owner is None or job.owner != owner:
+                raise NotTheOwner(job_id, owner, job.owner)
+            changes: dict[str, Any] = {} if actions is None else {"actions": list(actions)}
+            changes |= {} if options is None else {"options": dict(options)}
+            if changes:
+                conn.execute(sa.update(jobs).where(jobs.c.job_id == job_id).values(**changes))
+            return self._steps.take_over(conn, values)
+
+        row = self.store.transact(take)
+        assert row is not None, "an active job has its queue row"
+        return self._claimed(row, worker_id, values, event="taken_over")
+
+    def find_owned(self, owner: str) -> Job | None:
+        """The job of this owner that is pending or running, if there is one."""
+        query = (
+            sa.select(jobs)
+            .join(job_queue, job_queue.c.job_id == jobs.c.job_id)
+            .where(jobs.c.owner == owner)
+            .order_by(jobs.c.submitted_at.desc())
+        )
+        row = self.store.read(lambda conn: conn.execute(query).first())
+        return None if row is None else job_from(row)
+
+    # -- while it runs -------------------------------------------------------------------------------------------------
+
+    def renew(self, claim: Claim) -> bool:
+        """The heartbeat: move the end of the lease and of the table lock. ``False``: the fence has moved, stop the work."""
+        until = self.store.clock() + self.policy.lease
+        lock = {"b_key": claim.job.job_id, "b_table": str(claim.job.table), "b_until": until}
+
+        def beat(conn: sa.Connection) -> bool:
+            if not do.LEASES.renew(conn, claim.job.job_id, claim.attempt_id, until):
+                return False
+            conn.execute(do.renew_lock(), lock)
+            return True
+
+        return self.store.transact(beat)
+
+    def holds(self, claim: Claim) -> bool:
+        """Whether this attempt still counts; reads one row."""
+        return self.store.read(lambda conn: do.LEASES.holds(conn, claim.job.job_id, claim.attempt_id))
+
+    def record_progress(self, claim: Claim, results: Sequence[ActionResult]) -> bool:
+        """Keep the results so far, fenced, so that they can be seen while the job runs and survive its worker."""
+        mine = sa.and_(jobs.c.job_id == claim.job.job_id, jobs.c.attempt_id == claim.attempt_id)
+        running = jobs.c.status == JobStatus.RUNNING.value
+        write = sa.update(jobs).where(mine, running).values(results=results_to_json(results))
+        kept = self._step(lambda conn: conn.execute(write).rowcount) == 1
+        if kept:
+            self._tell_action(claim, results[-1])
+        return kept
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def finish(self, claim: Claim, status: JobStatus, results: Sequence[ActionResult], error: str | None = None) -> bool:
+        """Write the terminal state, take the job out of the queue and free the table, all fenced and in one transaction.
+
+        :param status: ``COMPLETED`` or ``FAILED``.
+        :returns: ``False`` when the fence has moved; then nothing was written, and ``writeback_stale_attempt`` is logged.
+        """
+        if status not in (JobStatus.COMPLETED, JobStatus.FAILED):
+            raise ValueError(f"An attempt ends as completed or failed, not as {status}.")
+        now = self.store.clock()
+        values = {
+            "b_key": claim.job.job_id,
+            "b_attempt": claim.attempt_id,
+            "b_now": now,
+            "b_status": status.value,
+            "b_error": error,
+            "b_results": results_to_json(results) or None,
+        }
+        ours = sa.and_(jobs.c.job_id == claim.job.job_id, jobs.c.attempt_id == claim.attempt_id)
+        ended_before = sa.select(jobs.c.job_id).where(ours, jobs.c.status == status.value, jobs.c.completed_at == now)
+
+        end = repeatable(
+            lambda conn: self._steps.finish(conn, values), lambda conn: conn.execute(ended_before).first() is not None
+        )
+        if not self._step(end):
+            log.warning("writeback_stale_attempt: job %s, attempt %s, wanted %s", claim.job.job_id, claim.attempt_id, status)
+            self._events.record(claim.job.job_id, "writeback_stale_attempt", claim.attempt_id, wanted=status)
+            return False
+        if results and results[-1].action not in {result.action for result in claim.job.results}:
+            self._tell_action(claim, results[-1])
+        self._events.record(claim.job.job_id, status, claim.attempt_id, error=error)
+        return True
+
+    def release_lock(self, claim: Claim) -> bool:
+        """Free the table after a running job was cancelled; what its worker does when it has left the table alone.
+
+        Does nothing while the job is active: then the lock belongs to the attempt that came after.
+        """
+        queued = sa.exists().where(job_queue.c.job_id == claim.job.job_id)
+        held = sa.and_(table_locks.c.table_key == str(claim.job.table), table_locks.c.holder == claim.job.job_id)
+        released = self._step(lambda conn: conn.execute(sa.delete(table_locks).where(held, ~queued)).rowcount) == 1
+        if released:
+            self._events.record(claim.job.job_id, "unlocked", claim.attempt_id)
+        return released
+
+    def cancel(self, job_id: str, *, by: str | None = None) -> Job:
+        """Cancel a pending or running job, for good.
+
+        The fence is revoked and the queue row removed. A pending job frees its table at once; that of a running job
+        stays locked until its worker has left it, or until the lease has run out and the sweep frees it.
+
+        :param by: who cancels, for the record.
+        :raises JobNotFound, JobAlreadyFinished: there is nothing to cancel.
+        """
+        now = self.store.clock()
+
+        def write(conn: sa.Connection) -> Job:
+            conn.execute(sa.select(job_queue.c.job_id).where(job_queue.c.job_id == job_id).with_for_update())
+            job = self._locked_job(conn, job_id)
+            if job.status.is_terminal:
+                raise JobAlreadyFinished(job_id, job.status)
+            values = {"status": "cancelled", "attempt_id": None, "completed_at": now, "error": f"Cancelled by {by or 'user'}"}
+            conn.execute(sa.update(jobs).where(jobs.c.job_id == job_id).values(**values))
+            conn.execute(sa.delete(job_queue).where(job_queue.c.job_id == job_id))
+            if job.status is JobStatus.PENDING:
+                conn.execute(do.unlock_table(), {"b_key": job_id, "b_table": str(job.table)})
+            return self._locked_job(conn, job_id)
+
+        ours = sa.and_(jobs.c.job_id == job_id, jobs.c.status == JobStatus.CANCELLED.value, jobs.c.completed_at == now)
+        job = self.store.transact(repeatable(write, lambda conn: _first_job(conn, ours)))
+        self._events.record(job_id, "cancelled", by=by)
+        return job
+
+    def delete(self, job_id: str) -> None:
+        """Hide a finished job; its row stays for the audit.
+
+        :raises JobNotFound: no such job, or deleted before.
+        :raises JobStillActive: it is pending or running.
+        """
+        now = self.store.clock()
+
+        def write(conn: sa.Connection) -> Job:
+            job = self._locked_job(conn, job_id)
+            if not job.status.is_terminal:
+                raise JobStillActive(job_id, job.status)
+            conn.execute(sa.update(jobs).where(jobs.c.job_id == job_id).values(deleted_at=now))
+            return job
+
+        ours = sa.and_(jobs.c.job_id == job_id, jobs.c.deleted_at == now)
+        self.store.transact(repeatable(write, lambda conn: _first_job(conn, ours)))
+        self._events.record(job_id, "deleted")
+
+    def sweep(self) -> SweepReport:
+        """Return jobs whose lease ran out to the queue, fail those without attempts left, free locks whose holder is gone.
+
+        Does nothing in drain mode.
+        """
+        report = sweep_once(self.store, self.policy)
+        for job_id in report.requeued:
+            self._events.record(job_id, "requeued")
+        for job_id in report.failed:
+            self._events.record(job_id, "failed", reason="no attempts left")
+        return report
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    def get(self, job_id: str) -> Job:
+        """:raises JobNotFound: no such job, or it was deleted."""
+        query = sa.select(jobs).where(jobs.c.job_id == job_id, IS_LIVE)
+        row = self.store.read(lambda conn: conn.execute(query).first())
+        if row is None:
+            raise JobNotFound(job_id)
+        return job_from(row)
+
+    def queue_depth(self) -> int:
+        """How many jobs a worker could claim now: the specification's count, which a worker pool is scaled by."""
+        ready = sa.and_(job_queue.c.claimed_at.is_(None), job_queue.c.visible_at <= self.store.clock())
+        query = sa.select(sa.func.count()).select_from(job_queue).where(ready)
+        return self.store.read(lambda conn: conn.execute(query).scalar_one())
+
+    def history(self, job_id: str) -> list[HistoryEntry]:
+        """The events of a job's life, oldest first; best-effort, see ``history.py``."""
+        return self._events.of(job_id)
+
+    def list(self, table: TableName | None = None, status: JobStatus | None = None, limit: int = 100) -> list[Job]:
+        """Jobs that were not deleted, newest first."""
+        query = sa.select(jobs).where(IS_LIVE).order_by(jobs.c.submitted_at.desc(), jobs.c.job_id).limit(limit)
+        if table is not None:
+            query = query.where(jobs.c.table_key == str(table))
+        if status is not None:
+            query = query.where(jobs.c.status == status.value)
+        return [job_from(row) for row in self.store.read(lambda conn: conn.execute(query).all())]
+
+    def drain(self) -> DrainState:
+        """Whether submissions are refused."""
+        return self.store.read(read_drain)
+
+    def set_drain(self, on: bool, *, by: str | None = None, reason: str | None = None) -> DrainState:
+        """Switch drain mode."""
+        return write_drain(self.store, on=on, by=by, reason=reason)
+
+    def flush(self) -> None:
+        """Write the history that is still in memory; call it before a process ends."""
+        self._events.flush()
+
+    def close(self) -> None:
+        """Write what is pending and close the store."""
+        self._events.close()
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.close()
+
+    # -- parts ---------------------------------------------------------------------------------------------------------
+
+    def _new_job(
+        self,
+        table: TableName,
+        actions: Sequence[str],
+        options: Mapping[str, Any] | None,
+        submitted_by: str | None,
+        owner: str | None,
+    ) -> Job:
+        return Job(
+            job_id=self._make_id(),
+            table=table,
+            actions=tuple(str(action) for action in actions),
+            options=dict(options or {}),
+            dry_run=False,
+            status=JobStatus.PENDING,
+            submitted_at=self.store.clock(),
+            submitted_by=submitted_by,
+            owner=owner,
+        )
+
+    def _submit_values(self, job: Job) -> dict[str, Any]:
+        until = job.submitted_at + self.policy.lease
+        lock = {**table_values(job.table), "holder": job.job_id, "acquired_at": job.submitted_at, "expires_at": until}
+        return {
+            "b_now": job.submitted_at,
+            **{f"b_{name}": value for name, value in lock.items()},
+            **{f"j_{name}": value for name, value in job_values(job).items()},
+        }
+
+    def _claim_values(self, worker_id: str, now: datetime, key: str | None = None) -> Mapping[str, Any]:
+        start = self._cursor.start(now)
+        return do.LEASES.claim_values(worker_id, self._make_id(), now, now + self.policy.lease, key=key, start=start)
+
+    def _take(self, step: Take, values: Mapping[str, Any]) -> sa.Row[Any] | None:
+        take = repeatable(lambda conn: step(conn, values), lambda conn: self._claimed_before(conn, values))
+        row: sa.Row[Any] | None = self._step(take)
+        return row
+
+    def _claimed_before(self, conn: sa.Connection, values: Mapping[str, Any]) -> sa.Row[Any] | None:
+        """The claim that a lost answer hid: the fence is ours alone, so a job that carries it is ours."""
+        query = sa.select(jobs, job_queue.c.enqueued_at.label("place")).join_from(
+            jobs, job_queue, jobs.c.job_id == job_queue.c.job_id
+        )
+        return conn.execute(query.where(job_queue.c.attempt_id == values["b_attempt"])).first()
+
+    def _was_submitted(self, conn: sa.Connection, job: Job) -> bool:
+        """The same for a submit, whose job id is ours alone."""
+        return conn.execute(sa.select(jobs.c.job_id).where(jobs.c.job_id == job.job_id)).first() is not None
+
+    def _locked_job(self, conn: sa.Connection, job_id: str) -> Job:
+        row = conn.execute(sa.select(jobs).where(jobs.c.job_id == job_id, IS_LIVE).with_for_update()).first()
+        if row is None:
+            raise JobNotFound(job_id)
+        return job_from(row)
+
+    def _refuse(self, table: TableName) -> None:
+        state = self.drain()
+        if state.on:
+            raise DrainModeOn(state)
+        lock = self.locks.get(table)
+        if lock is not None:
+            raise TableLocked(lock)
+
+    def _submitted(self, job: Job) -> None:
+        self._events.record(job.job_id, "submitted", by=job.submitted_by, table=str(job.table), actions=list(job.actions))
+
+    def _claimed(self, row: sa.Row[Any], worker_id: str, values: Mapping[str, Any], event: str = "claimed") -> Claim:
+        claim = claim_from(row, worker_id, values["b_until"])
+        self._events.record(claim.job.job_id, event, claim.attempt_id, worker=worker_id, attempt=claim.attempt)
+        return claim
+
+    def _tell_action(self, claim: Claim, result: ActionResult) -> None:
+        detail = {"outcome": result.outcome.value, "message": result.message, "elapsed_seconds": result.elapsed_seconds}
+        self._events.record(claim.job.job_id, "action", claim.attempt_id, action=result.action, **detail)
+
+
+def _first_job(conn: sa.Connection, where: sa.ColumnElement[bool]) -> Job | None:
+    row = conn.execute(sa.select(jobs).where(where)).first()
+    return None if row is None else job_from(row)

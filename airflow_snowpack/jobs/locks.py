@@ -1,0 +1,80 @@
+"""Locks on tables, for jobs and for whoever else wants to keep maintenance away while it writes.
+
+    locks = TableLocks(store)
+    lock = locks.acquire(table, holder="etl/2026-11-21", ttl=timedelta(hours=4))
+    ...
+    locks.release(table, holder="etl/2026-11-21")
+
+The invariant: a table has at most one holder, and only the holder can let go. A lock whose time has run out is free,
+unless it belongs to a job that is still in the queue.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.jobs import statements
+from airflow_snowpack.jobs.errors import TableLocked
+from airflow_snowpack.jobs.model import TableLock
+from airflow_snowpack.jobs.rows import lock_from, table_values
+from airflow_snowpack.store import Store
+from airflow_snowpack.store.schema import table_locks
+
+
+class TableLocks:
+    """Takes, shows and releases the locks."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._acquire = statements.lock_table(store.engine.dialect.name, unless_draining=False, reentrant=True)
+
+    def acquire(self, table: TableName, holder: str, *, ttl: timedelta) -> TableLock:
+        """Take the lock, or renew it when this holder has it already.
+
+        :param holder: a name of your choice; the same name releases.
+        :param ttl: after this long without renewal the lock is free again.
+        :raises TableLocked: somebody else holds it.
+        :raises ValueError: an empty holder, or a period that is not positive.
+        """
+        if not holder.strip():
+            raise ValueError("The holder of a lock needs a name; an empty one could not be told from another.")
+        if ttl <= timedelta(0):
+            raise ValueError(f"The period of a lock must be longer than zero; {ttl} is not.")
+        while True:
+            now = self._store.clock()
+            values = {**table_values(table), "holder": holder, "acquired_at": now, "expires_at": now + ttl}
+            bound = {f"b_{name}": value for name, value in values.items()} | {"b_now": now}
+            if not self._take(bound):
+                self._refuse(table)
+                continue  # it was released between the two looks
+            held = self.get(table)
+            if held is not None and held.holder == holder:
+                return held
+
+    def release(self, table: TableName, holder: str) -> bool:
+        """Let go of the lock; ``False`` when this holder does not have it, which is no error."""
+        mine = sa.delete(table_locks).where(table_locks.c.table_key == str(table), table_locks.c.holder == holder)
+        return self._store.transact(lambda conn: conn.execute(mine).rowcount) == 1
+
+    def get(self, table: TableName) -> TableLock | None:
+        """Who holds the table, if anybody."""
+        query = sa.select(table_locks).where(table_locks.c.table_key == str(table))
+        row = self._store.read(lambda conn: conn.execute(query).first())
+        return None if row is None else lock_from(row)
+
+    def list(self) -> list[TableLock]:
+        """All locks, oldest first."""
+        query = sa.select(table_locks).order_by(table_locks.c.acquired_at, table_locks.c.table_key)
+        return [lock_from(row) for row in self._store.read(lambda conn: conn.execute(query).all())]
+
+    def _take(self, bound: dict[str, Any]) -> bool:
+        return self._store.transact(lambda conn: conn.execute(self._acquire, bound).first()) is not None
+
+    def _refuse(self, table: TableName) -> None:
+        lock = self.get(table)
+        if lock is not None:
+            raise TableLocked(lock)

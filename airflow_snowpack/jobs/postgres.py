@@ -1,0 +1,61 @@
+"""The hot steps on Postgres: each one is a single statement, so a step is one round trip and one commit.
+
+The CTEs feed each other in the order of locking, and all of them see the same snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_snowpack.jobs import statements as do
+from airflow_snowpack.store.schema import job_queue
+
+
+def _submit() -> Any:
+    locked = do.lock_table("postgresql", unless_draining=True, reentrant=False).cte("locked")
+    inserted = do.insert_job(locked).cte("inserted")
+    queued = do.enqueue(locked).cte("queued")
+    return sa.select(locked.c.holder).add_cte(inserted, queued)
+
+
+def _claim(lease: Any) -> Any:
+    claimed = lease.cte("claimed")
+    started = do.start_job(claimed).cte("started")
+    renewed = do.renew_lock(started).cte("renewed")
+    return sa.select(started, claimed.c.place).where(started.c.job_id == claimed.c.job_id).add_cte(renewed)
+
+
+def _finish() -> Any:
+    acked = do.LEASES.release.returning(job_queue.c.job_id).cte("acked")
+    ended = do.end_job(acked).cte("ended")
+    unlocked = do.unlock_table(ended).cte("unlocked")
+    return sa.select(ended.c.job_id).add_cte(unlocked)
+
+
+SUBMIT = _submit()
+CLAIM_NEXT = _claim(do.LEASES.claim_next)
+CLAIM_KEY = _claim(do.LEASES.claim_key)
+TAKE_OVER = _claim(do.LEASES.take_over)
+FINISH = _finish()
+
+
+class PostgresSteps:
+    """Submit, claim, take over and finish, one statement each."""
+
+    def submit(self, conn: sa.Connection, values: Mapping[str, Any]) -> bool:
+        return conn.execute(SUBMIT, values).first() is not None
+
+    def claim_next(self, conn: sa.Connection, values: Mapping[str, Any]) -> sa.Row[Any] | None:
+        return conn.execute(CLAIM_NEXT, values).first()
+
+    def claim_key(self, conn: sa.Connection, values: Mapping[str, Any]) -> sa.Row[Any] | None:
+        return conn.execute(CLAIM_KEY, values).first()
+
+    def take_over(self, conn: sa.Connection, values: Mapping[str, Any]) -> sa.Row[Any] | None:
+        return conn.execute(TAKE_OVER, values).first()
+
+    def finish(self, conn: sa.Connection, values: Mapping[str, Any]) -> bool:
+        return conn.execute(FINISH, values).first() is not None

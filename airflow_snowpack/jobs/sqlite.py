@@ -1,0 +1,58 @@
+"""The hot steps on SQLite: several statements inside of one ``BEGIN IMMEDIATE``, which nobody else can write into."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_snowpack.jobs import statements as do
+from airflow_snowpack.store.schema import job_queue
+
+LOCK = do.lock_table("sqlite", unless_draining=True, reentrant=False)
+INSERT_JOB = do.insert_job()
+ENQUEUE = do.enqueue()
+START = do.start_job()
+RENEW_LOCK = do.renew_lock()
+ACK = do.LEASES.release.returning(job_queue.c.job_id)
+END = do.end_job()
+UNLOCK = do.unlock_table()
+
+
+class SqliteSteps:
+    """Submit, claim, take over and finish; each must run inside of a transaction."""
+
+    def submit(self, conn: sa.Connection, values: Mapping[str, Any]) -> bool:
+        if conn.execute(LOCK, values).first() is None:
+            return False
+        conn.execute(INSERT_JOB, values)
+        conn.execute(ENQUEUE, values)
+        return True
+
+    def claim_next(self, conn: sa.Connection, values: Mapping[str, Any]) -> sa.Row[Any] | None:
+        return self._start(conn, do.LEASES.claim_next, values)
+
+    def claim_key(self, conn: sa.Connection, values: Mapping[str, Any]) -> sa.Row[Any] | None:
+        return self._start(conn, do.LEASES.claim_key, values)
+
+    def take_over(self, conn: sa.Connection, values: Mapping[str, Any]) -> sa.Row[Any] | None:
+        return self._start(conn, do.LEASES.take_over, values)
+
+    def finish(self, conn: sa.Connection, values: Mapping[str, Any]) -> bool:
+        if conn.execute(ACK, values).first() is None:
+            return False
+        ended = conn.execute(END, values).first()
+        if ended is None:
+            return False
+        conn.execute(UNLOCK, {**values, "b_table": ended.table_key})
+        return True
+
+    def _start(self, conn: sa.Connection, lease: Any, values: Mapping[str, Any]) -> sa.Row[Any] | None:
+        claimed = conn.execute(lease, values).first()
+        if claimed is None:
+            return None
+        start = START.returning(sa.literal(claimed.place, do.now.type).label("place"))
+        row: sa.Row[Any] = conn.execute(start, {**values, "b_key": claimed.job_id, "b_count": claimed.attempt_count}).one()
+        conn.execute(RENEW_LOCK, {**values, "b_key": row.job_id, "b_table": row.table_key})
+        return row

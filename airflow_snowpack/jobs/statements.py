@@ -1,0 +1,126 @@
+"""The statements of the job lifecycle that are run often, whole and in one place.
+
+The order of locking is the same everywhere, so that no two of them can deadlock: queue row, then job, then table lock.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from airflow_snowpack.store.leases import Leases
+from airflow_snowpack.store.schema import job_queue, jobs, switches, table_locks
+from airflow_snowpack.store.types import UtcDateTime
+
+LEASES = Leases(job_queue, key=job_queue.c.job_id, order=job_queue.c.enqueued_at)
+DRAIN = "drain"
+
+LOCK_COLUMNS = [column.name for column in table_locks.columns]
+JOB_COLUMNS = [column.name for column in jobs.columns if column.name != "deleted_at"]
+
+now = sa.bindparam("b_now", type_=UtcDateTime)
+attempt_id = sa.bindparam("b_attempt", type_=sa.Text)
+job_id = sa.bindparam("b_key", type_=sa.Text)
+
+# A lock outlives its period as long as its holder is a job that still has its queue row: pending, running, or about to be swept.
+holder_is_queued = sa.exists().where(job_queue.c.job_id == table_locks.c.holder)
+abandoned_lock = sa.and_(table_locks.c.expires_at <= now, ~holder_is_queued)
+draining = sa.exists().where(switches.c.name == sa.literal_column(f"'{DRAIN}'"), switches.c.enabled)
+
+
+def lock_table(dialect: str, *, unless_draining: bool, reentrant: bool) -> Any:
+    """Take the lock of one table: a row comes back when it was free or abandoned, none when somebody holds it.
+
+    :param unless_draining: no row either while drain mode is on; checked in the same statement.
+    :param reentrant: the present holder gets its lock again, with the new end.
+    """
+    insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
+    values = sa.select(*(sa.bindparam(f"b_{name}", type_=table_locks.c[name].type) for name in LOCK_COLUMNS))
+    values = values.where(~draining) if unless_draining else values.where(sa.true())
+    new = insert(table_locks).from_select(LOCK_COLUMNS, values)
+    mine = table_locks.c.holder == new.excluded.holder
+    statement = new.on_conflict_do_update(
+        index_elements=[table_locks.c.table_key],
+        set_={
+            "holder": new.excluded.holder,
+            "acquired_at": sa.case((mine, table_locks.c.acquired_at), else_=new.excluded.acquired_at),
+            "expires_at": new.excluded.expires_at,
+        },
+        where=sa.or_(abandoned_lock, mine) if reentrant else abandoned_lock,
+    )
+    return statement.returning(table_locks.c.holder, table_locks.c.table_key)
+
+
+def _typed(name: str) -> sa.BindParameter[Any]:
+    return sa.bindparam(f"j_{name}", type_=jobs.c[name].type)
+
+
+def insert_job(source: sa.FromClause | None = None) -> Any:
+    """Insert the job from its ``j_…`` parameters, once for each row of ``source`` (none: once)."""
+    row = sa.select(*(_typed(name) for name in JOB_COLUMNS))
+    return sa.insert(jobs).from_select(JOB_COLUMNS, row if source is None else row.select_from(source))
+
+
+def enqueue(source: sa.FromClause | None = None) -> Any:
+    """Put the job into the queue, visible from now on, once for each row of ``source`` (none: once)."""
+    names = ["job_id", "enqueued_at", "visible_at", "attempt_count"]
+    row = sa.select(_typed("job_id"), now, now, sa.literal_column("0"))
+    return sa.insert(job_queue).from_select(names, row if source is None else row.select_from(source))
+
+
+def start_job(claimed: sa.FromClause | None = None) -> Any:
+    """Set the claimed job to running under its new fence; gives the job's row."""
+    if claimed is None:
+        key: Any = job_id
+        fence: Any = attempt_id
+        attempt: Any = sa.bindparam("b_count", type_=sa.Integer)
+    else:
+        key, fence, attempt = claimed.c.job_id, claimed.c.attempt_id, claimed.c.attempt_count
+    return (
+        sa.update(jobs)
+        .where(jobs.c.job_id == key)
+        .values(
+            status=sa.literal_column("'running'"),
+            attempt_id=fence,
+            attempt=attempt,
+            started_at=sa.func.coalesce(jobs.c.started_at, now),
+        )
+        .returning(*(jobs.c[name] for name in JOB_COLUMNS))
+    )
+
+
+def renew_lock(started: sa.FromClause | None = None) -> Any:
+    """Move the end of the job's table lock along with the lease; nothing when the job does not hold the lock."""
+    key, holder = (sa.bindparam("b_table", type_=sa.Text), job_id) if started is None else (started.c.table_key, started.c.job_id)
+    return (
+        sa.update(table_locks)
+        .where(table_locks.c.table_key == key, table_locks.c.holder == holder)
+        .values(expires_at=sa.bindparam("b_until", type_=UtcDateTime))
+    )
+
+
+def end_job(acked: sa.FromClause | None = None) -> Any:
+    """The terminal write, fenced: only the attempt that the job carries, and only while the job runs."""
+    return (
+        sa.update(jobs)
+        .where(
+            jobs.c.job_id == (job_id if acked is None else acked.c.job_id),
+            jobs.c.attempt_id == attempt_id,
+            jobs.c.status == sa.literal_column("'running'"),
+        )
+        .values(
+            status=sa.bindparam("b_status", type_=sa.Text),
+            completed_at=now,
+            error=sa.bindparam("b_error", type_=sa.Text),
+            results=sa.bindparam("b_results", type_=jobs.c.results.type),
+        )
+        .returning(jobs.c.job_id, jobs.c.table_key)
+    )
+
+
+def unlock_table(ended: sa.FromClause | None = None) -> Any:
+    """Release the lock if the job is its holder; by anyone else it does nothing."""
+    key, holder = (sa.bindparam("b_table", type_=sa.Text), job_id) if ended is None else (ended.c.table_key, ended.c.job_id)
+    return sa.delete(table_locks).where(table_locks.c.table_key == key, table_locks.c.holder == holder)

@@ -1,0 +1,72 @@
+"""The sweep: what a crashed worker left behind goes back to the queue, or fails for good, and its table becomes free.
+
+Many may sweep at once: expired rows are locked with SKIP LOCKED, and each return or failure is fenced by the attempt
+that was seen.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from airflow_snowpack.jobs import statements as do
+from airflow_snowpack.jobs.model import JobStatus, LifecyclePolicy, SweepReport
+from airflow_snowpack.jobs.switches import read_drain
+from airflow_snowpack.store import Expired, Store
+from airflow_snowpack.store.schema import jobs, table_locks
+
+MAX_BACKOFF = timedelta(days=1)
+
+
+def sweep_once(store: Store, policy: LifecyclePolicy) -> SweepReport:
+    """One pass, in one transaction; at most 100 jobs, the rest waits for the next pass."""
+    now = store.clock()
+
+    def sweep(conn: sa.Connection) -> SweepReport:
+        if read_drain(conn).on:
+            return SweepReport(paused=True)
+        expired = do.LEASES.expired(conn, now)
+        spent = [lease for lease in expired if lease.attempt >= policy.max_attempts]
+        for lease in spent:
+            _fail(conn, lease, now)
+        left = [lease for lease in expired if lease.attempt < policy.max_attempts]
+        for lease in left:
+            _requeue(conn, lease, now + backoff(policy, lease.attempt))
+        return SweepReport(
+            requeued=tuple(lease.key for lease in left),
+            failed=tuple(lease.key for lease in spent),
+            unlocked=_unlock_abandoned(conn, now),
+        )
+
+    return store.transact(sweep)
+
+
+def backoff(policy: LifecyclePolicy, attempt: int) -> timedelta:
+    """How long a job waits after its ``attempt``-th attempt was lost: ``retry_base * 2 ** attempt``, a day at most."""
+    return min(policy.retry_base * (1 << min(attempt, 20)), MAX_BACKOFF)
+
+
+def _requeue(conn: sa.Connection, lease: Expired, visible_at: datetime) -> None:
+    do.LEASES.give_back(conn, lease.key, lease.attempt_id, visible_at)
+    waiting = {"status": JobStatus.PENDING.value, "attempt_id": None}
+    conn.execute(sa.update(jobs).where(jobs.c.job_id == lease.key).values(**waiting))
+
+
+def _fail(conn: sa.Connection, lease: Expired, now: datetime) -> None:
+    conn.execute(do.LEASES.release, {"b_key": lease.key, "b_attempt": lease.attempt_id})
+    attempts = f"{lease.attempt} attempt{'s' if lease.attempt != 1 else ''}"
+    error = (
+        f"Gave up after {attempts}: the worker {lease.holder} stopped sending heartbeats and its lease ran out. "
+        "Look at that worker's log for the cause, then submit the job again."
+    )
+    ended = {"status": JobStatus.FAILED.value, "attempt_id": None, "completed_at": now, "error": error}
+    table_key = conn.execute(
+        sa.update(jobs).where(jobs.c.job_id == lease.key).values(**ended).returning(jobs.c.table_key)
+    ).scalar_one()
+    conn.execute(do.unlock_table(), {"b_key": lease.key, "b_table": table_key})
+
+
+def _unlock_abandoned(conn: sa.Connection, now: datetime) -> tuple[str, ...]:
+    gone = sa.delete(table_locks).where(do.abandoned_lock).returning(table_locks.c.table_key)
+    return tuple(conn.execute(gone, {"b_now": now}).scalars())

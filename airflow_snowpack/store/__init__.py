@@ -1,0 +1,29 @@
+"""The one database: engine, schema, migrations, clock, and the lease-and-fence primitive that every room uses."""
+
+from airflow_snowpack.store.clock import Clock, utc_now
+from airflow_snowpack.store.errors import SchemaOutOfDate, StoreError, StoreUnreachable, UnsupportedStore
+from airflow_snowpack.store.ids import IdMaker, new_id
+from airflow_snowpack.store.leases import ClaimCursor, Expired, Leases, lease_columns
+from airflow_snowpack.store.migrate import check_schema, upgrade_schema
+from airflow_snowpack.store.retry import repeatable
+from airflow_snowpack.store.store import Store, open_store
+
+__all__ = [
+    "ClaimCursor",
+    "Clock",
+    "Expired",
+    "IdMaker",
+    "Leases",
+    "SchemaOutOfDate",
+    "Store",
+    "StoreError",
+    "StoreUnreachable",
+    "UnsupportedStore",
+    "check_schema",
+    "lease_columns",
+    "new_id",
+    "open_store",
+    "repeatable",
+    "upgrade_schema",
+    "utc_now",
+]

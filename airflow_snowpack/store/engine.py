@@ -1,0 +1,73 @@
+"""Opens the database: an embedded SQLite file or Postgres, both with the transaction rules that the store relies on.
+
+SQLite: write-ahead log, every commit synced to disk, and every transaction ``BEGIN IMMEDIATE``, so that writers wait in
+line at the start instead of failing in the middle. Postgres: psycopg 3 with prepared statements from the first
+execution on.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine.interfaces import DBAPIConnection
+
+from airflow_snowpack.store.errors import UnsupportedStore
+
+SQLITE_BUSY_TIMEOUT_MS = 10_000
+POSTGRES_CONNECT_TIMEOUT_S = 10
+STATEMENT_BY_STATEMENT = "snowpack_statement_by_statement"
+
+
+def open_engine(url: str | sa.URL) -> sa.Engine:
+    """An engine for the store.
+
+    :param url: ``sqlite:////absolute/path`` or ``postgresql://…`` (whatever its driver, psycopg 3 is used).
+    :raises UnsupportedStore: another database.
+    """
+    parsed = sa.make_url(url)
+    match parsed.get_backend_name():
+        case "sqlite":
+            return _open_sqlite(parsed)
+        case "postgresql" | "postgres":
+            return _open_postgres(parsed)
+        case other:
+            raise UnsupportedStore(other)
+
+
+def _open_sqlite(url: sa.URL) -> sa.Engine:
+    if url.database:
+        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = sa.create_engine(url, connect_args={"timeout": SQLITE_BUSY_TIMEOUT_MS / 1000})
+    sa.event.listen(engine, "connect", _configure_sqlite)
+    sa.event.listen(engine, "begin", _begin_immediate)
+    return engine
+
+
+def _configure_sqlite(connection: DBAPIConnection, _record: Any) -> None:
+    # The driver must not begin transactions on its own: it would begin them deferred, and late.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_immediate(conn: sa.Connection) -> None:
+    if not conn.get_execution_options().get(STATEMENT_BY_STATEMENT):
+        conn.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def statement_by_statement(engine: sa.Engine) -> sa.Engine:
+    """The same engine, and the same connections, where each statement is a transaction of its own."""
+    if engine.dialect.name == "sqlite":
+        return engine.execution_options(**{STATEMENT_BY_STATEMENT: True})
+    return engine.execution_options(isolation_level="AUTOCOMMIT")
+
+
+def _open_postgres(url: sa.URL) -> sa.Engine:
+    return sa.create_engine(
+        url.set(drivername="postgresql+psycopg"),
+        connect_args={"prepare_threshold": 1, "connect_timeout": POSTGRES_CONNECT_TIMEOUT_S},
+    )

@@ -1,0 +1,46 @@
+"""What can be wrong with the store itself.
+
+StoreError
+├── UnsupportedStore    the URL names a database that is neither SQLite nor Postgres
+├── StoreUnreachable    the database does not answer, after the retries
+└── SchemaOutOfDate     the tables are older than this package
+"""
+
+from __future__ import annotations
+
+from airflow_snowpack.errors import SnowpackError
+
+
+class StoreError(SnowpackError):
+    """The root of the store's errors."""
+
+
+class UnsupportedStore(StoreError):
+    """A URL that names another kind of database."""
+
+    def __init__(self, backend: str) -> None:
+        super().__init__(
+            f"The store cannot live in {backend!r}. Use a Postgres connection (postgresql+psycopg://…) "
+            "or an SQLite file (sqlite:////absolute/path/snowpack.db)."
+        )
+
+
+class StoreUnreachable(StoreError):
+    """The database did not answer, however often it was asked."""
+
+    def __init__(self, where: str, cause: BaseException) -> None:
+        super().__init__(
+            f"The Snowpack store at {where} cannot be reached: {' '.join(str(cause).split())}. "
+            "Check that the database is up and that [snowpack] store_conn_id names the right connection."
+        )
+
+
+class SchemaOutOfDate(StoreError):
+    """The tables are missing, or older than what this package needs."""
+
+    def __init__(self, where: str, found: str | None, needed: str) -> None:
+        state = f"is at revision {found}" if found else "has no Snowpack tables yet"
+        super().__init__(
+            f"The Snowpack store at {where} {state}, and this version of airflow-snowpack needs revision {needed}. "
+            "Run `airflow snowpack db upgrade`."
+        )

@@ -1,0 +1,183 @@
+"""Lease and fence: how one piece of work is held by one attempt at a time, written once for every table that needs it.
+
+A row that can be claimed carries :func:`lease_columns`. A claim draws a new ``attempt_id``, the fence, and sets
+``visible_at`` to the end of the lease. Whatever the holder writes later names that fence in its WHERE clause, so that a
+holder which was replaced, cancelled or swept matches no row. **The fence moves on every claim, take-over and return**;
+it never comes back.
+
+    leases = Leases(job_queue, key=job_queue.c.job_id, order=job_queue.c.enqueued_at)
+    row = conn.execute(leases.claim_next, leases.claim_values("worker-1", new_id(), now, now + lease)).first()
+    alive = leases.renew(conn, key, attempt_id, until)
+
+The rule is the specification's (fence semantics DL-197); ``FOR UPDATE SKIP LOCKED`` keeps claimers on Postgres from
+waiting for each other, and ``BEGIN IMMEDIATE`` (see ``engine.py``) puts them in line on SQLite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_snowpack.store.types import UtcDateTime
+
+EVER = datetime(1970, 1, 1, tzinfo=UTC)
+"""The start of every queue: a claim from here looks at all rows."""
+
+
+def lease_columns() -> tuple[sa.Column[Any], ...]:
+    """The columns that make a row claimable.
+
+    ``visible_at``: from when it may be claimed and, once claimed, until when the lease lasts. ``claimed_at`` and
+    ``claimed_by``: since when and by whom; null while nobody holds it. ``attempt_id``: the fence. ``attempt_count``:
+    claims and take-overs so far.
+    """
+    return (
+        sa.Column("visible_at", UtcDateTime, nullable=False),
+        sa.Column("claimed_at", UtcDateTime),
+        sa.Column("claimed_by", sa.Text),
+        sa.Column("attempt_id", sa.Text),
+        sa.Column("attempt_count", sa.Integer, nullable=False),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """A row whose lease ran out."""
+
+    key: str
+    attempt_id: str
+    holder: str
+    attempt: int
+
+
+class Leases:
+    """The statements of lease and fence over one table.
+
+    :param table: a table with :func:`lease_columns`.
+    :param key: its primary key.
+    :param order: claims go by this column, oldest first; a partial index on it where ``claimed_at`` is null keeps them fast.
+    """
+
+    def __init__(self, table: sa.Table, *, key: sa.Column[Any], order: sa.Column[Any]) -> None:
+        self.table = table
+        self.key = key
+        self.order = order
+        row = table.c
+        by_key = key == sa.bindparam("b_key", type_=sa.Text)
+        fenced = sa.and_(by_key, row.attempt_id == sa.bindparam("b_attempt", type_=sa.Text))
+        # The limit is part of the text: Postgres plans a statement anew at every call when it is bound.
+        due = (
+            sa.select(key)
+            .where(
+                row.claimed_at.is_(None),
+                row.visible_at <= sa.bindparam("b_now", type_=UtcDateTime),
+                order >= sa.bindparam("b_from", type_=UtcDateTime),
+            )
+            .order_by(order)
+            .limit(sa.literal_column("1"))
+            .with_for_update(skip_locked=True)
+        )
+        # ``= (select …)`` and not a join keeps this two index look-ups under a generic plan.
+        self.claim_next = self._claim_where(key == due.scalar_subquery())
+        self.claim_key = self._claim_where(
+            by_key, row.claimed_at.is_(None), row.visible_at <= sa.bindparam("b_now", type_=UtcDateTime)
+        )
+        self.take_over = self._claim_where(by_key)
+        self.release = sa.delete(table).where(fenced)
+        self._renew = sa.update(table).where(fenced).values(visible_at=sa.bindparam("b_until", type_=UtcDateTime))
+        self._holds: sa.Select[Any] = sa.select(sa.literal_column("1")).where(fenced)
+        self._return = (
+            sa.update(table)
+            .where(fenced)
+            .values(
+                visible_at=sa.bindparam("b_until", type_=UtcDateTime),
+                claimed_at=sa.null(),
+                claimed_by=sa.null(),
+                attempt_id=sa.null(),
+            )
+        )
+        self._expired = (
+            sa.select(key.label("key"), row.attempt_id, row.claimed_by, row.attempt_count)
+            .where(row.claimed_at.is_not(None), row.visible_at <= sa.bindparam("b_now", type_=UtcDateTime))
+            .order_by(row.visible_at)
+            .limit(sa.bindparam("b_limit", type_=sa.Integer))
+            .with_for_update(skip_locked=True)
+        )
+
+    def _claim_where(self, *where: sa.ColumnElement[bool]) -> Any:
+        row = self.table.c
+        return (
+            sa.update(self.table)
+            .where(*where)
+            .values(
+                claimed_at=sa.bindparam("b_now", type_=UtcDateTime),
+                claimed_by=sa.bindparam("b_holder", type_=sa.Text),
+                attempt_id=sa.bindparam("b_attempt", type_=sa.Text),
+                visible_at=sa.bindparam("b_until", type_=UtcDateTime),
+                attempt_count=row.attempt_count + sa.literal_column("1"),
+            )
+            .returning(self.key, self.order.label("place"), row.attempt_count, row.attempt_id, row.visible_at)
+        )
+
+    @staticmethod
+    def claim_values(
+        holder: str, attempt_id: str, now: datetime, until: datetime, *, key: str | None = None, start: datetime = EVER
+    ) -> Mapping[str, Any]:
+        """The parameters of ``claim_next`` (no ``key``), ``claim_key`` and ``take_over``.
+
+        :param until: the end of the lease.
+        :param start: ``claim_next`` looks only at rows from here on in the queue's order; see :class:`ClaimCursor`.
+        """
+        values = {"b_holder": holder, "b_attempt": attempt_id, "b_now": now, "b_until": until}
+        return {**values, "b_from": start} if key is None else {**values, "b_key": key}
+
+    def renew(self, conn: sa.Connection, key: str, attempt_id: str, until: datetime) -> bool:
+        """Move the end of the lease; ``False``: the fence has moved and nothing was written."""
+        return conn.execute(self._renew, {"b_key": key, "b_attempt": attempt_id, "b_until": until}).rowcount == 1
+
+    def holds(self, conn: sa.Connection, key: str, attempt_id: str) -> bool:
+        """Whether the fence still stands, without writing."""
+        return conn.execute(self._holds, {"b_key": key, "b_attempt": attempt_id}).first() is not None
+
+    def give_back(self, conn: sa.Connection, key: str, attempt_id: str, visible_at: datetime) -> bool:
+        """Return the row to the queue, to be seen from ``visible_at`` on. The fence moves: the old holder matches nothing."""
+        return conn.execute(self._return, {"b_key": key, "b_attempt": attempt_id, "b_until": visible_at}).rowcount == 1
+
+    def expired(self, conn: sa.Connection, now: datetime, limit: int = 100) -> list[Expired]:
+        """Rows whose lease has run out, locked for this transaction; what another sweep holds is left to it."""
+        rows = conn.execute(self._expired, {"b_now": now, "b_limit": limit})
+        return [Expired(row.key, row.attempt_id, row.claimed_by, row.attempt_count) for row in rows]
+
+
+class ClaimCursor:
+    """Where the next claim starts to look, so that it does not walk over what was claimed before.
+
+    While another session holds an old snapshot, Postgres cannot clear away the index entries of finished rows, and a
+    scan from the start of the queue meets all of them again at every claim. The cursor starts where the last claim
+    succeeded. It goes back to the start when nothing is found and at least every ``rescan`` seconds, because a returned
+    row keeps its old place and a slow transaction may commit an older one late.
+    """
+
+    def __init__(self, rescan_seconds: float = 10.0) -> None:
+        self._rescan = rescan_seconds
+        self._start = EVER
+        self._reset_at = EVER
+
+    def start(self, now: datetime) -> datetime:
+        if (now - self._reset_at).total_seconds() >= self._rescan:
+            self._start, self._reset_at = EVER, now
+        return self._start
+
+    def found(self, place: datetime) -> None:
+        """A claim took the row at this place of the order."""
+        self._start = max(self._start, place)
+
+    def exhausted(self, now: datetime) -> bool:
+        """Nothing from here on: go back to the start; ``True`` when that is worth another look right away."""
+        again = self._start > EVER
+        self._start, self._reset_at = EVER, now
+        return again

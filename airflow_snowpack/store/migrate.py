@@ -1,0 +1,74 @@
+"""Brings the tables to the newest revision, and tells when they are not there.
+
+    upgrade_schema(store)   # `airflow snowpack db upgrade`
+    check_schema(store)     # `airflow snowpack db check`
+
+A migration only ever adds in the step in which new code starts to need it, so that the version before still works on
+the new schema; a database that is *newer* than this package is therefore accepted.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
+
+from airflow_snowpack.store.errors import SchemaOutOfDate
+from airflow_snowpack.store.retry import is_transient
+from airflow_snowpack.store.schema import REVISION
+from airflow_snowpack.store.store import Store
+
+VERSION_TABLE = "snowpack_version"
+SCRIPTS = Path(__file__).parent / "migrations"
+
+
+def current_revision(store: Store) -> str | None:
+    """The revision that the database says it has; ``None`` for no Snowpack tables."""
+
+    def read(conn: sa.Connection) -> str | None:
+        try:
+            return conn.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").scalar_one_or_none()
+        except DBAPIError as error:
+            if is_transient(error):
+                raise
+            return None  # no such table
+
+    return store.read(read)
+
+
+def check_schema(store: Store) -> None:
+    """:raises SchemaOutOfDate: the tables are missing or older than this package."""
+    found = current_revision(store)
+    if found is None or found < REVISION:
+        raise SchemaOutOfDate(store.where, found, REVISION)
+
+
+def upgrade_schema(store: Store) -> None:
+    """Run the migrations that the database lacks, in one transaction; whoever comes second waits and finds nothing to do."""
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(SCRIPTS).replace("%", "%%"))
+
+    def migrate(conn: sa.Connection) -> None:
+        if conn.dialect.name == "postgresql":
+            conn.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('airflow_snowpack_migrations'))")
+        config.attributes["connection"] = conn
+        command.upgrade(config, "head")
+
+    store.transact(migrate)
+
+
+def ensure_schema(store: Store) -> None:
+    """Upgrade the embedded file when it needs it; only check Postgres, which many processes share.
+
+    :raises SchemaOutOfDate: Postgres needs `airflow snowpack db upgrade`.
+    """
+    try:
+        check_schema(store)
+    except SchemaOutOfDate:
+        if store.is_postgres:
+            raise
+        upgrade_schema(store)

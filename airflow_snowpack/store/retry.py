@@ -1,0 +1,70 @@
+"""Which database errors pass by themselves, and how long the store waits for that.
+
+Only whole transactions are repeated. A commit whose answer was lost may have happened, so everything that the store repeats is
+written to recognise its own earlier effect (by job id or attempt id).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import sqlalchemy as sa
+import tenacity
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+T = TypeVar("T")
+
+# Serialisation failure, deadlock, lock not available, too many connections, and the server going down or coming up.
+TRANSIENT_SQLSTATES = frozenset({"40001", "40P01", "55P03", "53300", "57P01", "57P02", "57P03"})
+CONNECTION_CLASS = "08"
+SQLITE_TRANSIENT = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+
+TRIES = 6
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same transaction may well succeed a moment later."""
+    if not isinstance(error, DBAPIError):
+        return False
+    if error.connection_invalidated:
+        return True
+    cause = error.orig
+    if isinstance(cause, sqlite3.Error):
+        code = getattr(cause, "sqlite_errorcode", None)
+        return code is not None and code & 0xFF in SQLITE_TRANSIENT
+    state = getattr(cause, "sqlstate", None)
+    if state is None:
+        return isinstance(error, OperationalError)  # psycopg gives no state when it could not connect
+    return state in TRANSIENT_SQLSTATES or state.startswith(CONNECTION_CLASS)
+
+
+def retrying(sleep: Callable[[float], None] = time.sleep) -> tenacity.Retrying:
+    """The policy: :data:`TRIES` tries, waiting 0.1 s at first and up to 2 s, a little at random; about 5 s in all."""
+    return tenacity.Retrying(
+        retry=tenacity.retry_if_exception(is_transient),
+        stop=tenacity.stop_after_attempt(TRIES),
+        wait=tenacity.wait_exponential_jitter(multiplier=0.1, max=2.0, jitter=0.2),
+        sleep=sleep,
+        reraise=True,
+    )
+
+
+def repeatable(
+    step: Callable[[sa.Connection], T], own_effect: Callable[[sa.Connection], T | None]
+) -> Callable[[sa.Connection], T]:
+    """The step, such that a repeat of it first looks whether the try before went through although its answer was lost.
+
+    :param own_effect: finds what only this very step can have written; nothing (falsy) when it is not there.
+    """
+    tries = 0
+
+    def once(conn: sa.Connection) -> T:
+        nonlocal tries
+        tries += 1
+        before = own_effect(conn) if tries > 1 else None
+        return before or step(conn)
+
+    return once

@@ -1,0 +1,62 @@
+"""A job lifecycle on both databases, on a clock that the tests move."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import Jobs, TableLocks
+from airflow_snowpack.store import Store, open_store, upgrade_schema
+from airflow_snowpack.store.engine import open_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class MovedClock:
+    """Stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 11, 21, 22, 0, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def forward(self, **period: float) -> None:
+        self.now += timedelta(**period)
+
+
+@pytest.fixture
+def clock() -> MovedClock:
+    return MovedClock()
+
+
+@pytest.fixture
+def store(store_url: str, clock: MovedClock) -> Iterator[Store]:
+    upgrade_schema(Store(open_engine(store_url)))
+    with open_store(store_url, clock=clock) as store:
+        yield store
+
+
+@pytest.fixture
+def jobs(store: Store) -> Iterator[Jobs]:
+    with Jobs(store) as jobs:
+        yield jobs
+
+
+@pytest.fixture
+def locks(store: Store) -> TableLocks:
+    return TableLocks(store)
+
+
+@pytest.fixture
+def table() -> TableName:
+    return TableName.parse("analytics.page_views", catalog="lake")
+
+
+@pytest.fixture
+def other_table() -> TableName:
+    return TableName.parse("analytics.clicks", catalog="lake")
