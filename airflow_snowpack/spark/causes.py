@@ -1,0 +1,84 @@
+"""What really went wrong in the JVM: the chain of Java exceptions behind a Python one.
+
+    >>> try:
+    ...     session.sql("CALL …")
+    ... except Exception as error:
+    ...     raise translate(error) from error
+
+Py4J reports the outermost exception only, and pyspark turns some into its own classes. The reason, such as the
+``ValidationException`` that makes a lost rewrite a conflict, stands at the end of the chain of ``getCause()``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_snowpack.spark.errors import SparkFailed
+
+# A chain of causes may in theory be a circle.
+MAX_DEPTH = 20
+
+
+@dataclass(frozen=True, slots=True)
+class JavaCause:
+    """One exception of the chain.
+
+    :param class_name: such as ``org.apache.iceberg.exceptions.ValidationException``.
+    """
+
+    class_name: str
+    message: str
+
+    @property
+    def short_name(self) -> str:
+        return self.class_name.rpartition(".")[2]
+
+    def __str__(self) -> str:
+        return f"{self.short_name}: {self.message}" if self.message else self.short_name
+
+
+def java_causes(error: BaseException) -> tuple[JavaCause, ...]:
+    """The chain of Java exceptions behind a Python exception, the outermost first; empty when there is none.
+
+    A Spark Connect client gets no Java objects, only the text that the server sends.
+    """
+    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    if java is None:
+        return _connect_causes(error)
+    causes: list[JavaCause] = []
+    while java is not None and len(causes) < MAX_DEPTH:
+        causes.append(JavaCause(java.getClass().getName(), java.getMessage() or ""))
+        java = java.getCause()
+    return tuple(causes)
+
+
+def translate(error: BaseException) -> SparkFailed:
+    """The same failure with the whole chain of causes as its message."""
+    causes = _safe_causes(error)
+    if not causes:
+        return SparkFailed(f"{type(error).__name__}: {error}")
+    # Spark wraps an exception in others that repeat its message.
+    told: list[str] = []
+    for cause in causes:
+        if not told or cause.message not in told[-1]:
+            told.append(str(cause))
+    return SparkFailed("; caused by ".join(told), causes)
+
+
+def _safe_causes(error: BaseException) -> tuple[JavaCause, ...]:
+    from py4j.protocol import Py4JError
+
+    try:
+        return java_causes(error)
+    except (Py4JError, OSError):
+        # The JVM died meanwhile and cannot be asked any more; the Python error is all that is left.
+        return ()
+
+
+def _connect_causes(error: BaseException) -> tuple[JavaCause, ...]:
+    # pyspark's Connect client keeps the server's exception classes, most specific first, and no way to each cause's own message.
+    reason: Any = getattr(error, "_reason", None)
+    if getattr(error, "_message", None) is None or not type(error).__module__.startswith("pyspark.errors"):
+        return ()
+    return (JavaCause(str(reason or type(error).__name__), str(error)),)

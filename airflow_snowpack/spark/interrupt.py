@@ -1,0 +1,142 @@
+"""Work on Spark that another thread can stop.
+
+    >>> work = SparkWork()
+    >>> rows = work.run(session, lambda: session.sql("CALL …").collect())      # in one thread
+    >>> work.interrupt()                                                       # in another: run() raises SparkInterrupted
+
+The invariant: after :meth:`SparkWork.interrupt` nothing new starts, and what runs is cancelled again and again until it has
+ended. Once is not enough. A cancel reaches only the Spark jobs that are active at that moment, and a procedure goes from one job
+to the next, works between them without any, and with partial progress takes a cancelled job for one failed file group. Job
+groups and session tags do not reach a procedure's jobs at all, since it sets its own; job tags do.
+
+:meth:`SparkWork.interrupt` only sets a flag: it may be called from a signal handler of the very thread that waits for Spark.
+"""
+
+from __future__ import annotations
+
+import logging
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
+
+from airflow_snowpack.spark.causes import translate
+from airflow_snowpack.spark.errors import SparkInterrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+class SparkWork:
+    """Runs calls one after the other, until it is interrupted.
+
+    :param cancel_every: the pause between two looks for an interrupt, and between two cancels until the call has ended;
+        default 0.1 s.
+    """
+
+    def __init__(self, *, cancel_every: timedelta | None = None) -> None:
+        self._tag = f"snowpack-{uuid4().hex}"
+        self._cancel_every = cancel_every.total_seconds() if cancel_every else 0.1
+        self._interrupted = False
+
+    @property
+    def interrupted(self) -> bool:
+        return self._interrupted
+
+    def interrupt(self) -> None:
+        """Stop for good. Idempotent, returns at once, and fine with nothing running."""
+        # No lock and no event here: the signal may have come while this very thread held one.
+        self._interrupted = True
+
+    def run(self, session: SparkSession, call: Callable[[], T]) -> T:
+        """Run the call in this thread and return what it returns.
+
+        :raises SparkInterrupted: it was interrupted, before it began or while it ran.
+        :raises SparkFailed: Spark refused it or failed in it.
+        """
+        if self._interrupted:
+            raise SparkInterrupted
+        ended = Event()
+        watcher = Thread(target=self._cancel_until, args=(session, ended), name=f"{self._tag}-interrupt", daemon=True)
+        watcher.start()
+        try:
+            result = self._tagged(session, call)
+        except Exception:
+            raise
+        except BaseException:
+            # Ctrl-C, or a task runner that ends this thread: nobody waits for Spark any more.
+            self._interrupted = True
+            raise
+        finally:
+            ended.set()
+            watcher.join()
+        if self._interrupted:
+            # A procedure with partial progress returns normally after a cancel, with some file groups missing.
+            raise SparkInterrupted
+        return result
+
+    def jobs_run(self, session: SparkSession) -> int | None:
+        """How many Spark jobs the calls have run so far; ``None`` where that cannot be known (Spark Connect)."""
+        if is_connect(session):
+            return None
+        tracker = session.sparkContext._jsc.sc().statusTracker()
+        return len(tracker.getJobIdsForTag(self._tag))
+
+    def _tagged(self, session: SparkSession, call: Callable[[], T]) -> T:
+        tags: Any = session if is_connect(session) else session.sparkContext
+        add, remove = (tags.addTag, tags.removeTag) if is_connect(session) else (tags.addJobTag, tags.removeJobTag)
+        try:
+            add(self._tag)
+            result = self._untagging_errors(call, remove)
+            remove(self._tag)
+        except Exception as error:
+            if self._interrupted:
+                raise SparkInterrupted from error
+            if not isinstance(error, _spark_errors()):
+                raise
+            raise translate(error) from error
+        return result
+
+    def _untagging_errors(self, call: Callable[[], T], remove: Callable[[str], None]) -> T:
+        try:
+            return call()
+        except Exception:
+            # Not for a BaseException: it may have left the answer to this call unread on the thread's connection to the JVM.
+            remove(self._tag)
+            raise
+
+    def _cancel_until(self, session: SparkSession, ended: Event) -> None:
+        over = False
+        while not over:
+            over = ended.wait(self._cancel_every)
+            if not self._interrupted:
+                continue
+            try:
+                self._cancel(session)
+            except Exception:
+                # Whatever went wrong with one cancel, the next one is the only remedy.
+                log.warning("A cancel of the Spark work %s failed; trying again", self._tag, exc_info=True)
+
+    def _cancel(self, session: SparkSession) -> None:
+        if is_connect(session):
+            session.interruptTag(self._tag)
+        else:
+            session.sparkContext.cancelJobsWithTag(self._tag)
+
+
+def is_connect(session: SparkSession) -> bool:
+    """Whether the session is a client of a Spark Connect server."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def _spark_errors() -> tuple[type[BaseException], ...]:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return (Py4JError, PySparkException, ConnectionError)

