@@ -25,19 +25,18 @@ import sqlalchemy as sa
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs import statements as do
 from airflow_snowpack.jobs.errors import DrainModeOn, JobAlreadyFinished, JobNotFound, JobStillActive, NotTheOwner, TableLocked
-from airflow_snowpack.jobs.history import History
 from airflow_snowpack.jobs.locks import TableLocks
 from airflow_snowpack.jobs.model import (
     ActionResult,
     Claim,
     DrainState,
-    HistoryEntry,
     Job,
     JobStatus,
     LifecyclePolicy,
     SweepReport,
 )
 from airflow_snowpack.jobs.postgres import PostgresSteps
+from airflow_snowpack.jobs.reading import IS_LIVE, JobReader
 from airflow_snowpack.jobs.rows import claim_from, job_from, job_values, results_to_json, table_values
 from airflow_snowpack.jobs.sqlite import SqliteSteps
 from airflow_snowpack.jobs.sweep import sweep_once
@@ -48,21 +47,18 @@ from airflow_snowpack.store.schema import job_queue, jobs, table_locks
 log = logging.getLogger(__name__)
 Take = Callable[[sa.Connection, Mapping[str, Any]], "sa.Row[Any] | None"]
 
-IS_LIVE = jobs.c.deleted_at.is_(None)
 
-
-class Jobs:
-    """Every step of the lifecycle.
+class Jobs(JobReader):
+    """Every step of the lifecycle; what only looks is in :class:`JobReader`.
 
     :param policy: lease, limits and back-off.
     :param make_id: draws job ids and attempt ids.
     """
 
     def __init__(self, store: Store, policy: LifecyclePolicy | None = None, make_id: IdMaker = new_id) -> None:
-        self.store = store
+        super().__init__(store)
         self.policy = policy or LifecyclePolicy()
         self.locks = TableLocks(store)
-        self._events = History(store)
         self._make_id = make_id
         self._steps = PostgresSteps() if store.is_postgres else SqliteSteps()
         self._step = store.single if store.is_postgres else store.transact
@@ -211,17 +207,6 @@ class Jobs:
         assert row is not None, "an active job has its queue row"
         return self._claimed(row, worker_id, values, event="taken_over")
 
-    def find_owned(self, owner: str) -> Job | None:
-        """The job of this owner that is pending or running, if there is one."""
-        query = (
-            sa.select(jobs)
-            .join(job_queue, job_queue.c.job_id == jobs.c.job_id)
-            .where(jobs.c.owner == owner)
-            .order_by(jobs.c.submitted_at.desc())
-        )
-        row = self.store.read(lambda conn: conn.execute(query).first())
-        return None if row is None else job_from(row)
-
     # -- while it runs -------------------------------------------------------------------------------------------------
 
     def renew(self, claim: Claim) -> bool:
@@ -355,39 +340,6 @@ class Jobs:
         for job_id in report.failed:
             self._events.record(job_id, "failed", reason="no attempts left")
         return report
-
-    # -- looking -------------------------------------------------------------------------------------------------------
-
-    def get(self, job_id: str) -> Job:
-        """:raises JobNotFound: no such job, or it was deleted."""
-        query = sa.select(jobs).where(jobs.c.job_id == job_id, IS_LIVE)
-        row = self.store.read(lambda conn: conn.execute(query).first())
-        if row is None:
-            raise JobNotFound(job_id)
-        return job_from(row)
-
-    def queue_depth(self) -> int:
-        """How many jobs a worker could claim now: the specification's count, which a worker pool is scaled by."""
-        ready = sa.and_(job_queue.c.claimed_at.is_(None), job_queue.c.visible_at <= self.store.clock())
-        query = sa.select(sa.func.count()).select_from(job_queue).where(ready)
-        return self.store.read(lambda conn: conn.execute(query).scalar_one())
-
-    def history(self, job_id: str) -> list[HistoryEntry]:
-        """The events of a job's life, oldest first; best-effort, see ``history.py``."""
-        return self._events.of(job_id)
-
-    def list(self, table: TableName | None = None, status: JobStatus | None = None, limit: int = 100) -> list[Job]:
-        """Jobs that were not deleted, newest first."""
-        query = sa.select(jobs).where(IS_LIVE).order_by(jobs.c.submitted_at.desc(), jobs.c.job_id).limit(limit)
-        if table is not None:
-            query = query.where(jobs.c.table_key == str(table))
-        if status is not None:
-            query = query.where(jobs.c.status == status.value)
-        return [job_from(row) for row in self.store.read(lambda conn: conn.execute(query).all())]
-
-    def drain(self) -> DrainState:
-        """Whether submissions are refused."""
-        return self.store.read(read_drain)
 
     def set_drain(self, on: bool, *, by: str | None = None, reason: str | None = None) -> DrainState:
         """Switch drain mode."""
