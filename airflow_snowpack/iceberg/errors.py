@@ -46,6 +46,16 @@ class TableUnreadable(SnowpackError):
         )
 
 
+class LocationOutsideTable(SnowpackError):
+    """A folder in which another table's files would pass for orphans."""
+
+    def __init__(self, location: str, table: str, table_location: str) -> None:
+        super().__init__(
+            f"The location {location[:200]!r} is not inside the location of table {table!r}, {table_location!r}. Files elsewhere "
+            "may belong to other tables: leave the location out, or give a folder below the table's own."
+        )
+
+
 class CatalogUnreachable(SnowpackError):
     """The catalog did not answer."""
 

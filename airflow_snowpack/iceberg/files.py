@@ -1,0 +1,210 @@
+"""The live files of a table's current snapshot, read from its manifests.
+
+    >>> files = read_files(table)  # doctest: +SKIP
+    >>> len(files.data), sum(file.bytes for file in files.data)  # doctest: +SKIP
+    (1284, 81604378)
+
+The invariant: metadata only. It opens each manifest of the snapshot once (about 0.6 ms a manifest from a local disk) and never a
+data file. PyIceberg's ``inspect.files()`` tells the same, several times slower, because it decodes the bounds of every column.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote_plus
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+    PartitionKey = tuple[int, tuple[Any, ...]]
+
+# The column of a position-delete file that names the data file (Iceberg specification, reserved field ids).
+DELETE_PATH_FIELD = 2147483546
+REFERENCED_DATA_FILE_FIELD = 143
+
+
+class DeleteKind(StrEnum):
+    """How a delete file names the rows that are gone."""
+
+    POSITION = "position"
+    VECTOR = "vector"
+    EQUALITY = "equality"
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFile:
+    """A data file that the current snapshot reads.
+
+    :param records: rows in the file, deleted ones included.
+    :param partition: the values of its partition spec, transformed.
+    :param sequence: the sequence number of its commit; deletes apply to data of their own age or older.
+    """
+
+    path: str
+    bytes: int
+    records: int
+    spec_id: int
+    partition: tuple[Any, ...]
+    sequence: int
+
+    @property
+    def partition_key(self) -> PartitionKey:
+        return (self.spec_id, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveDelete:
+    """A delete file that the current snapshot applies.
+
+    :param data_file: the one data file it is about, when it is about one only.
+    """
+
+    path: str
+    bytes: int
+    records: int
+    spec_id: int
+    partition: tuple[Any, ...]
+    sequence: int
+    kind: DeleteKind
+    data_file: str | None = None
+
+    @property
+    def partition_key(self) -> PartitionKey:
+        return (self.spec_id, self.partition)
+
+    def applies_at(self, sequence: int) -> bool:
+        """Whether it is young enough for data of that sequence number."""
+        return self.sequence > sequence if self.kind is DeleteKind.EQUALITY else self.sequence >= sequence
+
+
+@dataclass(frozen=True)
+class TableFiles:
+    """What the current snapshot is made of."""
+
+    data: tuple[LiveFile, ...] = ()
+    deletes: tuple[LiveDelete, ...] = ()
+    manifests: tuple[ManifestFile, ...] = ()
+
+    def deletes_of(self, file: LiveFile) -> tuple[LiveDelete, ...]:
+        """The delete files that a reader of this data file applies."""
+        by_path, by_partition, everywhere = self._deletes
+        candidates = (*by_path.get(file.path, ()), *by_partition.get(file.partition_key, ()), *everywhere)
+        return tuple(delete for delete in candidates if delete.applies_at(file.sequence))
+
+    @cached_property
+    def _deletes(self) -> tuple[dict[str, list[LiveDelete]], dict[PartitionKey, list[LiveDelete]], list[LiveDelete]]:
+        by_path: dict[str, list[LiveDelete]] = defaultdict(list)
+        by_partition: dict[PartitionKey, list[LiveDelete]] = defaultdict(list)
+        everywhere: list[LiveDelete] = []
+        for delete in self.deletes:
+            if delete.data_file is not None:
+                by_path[delete.data_file].append(delete)
+            elif delete.kind is DeleteKind.EQUALITY and not delete.partition:
+                # An equality delete of an unpartitioned spec applies to every partition (Iceberg specification, scan planning).
+                everywhere.append(delete)
+            else:
+                by_partition[delete.partition_key].append(delete)
+        return by_path, by_partition, everywhere
+
+
+def read_manifests(table: Table, snapshot: Snapshot | None) -> tuple[ManifestFile, ...]:
+    """The manifests of a snapshot, from its manifest list alone."""
+    return tuple(snapshot.manifests(table.io)) if snapshot else ()
+
+
+def read_files(table: Table) -> TableFiles:
+    """Read every manifest of the current snapshot once."""
+    from pyiceberg.manifest import ManifestContent
+
+    data: list[LiveFile] = []
+    deletes: list[LiveDelete] = []
+    manifests = read_manifests(table, table.current_snapshot())
+    for manifest in manifests:
+        if manifest.content is ManifestContent.DATA:
+            data.extend(_live_file(entry) for entry in manifest.fetch_manifest_entry(table.io))
+        else:
+            deletes.extend(_live_delete(entry, manifest) for entry in _delete_entries(table, manifest))
+    return TableFiles(tuple(data), tuple(deletes), manifests)
+
+
+def partition_label(table: Table, key: PartitionKey) -> str:
+    """A partition for people: ``"month=3/carrier=UA"``, or ``""`` without partitions."""
+    from pyiceberg.typedef import Record
+
+    spec_id, values = key
+    return unquote_plus(table.specs()[spec_id].partition_to_path(Record(*values), table.schema()))
+
+
+def _live_file(entry: ManifestEntry) -> LiveFile:
+    file = entry.data_file
+    sequence = entry.sequence_number or 0
+    return LiveFile(file.file_path, file.file_size_in_bytes, file.record_count, file.spec_id, _values(file), sequence)
+
+
+def _live_delete(entry: ManifestEntry, manifest: ManifestFile) -> LiveDelete:
+    from pyiceberg.manifest import DataFileContent, FileFormat
+
+    file = entry.data_file
+    if file.content is DataFileContent.EQUALITY_DELETES:
+        kind, about = DeleteKind.EQUALITY, None
+    else:
+        kind = DeleteKind.VECTOR if file.file_format is FileFormat.PUFFIN else DeleteKind.POSITION
+        about = _only_data_file(file)
+    return LiveDelete(
+        path=file.file_path,
+        bytes=file.file_size_in_bytes,
+        records=file.record_count,
+        spec_id=manifest.partition_spec_id,
+        partition=_values(file),
+        # Added entries leave it out and have the manifest's (Iceberg specification, sequence number inheritance).
+        sequence=manifest.sequence_number if entry.sequence_number is None else entry.sequence_number,
+        kind=kind,
+        data_file=about,
+    )
+
+
+def _delete_entries(table: Table, manifest: ManifestFile) -> list[ManifestEntry]:
+    """The live entries of a delete manifest, with the column that says which data file a deletion vector is about."""
+    from pyiceberg.avro.file import AvroFile
+    from pyiceberg.manifest import (
+        MANIFEST_ENTRY_SCHEMAS,
+        DataFile,
+        DataFileContent,
+        FileFormat,
+        ManifestEntry,
+        ManifestEntryStatus,
+    )
+
+    if table.format_version < 3:
+        return manifest.fetch_manifest_entry(table.io)
+    # PyIceberg 0.12 reads every manifest with the columns of format version 2, so this reads it with those of version 3.
+    with AvroFile[ManifestEntry](
+        table.io.new_input(manifest.manifest_path),
+        MANIFEST_ENTRY_SCHEMAS[3],
+        read_types={-1: ManifestEntry, 2: DataFile},
+        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+    ) as reader:
+        return [entry for entry in reader if entry.status is not ManifestEntryStatus.DELETED]
+
+
+def _only_data_file(file: DataFile) -> str | None:
+    """The one data file that a position-delete file is about: as it says itself, or because its paths begin and end with it."""
+    from pyiceberg.manifest import DATA_FILE_TYPE
+
+    columns = [column.field_id for column in DATA_FILE_TYPE[3].fields]
+    position = columns.index(REFERENCED_DATA_FILE_FIELD)
+    if len(file) > position and file[position]:
+        return str(file[position])
+    lowest = (file.lower_bounds or {}).get(DELETE_PATH_FIELD)
+    highest = (file.upper_bounds or {}).get(DELETE_PATH_FIELD)
+    return lowest.decode() if lowest and lowest == highest else None
+
+
+def _values(file: DataFile) -> tuple[Any, ...]:
+    return tuple(file.partition[position] for position in range(len(file.partition)))

@@ -1,0 +1,122 @@
+"""A table's numbers and its health, from metadata."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from airflow_snowpack.iceberg import TableNumbers, read_health, read_numbers
+from airflow_snowpack.iceberg.numbers import _from_manifests
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.table import Table
+
+    Flights = Callable[..., Table]
+
+
+def committed_at(table: Table) -> datetime:
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    return datetime.fromtimestamp(snapshot.timestamp_ms / 1000, tz=UTC)
+
+
+def test_the_numbers_of_a_table_are_those_of_its_files(flights: Flights) -> None:
+    table = flights(3, 3, 4)
+
+    numbers = read_numbers(table)
+
+    assert numbers.data_files == 3
+    assert numbers.records == 3
+    assert numbers.snapshots == 3
+    assert numbers.manifests == 3
+    assert numbers.delete_files == 0
+    assert numbers.bytes == sum(task.file.file_size_in_bytes for task in table.scan().plan_files())
+
+
+def test_a_table_without_a_snapshot_has_zeros(flights: Flights) -> None:
+    assert read_numbers(flights()) == TableNumbers()
+    assert read_health(flights(name="other"), now=datetime.now(UTC)).small_files_ratio == 0
+
+
+def test_a_summary_without_totals_is_counted_from_the_manifests(flights: Flights) -> None:
+    table = flights(3, 4, 4)
+    expected = read_numbers(table)
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    snapshot.summary["total-files-size"] = None
+
+    assert read_numbers(table) == expected
+    assert _from_manifests(table)["bytes"] == expected.bytes
+
+
+def test_the_numbers_need_no_data_file(flights: Flights) -> None:
+    table = flights(3, 4)
+    shutil.rmtree(f"{table.location().removeprefix('file://')}/data")
+
+    assert read_numbers(table).data_files == 2
+    assert read_health(table, now=datetime.now(UTC)).small_files == 2
+
+
+def test_health_says_which_partition_is_fragmented(flights: Flights) -> None:
+    health = read_health(flights(3, 3, 3, 4), now=datetime.now(UTC))
+
+    assert [(each.label, each.data_files, each.small_files) for each in health.partitions] == [
+        ("month=3", 3, 3),
+        ("month=4", 1, 1),
+    ]
+    assert sum(each.bytes for each in health.partitions) == health.numbers.bytes
+    assert health.small_files_ratio == 1.0
+
+
+def test_a_file_is_small_below_three_quarters_of_the_target(flights: Flights) -> None:
+    table = flights(3)
+    size = read_numbers(table).bytes
+
+    assert read_health(table, now=datetime.now(UTC), target_file_size_bytes=size).small_files == 0
+    assert read_health(table, now=datetime.now(UTC), target_file_size_bytes=size * 2).small_files == 1
+
+
+def test_snapshots_have_ages_from_the_moment_that_is_given(flights: Flights) -> None:
+    table = flights(3, 4)
+
+    health = read_health(table, now=committed_at(table) + timedelta(days=6))
+
+    assert [each.operation for each in health.snapshots] == ["append", "append"]
+    assert health.snapshots[-1].age == timedelta(days=6)
+    assert health.oldest_snapshot_age == health.snapshots[0].age
+    assert health.snapshots[0].age >= health.snapshots[1].age
+
+
+def test_branches_and_tags_are_named(flights: Flights) -> None:
+    table = flights(3)
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    table.manage_snapshots().create_tag(snapshot.snapshot_id, "audit").create_branch(snapshot.snapshot_id, "try").commit()
+
+    health = read_health(table, now=datetime.now(UTC))
+
+    assert [(ref.name, ref.kind) for ref in health.refs] == [("audit", "tag"), ("main", "branch"), ("try", "branch")]
+
+
+def test_a_table_without_partitions_has_one_without_a_label(flights: Flights) -> None:
+    table = flights()
+    with table.update_spec() as update:
+        update.remove_field("month")
+    table.append(pa.table({"month": pa.array([1], pa.int64()), "carrier": ["AA"]}))
+
+    labels = [each.label for each in read_health(table, now=datetime.now(UTC)).partitions]
+
+    assert len(labels) == 1
+    assert labels[0] in ("", "month=null")
+
+
+@pytest.mark.parametrize("name", ["data_files", "bytes", "snapshots", "manifests", "small_files", "oldest_snapshot_seconds"])
+def test_metrics_are_plain_numbers(flights: Flights, name: str) -> None:
+    assert isinstance(read_health(flights(3), now=datetime.now(UTC)).to_metrics()[name], int | float)
