@@ -1,0 +1,93 @@
+"""The tables: made by migrations, checked when the store opens."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from airflow_snowpack.store import SchemaOutOfDate, Store, check_schema, open_store, upgrade_schema
+from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store.migrate import SCRIPTS, VERSION_TABLE, current_revision
+from airflow_snowpack.store.schema import REVISION, metadata
+
+
+@pytest.fixture
+def empty(store_url: str) -> Store:
+    return Store(open_engine(store_url))
+
+
+def test_the_migrations_make_exactly_the_tables_that_the_code_uses(empty: Store) -> None:
+    upgrade_schema(empty)
+
+    with empty.engine.connect() as conn:
+        context = MigrationContext.configure(conn, opts={"version_table": VERSION_TABLE})
+        assert compare_metadata(context, metadata) == []
+
+
+def test_the_revision_that_the_code_needs_is_the_newest_migration() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(SCRIPTS))
+
+    assert ScriptDirectory.from_config(config).get_current_head() == REVISION
+
+
+def test_upgrading_twice_changes_nothing(empty: Store) -> None:
+    upgrade_schema(empty)
+    upgrade_schema(empty)
+
+    assert current_revision(empty) == REVISION
+
+
+def test_an_upgrade_that_fails_half_way_leaves_nothing_behind(empty: Store) -> None:
+    with empty.engine.begin() as conn:
+        conn.exec_driver_sql("CREATE TABLE switches (name TEXT)")
+
+    with pytest.raises(sa.exc.DBAPIError):
+        upgrade_schema(empty)
+    assert sa.inspect(empty.engine).get_table_names() == ["switches"]
+
+
+def test_postgres_without_tables_names_the_command_that_makes_them(postgres_database: str) -> None:
+    with pytest.raises(SchemaOutOfDate, match=r"has no Snowpack tables yet.*`airflow snowpack db upgrade`"):
+        open_store(postgres_database)
+
+
+def test_an_old_schema_is_named_with_the_command_and_without_the_password(postgres_database: str) -> None:
+    url = sa.make_url(postgres_database).set(password="s3cret")
+    store = Store(open_engine(url))
+    upgrade_schema(store)
+    with store.engine.begin() as conn:
+        conn.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '0000'")
+
+    with pytest.raises(SchemaOutOfDate, match=r"is at revision 0000.*needs revision.*db upgrade") as caught:
+        check_schema(store)
+    assert "s3cret" not in str(caught.value)
+    store.close()
+
+
+def test_a_newer_schema_is_accepted_because_migrations_only_add(empty: Store, store_url: str) -> None:
+    upgrade_schema(empty)
+    with empty.engine.begin() as conn:
+        conn.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
+
+    open_store(store_url).close()
+
+
+def test_the_embedded_file_makes_and_upgrades_itself(sqlite_url: str) -> None:
+    with open_store(sqlite_url) as store:
+        assert current_revision(store) == REVISION
+
+
+def test_processes_that_open_a_new_embedded_file_at_once_agree_on_its_tables(sqlite_url: str) -> None:
+    code = f"from airflow_snowpack.store import open_store; open_store({sqlite_url!r}).close()"
+    processes = [subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) for _ in range(4)]
+
+    failures = [errors for process in processes if (errors := process.communicate()[1]) and process.returncode]
+    assert failures == []

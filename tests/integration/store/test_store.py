@@ -1,0 +1,154 @@
+"""Transactions, retries and what an unreachable database says."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from datetime import UTC, datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from airflow_snowpack.store import Store, StoreUnreachable, UnsupportedStore, open_store
+from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store.retry import TRIES, is_transient
+from airflow_snowpack.store.types import UtcDateTime
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+notes = sa.Table("notes", sa.MetaData(), sa.Column("text", sa.Text), sa.Column("at", UtcDateTime))
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[Store]:
+    with Store(open_engine(store_url), sleep=lambda _: None) as store:
+        notes.create(store.engine)
+        yield store
+
+
+def write(conn: sa.Connection, text: str) -> None:
+    conn.execute(sa.insert(notes).values(text=text))
+
+
+def texts(store: Store) -> list[str]:
+    return list(store.read(lambda conn: conn.execute(sa.select(notes.c.text)).scalars().all()))
+
+
+def test_a_transaction_that_fails_leaves_nothing(store: Store) -> None:
+    def half(conn: sa.Connection) -> None:
+        write(conn, "half")
+        raise RuntimeError("boom")
+
+    with pytest.raises(RuntimeError, match="boom"):
+        store.transact(half)
+    assert texts(store) == []
+
+
+def test_a_single_statement_is_a_transaction_of_its_own(store: Store) -> None:
+    store.single(lambda conn: write(conn, "kept"))
+
+    assert texts(store) == ["kept"]
+
+
+def test_a_passing_error_repeats_the_whole_transaction(store: Store) -> None:
+    tries = []
+
+    def flaky(conn: sa.Connection) -> None:
+        tries.append(1)
+        write(conn, f"try {len(tries)}")
+        if len(tries) < 3:
+            raise lost_connection()
+
+    store.transact(flaky)
+    assert texts(store) == ["try 3"]
+
+
+def test_an_error_that_does_not_pass_is_not_repeated(store: Store) -> None:
+    tries = []
+
+    def wrong(conn: sa.Connection) -> None:
+        tries.append(1)
+        conn.exec_driver_sql("SELECT * FROM no_such_table")
+
+    with pytest.raises(sa.exc.DBAPIError):
+        store.transact(wrong)
+    assert len(tries) == 1
+
+
+def test_after_the_last_try_the_error_says_where_the_store_is_and_what_to_check(store: Store) -> None:
+    tries = []
+
+    def never(_: sa.Connection) -> None:
+        tries.append(1)
+        raise lost_connection()
+
+    with pytest.raises(StoreUnreachable, match=r"store at .* cannot be reached.*store_conn_id"):
+        store.transact(never)
+    assert len(tries) == 1 + TRIES
+
+
+def test_a_server_that_is_not_there_is_reported_without_the_password() -> None:
+    with (
+        pytest.raises(StoreUnreachable, match=r"127\.0\.0\.1:1/") as caught,
+        Store(open_engine("postgresql://me:s3cret@127.0.0.1:1/db"), sleep=lambda _: None) as store,
+    ):
+        store.read(lambda conn: conn.exec_driver_sql("SELECT 1"))
+    assert "s3cret" not in str(caught.value)
+
+
+def test_another_kind_of_database_is_refused_with_what_is_allowed() -> None:
+    with pytest.raises(UnsupportedStore, match=r"'mysql'.*postgresql\+psycopg.*sqlite"):
+        open_store("mysql://localhost/db")
+
+
+def test_writers_on_an_embedded_file_wait_in_line(sqlite_url: str, tmp_path: Path) -> None:
+    with open_store(sqlite_url) as store:
+        notes.create(store.engine)
+        threads = [threading.Thread(target=store.transact, args=(lambda conn: write(conn, "x"),)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert len(texts(store)) == 8
+
+
+def test_moments_come_back_aware_and_in_utc(store: Store) -> None:
+    local = datetime(2026, 11, 21, 23, 30, tzinfo=timezone(timedelta(hours=-5)))
+    store.transact(lambda conn: conn.execute(sa.insert(notes).values(at=local)))
+
+    read = store.read(lambda conn: conn.execute(sa.select(notes.c.at)).scalar_one())
+    assert read == local
+    assert read.tzinfo is UTC
+
+
+def test_a_moment_without_a_zone_is_refused(store: Store) -> None:
+    naive = datetime(2026, 11, 21)  # noqa: DTZ001 - the point of the test
+
+    with pytest.raises(sa.exc.StatementError, match="no time zone"):
+        store.transact(lambda conn: conn.execute(sa.insert(notes).values(at=naive)))
+
+
+@pytest.mark.parametrize(
+    ("state", "transient"),
+    [("40001", True), ("40P01", True), ("57P01", True), ("08006", True), ("23505", False), ("42P01", False)],
+)
+def test_postgres_says_by_its_state_whether_an_error_passes(state: str, transient: bool) -> None:
+    cause = psycopg.errors.lookup(state)("x")
+
+    assert is_transient(sa.exc.OperationalError("s", {}, cause)) is transient
+
+
+def test_a_busy_sqlite_file_is_a_passing_error() -> None:
+    busy = sqlite3.OperationalError("database is locked")
+    busy.sqlite_errorcode = sqlite3.SQLITE_BUSY
+
+    assert is_transient(sa.exc.OperationalError("s", {}, busy))
+
+
+def lost_connection() -> sa.exc.OperationalError:
+    return sa.exc.OperationalError("s", {}, psycopg.errors.ConnectionFailure("gone"))
