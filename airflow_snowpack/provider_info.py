@@ -1,8 +1,93 @@
-"""What Airflow's provider discovery reads about this package."""
+"""What Airflow's provider discovery reads about this package: its modules, its command line and its configuration.
+
+``CONFIG`` is the one place where an option's type, default and description stand. ``settings.py`` reads by it, and
+``airflow config list`` shows it. Every Airflow process imports this module, so it imports nothing.
+"""
 
 from __future__ import annotations
 
 from typing import Any
+
+SECTION = "snowpack"
+
+
+def _option(description: str, *, default: str, kind: str = "string", example: str | None = None) -> dict[str, Any]:
+    return {"description": description, "version_added": "0.1.0", "type": kind, "example": example, "default": default}
+
+
+CONFIG: dict[str, Any] = {
+    SECTION: {
+        "description": "Where Snowpack keeps its jobs and finds its tables, and how it runs maintenance.",
+        "options": {
+            "store_conn_id": _option(
+                "The Airflow connection (`postgres` or `sqlite`) of the store that holds jobs, locks and claims. Empty: the "
+                "embedded SQLite file `snowpack.db` under AIRFLOW_HOME, which serves one machine.",
+                default="",
+                example="snowpack_store",
+            ),
+            "catalog_conn_id": _option(
+                "The Airflow connection of the Iceberg catalog (`iceberg` or `http` for REST, `postgres` or `sqlite` for SQL). "
+                "Empty: a SQL catalog in a local SQLite file below `home`, with its warehouse beside it.",
+                default="",
+                example="lakehouse",
+            ),
+            "catalog_name": _option(
+                "What Spark and PyIceberg call the catalog. A SQL catalog keys its tables by this name: do not change it later.",
+                default="lake",
+            ),
+            "home": _option(
+                "The folder of the embedded catalog and warehouse. Empty: `snowpack` under AIRFLOW_HOME.",
+                default="",
+                example="/var/lib/snowpack",
+            ),
+            "spark_conn_id": _option(
+                "The Airflow connection (`spark` or `spark_connect`) of the cluster that does the work. Empty: a local session "
+                "in the task's own process, on `spark_master`.",
+                default="",
+                example="spark_default",
+            ),
+            "spark_master": _option("The master of the local session.", default="local[*]"),
+            "spark_driver_memory": _option("The heap of the local session's driver.", default="1g", example="4g"),
+            "spark_packages": _option(
+                "Maven coordinates that Spark loads besides Iceberg's own, separated by commas.",
+                default="",
+                example="org.apache.iceberg:iceberg-aws-bundle:1.12.0",
+            ),
+            "spark_conf": _option(
+                "Further Spark configuration, as a JSON object.",
+                default="",  # Airflow formats defaults, so that braces would not survive
+                example='{"spark.sql.shuffle.partitions": "64"}',
+            ),
+            "lease": _option("How long a claim on a job lasts without a heartbeat.", default="30m"),
+            "heartbeat": _option("How often a worker renews its claim and its table lock.", default="60s"),
+            "fence_check": _option("How often a worker looks whether its job was cancelled or taken over.", default="2s"),
+            "max_attempts": _option(
+                "How many attempts whose lease ran out a job gets before the sweep fails it.", default="3", kind="integer"
+            ),
+            "retry_base": _option(
+                "A job that the sweep returns waits this long, times two to the power of its attempts.", default="30s"
+            ),
+            "action_order": _option(
+                "The order in which the actions of a job run, whatever order the request has them in. All five, once each.",
+                default=(
+                    "rewrite_data_files,rewrite_position_delete_files,rewrite_manifests,expire_snapshots,remove_orphan_files"
+                ),
+            ),
+            "continue_on_error": _option(
+                "Whether the actions after a failed one still run. Later actions build on earlier ones, so by default "
+                "they do not.",
+                default="False",
+                kind="boolean",
+            ),
+        },
+    }
+}
+
+
+def _modules(kind: str, *names: str) -> list[dict[str, Any]]:
+    return [
+        {"integration-name": "Snowpack", "python-modules": [f"airflow_snowpack.{kind}.{name}" for name in names]},
+    ]
 
 
 def get_provider_info() -> dict[str, Any]:
@@ -11,4 +96,26 @@ def get_provider_info() -> dict[str, Any]:
         "package-name": "airflow-snowpack",
         "name": "Snowpack",
         "description": "Keeps Apache Iceberg tables healthy through Spark, under table locks and fenced, leased claims.",
+        "integrations": [
+            {
+                "integration-name": "Snowpack",
+                "external-doc-url": "https://iceberg.apache.org/docs/latest/spark-procedures/",
+                "tags": ["apache"],
+            }
+        ],
+        "hooks": _modules("hooks", "store", "iceberg_catalog", "iceberg_spark"),
+        "operators": _modules(
+            "operators",
+            "acquire_table_lock",
+            "release_table_lock",
+            "submit_maintenance",
+            "run_maintenance_job",
+            "maintain_table",
+            "cancel_maintenance",
+            "sweep",
+        ),
+        "sensors": _modules("sensors", "maintenance_job", "table_lock"),
+        "triggers": _modules("triggers", "maintenance_job", "table_lock"),
+        "cli": ["airflow_snowpack.cli.definition.get_cli_commands"],
+        "config": CONFIG,
     }

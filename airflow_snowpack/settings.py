@@ -1,0 +1,181 @@
+"""The one door to the configuration: Airflow's section ``[snowpack]`` as typed values.
+
+Airflow gives each option its environment variable (``AIRFLOW__SNOWPACK__LEASE``) and its place in ``airflow.cfg``;
+``provider_info.CONFIG`` has the defaults. The invariant: a :class:`Settings` that exists can be used as it is. DAG files
+reach this module for the name of the catalog, so what is needed to read the rest is imported only there.
+
+    settings = Settings.load()
+    settings.policy.lease            # datetime.timedelta(seconds=1800)
+    settings.store_path              # /opt/airflow/snowpack.db, used when store_conn_id is empty
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.iceberg.names import LEVEL
+from airflow_snowpack.provider_info import CONFIG, SECTION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from airflow_snowpack.jobs.model import LifecyclePolicy
+    from airflow_snowpack.maintenance.action import Action
+
+T = TypeVar("T")
+
+
+class InvalidSetting(SnowpackError):
+    """A value in ``[snowpack]`` that cannot be used."""
+
+    def __init__(self, key: str, value: str, problem: str) -> None:
+        super().__init__(
+            f"[{SECTION}] {key} = {value[:200]!r} is not usable: {problem}. "
+            f"Correct it in airflow.cfg or in the environment variable AIRFLOW__{SECTION.upper()}__{key.upper()}."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the installation says about Snowpack. The options' meanings stand in :data:`airflow_snowpack.provider_info.CONFIG`.
+
+    :param store_path: the embedded store, for when ``store_conn_id`` is ``None``.
+    :param home: the folder of the embedded catalog and warehouse, for when ``catalog_conn_id`` is ``None``.
+    """
+
+    store_conn_id: str | None
+    store_path: Path
+    catalog_conn_id: str | None
+    catalog_name: str
+    home: Path
+    spark_conn_id: str | None
+    spark_master: str
+    spark_driver_memory: str
+    spark_packages: tuple[str, ...]
+    spark_conf: Mapping[str, str]
+    policy: LifecyclePolicy
+    action_order: tuple[Action, ...]
+    continue_on_error: bool
+
+    @classmethod
+    def load(cls) -> Settings:
+        """Read the section as it is now.
+
+        :raises InvalidSetting: a value that cannot be used, with the key, the value and what is allowed.
+        """
+        from airflow.configuration import AIRFLOW_HOME
+
+        airflow_home = Path(AIRFLOW_HOME).absolute()
+        return cls(
+            store_conn_id=_read("store_conn_id", _optional),
+            store_path=airflow_home / "snowpack.db",
+            catalog_conn_id=_read("catalog_conn_id", _optional),
+            catalog_name=catalog_name(),
+            home=_read("home", lambda text: Path(text).expanduser().absolute() if text else airflow_home / "snowpack"),
+            spark_conn_id=_read("spark_conn_id", _optional),
+            spark_master=_read("spark_master", _required),
+            spark_driver_memory=_read("spark_driver_memory", _required),
+            spark_packages=_read("spark_packages", _names),
+            spark_conf=_read("spark_conf", _string_map),
+            policy=_read_policy(),
+            action_order=_read("action_order", _order),
+            continue_on_error=_read("continue_on_error", _flag),
+        )
+
+
+def catalog_name() -> str:
+    """Only the catalog's name: what a DAG file needs to name its assets.
+
+    :raises InvalidSetting: it is not a name.
+    """
+    return _read("catalog_name", _level)
+
+
+def _read_policy() -> LifecyclePolicy:
+    from airflow_snowpack.jobs.model import LifecyclePolicy
+
+    policy = LifecyclePolicy(
+        lease=_read("lease", _period),
+        heartbeat=_read("heartbeat", _period),
+        fence_check=_read("fence_check", _period),
+        max_attempts=_read("max_attempts", _count),
+        retry_base=_read("retry_base", _period),
+    )
+    if policy.heartbeat >= policy.lease:
+        raise InvalidSetting("heartbeat", _text("heartbeat"), f"it must be shorter than the lease, {_text('lease')}")
+    return policy
+
+
+def _text(key: str) -> str:
+    from airflow.configuration import conf
+
+    default = str(CONFIG[SECTION]["options"][key]["default"])
+    return str(conf.get(SECTION, key, fallback=default)).strip()
+
+
+def _read(key: str, parse: Callable[[str], T]) -> T:
+    text = _text(key)
+    try:
+        return parse(text)
+    except (ValueError, SnowpackError) as problem:
+        raise InvalidSetting(key, text, str(problem).rstrip(".")) from problem
+
+
+def _optional(text: str) -> str | None:
+    return text or None
+
+
+def _required(text: str) -> str:
+    if not text:
+        raise ValueError("it must not be empty")
+    return text
+
+
+def _level(text: str) -> str:
+    if not LEVEL.fullmatch(text):
+        raise ValueError("it must start with a letter or an underscore and go on with letters, digits, underscores and hyphens")
+    return text
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _order(text: str) -> tuple[Action, ...]:
+    from airflow_snowpack.maintenance.action import parse_order
+
+    return parse_order(text.split(","))
+
+
+def _period(text: str) -> timedelta:
+    from airflow_snowpack.maintenance.duration import parse_duration
+
+    period = parse_duration(text)
+    if period <= timedelta(0):
+        raise ValueError("it must be longer than nothing")
+    return period
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError("it must be a whole number, 1 or more")
+    return int(text)
+
+
+def _flag(text: str) -> bool:
+    known = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+    if text.lower() not in known:
+        raise ValueError("it must be True or False")
+    return known[text.lower()]
+
+
+def _string_map(text: str) -> Mapping[str, str]:
+    value = json.loads(text or "{}")
+    if not isinstance(value, dict):
+        raise ValueError('it must be a JSON object such as {"spark.executor.memory": "4g"}')
+    return {str(key): str(item) for key, item in value.items()}
