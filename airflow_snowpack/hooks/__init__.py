@@ -1,0 +1,22 @@
+"""Hooks: the store, the Iceberg catalog and the Spark session that the installation names.
+
+Names load when they are first used, so that a DAG file pays only for what it needs.
+"""
+
+from typing import TYPE_CHECKING
+
+import lazy_loader  # type: ignore[import-untyped]  # the package ships no types
+
+if TYPE_CHECKING:
+    from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook as IcebergCatalogHook
+    from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook as IcebergSparkHook
+    from airflow_snowpack.hooks.store import SnowpackHook as SnowpackHook
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "iceberg_catalog": ["IcebergCatalogHook"],
+        "iceberg_spark": ["IcebergSparkHook"],
+        "store": ["SnowpackHook"],
+    },
+)

@@ -1,0 +1,37 @@
+"""What can be wrong with the Airflow connection that a hook was given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.errors import SnowpackError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class ConnectionNotFound(SnowpackError):
+    """No connection has this id, or the task cannot see it."""
+
+    def __init__(self, conn_id: str, purpose: str, cause: Exception) -> None:
+        super().__init__(
+            f"The Airflow connection {conn_id!r} for {purpose} cannot be read: {cause}. "
+            "Create it (`airflow connections add`, or AIRFLOW_CONN_… in the environment), or correct the id."
+        )
+
+
+class UnsuitableConnection(SnowpackError):
+    """A connection of another type than the hook can use."""
+
+    def __init__(self, conn_id: str, purpose: str, given: str | None, allowed: Sequence[str]) -> None:
+        super().__init__(
+            f"The Airflow connection {conn_id!r} has the type {given!r}, which cannot be used for {purpose}. "
+            f"Use one of the types {', '.join(allowed)}."
+        )
+
+
+class IncompleteConnection(SnowpackError):
+    """A connection that lacks what the hook needs."""
+
+    def __init__(self, conn_id: str, purpose: str, missing: str) -> None:
+        super().__init__(f"The Airflow connection {conn_id!r} for {purpose} has no {missing}. Add it to the connection.")

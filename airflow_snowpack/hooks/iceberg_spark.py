@@ -1,0 +1,120 @@
+"""The hook of Spark: a session that knows the installation's catalog.
+
+    session = IcebergSparkHook().session()
+    session.sql("SELECT count(*) FROM lake.demo.flights")
+
+Without a connection it is a local session in the calling process. A ``spark`` connection names a cluster's master (client mode:
+the driver is the calling process), a ``spark_connect`` connection a Spark Connect server.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from airflow.sdk import BaseHook
+
+from airflow_snowpack.hooks.connections import read_connection
+from airflow_snowpack.hooks.errors import IncompleteConnection, UnsuitableConnection
+from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+from airflow_snowpack.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow.sdk import Connection
+    from pyspark.sql import SparkSession
+
+    from airflow_snowpack.spark import SparkConfig
+
+PURPOSE = "Spark"
+
+
+class IcebergSparkHook(BaseHook):
+    """Gives Spark sessions.
+
+    :param spark_conn_id: a connection of the type ``spark`` or ``spark_connect``; ``None`` for what ``[snowpack] spark_conn_id``
+        says. The extra ``conf`` of a ``spark`` connection is further Spark configuration; the extra ``send_catalog`` of a
+        ``spark_connect`` connection gives the catalog to a server that does not have it (its secrets travel along).
+    :param catalog_conn_id: as for :class:`IcebergCatalogHook`.
+    """
+
+    conn_name_attr = "spark_conn_id"
+    hook_name = "Iceberg on Spark"
+
+    def __init__(self, spark_conn_id: str | None = None, catalog_conn_id: str | None = None) -> None:
+        super().__init__()
+        self._given_conn_id = spark_conn_id
+        self._catalog = IcebergCatalogHook(catalog_conn_id)
+
+    @cached_property
+    def settings(self) -> Settings:
+        """:raises InvalidSetting: as :meth:`Settings.load`."""
+        return Settings.load()
+
+    @cached_property
+    def _connection(self) -> Connection | None:
+        conn_id = self._given_conn_id or self.settings.spark_conn_id
+        return None if conn_id is None else read_connection(conn_id, PURPOSE)
+
+    @cached_property
+    def config(self) -> SparkConfig:
+        """What a session in this process is made of. It may hold the catalog's secrets.
+
+        :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the Airflow connections.
+        """
+        from airflow_snowpack.spark import SparkConfig
+
+        catalog, settings = self._catalog.config, self.settings
+        master, conf = settings.spark_master, settings.spark_conf
+        if self._connection is not None:
+            master, conf = spark_master(self._connection), {**conf, **connection_conf(self._connection)}
+        return SparkConfig(
+            catalogs=catalog.spark_conf(),
+            master=master,
+            driver_memory=settings.spark_driver_memory,
+            packages=(*catalog.spark_packages(), *settings.spark_packages),
+            conf=conf,
+        )
+
+    def session(self) -> SparkSession:
+        """The session, started when there is none; a process reuses it.
+
+        :raises SparkUnavailable: no Java, no jar, the wrong Spark version, or a server that does not answer.
+        """
+        from airflow_snowpack.spark import connect_session, local_session
+
+        connection = self._connection
+        if connection is None or connection.conn_type != "spark_connect":
+            return local_session(self.config)
+        catalogs = self._catalog.config.spark_conf() if connection.extra_dejson.get("send_catalog") else None
+        return connect_session(_connect_url(connection), catalogs=catalogs)
+
+    def get_conn(self) -> SparkSession:
+        """As :meth:`session`: the name that Airflow's tools look for."""
+        return self.session()
+
+
+def spark_master(connection: Connection) -> str:
+    """The master that a ``spark`` connection names: ``local[4]``, ``yarn``, ``spark://host:7077``, ``k8s://https://host:6443``.
+
+    :raises UnsuitableConnection, IncompleteConnection: it names none.
+    """
+    if connection.conn_type != "spark":
+        raise UnsuitableConnection(connection.conn_id, PURPOSE, connection.conn_type, ("spark", "spark_connect"))
+    if not connection.host:
+        raise IncompleteConnection(connection.conn_id, PURPOSE, "host (the address of Spark's master)")
+    return f"{connection.host}:{connection.port}" if connection.port else connection.host
+
+
+def connection_conf(connection: Connection) -> Mapping[str, str]:
+    """Further Spark configuration from the connection's extra ``conf``."""
+    return {key: str(value) for key, value in (connection.extra_dejson.get("conf") or {}).items()}
+
+
+def _connect_url(connection: Connection) -> str:
+    from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
+
+    if not connection.host:
+        raise IncompleteConnection(connection.conn_id, PURPOSE, "host (the address of the Spark Connect server)")
+    return str(SparkConnectHook(connection.conn_id).get_connection_url())

@@ -1,0 +1,162 @@
+"""The hook of the store: jobs, locks and claims in the database that the installation names.
+
+    with SnowpackHook() as hook:
+        job = hook.jobs().get(job_id)
+
+Without a connection the store is the SQLite file ``snowpack.db`` under AIRFLOW_HOME. The invariant: one hook has one store,
+opened when it is first needed and closed with the hook.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+from airflow.sdk import BaseHook
+
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.hooks.connections import read_connection, read_connection_in_trigger
+from airflow_snowpack.hooks.errors import IncompleteConnection, UnsuitableConnection
+from airflow_snowpack.settings import Settings
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from airflow.sdk import Connection
+    from sqlalchemy.engine import URL
+
+    from airflow_snowpack.jobs import Jobs, TableLocks
+    from airflow_snowpack.store import Store
+
+PURPOSE = "the Snowpack store"
+
+
+class SnowpackHook(BaseHook):
+    """Opens the store.
+
+    :param store_conn_id: a connection of the type ``postgres`` or ``sqlite``; ``None`` for what ``[snowpack] store_conn_id``
+        says.
+    """
+
+    conn_name_attr = "store_conn_id"
+    hook_name = "Snowpack store"
+
+    def __init__(self, store_conn_id: str | None = None) -> None:
+        super().__init__()
+        self._given_conn_id = store_conn_id
+        self._store: Store | None = None
+        self._jobs: Jobs | None = None
+
+    @cached_property
+    def settings(self) -> Settings:
+        """:raises InvalidSetting: as :meth:`Settings.load`."""
+        return Settings.load()
+
+    @property
+    def store_conn_id(self) -> str | None:
+        """The connection that is used; ``None`` is the embedded file."""
+        return self._given_conn_id or self.settings.store_conn_id
+
+    def url(self) -> URL:
+        """Where the store is. It holds the password.
+
+        :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the Airflow connection.
+        """
+        conn_id = self.store_conn_id
+        return self._embedded_url() if conn_id is None else store_url(read_connection(conn_id, PURPOSE))
+
+    async def url_in_trigger(self) -> URL:
+        """As :meth:`url`, for a trigger's event loop."""
+        conn_id = self.store_conn_id
+        return self._embedded_url() if conn_id is None else store_url(await read_connection_in_trigger(conn_id, PURPOSE))
+
+    def get_conn(self) -> Store:
+        """As :meth:`store`: the name that Airflow's tools look for."""
+        return self.store()
+
+    def store(self) -> Store:
+        """The open store.
+
+        :raises StoreUnreachable: it does not answer.
+        :raises SchemaOutOfDate: a Postgres whose tables are missing or older than this package.
+        """
+        from airflow_snowpack.store import open_store
+
+        if self._store is None:
+            self._store = open_store(self.url())
+        return self._store
+
+    def unchecked_store(self) -> Store:
+        """A store of its own whose tables may be missing or out of date: for looking at them and for upgrading them."""
+        from airflow_snowpack.store import Store
+        from airflow_snowpack.store.engine import open_engine
+
+        return Store(open_engine(self.url()))
+
+    def jobs(self) -> Jobs:
+        """The job lifecycle, with the installation's periods and limits."""
+        from airflow_snowpack.jobs import Jobs
+
+        if self._jobs is None:
+            self._jobs = Jobs(self.store(), policy=self.settings.policy)
+        return self._jobs
+
+    def locks(self) -> TableLocks:
+        """The locks on tables."""
+        from airflow_snowpack.jobs import TableLocks
+
+        return TableLocks(self.store())
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Whether the store answers, and the message for people."""
+        try:
+            return True, f"The store at {self.store().where} answers."
+        except SnowpackError as problem:
+            return False, str(problem)
+
+    def close(self) -> None:
+        """Write what is pending and close the connections."""
+        if self._jobs is not None:
+            self._jobs.close()
+        elif self._store is not None:
+            self._store.close()
+        self._store = self._jobs = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.close()
+
+    def _embedded_url(self) -> URL:
+        from sqlalchemy.engine import URL
+
+        return URL.create("sqlite", database=str(self.settings.store_path))
+
+
+def store_url(connection: Connection) -> URL:
+    """The SQLAlchemy URL of a connection.
+
+    :raises UnsuitableConnection, IncompleteConnection: it cannot hold the store.
+    """
+    from sqlalchemy.engine import URL
+
+    match connection.conn_type:
+        case "postgres":
+            return _postgres_url(connection)
+        case "sqlite":
+            if not connection.host:
+                raise IncompleteConnection(connection.conn_id, PURPOSE, "host (the path of the SQLite file)")
+            return URL.create("sqlite", database=connection.host)
+        case other:
+            raise UnsuitableConnection(connection.conn_id, PURPOSE, other, ("postgres", "sqlite"))
+
+
+def _postgres_url(connection: Connection) -> URL:
+    from airflow.providers.postgres.hooks.postgres import PostgresHook
+
+    hook = PostgresHook(connection=connection, sqlalchemy_scheme="postgresql+psycopg")
+    # The provider's own connections take the extras (sslmode, application_name, …) as arguments; its URL leaves them out.
+    ignored = PostgresHook.ignored_extra_options
+    extras = {name: str(value) for name, value in connection.extra_dejson.items() if name not in ignored}
+    return hook.sqlalchemy_url.update_query_dict(extras)
