@@ -14,7 +14,7 @@ from airflow_snowpack.iceberg.errors import (
 )
 from airflow_snowpack.iceberg.files import DeleteKind, LiveDelete, LiveFile, TableFiles, read_files
 from airflow_snowpack.iceberg.health import PartitionHealth, Ref, SnapshotHealth, TableHealth, read_health
-from airflow_snowpack.iceberg.locations import Relation
+from airflow_snowpack.iceberg.locations import Relation, is_inside
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.iceberg.numbers import TableNumbers, read_numbers
 from airflow_snowpack.iceberg.orphans import LocationConflict, StoredFile, find_orphans, location_conflicts
@@ -42,6 +42,7 @@ __all__ = [
     "TableNumbers",
     "TableUnreadable",
     "find_orphans",
+    "is_inside",
     "load_table",
     "location_conflicts",
     "read_files",

@@ -18,7 +18,7 @@ from airflow_snowpack.iceberg.locations import normalise
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyiceberg.manifest import ManifestFile
+    from pyiceberg.manifest import DataFileContent, ManifestFile
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
@@ -28,9 +28,10 @@ def manifests_of(table: Table, snapshots: Iterable[Snapshot]) -> dict[str, Manif
     return {manifest.manifest_path: manifest for snapshot in snapshots for manifest in read_manifests(table, snapshot)}
 
 
-def live_paths(table: Table, manifests: Iterable[ManifestFile]) -> set[str]:
-    """The data and delete files that are live in these manifests."""
-    return {entry.data_file.file_path for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io)}
+def live_contents(table: Table, manifests: Iterable[ManifestFile]) -> dict[str, DataFileContent]:
+    """The data and delete files that are live in these manifests, by path."""
+    entries = (entry for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io))
+    return {entry.data_file.file_path: entry.data_file.content for entry in entries}
 
 
 def referenced_files(table: Table) -> frozenset[str]:
@@ -48,6 +49,6 @@ def referenced_files(table: Table) -> frozenset[str]:
         *(statistics.statistics_path for statistics in (*metadata.statistics, *metadata.partition_statistics)),
         *(snapshot.manifest_list for snapshot in metadata.snapshots if snapshot.manifest_list),
         *manifests,
-        *live_paths(table, manifests.values()),
+        *live_contents(table, manifests.values()),
     }
     return frozenset(normalise(location) for location in named)
