@@ -25,7 +25,9 @@ attempt_id = sa.bindparam("b_attempt", type_=sa.Text)
 job_id = sa.bindparam("b_key", type_=sa.Text)
 
 # A lock outlives its period as long as its holder is a job that still has its queue row: pending, running, or about to be swept.
-holder_is_queued = sa.exists().where(job_queue.c.job_id == table_locks.c.holder)
+# The lock's column stands as text: in ON CONFLICT … WHERE, SQLAlchemy would give the subquery a table_locks of its own, and any
+# queued job with a lock would keep every expired lock of other tables alive.
+holder_is_queued = sa.exists().where(job_queue.c.job_id == sa.literal_column("table_locks.holder", sa.Text))
 abandoned_lock = sa.and_(table_locks.c.expires_at <= now, ~holder_is_queued)
 draining = sa.exists().where(switches.c.name == sa.literal_column(f"'{DRAIN}'"), switches.c.enabled)
 

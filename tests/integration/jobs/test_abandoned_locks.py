@@ -1,0 +1,66 @@
+"""When a lock whose period has run out may be taken, and when it may not."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_snowpack.jobs import Jobs, TableLocked, TableLocks
+
+if TYPE_CHECKING:
+    from conftest import MovedClock
+
+    from airflow_snowpack.iceberg import TableName
+
+HOUR = timedelta(hours=1)
+
+
+def test_an_expired_lock_is_free_although_another_tables_job_is_queued(
+    jobs: Jobs, locks: TableLocks, table: TableName, other_table: TableName, clock: MovedClock
+) -> None:
+    jobs.submit(other_table, ["expire_snapshots"])
+    locks.acquire(table, "etl", ttl=HOUR)
+    clock.forward(hours=1)
+
+    job = jobs.submit(table, ["expire_snapshots"])
+    lock = locks.get(table)
+    assert lock is not None
+    assert lock.holder == job.job_id
+
+
+def test_another_holder_takes_an_expired_lock_although_another_tables_job_is_queued(
+    jobs: Jobs, locks: TableLocks, table: TableName, other_table: TableName, clock: MovedClock
+) -> None:
+    jobs.submit(other_table, ["expire_snapshots"])
+    locks.acquire(table, "etl", ttl=HOUR)
+    clock.forward(hours=1)
+
+    assert locks.acquire(table, "reload", ttl=HOUR).holder == "reload"
+
+
+def test_the_table_of_a_cancelled_job_whose_worker_never_left_is_free_after_the_lease_without_any_sweep(
+    jobs: Jobs, locks: TableLocks, table: TableName, other_table: TableName, clock: MovedClock
+) -> None:
+    claim = jobs.submit_and_claim(table, ["expire_snapshots"], "w1")
+    jobs.submit(other_table, ["expire_snapshots"])
+    jobs.cancel(claim.job.job_id)
+    clock.forward(seconds=1799)
+    with pytest.raises(TableLocked):
+        jobs.submit(table, ["expire_snapshots"])
+    clock.forward(seconds=1)
+
+    assert jobs.submit(table, ["expire_snapshots"])
+
+
+def test_an_expired_lock_of_a_queued_job_is_nobody_elses(
+    jobs: Jobs, locks: TableLocks, table: TableName, clock: MovedClock
+) -> None:
+    job = jobs.submit(table, ["expire_snapshots"])
+    clock.forward(days=2)
+
+    with pytest.raises(TableLocked, match=job.job_id):
+        locks.acquire(table, "etl", ttl=HOUR)
+    jobs.cancel(job.job_id)
+    assert locks.acquire(table, "etl", ttl=HOUR).holder == "etl"
