@@ -1,0 +1,83 @@
+"""One action of one job on one table: what each of the five needs to do its work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_snowpack.iceberg import load_table
+from airflow_snowpack.maintenance.commits import CommitTrail, can_stamp, stamped
+from airflow_snowpack.maintenance.procedures import Attribution
+from airflow_snowpack.spark import CatalogNotConfigured, SparkFailed
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.maintenance.action import Action
+    from airflow_snowpack.maintenance.procedures import Call
+    from airflow_snowpack.spark import SparkWork
+
+NO_PROCEDURES = "does not support procedures"
+
+
+@dataclass(frozen=True, slots=True)
+class ActionRun:
+    """The table, the session and the way to call procedures in it.
+
+    :param now: the moment that ages are counted back from.
+    :param tries: how often a rewrite is tried while other writers' commits win.
+    """
+
+    job_id: str
+    name: TableName
+    action: Action
+    session: SparkSession
+    work: SparkWork
+    catalog: Catalog
+    now: datetime
+    app: str
+    tries: int
+
+    @property
+    def by(self) -> Attribution:
+        return Attribution(self.app, self.job_id)
+
+    def table(self) -> Table:
+        """The table as it is now; a read of one metadata file.
+
+        :raises TableNotFound, TableUnreadable, CatalogUnreachable: from the catalog.
+        """
+        return load_table(self.catalog, self.name)
+
+    def trail(self, table: Table) -> CommitTrail:
+        """Follow the table's commits from here."""
+        return CommitTrail(self.job_id if can_stamp(self.session) else None).start(table)
+
+    def call(self, call: Call) -> list[dict[str, Any]]:
+        """Run the procedure; the answer is its rows.
+
+        :raises SparkInterrupted: the engine was interrupted.
+        :raises SparkFailed: the procedure failed.
+        """
+        return [row.asDict() for row in self.frame(call).collect()]
+
+    def frame(self, call: Call) -> DataFrame:
+        """Run the procedure; the answer is its rows, in Spark. A ``CALL`` runs at once and not when its rows are read."""
+        return self.work.run(self.session, lambda: self._stamped(call))
+
+    def jobs_run(self) -> int | None:
+        """How many Spark jobs the calls have run so far, where that can be known."""
+        return self.work.jobs_run(self.session)
+
+    def _stamped(self, call: Call) -> DataFrame:
+        with stamped(self.session, job_id=self.job_id, action=self.action.value):
+            return self.session.sql(call.sql, args=dict(call.args))
+
+    def explained(self, error: SparkFailed) -> Exception:
+        """The error in the place of Spark's misleading one when the session does not know the catalog."""
+        return CatalogNotConfigured(self.name.catalog) if NO_PROCEDURES in str(error) else error

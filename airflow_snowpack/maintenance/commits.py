@@ -1,0 +1,124 @@
+"""Which commits are ours: the snapshots that a table got while a procedure ran, and who made them.
+
+    >>> trail = CommitTrail(job_id).start(table)
+    >>> …                                       # the procedure runs
+    >>> since = trail.since(table_again)
+    >>> since.own, since.overwriting            # our commits, and those that may have cost us some
+
+Each commit of a job carries ``snowpack.job-id`` and ``snowpack.action`` in its snapshot's summary. Spark's setting for such
+properties does not reach the procedures; Iceberg's context of the running JVM does. It belongs to the whole JVM: whatever else
+commits there at the same time is stamped too, so only ``replace`` snapshots with the stamp count as ours. A Spark Connect server
+cannot be told, and there every ``replace`` snapshot of the time counts, which the table's lock makes nearly certain.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+    from pyspark.sql import SparkSession
+
+JOB_ID = "snowpack.job-id"
+ACTION = "snowpack.action"
+
+
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """The commits to the table's main branch since some snapshot, the oldest first.
+
+    :param own: made by this job.
+    :param others: made by anybody else.
+    """
+
+    own: tuple[Snapshot, ...] = ()
+    others: tuple[Snapshot, ...] = ()
+
+    @property
+    def overwriting(self) -> tuple[Snapshot, ...]:
+        """Those of others that took files away, so that a rewrite of the same files cannot be committed any more."""
+        return tuple(snapshot for snapshot in self.others if _operation(snapshot) != "append")
+
+    def total(self, key: str) -> int:
+        """The sum of a number in the summaries of our commits."""
+        return sum(int(_property(snapshot, key) or 0) for snapshot in self.own)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTrail:
+    """Follows a table's commits from a snapshot on.
+
+    :param job_id: the stamp of our commits, or ``None`` where they cannot be stamped.
+    :param base: the snapshot to start from; ``None`` for an empty table.
+    """
+
+    job_id: str | None
+    base: int | None = None
+
+    def start(self, table: Table) -> CommitTrail:
+        """The trail from the table's current snapshot on."""
+        current = table.current_snapshot()
+        return CommitTrail(self.job_id, current.snapshot_id if current else None)
+
+    def since(self, table: Table) -> Commits:
+        """The commits between the base and the current snapshot of the table as it was loaded now."""
+        new: list[Snapshot] = []
+        snapshot = table.current_snapshot()
+        while snapshot is not None and snapshot.snapshot_id != self.base:
+            new.insert(0, snapshot)
+            parent = snapshot.parent_snapshot_id
+            snapshot = table.snapshot_by_id(parent) if parent is not None else None
+        return Commits(
+            own=tuple(snapshot for snapshot in new if self._is_own(snapshot)),
+            others=tuple(snapshot for snapshot in new if not self._is_own(snapshot)),
+        )
+
+    def _is_own(self, snapshot: Snapshot) -> bool:
+        if _operation(snapshot) != "replace":
+            return False
+        return self.job_id is None or _property(snapshot, JOB_ID) == self.job_id
+
+
+def can_stamp(session: SparkSession) -> bool:
+    """Whether commits of this session can be stamped: the JVM must be at hand."""
+    return not type(session).__module__.startswith("pyspark.sql.connect")
+
+
+@contextmanager
+def stamped(session: SparkSession, *, job_id: str, action: str) -> Iterator[None]:
+    """Stamp the commits that this JVM makes meanwhile. Does nothing on Spark Connect."""
+    if not can_stamp(session):
+        yield
+        return
+    jvm: Any = session.sparkContext._jvm
+    context = jvm.org.apache.iceberg.EnvironmentContext
+    context.put(JOB_ID, job_id)
+    context.put(ACTION, action)
+    try:
+        yield
+    finally:
+        _unstamp(context)
+
+
+def _unstamp(context: Any) -> None:
+    from py4j.protocol import Py4JError
+
+    try:
+        context.remove(JOB_ID)
+        context.remove(ACTION)
+    except (Py4JError, OSError):
+        # The JVM is gone, and the stamp with it.
+        return
+
+
+def _operation(snapshot: Snapshot) -> str:
+    return snapshot.summary.operation.value if snapshot.summary else ""
+
+
+def _property(snapshot: Snapshot, key: str) -> str | None:
+    return snapshot.summary.additional_properties.get(key) if snapshot.summary else None

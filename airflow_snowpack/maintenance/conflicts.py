@@ -1,0 +1,45 @@
+"""Whether a failure is a lost race with another writer.
+
+A rewrite reads files, writes better ones and then asks the catalog to replace the former by the latter. If a writer has removed
+one of them meanwhile, the commit is refused. That is expected and no fault: the table is as the writer left it, and a new try
+works with the files that are there now.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from airflow_snowpack.spark import SparkFailed
+
+COMMIT_FAILED = "org.apache.iceberg.exceptions.CommitFailedException"
+VALIDATION = "org.apache.iceberg.exceptions.ValidationException"
+
+# A ValidationException also says that a column does not exist; these are the ones that another commit causes.
+LOST_RACE = re.compile(
+    r"Missing required files to delete"
+    r"|Cannot commit, (?:missing data files|found new)"
+    r"|Found (?:new )?conflicting"
+    r"|Manifest is missing"
+    r"|Cannot determine history between"
+)
+# Iceberg's own wrapping of both, for a rewrite without partial progress; a Spark Connect client sees only text.
+WRAPPED = "Cannot commit rewrite because of a ValidationException or CommitFailedException"
+FAILED_COMMITS = re.compile(r"is true but (?P<count>\d+) rewrite commits failed")
+
+
+def is_conflict(error: SparkFailed) -> bool:
+    """Whether another writer's commit made this one fail."""
+    if WRAPPED in str(error):
+        return True
+    return any(
+        cause.class_name == COMMIT_FAILED or (cause.class_name == VALIDATION and LOST_RACE.search(cause.message))
+        for cause in error.causes
+    )
+
+
+def failed_commits(error: SparkFailed) -> int | None:
+    """How many commits of partial progress did not land, when that is what the failure says."""
+    match = FAILED_COMMITS.search(str(error))
+    return int(match["count"]) if match else None

@@ -1,0 +1,102 @@
+"""Remove orphan files: plan first, then remove exactly the plan.
+
+    1. refuse a place that another table of the catalog shares, or that lies outside the table
+    2. list the orphans with ``dry_run``, and log them
+    3. remove the files of that list, and no other, unless the table's metadata names one by now
+
+The invariant: nothing is deleted that was not in the plan. The removal gets the plan as its list of files, so a file that
+appeared after the plan was made is not even looked at, and the location is not listed twice.
+"""
+
+from __future__ import annotations
+
+import logging
+from os.path import commonprefix
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.iceberg import LocationOutsideTable, location_conflicts
+from airflow_snowpack.iceberg.locations import is_inside
+from airflow_snowpack.jobs.model import ActionOutcome
+from airflow_snowpack.maintenance import procedures
+from airflow_snowpack.maintenance.effect import Effect, counted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+    from airflow_snowpack.maintenance.action_run import ActionRun
+    from airflow_snowpack.maintenance.options import RemoveOrphanFiles
+
+log = logging.getLogger(__name__)
+
+PATH_COLUMN = "orphan_file_location"
+LOGGED_PATHS = 50
+# Where Hadoop's own listing is the right one; Iceberg's listing by prefix serves object stores.
+HADOOP_LISTS = ("file:", "hdfs:", "/")
+
+
+class OrphanRemovalRefused(SnowpackError):
+    """Removing orphans could take files that somebody else needs."""
+
+
+def remove_orphans(run: ActionRun, options: RemoveOrphanFiles) -> Effect:
+    """Plan, and remove the plan.
+
+    :raises OrphanRemovalRefused: another table keeps files there too.
+    :raises LocationOutsideTable: the location that was asked for is not inside the table's.
+    :raises SparkInterrupted, SparkFailed: from the procedure.
+    :raises TableNotFound, TableUnreadable, CatalogUnreachable: from the catalog.
+    """
+    location = run.table().location()
+    _refuse_foreign(run, location, options)
+    prefix_listing = options.prefix_listing
+    if prefix_listing is None:
+        prefix_listing = not location.startswith(HADOOP_LISTS)
+    planning = procedures.plan_orphan_removal(run.name, options, run.by, now=run.now, prefix_listing=prefix_listing)
+    plan = run.frame(planning)
+    planned = sorted(row[PATH_COLUMN] for row in plan.collect())
+    _log_plan(run, planned)
+    if not planned:
+        return Effect(ActionOutcome.SUCCEEDED, "No orphan files", {"planned_files_count": 0, "removed_files_count": 0})
+    removed = _remove(run, options, plan, planned)
+    metrics = {"planned_files_count": len(planned), "removed_files_count": removed}
+    return Effect(ActionOutcome.SUCCEEDED, f"Removed {counted(removed, 'orphan file')}", metrics)
+
+
+def _refuse_foreign(run: ActionRun, location: str, options: RemoveOrphanFiles) -> None:
+    if options.location and not is_inside(options.location, location):
+        raise LocationOutsideTable(options.location, run.name.dotted, location)
+    conflicts = location_conflicts(run.catalog, run.name)
+    if conflicts:
+        raise OrphanRemovalRefused(
+            f"Files of other tables lie where {run.name.dotted} keeps its own ({location!r}): "
+            f"{'; '.join(str(conflict) for conflict in conflicts[:5])}. To this table they would be orphans. Move one of the "
+            "tables, or leave remove_orphan_files out."
+        )
+
+
+def _log_plan(run: ActionRun, planned: Sequence[str]) -> None:
+    log.info("Plan for %s: remove %s", run.name, counted(len(planned), "orphan file"))
+    for path in planned[:LOGGED_PATHS]:
+        log.info("  %s", path)
+    if len(planned) > LOGGED_PATHS:
+        log.info("  and %d more", len(planned) - LOGGED_PATHS)
+
+
+def _remove(run: ActionRun, options: RemoveOrphanFiles, plan: DataFrame, planned: Sequence[str]) -> int:
+    view = f"snowpack_orphans_{uuid4().hex}"
+    # The plan has only files that were old enough; the procedure's own check of their age needs some moment before that.
+    old = plan.selectExpr(f"{PATH_COLUMN} AS file_path", "timestamp_seconds(0) AS last_modified")
+    old.createOrReplaceTempView(view)
+    # The procedure takes only files whose path begins with its location, and Hadoop spells file:/ where the table has file:///.
+    # Any prefix will do, also one that ends in the middle of a name.
+    location = commonprefix(list(planned))  # noqa: RUF071 - characters and not folders are meant
+    removed = run.call(
+        procedures.remove_planned_orphans(run.name, options, run.by, now=run.now, plan_view=view, location=location)
+    )
+    # Not after a failure: the JVM may be gone. The view goes with the session.
+    run.session.catalog.dropTempView(view)
+    return len(removed)

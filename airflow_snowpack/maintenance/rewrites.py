@@ -1,0 +1,226 @@
+"""The three actions that rewrite files: run the procedure, see what became of it, and try again where a writer was faster.
+
+    >>> effect = rewrite(run, RewriteDataFiles())
+    >>> effect.message
+    'Compacted 87 files into 12'
+
+The invariant: "succeeded" means that nothing that was planned got lost on the way. With partial progress Iceberg swallows
+commits that fail, returns as usual and counts them nowhere (``failed_data_files_count`` is about files that could not be
+written). So after each call the table's own history is read: if somebody else took files away meanwhile, or Spark worked and
+nothing came of it, the call is repeated. When nothing is left to do that costs a look at the manifests; otherwise it is the
+retry that was needed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.jobs.model import ActionOutcome
+from airflow_snowpack.maintenance import procedures
+from airflow_snowpack.maintenance.conflicts import failed_commits, is_conflict
+from airflow_snowpack.maintenance.effect import Effect, counted
+from airflow_snowpack.maintenance.options import RewriteDataFiles, RewriteManifests, RewritePositionDeleteFiles
+from airflow_snowpack.spark import SparkFailed, SparkInterrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_snowpack.maintenance.action_run import ActionRun
+    from airflow_snowpack.maintenance.commits import Commits, CommitTrail
+    from airflow_snowpack.maintenance.procedures import Call
+
+log = logging.getLogger(__name__)
+
+Rewrite = RewriteDataFiles | RewritePositionDeleteFiles | RewriteManifests
+
+FAILED_FILES = "failed_data_files_count"
+COMMITS_FAILED = (
+    "Files were rewritten, but not all of them could be committed; Spark's log says why, at 'Failure during rewrite commit'."
+)
+LOST_TO_WRITER = "A concurrent writer committed changes to files that were being rewritten, so Iceberg refused to replace them."
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How one of the three speaks of what it does.
+
+    :param before, after: the result columns that count what went in and what came out.
+    :param summary: for each result column, the key of a snapshot's summary that says the same; for calls that return no row.
+    """
+
+    verb: str
+    noun: str
+    before: str
+    after: str
+    summary: Mapping[str, str]
+
+
+SHAPES: Mapping[type[Rewrite], Shape] = {
+    RewriteDataFiles: Shape(
+        "Compacted",
+        "file",
+        "rewritten_data_files_count",
+        "added_data_files_count",
+        {
+            "rewritten_data_files_count": "deleted-data-files",
+            "added_data_files_count": "added-data-files",
+            "rewritten_bytes_count": "removed-files-size",
+            "removed_delete_files_count": "removed-delete-files",
+        },
+    ),
+    RewritePositionDeleteFiles: Shape(
+        "Compacted",
+        "delete file",
+        "rewritten_delete_files_count",
+        "added_delete_files_count",
+        {
+            "rewritten_delete_files_count": "removed-delete-files",
+            "added_delete_files_count": "added-delete-files",
+            "rewritten_bytes_count": "removed-files-size",
+            "added_bytes_count": "added-files-size",
+        },
+    ),
+    RewriteManifests: Shape(
+        "Rewrote",
+        "manifest",
+        "rewritten_manifests_count",
+        "added_manifests_count",
+        {"rewritten_manifests_count": "manifests-replaced", "added_manifests_count": "manifests-created"},
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """What one call did.
+
+    :param counts: the numbers of what it committed.
+    :param doubt: why something of it may be missing; ``None`` when all of it is there.
+    :param outraced: whether another writer is the reason.
+    """
+
+    counts: Mapping[str, int]
+    doubt: str | None = None
+    outraced: bool = False
+
+
+def rewrite(run: ActionRun, options: Rewrite) -> Effect:
+    """Rewrite until nothing is lost to another writer, or the tries are used up.
+
+    :raises TableNotFound, TableUnreadable, CatalogUnreachable: from the catalog, before anything was done.
+    """
+    shape = SHAPES[type(options)]
+    counts: Counter[str] = Counter()
+    start = trail = run.trail(run.table())
+    tried = Try({})
+    for number in range(1, run.tries + 1):
+        try:
+            tried = _try(run, options, trail, strict=number > 1)
+        except SparkInterrupted as stop:
+            return _stopped(shape, _committed_since(run, start, shape), ActionOutcome.INTERRUPTED, str(stop))
+        except SparkFailed as failure:
+            return _stopped(shape, _committed_since(run, start, shape), ActionOutcome.FAILED, str(run.explained(failure)))
+        # What one try could not write, the next one tries again.
+        counts.pop(FAILED_FILES, None)
+        counts.update(tried.counts)
+        if tried.doubt is None:
+            break
+        log.warning("Try %d of %d of %s on %s: %s", number, run.tries, run.action.value, run.name, tried.doubt)
+        trail = run.trail(run.table())
+    return _conclude(shape, counts, tried)
+
+
+def _try(run: ActionRun, options: Rewrite, trail: CommitTrail, *, strict: bool) -> Try:
+    shape = SHAPES[type(options)]
+    jobs_before = run.jobs_run()
+    try:
+        (row,) = run.call(_call(run, options, strict=strict))
+    except SparkFailed as error:
+        commits = trail.since(run.table())
+        if is_conflict(error):
+            return Try(_sums(commits, shape), f"{LOST_TO_WRITER} {error}", outraced=True)
+        if failed_commits(error) is None:
+            raise
+        return _after_failed_commits(error, commits, options)
+    counts = {column: int(value or 0) for column, value in row.items()}
+    worked_for_nothing = not any(counts.values()) and jobs_before != run.jobs_run()
+    return _after_return(run, options, counts, trail, strict=strict, worked_for_nothing=worked_for_nothing)
+
+
+def _after_return(
+    run: ActionRun, options: Rewrite, counts: Mapping[str, int], trail: CommitTrail, *, strict: bool, worked_for_nothing: bool
+) -> Try:
+    """A normal return: all is there, unless partial progress may have swallowed a commit."""
+    swallows = not isinstance(options, RewriteManifests) and options.partial_progress
+    told_all = strict and isinstance(options, RewriteDataFiles)
+    if not swallows or told_all:
+        return Try(counts)
+    if trail.since(run.table()).overwriting:
+        return Try(counts, LOST_TO_WRITER, outraced=True)
+    return Try(counts, COMMITS_FAILED if worked_for_nothing else None)
+
+
+def _after_failed_commits(error: SparkFailed, commits: Commits, options: Rewrite) -> Try:
+    """A strict call says that commits are missing; Iceberg's arithmetic must be checked before it is believed."""
+    counts = _sums(commits, SHAPES[type(options)])
+    if commits.overwriting:
+        return Try(counts, f"{LOST_TO_WRITER} {error}", outraced=True)
+    planned = getattr(options, "partial_progress_max_commits", 0)
+    # It expects as many commits as are allowed, also where the groups come out even in fewer: 12 groups in at most 10 commits
+    # are 6 commits of 2 groups, and "4 failed".
+    miscounted = (failed_commits(error) or 0) + len(commits.own) == planned and len(commits.own) > 1
+    return Try(counts, None if miscounted else f"{COMMITS_FAILED} {error}")
+
+
+def _call(run: ActionRun, options: Rewrite, *, strict: bool) -> Call:
+    if isinstance(options, RewriteDataFiles):
+        return procedures.rewrite_data_files(run.name, options, run.by, strict=strict)
+    if isinstance(options, RewritePositionDeleteFiles):
+        return procedures.rewrite_position_delete_files(run.name, options, run.by)
+    return procedures.rewrite_manifests(run.name, options, run.by)
+
+
+def _committed_since(run: ActionRun, start: CommitTrail, shape: Shape) -> dict[str, int]:
+    """What landed before the end came, as far as the catalog can still tell."""
+    try:
+        return _sums(start.since(run.table()), shape)
+    except SnowpackError as error:
+        log.warning("What %s on %s had committed is not known: %s", run.action.value, run.name, error)
+        return {}
+
+
+def _sums(commits: Commits, shape: Shape) -> dict[str, int]:
+    return {column: commits.total(key) for column, key in shape.summary.items()}
+
+
+def _stopped(shape: Shape, counts: Mapping[str, int], outcome: ActionOutcome, error: str) -> Effect:
+    how = "Interrupted" if outcome is ActionOutcome.INTERRUPTED else "Failed"
+    done = f"after it had {_said(shape, counts).lower()}" if counts.get(shape.before) else "before anything was committed"
+    return Effect(outcome, f"{how} {done}", counts, error)
+
+
+def _conclude(shape: Shape, counts: Mapping[str, int], last: Try) -> Effect:
+    done = bool(counts[shape.before])
+    if last.doubt is not None:
+        lost = "lost to a concurrent writer" if last.outraced else "could not be committed"
+        if done:
+            return Effect(ActionOutcome.PARTIAL, f"{_said(shape, counts)}; the rest {lost}", dict(counts), last.doubt)
+        outcome = ActionOutcome.CONFLICT if last.outraced else ActionOutcome.FAILED
+        return Effect(outcome, f"Nothing was {shape.verb.lower()}: all {lost}", dict(counts), last.doubt)
+    failed = counts.get(FAILED_FILES, 0)
+    if failed:
+        error = f"{counted(failed, 'data file')} could not be rewritten. Spark's log says why, at 'Failure during rewrite group'."
+        outcome = ActionOutcome.PARTIAL if done else ActionOutcome.FAILED
+        return Effect(outcome, f"{_said(shape, counts)}; {counted(failed, 'file')} failed", dict(counts), error)
+    message = _said(shape, counts) if done else f"No {shape.noun}s needed to be {shape.verb.lower()}"
+    return Effect(ActionOutcome.SUCCEEDED, message, dict(counts))
+
+
+def _said(shape: Shape, counts: Mapping[str, int]) -> str:
+    if not counts[shape.after]:
+        return f"Removed {counted(counts[shape.before], shape.noun)} of which nothing is needed"
+    return f"{shape.verb} {counted(counts[shape.before], shape.noun)} into {counts[shape.after]:,}"

@@ -1,0 +1,147 @@
+"""The engine that does a job's actions on Spark.
+
+    >>> engine = SparkEngine(lambda: local_session(config), catalog.load)
+    >>> engine.run(job, "rewrite_data_files").message
+    'Compacted 87 files into 12'
+    >>> engine.interrupt()                      # from another thread: run() ends with the outcome "interrupted"
+
+The invariant: whatever happens to an action becomes a result that tells what reached the table, and only that there is no Spark
+at all is raised. Spark does the work and nothing else: what a result says beyond the procedure's own numbers is read from the
+table's metadata, so that an action costs what its bare ``CALL`` costs.
+
+One engine at a time may work in a process, because commits are stamped through the JVM (see :mod:`.commits`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.jobs.model import ActionOutcome
+from airflow_snowpack.maintenance.action import Action, parse_actions
+from airflow_snowpack.maintenance.action_run import ActionRun
+from airflow_snowpack.maintenance.conflicts import is_conflict
+from airflow_snowpack.maintenance.effect import Effect
+from airflow_snowpack.maintenance.options import (
+    ExpireSnapshots,
+    RemoveOrphanFiles,
+    RewriteDataFiles,
+    RewriteManifests,
+    RewritePositionDeleteFiles,
+    parse_options,
+)
+from airflow_snowpack.maintenance.orphan_removal import remove_orphans
+from airflow_snowpack.maintenance.rewrites import rewrite
+from airflow_snowpack.maintenance.snapshot_expiry import expire
+from airflow_snowpack.spark import SparkFailed, SparkInterrupted, SparkUnavailable, SparkWork
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.catalog import Catalog
+    from pyspark.sql import SparkSession
+
+    from airflow_snowpack.jobs.model import ActionResult, Job
+    from airflow_snowpack.maintenance.options import ActionOptions
+
+log = logging.getLogger(__name__)
+
+TRIES = 3
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class SparkEngine:
+    """Runs actions on Spark, one at a time.
+
+    :param session: gives the session; asked before each action, so that a JVM that died is replaced. Such as
+        ``lambda: local_session(config)``.
+    :param catalog: connects to the same catalog with PyIceberg; asked once. Such as ``CatalogConfig.load``.
+    :param app: who the statements say that they come from.
+    :param tries: how often a rewrite is tried while other writers' commits win.
+    :param now: the clock from which the ages of snapshots and files are counted back.
+    :param monotonic: seconds, for how long an action took.
+    """
+
+    def __init__(
+        self,
+        session: Callable[[], SparkSession],
+        catalog: Callable[[], Catalog],
+        *,
+        app: str = "airflow_snowpack",
+        tries: int = TRIES,
+        now: Callable[[], datetime] = _utc_now,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._session = session
+        self._connect = catalog
+        self._catalog: Catalog | None = None
+        self._app = app
+        self._tries = tries
+        self._now = now
+        self._monotonic = monotonic
+        self._work = SparkWork()
+
+    def run(self, job: Job, action: str) -> ActionResult:
+        """Run one action of the job to its end and tell how it went.
+
+        :raises SparkUnavailable: there is no Spark to run it on.
+        :raises UnknownAction, InvalidOption: the job holds something that can't be run.
+        """
+        (which,) = parse_actions([action])
+        options = parse_options(which, job.options.get(which.value, {}))
+        started = self._monotonic()
+        effect = self._effect(job, which, options)
+        result = effect.result(which, round(self._monotonic() - started, 3))
+        log.info("%s on %s: %s (%s, %.1f s)", which, job.table, result.message, result.outcome, result.elapsed_seconds)
+        if result.error:
+            log.warning("%s on %s: %s", which, job.table, result.error)
+        return result
+
+    def interrupt(self) -> None:
+        """Stop the running action for good; :meth:`run` starts nothing more. Returns at once, and is safe in a signal handler."""
+        self._work.interrupt()
+
+    def _effect(self, job: Job, action: Action, options: ActionOptions) -> Effect:
+        if self._work.interrupted:
+            return Effect(ActionOutcome.INTERRUPTED, "Interrupted before it began", error=str(SparkInterrupted()))
+        session = self._session()
+        try:
+            run = self._action_run(job, action, session)
+            try:
+                return _perform(run, options)
+            except SparkFailed as failure:
+                return _failed(run, failure)
+        except SparkInterrupted as stop:
+            return Effect(ActionOutcome.INTERRUPTED, "Interrupted", error=str(stop))
+        except SparkUnavailable:
+            raise
+        except SnowpackError as error:
+            return Effect(ActionOutcome.FAILED, "Failed before anything was done", error=str(error))
+
+    def _action_run(self, job: Job, action: Action, session: SparkSession) -> ActionRun:
+        if self._catalog is None:
+            self._catalog = self._connect()
+        return ActionRun(job.job_id, job.table, action, session, self._work, self._catalog, self._now(), self._app, self._tries)
+
+
+def _perform(run: ActionRun, options: ActionOptions) -> Effect:
+    match options:
+        case RewriteDataFiles() | RewritePositionDeleteFiles() | RewriteManifests():
+            return rewrite(run, options)
+        case ExpireSnapshots():
+            return expire(run, options)
+        case RemoveOrphanFiles():
+            return remove_orphans(run, options)
+    raise AssertionError(f"no way to run {options!r}")
+
+
+def _failed(run: ActionRun, failure: SparkFailed) -> Effect:
+    if is_conflict(failure):
+        return Effect(ActionOutcome.CONFLICT, "Lost to a concurrent writer", error=str(failure))
+    return Effect(ActionOutcome.FAILED, "Failed", error=str(run.explained(failure)))

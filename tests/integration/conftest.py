@@ -1,0 +1,74 @@
+"""One Spark session and one embedded catalog for all integration tests that need real tables.
+
+``lake`` is the catalog's configuration, ``spark`` the session that has it, ``catalog`` PyIceberg's view of the same, and
+``new_table`` makes a table of its own for each test.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from airflow_snowpack.iceberg import CatalogConfig, TableName
+from airflow_snowpack.spark import SparkConfig, local_session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.catalog import Catalog
+    from pyspark.sql import SparkSession
+
+DATABASE = "db"
+
+
+@pytest.fixture(scope="session")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> CatalogConfig:
+    """The embedded catalog, in a folder of this test run."""
+    return CatalogConfig.embedded(tmp_path_factory.mktemp("lake"))
+
+
+@pytest.fixture(scope="session")
+def spark_config(lake: CatalogConfig) -> SparkConfig:
+    """What the session of the test run is made of."""
+    return SparkConfig(catalogs=lake.spark_conf(), packages=lake.spark_packages(), app_name="snowpack-tests")
+
+
+@pytest.fixture(scope="session")
+def spark(spark_config: SparkConfig) -> SparkSession:
+    """The one session of the test run; it ends with the process."""
+    session = local_session(spark_config)
+    session.sql(f"CREATE NAMESPACE IF NOT EXISTS lake.{DATABASE}")
+    return session
+
+
+@pytest.fixture(scope="session")
+def catalog(lake: CatalogConfig, spark: SparkSession) -> Catalog:
+    """The same catalog through PyIceberg."""
+    return lake.load()
+
+
+@pytest.fixture
+def new_table(spark: SparkSession, lake: CatalogConfig) -> Callable[..., TableName]:
+    """Make an empty table with a name that no other test has: ``new_table("id BIGINT, day INT", "day")``.
+
+    The arguments are the columns, what it is partitioned by, and table properties beside format version 2 and merge-on-read.
+    """
+
+    def make(
+        columns: str = "id BIGINT, part INT, note STRING", partitioned_by: str | None = None, **properties: str
+    ) -> TableName:
+        name = TableName(lake.name, DATABASE, f"t_{uuid4().hex[:12]}")
+        settings = {
+            "format-version": "2",
+            "write.delete.mode": "merge-on-read",
+            "write.update.mode": "merge-on-read",
+            **{key.replace("_", "-"): value for key, value in properties.items()},
+        }
+        pairs = ", ".join(f"'{key}' = '{value}'" for key, value in settings.items())
+        partitions = f"PARTITIONED BY ({partitioned_by}) " if partitioned_by else ""
+        spark.sql(f"CREATE TABLE {name.quoted} ({columns}) USING iceberg {partitions}TBLPROPERTIES ({pairs})")
+        return name
+
+    return make
