@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
-from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import LongType, NestedField, StringType
-
-from airflow_snowpack.iceberg import CatalogConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,15 +15,12 @@ if TYPE_CHECKING:
 
     Flights = Callable[..., Table]
 
-SCHEMA = Schema(
-    NestedField(1, "month", LongType(), required=False),
-    NestedField(2, "carrier", StringType(), required=False),
-)
-BY_MONTH = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "month"))
-
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Catalog:
+    """An empty catalog with a database ``db``."""
+    from airflow_snowpack.iceberg import CatalogConfig
+
     loaded = CatalogConfig.embedded(tmp_path / "lake").load()
     loaded.create_namespace("db")
     return loaded
@@ -39,10 +29,21 @@ def catalog(tmp_path: Path) -> Catalog:
 @pytest.fixture
 def flights(catalog: Catalog) -> Flights:
     """Make a table partitioned by month, with one commit of one row for each month that is given."""
+    import pyarrow as pa
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.transforms import IdentityTransform
+    from pyiceberg.types import LongType, NestedField, StringType
+
+    schema = Schema(
+        NestedField(1, "month", LongType(), required=False),
+        NestedField(2, "carrier", StringType(), required=False),
+    )
+    by_month = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "month"))
 
     def make(*months: int, name: str = "flights", location: str | None = None, properties: dict[str, str] | None = None) -> Table:
         table = catalog.create_table(
-            f"db.{name}", SCHEMA, location=location, partition_spec=BY_MONTH, properties=properties or {}
+            f"db.{name}", schema, location=location, partition_spec=by_month, properties=properties or {}
         )
         for month in months:
             table.append(pa.table({"month": pa.array([month], pa.int64()), "carrier": ["UA"]}))
