@@ -1,0 +1,228 @@
+"""What a dry run says: from metadata, in the numbers of the real thing."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from airflow_snowpack.iceberg import TableUnreadable
+from airflow_snowpack.jobs.model import ActionOutcome, ActionResult
+from airflow_snowpack.maintenance.action import Action
+from airflow_snowpack.maintenance.options import parse_options
+from airflow_snowpack.maintenance.plan import plan_action
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+    Flights = Callable[..., Table]
+    Plan = Callable[..., ActionResult]
+
+
+@pytest.fixture
+def plan(catalog: Catalog) -> Plan:
+    def make(table: Table, action: Action, *, later: timedelta = timedelta(0), **options: Any) -> ActionResult:
+        now = datetime.now(UTC) + later
+        return plan_action(action, parse_options(action, options), table, catalog, now=now)
+
+    return make
+
+
+def litter(table: Table, text: str = "12345") -> None:
+    file = Path(table.location().removeprefix("file://")) / "data" / "stray.parquet"
+    file.write_text(text)
+
+
+def test_compaction_is_told_per_partition(flights: Flights, plan: Plan) -> None:
+    table = flights(*[1] * 6, *[2] * 5, 3)
+
+    result = plan(table, Action.REWRITE_DATA_FILES)
+
+    assert result.message == "Would compact 11 files into 2"
+    assert result.success
+    assert result.metrics["rewritten_data_files_count"] == 11
+    assert result.metrics["added_data_files_count"] == 2
+    assert result.metrics["file_groups_count"] == 2
+
+
+def test_a_table_that_needs_nothing_is_told_so(flights: Flights, plan: Plan) -> None:
+    assert plan(flights(1, 2), Action.REWRITE_DATA_FILES).message == "Would compact no files"
+
+
+def test_a_table_without_a_snapshot_needs_nothing(flights: Flights, plan: Plan) -> None:
+    table = flights()
+
+    messages = [plan(table, action).message for action in Action]
+
+    assert messages == [
+        "Would compact no files",
+        "Would compact no delete files",
+        "Would rewrite no manifests",
+        "Would expire none of 0 snapshots",
+        "Would remove no orphan files",
+    ]
+
+
+def test_a_predicate_narrows_the_plan(flights: Flights, plan: Plan) -> None:
+    table = flights(*[1] * 5, *[2] * 5)
+
+    result = plan(table, Action.REWRITE_DATA_FILES, where="month = 2")
+
+    assert result.message == "Would compact 5 files into 1"
+    assert result.metrics["considered_data_files_count"] == 5
+
+
+def test_a_predicate_is_read_as_spark_reads_names(flights: Flights, plan: Plan) -> None:
+    assert plan(flights(*[1] * 5), Action.REWRITE_DATA_FILES, where="MONTH >= 2").message == "Would compact no files"
+
+
+@pytest.mark.parametrize("where", ["hour(ts) = 3", "nothing = 1", "month = DATE '2013-01-01'", "month ="])
+def test_a_predicate_that_cannot_be_evaluated_is_admitted(flights: Flights, plan: Plan, where: str) -> None:
+    result = plan(flights(*[1] * 5), Action.REWRITE_DATA_FILES, where=where)
+
+    assert result.message.startswith("Would compact 5 files into 1; the predicate ")
+    assert "cannot be evaluated from metadata" in result.message
+    assert result.message.endswith("so this counts the whole table")
+
+
+def test_many_manifests_become_one(flights: Flights, plan: Plan) -> None:
+    assert plan(flights(1, 2, 3), Action.REWRITE_MANIFESTS).message == "Would rewrite 3 manifests into 1"
+    assert plan(flights(1, name="single"), Action.REWRITE_MANIFESTS).message == "Would rewrite no manifests"
+
+
+def test_the_table_says_how_large_a_manifest_should_be(flights: Flights, plan: Plan) -> None:
+    table = flights(1, 2, 3, properties={"commit.manifest.target-size-bytes": "6000"})
+
+    metrics = plan(table, Action.REWRITE_MANIFESTS).metrics
+
+    assert metrics["rewritten_manifests_count"] == 3
+    assert 1 < metrics["added_manifests_count"] <= 3
+
+
+def test_manifests_of_another_spec_are_left_out(flights: Flights, plan: Plan) -> None:
+    assert plan(flights(1, 2), Action.REWRITE_MANIFESTS, spec_id=5).message == "Would rewrite no manifests"
+
+
+def test_young_snapshots_stay(flights: Flights, plan: Plan) -> None:
+    result = plan(flights(1, 2, 3, 4, 5), Action.EXPIRE_SNAPSHOTS)
+
+    assert result.message == "Would expire none of 5 snapshots"
+    assert result.metrics["kept_snapshots_count"] == 5
+
+
+def test_old_snapshots_go_but_for_the_last_ones(flights: Flights, plan: Plan) -> None:
+    result = plan(flights(1, 2, 3, 4, 5), Action.EXPIRE_SNAPSHOTS, later=timedelta(days=6))
+
+    assert result.metrics["expired_snapshots_count"] == 2
+    assert result.metrics["deleted_manifest_lists_count"] == 2
+    assert result.metrics["deleted_data_files_count"] == 0
+    assert result.message == "Would expire 2 of 5 snapshots and delete 2 files"
+
+
+def test_files_that_only_expired_snapshots_use_are_counted(flights: Flights, plan: Plan) -> None:
+    table = flights(1, 1, 1)
+    table.overwrite(pa.table({"month": pa.array([9], pa.int64()), "carrier": ["UA"]}))
+
+    result = plan(table, Action.EXPIRE_SNAPSHOTS, later=timedelta(days=6), retain_last=1)
+
+    assert result.metrics["deleted_data_files_count"] == 3
+    assert result.metrics["deleted_manifest_files_count"] >= 3
+
+
+def test_what_a_tag_or_a_branch_needs_stays(flights: Flights, plan: Plan) -> None:
+    table = flights(1, 2, 3, 4, 5)
+    first, second = table.metadata.snapshots[:2]
+    table.manage_snapshots().create_tag(first.snapshot_id, "audit").create_branch(second.snapshot_id, "try").commit()
+
+    result = plan(table, Action.EXPIRE_SNAPSHOTS, later=timedelta(days=6), retain_last=1)
+
+    # The tag and the branch keep their own, main keeps its last.
+    assert result.metrics["kept_snapshots_count"] == 3
+
+
+def test_a_branch_that_is_past_its_own_age_goes(flights: Flights, plan: Plan) -> None:
+    table = flights(1, 2, 3)
+    first = table.metadata.snapshots[0].snapshot_id
+    table.manage_snapshots().create_tag(first, "short", max_ref_age_ms=86_400_000).commit()
+
+    result = plan(table, Action.EXPIRE_SNAPSHOTS, later=timedelta(days=6), retain_last=1)
+
+    assert result.metrics["expired_refs_count"] == 1
+    assert result.metrics["kept_snapshots_count"] == 1
+
+
+def test_a_branch_keeps_as_many_as_it_says_itself(flights: Flights, plan: Plan) -> None:
+    table = flights(1, 2, 3, 4)
+    last = table.metadata.snapshots[-1].snapshot_id
+    table.manage_snapshots().create_branch(last, "history", min_snapshots_to_keep=4).commit()
+
+    result = plan(table, Action.EXPIRE_SNAPSHOTS, later=timedelta(days=6), retain_last=1)
+
+    assert result.metrics["kept_snapshots_count"] == 4
+
+
+def test_orphans_are_told_with_their_bytes(flights: Flights, plan: Plan) -> None:
+    table = flights(1, 2)
+    litter(table)
+
+    result = plan(table, Action.REMOVE_ORPHAN_FILES, later=timedelta(days=4))
+
+    assert result.message == "Would remove 1 orphan file of 5 bytes"
+    assert result.metrics == {"planned_files_count": 1, "planned_bytes_count": 5}
+
+
+def test_orphans_of_a_shared_location_would_be_refused(flights: Flights, plan: Plan) -> None:
+    table = flights(1)
+    flights(1, name="twin", location=table.location())
+
+    result = plan(table, Action.REMOVE_ORPHAN_FILES, later=timedelta(days=4))
+
+    assert result.outcome is ActionOutcome.FAILED
+    assert result.message.startswith("Would be refused: other tables keep files where this one does")
+    assert "db.twin" in (result.error or "")
+
+
+def test_a_location_outside_the_table_would_be_refused(flights: Flights, plan: Plan) -> None:
+    table = flights(1)
+
+    result = plan(table, Action.REMOVE_ORPHAN_FILES, location=str(Path(table.location()).parent))
+
+    assert not result.success
+    assert "is not inside the location of table" in result.message
+
+
+@pytest.mark.parametrize("action", [Action.EXPIRE_SNAPSHOTS, Action.REMOVE_ORPHAN_FILES])
+def test_a_table_that_must_not_lose_files_would_be_refused(flights: Flights, plan: Plan, action: Action) -> None:
+    result = plan(flights(1, properties={"gc.enabled": "false"}), action)
+
+    assert not result.success
+    assert "gc.enabled is false" in result.message
+
+
+def test_a_table_whose_manifests_are_gone_says_so(flights: Flights, plan: Plan) -> None:
+    table = flights(1)
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    os.remove(snapshot.manifest_list.removeprefix("file://"))
+
+    with pytest.raises(TableUnreadable, match=r"metadata of table 'db\.flights' cannot be read"):
+        plan(table, Action.REWRITE_DATA_FILES)
+
+
+def test_a_plan_writes_nothing(flights: Flights, plan: Plan) -> None:
+    table = flights(*[1] * 6)
+    litter(table)
+    folder = Path(table.location().removeprefix("file://"))
+    before = {file: file.stat().st_mtime_ns for file in folder.rglob("*")}
+
+    for action in Action:
+        plan(table, action, later=timedelta(days=9))
+
+    assert {file: file.stat().st_mtime_ns for file in folder.rglob("*")} == before
