@@ -1,0 +1,181 @@
+"""From what somebody asks for to a job in the store, in the specification's order.
+
+    request = MaintenanceRequest.parse("demo.flights", ["rewrite_data_files"], catalog="lake", where="month = 3")
+    job = submit(jobs, catalog, request, submitted_by="me")          # for a worker to find
+    claim = submit_and_claim(jobs, catalog, request, worker_id)      # to run it oneself
+    job = dry_run(jobs, catalog, request)                            # what it would do, from metadata
+
+The invariant: nothing is written unless drain mode is off, every name and option is valid and the catalog has the table. Drain
+mode is asked first, so that a paused installation says so whatever else may be wrong.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.maintenance.action import DEFAULT_ORDER, Action, in_order
+from airflow_snowpack.maintenance.errors import InvalidOption
+from airflow_snowpack.maintenance.options import OPTIONS, option_names, parse_all_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from pyiceberg.catalog import Catalog
+
+    from airflow_snowpack.jobs import ActionResult, Claim, Job, Jobs
+    from airflow_snowpack.maintenance.options import ActionOptions
+
+ALL_ACTIONS: tuple[str, ...] = tuple(action.value for action in Action)
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceRequest:
+    """What to do to which table, checked. Make it with :meth:`parse`.
+
+    :param actions: in the order in which they will run.
+    :param options: per action, only what the caller said, as JSON values.
+    """
+
+    table: TableName
+    actions: tuple[Action, ...]
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def parse(
+        cls,
+        table: str,
+        actions: Iterable[str],
+        *,
+        catalog: str,
+        options: Mapping[str, Mapping[str, Any]] | None = None,
+        where: str | None = None,
+        order: Sequence[Action] = DEFAULT_ORDER,
+    ) -> MaintenanceRequest:
+        """Check names, actions and options.
+
+        :param table: ``database.table``.
+        :param options: per action; for actions that are not asked for they are checked and left out.
+        :param where: a Spark predicate for each action that can be narrowed, unless its own options have one.
+        :param order: the installation's order of actions.
+        :raises InvalidTableName: a name that is not one.
+        :raises UnknownAction, NoActions: as :func:`~airflow_snowpack.maintenance.action.in_order`.
+        :raises InvalidOption: an option that is not known or not usable, or a ``where`` that narrows none of the actions.
+        """
+        name = TableName.parse(table, catalog=catalog)
+        asked = in_order(actions, order)
+        given = {action.value: dict(said) for action, said in _checked(options or {}).items()}
+        for action in _narrowed(asked, where):
+            given.setdefault(action.value, {}).setdefault("where", where)
+        parsed = parse_all_options(given)
+        said = {action.value: _as_said(parsed[action], given[action.value]) for action in asked if action in parsed}
+        return cls(name, asked, {action: values for action, values in said.items() if values})
+
+
+def submit(
+    jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, submitted_by: str | None = None, owner: str | None = None
+) -> Job:
+    """Lock the table and queue a job.
+
+    :raises DrainModeOn: submissions are refused for now.
+    :raises TableNotFound, CatalogUnreachable: from the catalog.
+    :raises TableLocked: another job or holder has the table.
+    """
+    _admit(jobs, catalog, request)
+    return jobs.submit(request.table, request.actions, options=request.options, submitted_by=submitted_by, owner=owner)
+
+
+def submit_once(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, owner: str, submitted_by: str | None = None) -> Job:
+    """As :func:`submit`, but an owner whose job is still active gets that one: a submit whose answer was lost can be repeated."""
+    return jobs.find_owned(owner) or submit(jobs, catalog, request, submitted_by=submitted_by, owner=owner)
+
+
+def submit_and_claim(
+    jobs: Jobs,
+    catalog: Catalog,
+    request: MaintenanceRequest,
+    worker_id: str,
+    *,
+    submitted_by: str | None = None,
+    owner: str | None = None,
+) -> Claim:
+    """As :func:`submit`, and hold the job from the start."""
+    _admit(jobs, catalog, request)
+    return jobs.submit_and_claim(
+        request.table, request.actions, worker_id, options=request.options, submitted_by=submitted_by, owner=owner
+    )
+
+
+def claim_own(
+    jobs: Jobs,
+    catalog: Catalog,
+    request: MaintenanceRequest,
+    worker_id: str,
+    *,
+    owner: str,
+    submitted_by: str | None = None,
+) -> Claim:
+    """The owner's job that is still active, taken over at once from whatever process holds it; otherwise a new job.
+
+    An active job for the same table goes on with what is asked for now; one for another table is cancelled.
+    """
+    from airflow_snowpack.jobs import JobAlreadyFinished
+
+    own = jobs.find_owned(owner)
+    with suppress(JobAlreadyFinished):  # it ended between the two looks
+        if own is not None and own.table == request.table:
+            return jobs.take_over(own.job_id, worker_id, owner=owner, actions=request.actions, options=request.options)
+        if own is not None:
+            jobs.cancel(own.job_id, by=owner)
+    return submit_and_claim(jobs, catalog, request, worker_id, submitted_by=submitted_by, owner=owner)
+
+
+def dry_run(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, submitted_by: str | None = None) -> Job:
+    """Record what each action would do, read from the table's metadata: completed at once, with no lock and no JVM.
+
+    :raises DrainModeOn, TableNotFound, CatalogUnreachable: as :func:`submit`.
+    """
+    _admit(jobs, catalog, request)
+    results = _plan(catalog, request, jobs.store.clock())
+    return jobs.record_dry_run(request.table, request.actions, results, options=request.options, submitted_by=submitted_by)
+
+
+def _plan(catalog: Catalog, request: MaintenanceRequest, now: datetime) -> list[ActionResult]:
+    from airflow_snowpack.iceberg import load_table
+    from airflow_snowpack.maintenance.plan import plan_action
+
+    table = load_table(catalog, request.table)
+    parsed = parse_all_options(request.options)
+    return [plan_action(action, parsed.get(action) or OPTIONS[action](), table, catalog, now=now) for action in request.actions]
+
+
+def _admit(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest) -> None:
+    from airflow_snowpack.iceberg import load_table
+    from airflow_snowpack.jobs import DrainModeOn
+
+    state = jobs.drain()
+    if state.on:
+        raise DrainModeOn(state)
+    load_table(catalog, request.table)
+
+
+def _checked(options: Mapping[str, Mapping[str, Any]]) -> Mapping[Action, Mapping[str, Any]]:
+    return {action: options[action.value] for action in parse_all_options(options)}
+
+
+def _as_said(options: ActionOptions, names: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.to_json().items() if name in names}
+
+
+def _narrowed(asked: Sequence[Action], where: str | None) -> tuple[Action, ...]:
+    if not where:
+        return ()
+    able = tuple(action for action in Action if "where" in option_names(action))
+    narrowed = tuple(action for action in asked if action in able)
+    if not narrowed:
+        problem = f"narrows only {' and '.join(action.value for action in able)}, and neither is asked for"
+        raise InvalidOption(asked[0].value, "where", problem, option_names(asked[0]))
+    return narrowed
