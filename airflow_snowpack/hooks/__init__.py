@@ -5,7 +5,7 @@ Names load when they are first used, so that a DAG file pays only for what it ne
 
 from typing import TYPE_CHECKING
 
-import lazy_loader  # type: ignore[import-untyped]  # the package ships no types
+import lazy_loader
 
 if TYPE_CHECKING:
     from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook as IcebergCatalogHook

@@ -1,0 +1,54 @@
+"""Fires when a maintenance job has ended, however it ended.
+
+The event says only that it is time to look: whoever was waiting reads the job itself from the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.triggers.shared_store import shared_store
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+def _event(payload: dict[str, Any]) -> TriggerEvent:
+    return TriggerEvent(payload)  # type: ignore[no-untyped-call]  # Airflow's is untyped
+
+
+class MaintenanceJobTrigger(BaseTrigger):
+    """Looks at a job until it is completed, failed or cancelled.
+
+    :param poll_seconds: the pause between two looks, in seconds (Airflow keeps a trigger's arguments as JSON).
+    """
+
+    def __init__(self, job_id: str, store_conn_id: str | None = None, poll_seconds: float = 10.0) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's is untyped
+        self.job_id = job_id
+        self.store_conn_id = store_conn_id
+        self.poll_seconds = poll_seconds
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """The trigger as Airflow keeps it."""
+        arguments = {"job_id": self.job_id, "store_conn_id": self.store_conn_id, "poll_seconds": self.poll_seconds}
+        return "airflow_snowpack.triggers.maintenance_job.MaintenanceJobTrigger", arguments
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """One event: the job's id and status, or what kept the trigger from looking."""
+        try:
+            yield _event({"job_id": self.job_id, "status": await self._ended()})
+        except SnowpackError as problem:
+            yield _event({"job_id": self.job_id, "problem": str(problem)})
+
+    async def _ended(self) -> str:
+        from airflow_snowpack.jobs import Jobs
+
+        jobs = Jobs(await shared_store(self.store_conn_id))
+        while not (job := await asyncio.to_thread(jobs.get, self.job_id)).status.is_terminal:
+            await asyncio.sleep(self.poll_seconds)
+        return job.status.value

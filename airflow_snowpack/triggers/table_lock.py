@@ -1,0 +1,97 @@
+"""Fires when a table is free, or when there was no time left to wait for it.
+
+That a table *was* free is no promise: whoever waited tries to take the lock, and waits again when somebody was faster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.triggers.shared_store import shared_store
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.jobs import Jobs
+
+
+def _event(payload: dict[str, Any]) -> TriggerEvent:
+    return TriggerEvent(payload)  # type: ignore[no-untyped-call]  # Airflow's is untyped
+
+
+class TableLockTrigger(BaseTrigger):
+    """Looks at a table's lock until it is gone.
+
+    :param table: ``database.table``.
+    :param until: no longer than this, as ISO 8601 text; ``None`` for as long as it takes.
+    :param poll_seconds: the pause between two looks, in seconds (Airflow keeps a trigger's arguments as JSON).
+    """
+
+    def __init__(
+        self,
+        table: str,
+        catalog: str,
+        until: str | None = None,
+        store_conn_id: str | None = None,
+        poll_seconds: float = 10.0,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's is untyped
+        self.table = table
+        self.catalog = catalog
+        self.until = until
+        self.store_conn_id = store_conn_id
+        self.poll_seconds = poll_seconds
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """The trigger as Airflow keeps it."""
+        arguments = {
+            "table": self.table,
+            "catalog": self.catalog,
+            "until": self.until,
+            "store_conn_id": self.store_conn_id,
+            "poll_seconds": self.poll_seconds,
+        }
+        return "airflow_snowpack.triggers.table_lock.TableLockTrigger", arguments
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """One event: ``free``, or who holds the table still, or what kept the trigger from looking."""
+        try:
+            holder = await self._wait()
+        except SnowpackError as problem:
+            yield _event({"table": self.table, "free": False, "problem": str(problem)})
+        else:
+            yield _event({"table": self.table, "free": holder is None, "holder": holder})
+
+    async def _wait(self) -> str | None:
+        from airflow_snowpack.iceberg import TableName
+        from airflow_snowpack.jobs import Jobs
+
+        name = TableName.parse(self.table, catalog=self.catalog)
+        jobs = Jobs(await shared_store(self.store_conn_id))
+        deadline = datetime.fromisoformat(self.until) if self.until else None
+        while holder := await asyncio.to_thread(holder_of, jobs, name):
+            if deadline is not None and jobs.store.clock() >= deadline:
+                return holder
+            await asyncio.sleep(self.poll_seconds)
+        return None
+
+
+def holder_of(jobs: Jobs, table: TableName) -> str | None:
+    """Who keeps others from the table. A lock whose time has run out keeps nobody, unless its job is still active."""
+    from airflow_snowpack.jobs import JobNotFound
+
+    lock = jobs.locks.get(table)
+    if lock is None:
+        return None
+    if lock.expires_at > jobs.store.clock():
+        return lock.holder
+    try:
+        return None if jobs.get(lock.holder).status.is_terminal else lock.holder
+    except JobNotFound:
+        return None

@@ -1,0 +1,178 @@
+"""An installation without Spark, a store and a catalog with one small table, and a way to run an operator in Airflow's runner.
+
+Only the supervisor at the other end of the task's socket is replaced; templating, the mapping of outcomes to states and XCom are
+Airflow's own.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import structlog
+
+from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+from airflow_snowpack.hooks.store import SnowpackHook
+from airflow_snowpack.iceberg import TableName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from airflow.sdk import BaseOperator
+
+    from airflow_snowpack.jobs import Jobs
+
+TABLE = TableName("lake", "demo", "flights")
+
+
+@pytest.fixture
+def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Settings that point at a fresh folder; returns it."""
+    store = {"conn_type": "sqlite", "host": str(tmp_path / "snowpack.db")}
+    monkeypatch.setenv("AIRFLOW_CONN_TEST_STORE", json.dumps(store))
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__STORE_CONN_ID", "test_store")
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__HOME", str(tmp_path / "lake"))
+    return tmp_path
+
+
+@pytest.fixture
+def jobs(installation: Path) -> Iterator[Jobs]:
+    """The store's jobs, as another process would see them."""
+    with SnowpackHook() as hook:
+        yield hook.jobs()
+
+
+@pytest.fixture
+def flights(installation: Path) -> TableName:
+    """A real Iceberg table of six small files."""
+    import pyarrow as pa
+
+    catalog = IcebergCatalogHook().catalog
+    catalog.create_namespace("demo")
+    rows = pa.table({"month": pa.array([1, 2], pa.int32()), "delay": pa.array([3, 4], pa.int32())})
+    table = catalog.create_table(TABLE.identifier, schema=rows.schema)
+    for _ in range(6):
+        table.append(rows)
+    return TABLE
+
+
+@dataclass
+class Outcome:
+    """What Airflow made of a task: its state, the message that reports it, the error behind it, its XCom."""
+
+    state: str
+    message: Any
+    error: BaseException | None
+    xcom: Any = None
+    sent: list[Any] = field(default_factory=list)
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return list(self.message.outlet_events)
+
+
+class Supervisor:
+    """The other end of the task's socket: answers that there is nothing, and remembers what was said."""
+
+    def __init__(self) -> None:
+        self.sent: list[Any] = []
+
+    def send(self, msg: Any = None, **_: Any) -> Any:
+        from airflow.sdk.exceptions import ErrorType
+        from airflow.sdk.execution_time import comms
+
+        self.sent.append(msg)
+        if type(msg).__name__ == "GetConnection":
+            return comms.ErrorResponse(error=ErrorType.CONNECTION_NOT_FOUND)
+        if type(msg).__name__ == "ValidateInletsAndOutlets":
+            return comms.InactiveAssetsResult(inactive_assets=[])
+        return None
+
+
+class Runner:
+    """Runs operators in one DAG run."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+
+    def __call__(
+        self, task: BaseOperator, *, params: dict[str, Any] | None = None, try_number: int = 1, resume: Any = None
+    ) -> Outcome:
+        """Run one try.
+
+        :param resume: the name of the method and its arguments, after a wait in the triggerer.
+        """
+        from airflow.sdk import DAG
+        from airflow.sdk.execution_time.task_runner import run
+
+        if not task.has_dag():
+            with DAG("guard", schedule=None, params=params) as dag:
+                dag.add_task(task)
+        instance = _instance(task, params or {}, try_number, resume)
+        before = len(self._supervisor.sent)
+        state, message, error = run(instance, instance.get_template_context(), structlog.get_logger())
+        said = self._supervisor.sent[before:]
+        pushed = [each.value for each in said if type(each).__name__ == "SetXCom" and each.key == "return_value"]
+        return Outcome(str(state.value), message, error, pushed[-1] if pushed else None, said)
+
+
+def _instance(task: BaseOperator, conf: dict[str, Any], try_number: int, resume: Any) -> Any:
+    from airflow.sdk.api.datamodels._generated import DagRun, DagRunState, DagRunType, TIRunContext
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    now = datetime.now(UTC)
+    dag_run = DagRun(
+        dag_id=task.dag_id,
+        run_id="run1",
+        logical_date=now,
+        data_interval_start=now,
+        data_interval_end=now,
+        run_after=now,
+        start_date=now,
+        end_date=None,
+        run_type=DagRunType.MANUAL,
+        state=DagRunState.RUNNING,
+        conf=conf,
+        consumed_asset_events=[],
+        partition_key=None,
+    )
+    resumed = {"next_method": resume[0], "next_kwargs": resume[1]} if resume else {}
+    context = TIRunContext(dag_run=dag_run, max_tries=2, should_retry=True, task_reschedule_count=0, **resumed)
+    instance = RuntimeTaskInstance.model_construct(
+        id=uuid.uuid4(),
+        task_id=task.task_id,
+        dag_id=task.dag_id,
+        run_id="run1",
+        try_number=try_number,
+        map_index=-1,
+        dag_version_id=uuid.uuid4(),
+        hostname="host",
+        context_carrier={},
+        queue="default",
+        task=task,
+        max_tries=2,
+        start_date=now,
+        end_date=None,
+        state=None,
+        is_mapped=False,
+        rendered_map_index=None,
+        sentry_integration="",
+        _ti_context_from_server=context,
+    )
+    instance._ti_context_from_server = context
+    return instance
+
+
+@pytest.fixture
+def run_operator(installation: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
+    """Run one operator in Airflow's task runner, with no database and no API server."""
+    from airflow.sdk.execution_time import task_runner
+
+    supervisor = Supervisor()
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", supervisor, raising=False)
+    return Runner(supervisor)
