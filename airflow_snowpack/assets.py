@@ -1,0 +1,73 @@
+"""Iceberg tables as Airflow assets, and the events that maintenance leaves on them.
+
+    from airflow_snowpack.assets import iceberg_asset, maintained_tables
+
+    with DAG("report", schedule=iceberg_asset("demo.flights")): ...        # after this table changed or was maintained
+    with DAG("audit", schedule=maintained_tables()): ...                   # after any table was maintained
+
+The invariant: only work that was really done leaves an event; a dry run never does. An event's ``extra`` has the job, and the
+table's numbers before and after.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Asset, AssetAlias
+
+from airflow_snowpack.settings import catalog_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow.sdk import Context
+
+    from airflow_snowpack.iceberg.names import TableName
+
+MAINTAINED_TABLES = "snowpack_maintained_tables"
+
+
+def iceberg_asset(table: str, *, catalog: str | None = None) -> Asset:
+    """The asset ``iceberg://catalog/database/table``.
+
+    :param table: ``database.table``.
+    :param catalog: the catalog's name; ``None`` for the installation's.
+    :raises InvalidTableName: it is not a table's name.
+    """
+    from airflow_snowpack.iceberg.names import TableName
+
+    return _asset(TableName.parse(table, catalog=catalog or catalog_name()))
+
+
+def maintained_tables() -> AssetAlias:
+    """Stands for every table that is maintained by a task which learns its table only when it runs."""
+    return AssetAlias(name=MAINTAINED_TABLES)
+
+
+def maintenance_outlet(table: str, *, dry_run: bool | str) -> Asset | AssetAlias | None:
+    """What a task that maintains this table declares: the table when both are known now, otherwise the alias.
+
+    Airflow leaves an event on every declared asset of a task that succeeds, so that a task which may turn out to be a dry run
+    must not declare one.
+    """
+    if dry_run is True:
+        return None
+    return maintained_tables() if is_template(table) or is_template(dry_run) else iceberg_asset(table)
+
+
+def record_maintenance(context: Context, outlet: Asset | AssetAlias, table: TableName, extra: Mapping[str, Any]) -> None:
+    """Leave the event of a maintained table, with its numbers."""
+    events = context["outlet_events"]
+    if isinstance(outlet, AssetAlias):
+        events[outlet].add(_asset(table), extra=dict(extra))
+    else:
+        events[outlet].extra.update(extra)
+
+
+def is_template(value: object) -> bool:
+    """Whether a value is known only after Airflow has rendered it."""
+    return not isinstance(value, (bool, str)) or (isinstance(value, str) and ("{{" in value or "{%" in value))
+
+
+def _asset(name: TableName) -> Asset:
+    return Asset(uri=name.asset_uri, group="iceberg")

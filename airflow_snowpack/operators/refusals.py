@@ -1,0 +1,51 @@
+"""Which errors end a task for good: those that a retry with the same arguments meets again.
+
+    with refusals_are_final():
+        request = MaintenanceRequest.parse(...)
+
+Everything else (a locked table, a store or catalog that does not answer, drain mode) may be over at the next try, and
+Airflow's own retries decide.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from airflow.sdk.exceptions import AirflowFailException
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from airflow_snowpack.errors import SnowpackError
+
+
+@contextmanager
+def refusals_are_final() -> Iterator[None]:
+    """Turn refusals of the arguments into failures that Airflow does not retry."""
+    try:
+        yield
+    except _refusals() as refused:
+        raise AirflowFailException(str(refused)) from refused
+
+
+def _refusals() -> tuple[type[SnowpackError], ...]:
+    from airflow_snowpack.hooks.errors import IncompleteConnection, UnsuitableConnection
+    from airflow_snowpack.iceberg.errors import InvalidTableName
+    from airflow_snowpack.jobs.errors import JobNotFound
+    from airflow_snowpack.maintenance.errors import InvalidActionOrder, InvalidOption, NoActions, UnknownAction
+    from airflow_snowpack.operators.rendered import UnreadableArgument
+    from airflow_snowpack.settings import InvalidSetting
+
+    return (
+        InvalidTableName,
+        UnknownAction,
+        NoActions,
+        InvalidOption,
+        InvalidActionOrder,
+        UnreadableArgument,
+        InvalidSetting,
+        UnsuitableConnection,
+        IncompleteConnection,
+        JobNotFound,
+    )

@@ -1,0 +1,88 @@
+"""Runs a claimed job inside of a task, and leaves the store tidy when Airflow ends the task.
+
+    class MyOperator(RunsJob, BaseOperator):
+        def execute(self, context):
+            job = self.run_claim(jobs, claim, spark, catalog)
+
+Airflow's SIGTERM calls ``on_kill`` and would then let ``execute`` go on for five more seconds; so ``on_kill`` stops the
+Spark work, fails the job, and ends the process. Nothing of this relies on being called: without it the lease runs out, or
+the next try takes the job over.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+    from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
+    from airflow_snowpack.jobs import Attempt, Claim, Job, Jobs, StaleAttempt
+
+KILLED_EXIT_CODE = 143  # 128 + SIGTERM, as a shell would tell it
+
+
+class RunsJob(BaseOperator):
+    """The part of an operator that runs a job.
+
+    :param continue_on_error: go on after an action that failed; ``None`` for what ``[snowpack] continue_on_error`` says.
+    """
+
+    def __init__(self, *, continue_on_error: bool | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.continue_on_error = continue_on_error
+
+    _running: Attempt | None = None
+
+    def run_claim(self, jobs: Jobs, claim: Claim, spark: IcebergSparkHook, catalog: Catalog) -> Job:
+        """Run the job to its end.
+
+        :raises AirflowException: the job failed; the message is the error of its action.
+        :raises AirflowFailException: somebody else has the job now, or cancelled it.
+        """
+        from airflow_snowpack.jobs import Attempt, JobStatus, StaleAttempt
+        from airflow_snowpack.maintenance import SparkEngine
+
+        self.log.info(
+            "Job %s, attempt %d, on %s: %s", claim.job.job_id, claim.attempt, claim.job.table, ", ".join(claim.job.actions)
+        )
+        settings = spark.settings
+        go_on = settings.continue_on_error if self.continue_on_error is None else self.continue_on_error
+        attempt = Attempt(jobs, claim, SparkEngine(spark.session, lambda: catalog), continue_on_error=go_on)
+        self._running = attempt
+        try:
+            job = attempt.run()
+        except StaleAttempt as stale:
+            raise _left(stale) from stale
+        finally:
+            self._running = None
+        for result in job.results:
+            self.log.info("%s %s in %.1f s: %s", result.action, result.outcome, result.elapsed_seconds, result.message)
+        if job.status is not JobStatus.COMPLETED:
+            raise AirflowException(f"The maintenance of {job.table} ended as {job.status} (job {job.job_id}): {job.error}")
+        return job
+
+    def on_kill(self) -> None:
+        """Stop the Spark work, fail the job, and end the process: Airflow would otherwise let the task go on."""
+        if self._running is not None:
+            self._running.abandon(f"Airflow ended the task {self.dag_id}.{self.task_id}")
+        if isinstance(sys.exception(), AirflowTaskTimeout):
+            return  # the task's own time limit, which Airflow reports better than an exit
+        raise SystemExit(KILLED_EXIT_CODE)
+
+
+def _left(stale: StaleAttempt) -> AirflowException:
+    """How a task ends whose attempt was replaced.
+
+    Only a job that waits in the queue again may be tried again by this task. For one that another attempt runs or has ended,
+    a retry would take it from its successor; for a cancelled one it would undo the cancel.
+    """
+    from airflow_snowpack.jobs import JobStatus
+
+    if stale.status is JobStatus.PENDING:
+        return AirflowException(str(stale))
+    return AirflowFailException(str(stale))

@@ -1,0 +1,259 @@
+"""Submitting, dry runs, cancelling and sweeping as tasks, with a real store and a real catalog; no Spark."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.sdk import Asset, AssetAlias
+
+from airflow_snowpack.jobs import JobStatus
+from airflow_snowpack.operators import (
+    CancelMaintenanceOperator,
+    MaintainTableOperator,
+    RunMaintenanceJobOperator,
+    SubmitMaintenanceOperator,
+    SweepOperator,
+)
+from airflow_snowpack.sensors import MaintenanceJobSensor
+
+if TYPE_CHECKING:
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.jobs import Jobs
+    from tests.unit.faces.conftest import Runner
+
+
+def submit(**arguments: Any) -> SubmitMaintenanceOperator:
+    return SubmitMaintenanceOperator(task_id="submit", **{"table": "demo.flights", "actions": ["expire_snapshots"], **arguments})
+
+
+def test_a_submitted_job_is_pending_and_holds_the_table(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
+    outcome = run_operator(submit())
+
+    assert outcome.state == "success"
+    job = jobs.get(outcome.xcom["job_id"])
+    assert (job.status, job.actions, job.submitted_by) == (JobStatus.PENDING, ("expire_snapshots",), "guard/run1/submit")
+    lock = jobs.locks.get(flights)
+    assert lock is not None
+    assert lock.holder == job.job_id
+
+
+def test_a_second_try_finds_the_job_that_the_first_submitted(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
+    first = run_operator(submit())
+    second = run_operator(submit(), try_number=2)
+
+    assert second.xcom["job_id"] == first.xcom["job_id"]
+
+
+@pytest.mark.parametrize(
+    "actions",
+    [
+        ["remove_orphan_files", "rewrite_data_files"],
+        '["remove_orphan_files", "rewrite_data_files"]',
+        "['remove_orphan_files', 'rewrite_data_files']",
+        "remove_orphan_files, rewrite_data_files",
+        "{{ params.actions }}",
+        "{{ params.actions | tojson }}",
+    ],
+)
+def test_actions_may_come_as_a_list_or_as_any_text_that_a_template_makes_of_one(
+    run_operator: Runner, jobs: Jobs, flights: TableName, actions: Any
+) -> None:
+    outcome = run_operator(submit(actions=actions), params={"actions": ["remove_orphan_files", "rewrite_data_files"]})
+
+    assert outcome.xcom["actions"] == ["rewrite_data_files", "remove_orphan_files"], outcome.error
+
+
+@pytest.mark.parametrize(
+    "options", [{"expire_snapshots": {"retain_last": 7}}, '{"expire_snapshots": {"retain_last": 7}}', "{{ params.options }}"]
+)
+def test_options_may_come_as_a_dictionary_or_as_text(run_operator: Runner, jobs: Jobs, flights: TableName, options: Any) -> None:
+    outcome = run_operator(submit(options=options), params={"options": {"expire_snapshots": {"retain_last": 7}}})
+
+    assert jobs.get(outcome.xcom["job_id"]).options == {"expire_snapshots": {"retain_last": 7}}
+
+
+def test_where_narrows_the_rewrites(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
+    task = submit(actions=["rewrite_data_files", "expire_snapshots"], where="month = {{ params.month }}")
+    outcome = run_operator(task, params={"month": 3})
+
+    assert jobs.get(outcome.xcom["job_id"]).options == {"rewrite_data_files": {"where": "month = 3"}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"actions": ["vacuum"]}, "'vacuum' is not a maintenance action"),
+        ({"actions": []}, "The list of actions is empty"),
+        ({"actions": 5}, "The argument actions = '5' cannot be read"),
+        ({"table": "flights"}, "'flights' is not a table name"),
+        ({"options": {"expire_snapshots": {"keep": 1}}}, "The option 'keep' of expire_snapshots is not known"),
+        ({"options": "{"}, "The argument options = '{' cannot be read"),
+        ({"where": "month = 3"}, "neither is asked for"),
+    ],
+)
+def test_a_request_that_no_retry_can_mend_fails_for_good(
+    run_operator: Runner, flights: TableName, arguments: dict[str, Any], message: str
+) -> None:
+    outcome = run_operator(submit(**arguments))
+
+    assert outcome.state == "failed"
+    assert message in str(outcome.error)
+
+
+def test_a_missing_table_is_named_together_with_its_neighbours(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
+    outcome = run_operator(submit(table="demo.flight"))
+
+    assert outcome.state == "up_for_retry"
+    assert "has no table 'demo.flight'" in str(outcome.error)
+    assert "demo.flights" in str(outcome.error)
+    assert jobs.list() == []
+
+
+def test_drain_mode_refuses_before_anything_else_is_looked_at(run_operator: Runner, jobs: Jobs) -> None:
+    jobs.set_drain(True, by="ops", reason="moving the store")
+    outcome = run_operator(submit(table="demo.nothing"))
+
+    assert outcome.state == "up_for_retry"
+    assert "Drain mode is on" in str(outcome.error)
+    assert "moving the store" in str(outcome.error)
+
+
+def test_a_store_that_does_not_answer_is_named_without_its_password(
+    run_operator: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_FAR", "postgres://user:secret@127.0.0.1:1/snowpack")
+    outcome = run_operator(SweepOperator(task_id="sweep", store_conn_id="far"))
+
+    assert outcome.state == "up_for_retry"
+    assert "127.0.0.1:1/snowpack" in str(outcome.error)
+    assert "secret" not in str(outcome.error)
+
+
+def test_a_connection_that_is_not_there_says_how_to_make_it(run_operator: Runner) -> None:
+    outcome = run_operator(SweepOperator(task_id="sweep", store_conn_id="nowhere"))
+
+    assert "The Airflow connection 'nowhere' for the Snowpack store cannot be read" in str(outcome.error)
+
+
+def test_a_connection_of_another_type_is_refused_for_good(run_operator: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_WEB", "http://example.com")
+    outcome = run_operator(SweepOperator(task_id="sweep", store_conn_id="web"))
+
+    assert outcome.state == "failed"
+    assert "Use one of the types postgres, sqlite" in str(outcome.error)
+
+
+def test_a_dry_run_tells_what_it_would_do_and_leaves_no_lock_and_no_event(
+    run_operator: Runner, jobs: Jobs, flights: TableName
+) -> None:
+    task = MaintainTableOperator(task_id="maintain", table="demo.flights", actions=["rewrite_data_files"], dry_run=True)
+    outcome = run_operator(task)
+
+    assert outcome.state == "success", outcome.error
+    assert (outcome.xcom["status"], outcome.xcom["dry_run"]) == ("completed", True)
+    assert "6" in outcome.xcom["results"][0]["message"]
+    assert task.outlets == []
+    assert outcome.events == []
+    assert jobs.locks.get(flights) is None
+    assert jobs.queue_depth() == 0
+
+
+def test_a_run_that_turns_out_to_be_dry_leaves_no_event(run_operator: Runner, flights: TableName) -> None:
+    task = MaintainTableOperator(task_id="maintain", table="demo.flights", dry_run="{{ params.dry_run }}")
+    outcome = run_operator(task, params={"dry_run": True})
+
+    assert outcome.xcom["dry_run"] is True
+    assert isinstance(task.outlets[0], AssetAlias)
+    assert outcome.events == []
+
+
+def test_a_table_that_is_known_when_the_dag_is_parsed_is_an_asset_of_the_task() -> None:
+    task = MaintainTableOperator(task_id="maintain", table="demo.flights")
+
+    assert [outlet.uri for outlet in task.outlets if isinstance(outlet, Asset)] == ["iceberg://lake/demo/flights"]
+
+
+def test_a_table_that_is_known_only_later_is_covered_by_the_alias() -> None:
+    task = MaintainTableOperator(task_id="maintain", table="{{ params.table }}")
+
+    assert [outlet.name for outlet in task.outlets] == ["snowpack_maintained_tables"]
+
+
+def test_a_locked_table_skips_the_maintenance_that_asks_for_that(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
+    jobs.locks.acquire(flights, "etl/nightly", ttl=timedelta(hours=1))
+    task = MaintainTableOperator(task_id="maintain", table="demo.flights", if_locked="skip")
+
+    assert run_operator(task).state == "skipped"
+
+
+def test_with_nothing_in_the_queue_the_worker_task_is_skipped(run_operator: Runner, jobs: Jobs) -> None:
+    assert run_operator(RunMaintenanceJobOperator(task_id="work")).state == "skipped"
+
+
+def test_a_job_that_has_ended_cannot_be_claimed_and_the_task_is_skipped(
+    run_operator: Runner, jobs: Jobs, flights: TableName
+) -> None:
+    job = jobs.submit(flights, ["expire_snapshots"])
+    jobs.cancel(job.job_id)
+
+    assert run_operator(RunMaintenanceJobOperator(task_id="work", job_id=job.job_id)).state == "skipped"
+
+
+def test_a_job_that_does_not_exist_fails_the_worker_task_for_good(run_operator: Runner, jobs: Jobs) -> None:
+    outcome = run_operator(RunMaintenanceJobOperator(task_id="work", job_id="0123"))
+
+    assert outcome.state == "failed"
+    assert "There is no job '0123'" in str(outcome.error)
+
+
+def test_a_cancelled_job_says_who_cancelled_it_and_frees_its_table(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
+    job = jobs.submit(flights, ["expire_snapshots"])
+    outcome = run_operator(CancelMaintenanceOperator(task_id="stop", job_id=job.job_id))
+
+    assert outcome.xcom["status"] == "cancelled"
+    assert "guard/run1/stop" in outcome.xcom["error"]
+    assert jobs.locks.get(flights) is None
+    assert run_operator(CancelMaintenanceOperator(task_id="stop", job_id=job.job_id)).state == "skipped"
+
+
+def test_a_sweep_of_a_tidy_store_finds_nothing(run_operator: Runner, jobs: Jobs) -> None:
+    assert run_operator(SweepOperator(task_id="sweep")).xcom == {"requeued": [], "failed": [], "unlocked": [], "paused": False}
+
+
+def test_the_job_sensor_waits_in_the_triggerer_while_the_job_is_active(
+    run_operator: Runner, jobs: Jobs, flights: TableName
+) -> None:
+    job = jobs.submit(flights, ["expire_snapshots"])
+    outcome = run_operator(MaintenanceJobSensor(task_id="done", job_id=job.job_id))
+
+    assert outcome.state == "deferred"
+    assert outcome.message.classpath == "airflow_snowpack.triggers.maintenance_job.MaintenanceJobTrigger"
+
+
+def test_the_job_sensor_returns_a_completed_job(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
+    job = jobs.submit(flights, ["expire_snapshots"])
+    claim = jobs.claim("worker")
+    assert claim is not None
+    jobs.finish(claim, JobStatus.COMPLETED, [])
+    outcome = run_operator(
+        MaintenanceJobSensor(task_id="done", job_id=job.job_id),
+        resume=("execute_complete", {"event": {"job_id": job.job_id, "status": "completed"}}),
+    )
+
+    assert outcome.state == "success"
+    assert outcome.xcom["status"] == "completed"
+
+
+def test_the_job_sensor_fails_for_good_with_the_error_of_a_failed_job(
+    run_operator: Runner, jobs: Jobs, flights: TableName
+) -> None:
+    job = jobs.submit(flights, ["expire_snapshots"])
+    claim = jobs.claim("worker")
+    assert claim is not None
+    jobs.finish(claim, JobStatus.FAILED, [], error="expire_snapshots failed: no space left")
+    outcome = run_operator(MaintenanceJobSensor(task_id="done", job_id=job.job_id))
+
+    assert outcome.state == "failed"
+    assert "no space left" in str(outcome.error)

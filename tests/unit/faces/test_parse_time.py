@@ -1,0 +1,75 @@
+"""A DAG file with every operator and sensor must not load what only running them needs.
+
+Airflow itself imports SQLAlchemy into every process, so the comparison is with a DAG file that has only
+Airflow's own base classes.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TELL = "\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))\n"
+
+BARE = """
+from airflow.sdk import DAG, Asset, AssetAlias, BaseOperator, BaseSensorOperator
+
+with DAG("nothing", schedule=Asset("x://a") | AssetAlias("b")):
+    BaseOperator(task_id="a", outlets=[Asset("x://c")])
+    BaseSensorOperator(task_id="b")
+"""
+
+DAG_FILE = """
+from airflow.sdk import DAG
+from airflow_snowpack.assets import iceberg_asset, maintained_tables
+from airflow_snowpack.operators import (
+    AcquireTableLockOperator, CancelMaintenanceOperator, MaintainTableOperator, ReleaseTableLockOperator,
+    RunMaintenanceJobOperator, SubmitMaintenanceOperator, SweepOperator,
+)
+from airflow_snowpack.sensors import MaintenanceJobSensor, TableLockSensor
+
+with DAG("everything", schedule=iceberg_asset("demo.flights") | maintained_tables()):
+    MaintainTableOperator(task_id="maintain", table="demo.flights", actions=["expire_snapshots"])
+    MaintainTableOperator(task_id="maintain_later", table="{{ params.table }}")
+    SubmitMaintenanceOperator(task_id="submit", table="demo.flights")
+    RunMaintenanceJobOperator(task_id="run")
+    CancelMaintenanceOperator(task_id="cancel", job_id="0123")
+    SweepOperator(task_id="sweep")
+    AcquireTableLockOperator(task_id="acquire", table="demo.flights")
+    ReleaseTableLockOperator(task_id="release", table="demo.flights")
+    MaintenanceJobSensor(task_id="done", job_id="0123")
+    TableLockSensor(task_id="free", table="demo.flights")
+"""
+
+HEAVY = ("pyspark", "py4j", "pyiceberg", "pyarrow", "sqlalchemy", "alembic", "psycopg", "pandas", "numpy")
+
+
+def modules_after(source: str, folder: Path) -> set[str]:
+    script = folder / "parsed.py"
+    script.write_text(source + TELL)
+    told = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
+    return set(json.loads(told.stdout.splitlines()[-1]))
+
+
+@pytest.fixture(scope="module")
+def loaded_by_ours(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """The modules that the operators cost beyond Airflow itself."""
+    folder = tmp_path_factory.mktemp("parsed")
+    return modules_after(DAG_FILE, folder) - modules_after(BARE, folder)
+
+
+def test_parsing_loads_no_spark_no_iceberg_and_no_database(loaded_by_ours: set[str]) -> None:
+    assert {name for name in loaded_by_ours if name.partition(".")[0] in HEAVY} == set()
+
+
+def test_parsing_loads_neither_the_store_nor_the_jobs(loaded_by_ours: set[str]) -> None:
+    rooms = ("airflow_snowpack.store", "airflow_snowpack.jobs", "airflow_snowpack.spark")
+
+    assert {name for name in loaded_by_ours if name.startswith(rooms)} == set()
