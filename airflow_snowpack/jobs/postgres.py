@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.jobs import statements as do
+from airflow_snowpack.store.direct import Direct
 from airflow_snowpack.store.schema import job_queue
 
 
@@ -35,27 +36,27 @@ def _finish() -> Any:
     return sa.select(ended.c.job_id).add_cte(unlocked)
 
 
-SUBMIT = _submit()
-CLAIM_NEXT = _claim(do.LEASES.claim_next)
-CLAIM_KEY = _claim(do.LEASES.claim_key)
-TAKE_OVER = _claim(do.LEASES.take_over)
-FINISH = _finish()
+SUBMIT = Direct(_submit())
+CLAIM_NEXT = Direct(_claim(do.LEASES.claim_next))
+CLAIM_KEY = Direct(_claim(do.LEASES.claim_key))
+TAKE_OVER = Direct(_claim(do.LEASES.take_over))
+FINISH = Direct(_finish())
 
 
 class PostgresSteps:
     """Submit, claim, take over and finish, one statement each."""
 
     def submit(self, conn: sa.Connection, values: Mapping[str, Any]) -> bool:
-        return conn.execute(SUBMIT, values).first() is not None
+        return SUBMIT.first(conn, values) is not None
 
     def claim_next(self, conn: sa.Connection, values: Mapping[str, Any]) -> sa.Row[Any] | None:
-        return conn.execute(CLAIM_NEXT, values).first()
+        return CLAIM_NEXT.first(conn, values)
 
     def claim_key(self, conn: sa.Connection, values: Mapping[str, Any]) -> sa.Row[Any] | None:
-        return conn.execute(CLAIM_KEY, values).first()
+        return CLAIM_KEY.first(conn, values)
 
     def take_over(self, conn: sa.Connection, values: Mapping[str, Any]) -> sa.Row[Any] | None:
-        return conn.execute(TAKE_OVER, values).first()
+        return TAKE_OVER.first(conn, values)
 
     def finish(self, conn: sa.Connection, values: Mapping[str, Any]) -> bool:
-        return conn.execute(FINISH, values).first() is not None
+        return FINISH.first(conn, values) is not None
