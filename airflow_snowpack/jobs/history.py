@@ -27,6 +27,16 @@ log = logging.getLogger(__name__)
 BATCH_SECONDS = 0.2
 
 
+def _insert_batch() -> Any:
+    """A whole batch as one parameter: on Postgres half the cost of a row at a time."""
+    typed = [sa.column(name, job_history.c[name].type) for name in ("job_id", "at", "event", "attempt_id", "detail")]
+    rows = sa.func.json_to_recordset(sa.bindparam("rows", type_=sa.JSON)).table_valued(*typed).render_derived(with_types=True)
+    return sa.insert(job_history).from_select([column.name for column in typed], sa.select(rows))
+
+
+INSERT_BATCH = _insert_batch()
+
+
 class History:
     """Writes and reads the events of jobs."""
 
@@ -57,7 +67,7 @@ class History:
             if not batch:
                 return
             try:
-                self._store.transact(lambda conn: conn.execute(sa.insert(job_history), batch))
+                self._write(batch)
             except (SQLAlchemyError, StoreError):
                 log.warning("history_not_written: %d events of jobs were lost", len(batch), exc_info=True)
 
@@ -74,6 +84,13 @@ class History:
         query = sa.select(job_history).where(job_history.c.job_id == job_id).order_by(job_history.c.at, job_history.c.id)
         rows = self._store.read(lambda conn: conn.execute(query).all())
         return [HistoryEntry(row.job_id, row.at, row.event, row.attempt_id, row.detail) for row in rows]
+
+    def _write(self, batch: list[dict[str, Any]]) -> None:
+        if self._store.is_postgres:
+            rows = [{**entry, "at": entry["at"].isoformat()} for entry in batch]
+            self._store.single(lambda conn: conn.execute(INSERT_BATCH, {"rows": rows}))
+        else:
+            self._store.transact(lambda conn: conn.execute(sa.insert(job_history), batch))
 
     def _write_in_batches(self) -> None:
         while not self._closed.is_set():
