@@ -73,8 +73,8 @@ def _open_postgres(url: sa.URL) -> sa.Engine:
 
 
 def _configure_postgres(connection: DBAPIConnection, _record: Any) -> None:
-    # Every statement of the store looks rows up by an index. Without statistics, as for a queue filled a moment ago, Postgres would
-    # rather collect and sort all waiting rows at each claim; and a plan made on an empty table lives on when it is not empty.
+    # Every statement of the store looks rows up by an index. Without statistics, as for a queue filled a moment ago, Postgres
+    # would rather sort all waiting rows at each claim; and a plan made on an empty table lives on when it is not empty.
     cursor = connection.cursor()
     cursor.execute("SET enable_seqscan = off; SET enable_bitmapscan = off")
     cursor.close()
