@@ -102,11 +102,13 @@ class FileGroup(Generic[File]):
 
 
 def data_file_groups(
-    files: TableFiles, options: RewriteDataFiles, *, spec_id: int, only: Collection[str] | None = None
+    files: TableFiles, options: RewriteDataFiles, *, spec_id: int, spec_fields: int, only: Collection[str] | None = None
 ) -> list[FileGroup[LiveFile]]:
     """What ``rewrite_data_files`` would take.
 
-    :param spec_id: the table's current partition spec. Files of older ones make one group, since their rows may spread out.
+    :param spec_id: the table's current partition spec. The rows of files of older ones may spread over its partitions, so these
+        files go together, with those whose partition values are all null.
+    :param spec_fields: how many fields that spec has.
     :param only: paths that the predicate may match; ``None`` for all.
     """
     bounds = SizeBounds(
@@ -118,7 +120,8 @@ def data_file_groups(
         options.rewrite_all,
     )
     considered = [file for file in files.data if only is None or file.path in only]
-    partitions = _by(considered, lambda file: file.partition if file.spec_id == spec_id else None)
+    nulls = (None,) * spec_fields
+    partitions = _by(considered, lambda file: file.partition if file.spec_id == spec_id else nulls)
 
     def has_many_deletes(file: LiveFile) -> bool:
         return _has_many_deletes(file, files.deletes_of(file), options)

@@ -93,7 +93,8 @@ def _plan(options: ActionOptions, table: Table, catalog: Catalog, now: datetime)
 def _plan_data_files(options: RewriteDataFiles, table: Table) -> Effect:
     files = read_files(table)
     selection = select_files(table, options.where)
-    groups = data_file_groups(files, options, spec_id=table.spec().spec_id, only=selection.paths)
+    spec = table.spec()
+    groups = data_file_groups(files, options, spec_id=spec.spec_id, spec_fields=len(spec.fields), only=selection.paths)
     taken, added = sum(len(group.files) for group in groups), sum(group.outputs for group in groups)
     metrics = {
         "rewritten_data_files_count": taken,

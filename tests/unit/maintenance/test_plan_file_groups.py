@@ -13,7 +13,7 @@ from airflow_snowpack.maintenance.options import RewriteDataFiles, RewritePositi
 OPTIONS: dict[str, Any] = {"target_file_size_bytes": 100}
 
 
-def data(path: str, size: int = 10, *, month: int = 1, spec_id: int = 0) -> LiveFile:
+def data(path: str, size: int = 10, *, month: int | None = 1, spec_id: int = 0) -> LiveFile:
     return LiveFile(path, size, records=100, spec_id=spec_id, partition=(month,), sequence=1)
 
 
@@ -24,7 +24,7 @@ def about(
 
 
 def taken(files: TableFiles, **options: Any) -> list[list[str]]:
-    groups = data_file_groups(files, RewriteDataFiles(**OPTIONS, **options), spec_id=0)
+    groups = data_file_groups(files, RewriteDataFiles(**OPTIONS, **options), spec_id=0, spec_fields=1)
     return [[file.path for file in group.files] for group in groups]
 
 
@@ -57,10 +57,10 @@ def test_partitions_are_not_mixed() -> None:
     assert taken(files) == []
 
 
-def test_files_of_older_partition_specs_make_one_group() -> None:
-    files = TableFiles((*small(3, month=1, spec_id=7), *small(3, month=2, spec_id=8)))
+def test_files_of_older_partition_specs_go_with_those_of_no_partition() -> None:
+    files = TableFiles((*small(3, month=1, spec_id=7), *small(3, month=2, spec_id=8), *small(3, month=None), *small(3, month=4)))
 
-    assert len(taken(files)[0]) == 6
+    assert [len(group) for group in taken(files)] == [9]
 
 
 def test_a_file_with_two_delete_files_is_rewritten_whatever_its_size() -> None:
@@ -90,7 +90,9 @@ def test_rewrite_all_takes_everything() -> None:
 
 
 def test_only_files_that_the_predicate_may_match_are_looked_at() -> None:
-    groups = data_file_groups(TableFiles(small(6)), RewriteDataFiles(**OPTIONS), spec_id=0, only={"small-1", "small-2"})
+    groups = data_file_groups(
+        TableFiles(small(6)), RewriteDataFiles(**OPTIONS), spec_id=0, spec_fields=1, only={"small-1", "small-2"}
+    )
 
     assert groups == []
 
