@@ -37,7 +37,7 @@ from airflow_snowpack.jobs.model import (
 )
 from airflow_snowpack.jobs.postgres import PostgresSteps
 from airflow_snowpack.jobs.reading import IS_LIVE, JobReader
-from airflow_snowpack.jobs.rows import claim_from, job_from, job_values, results_to_json, table_values
+from airflow_snowpack.jobs.rows import claim_from, job_from, job_values, results_to_json, storable, table_values
 from airflow_snowpack.jobs.sqlite import SqliteSteps
 from airflow_snowpack.jobs.sweep import sweep_once
 from airflow_snowpack.jobs.switches import read_drain, write_drain
@@ -203,7 +203,7 @@ class Jobs(JobReader):
                 conn.execute(sa.update(jobs).where(jobs.c.job_id == job_id).values(**changes))
             return self._steps.take_over(conn, values)
 
-        row = self.store.transact(take)
+        row = self.store.transact(repeatable(take, lambda conn: self._claimed_before(conn, values)))
         assert row is not None, "an active job has its queue row"
         return self._claimed(row, worker_id, values, event="taken_over")
 
@@ -252,15 +252,10 @@ class Jobs(JobReader):
             "b_attempt": claim.attempt_id,
             "b_now": now,
             "b_status": status.value,
-            "b_error": error,
+            "b_error": None if error is None else storable(error),
             "b_results": results_to_json(results) or None,
         }
-        ours = sa.and_(jobs.c.job_id == claim.job.job_id, jobs.c.attempt_id == claim.attempt_id)
-        ended_before = sa.select(jobs.c.job_id).where(ours, jobs.c.status == status.value, jobs.c.completed_at == now)
-
-        end = repeatable(
-            lambda conn: self._steps.finish(conn, values), lambda conn: conn.execute(ended_before).first() is not None
-        )
+        end = repeatable(lambda conn: self._steps.finish(conn, values), lambda conn: self._ended_before(conn, values))
         if not self._step(end):
             log.warning("writeback_stale_attempt: job %s, attempt %s, wanted %s", claim.job.job_id, claim.attempt_id, status)
             self._events.record(claim.job.job_id, "writeback_stale_attempt", claim.attempt_id, wanted=status)
@@ -273,11 +268,12 @@ class Jobs(JobReader):
     def release_lock(self, claim: Claim) -> bool:
         """Free the table after a running job was cancelled; what its worker does when it has left the table alone.
 
-        Does nothing while the job is active: then the lock belongs to the attempt that came after.
+        Does nothing while the job is active, or when another attempt was the last: then the lock is that attempt's.
         """
         queued = sa.exists().where(job_queue.c.job_id == claim.job.job_id)
+        last = sa.exists().where(jobs.c.job_id == claim.job.job_id, jobs.c.attempt == claim.attempt)
         held = sa.and_(table_locks.c.table_key == str(claim.job.table), table_locks.c.holder == claim.job.job_id)
-        released = self._step(lambda conn: conn.execute(sa.delete(table_locks).where(held, ~queued)).rowcount) == 1
+        released = self._step(lambda conn: conn.execute(sa.delete(table_locks).where(held, last, ~queued)).rowcount) == 1
         if released:
             self._events.record(claim.job.job_id, "unlocked", claim.attempt_id)
         return released
@@ -406,6 +402,12 @@ class Jobs(JobReader):
             jobs, job_queue, jobs.c.job_id == job_queue.c.job_id
         )
         return conn.execute(query.where(job_queue.c.attempt_id == values["b_attempt"])).first()
+
+    def _ended_before(self, conn: sa.Connection, values: Mapping[str, Any]) -> bool:
+        """The same for a terminal write: a job that carries our fence, our status and our moment was ended by us."""
+        ours = sa.and_(jobs.c.job_id == values["b_key"], jobs.c.attempt_id == values["b_attempt"])
+        ended = sa.and_(jobs.c.status == values["b_status"], jobs.c.completed_at == values["b_now"])
+        return conn.execute(sa.select(jobs.c.job_id).where(ours, ended)).first() is not None
 
     def _was_submitted(self, conn: sa.Connection, job: Job) -> bool:
         """The same for a submit, whose job id is ours alone."""

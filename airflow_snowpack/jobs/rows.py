@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -73,15 +74,24 @@ def lock_from(row: sa.Row[Any]) -> TableLock:
     return TableLock(table=table_from(row), holder=row.holder, acquired_at=row.acquired_at, expires_at=row.expires_at)
 
 
+def storable(text: str) -> str:
+    """The text without what a database refuses: an error message must never be what keeps a job from ending.
+
+    Postgres takes no NUL in a text, and neither database takes half of a surrogate pair.
+    """
+    return text.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
+
+
 def results_to_json(results: Sequence[ActionResult]) -> list[dict[str, Any]]:
     return [
         {
             "action": result.action,
             "outcome": result.outcome.value,
-            "message": result.message,
+            "message": storable(result.message),
             "elapsed_seconds": result.elapsed_seconds,
-            "error": result.error,
-            "metrics": dict(result.metrics),
+            "error": None if result.error is None else storable(result.error),
+            # JSON has no NaN and no infinity, and Postgres insists.
+            "metrics": {name: value for name, value in result.metrics.items() if math.isfinite(value)},
         }
         for result in results
     ]

@@ -64,3 +64,15 @@ def test_an_expired_lock_of_a_queued_job_is_nobody_elses(
         locks.acquire(table, "etl", ttl=HOUR)
     jobs.cancel(job.job_id)
     assert locks.acquire(table, "etl", ttl=HOUR).holder == "etl"
+
+
+def test_an_orphan_that_was_replaced_does_not_free_the_table_under_its_successor_that_was_cancelled(
+    jobs: Jobs, locks: TableLocks, table: TableName
+) -> None:
+    orphan = jobs.submit_and_claim(table, ["expire_snapshots"], "try-1", owner="me")
+    successor = jobs.take_over(orphan.job.job_id, "try-2", owner="me")
+    jobs.cancel(orphan.job.job_id)
+
+    assert not jobs.release_lock(orphan)
+    assert locks.get(table) is not None, "the successor is still on its way out"
+    assert jobs.release_lock(successor)

@@ -1,0 +1,30 @@
+"""What an engine reports is kept whatever characters and numbers it has in it: nothing of it may keep a job from ending."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.jobs import ActionOutcome, ActionResult, Jobs, JobStatus
+
+if TYPE_CHECKING:
+    from airflow_snowpack.iceberg import TableName
+
+
+def test_a_job_ends_although_its_error_has_characters_that_a_database_refuses(jobs: Jobs, table: TableName) -> None:
+    claim = jobs.submit_and_claim(table, ["rewrite_data_files"], "w1")
+    broken = "bad page \x00 in /data/\udce9t\udce9.parquet"
+    result = ActionResult("rewrite_data_files", ActionOutcome.FAILED, broken, 1.0, error=broken)
+
+    assert jobs.finish(claim, JobStatus.FAILED, [result], broken)
+    job = jobs.get(claim.job.job_id)
+    assert job.error == job.results[0].error == "bad page � in /data/?t?.parquet"
+
+
+def test_a_number_that_is_none_is_left_out_of_the_metrics(jobs: Jobs, table: TableName) -> None:
+    claim = jobs.submit_and_claim(table, ["rewrite_data_files"], "w1")
+    metrics = {"files": 3, "ratio": float("nan"), "rate": float("inf")}
+    result = ActionResult("rewrite_data_files", ActionOutcome.SUCCEEDED, "ok", 1.0, metrics=metrics)
+
+    assert jobs.record_progress(claim, [result])
+    assert jobs.finish(claim, JobStatus.COMPLETED, [result])
+    assert jobs.get(claim.job.job_id).results[0].metrics == {"files": 3}
