@@ -1,0 +1,63 @@
+"""Compact what arrived in one data interval: each run rewrites only the files that may hold rows of its day.
+
+Made for backfills; the runs take turns, since maintenance holds the table's lock, and wait for each other in the triggerer:
+
+    airflow backfill create --dag-id snowpack_maintain_partitions --from-date 2013-07-01 --to-date 2013-07-05 \
+        --dag-run-conf '{"table": "demo.flights", "column": "flight_date"}'
+
+The predicate is the strongest on a table that is partitioned by the column, or by a transform of it such as its day.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from airflow.sdk import DAG, CronDataIntervalTimetable, Param
+
+from airflow_snowpack.operators import MaintainTableOperator
+
+with DAG(
+    dag_id="snowpack_maintain_partitions",
+    schedule=CronDataIntervalTimetable("@daily", timezone="UTC"),
+    start_date=datetime(2013, 1, 1, tzinfo=UTC),
+    catchup=False,
+    doc_md=__doc__,
+    tags=["snowpack"],
+    default_args={"retries": 1, "retry_delay": timedelta(minutes=1)},
+    params={
+        "table": Param(
+            "demo.flights",
+            type="string",
+            pattern=r"^[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)+$",
+            title="Table",
+            description="database.table, as the catalog has it",
+        ),
+        "column": Param(
+            "flight_date",
+            type="string",
+            pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
+            title="Column",
+            description="The date or timestamp that says which day a row belongs to",
+        ),
+        "min_input_files": Param(
+            2,
+            type="integer",
+            minimum=1,
+            title="Worth rewriting from",
+            description="This many files of one partition; a day's files are few, so less than Iceberg's 5",
+        ),
+    },
+):
+    MaintainTableOperator(
+        task_id="maintain",
+        table="{{ params.table }}",
+        actions=["rewrite_data_files", "rewrite_position_delete_files"],
+        # A date is compared with a timestamp as its midnight, so that the same literals do for both kinds of column.
+        where=(
+            "{{ params.column }} >= DATE '{{ data_interval_start | ds }}' "
+            "AND {{ params.column }} < DATE '{{ data_interval_end | ds }}'"
+        ),
+        options='{"rewrite_data_files": {"min_input_files": {{ params.min_input_files }}}}',
+        if_locked="wait",
+        wait_timeout=timedelta(hours=6),
+    )

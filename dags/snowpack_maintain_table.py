@@ -1,0 +1,76 @@
+"""Maintain one Iceberg table on demand, from Airflow's trigger form.
+
+Trigger it in the UI, or:
+
+    airflow dags trigger snowpack_maintain_table -c '{"table": "demo.flights", "actions": ["rewrite_data_files"]}'
+
+The task's XCom has what each action did and the table's numbers before and after; a report DAG can be scheduled on the asset
+``iceberg://lake/demo/flights``.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, Param
+
+from airflow_snowpack.maintenance import Action
+from airflow_snowpack.operators import MaintainTableOperator
+
+ACTIONS = [action.value for action in Action]
+
+with DAG(
+    dag_id="snowpack_maintain_table",
+    schedule=None,
+    catchup=False,
+    doc_md=__doc__,
+    tags=["snowpack"],
+    render_template_as_native_obj=True,
+    default_args={"retries": 1, "retry_delay": timedelta(seconds=30)},
+    params={
+        "table": Param(
+            "demo.flights",
+            type="string",
+            pattern=r"^[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)+$",
+            title="Table",
+            description="database.table, as the catalog has it",
+        ),
+        "actions": Param(
+            ACTIONS,
+            type="array",
+            items={"type": "string", "enum": ACTIONS},
+            examples=ACTIONS,
+            minItems=1,
+            uniqueItems=True,
+            title="Actions",
+            description="They run in the installation's order, whatever order you choose them in",
+            values_display={name: name.replace("_", " ").capitalize() for name in ACTIONS},
+        ),
+        "options": Param(
+            {},
+            type="object",
+            title="Options",
+            description='Per action, such as {"expire_snapshots": {"retain_last": 10}}',
+        ),
+        "where": Param(
+            None,
+            type=["null", "string"],
+            title="Only where",
+            description="A predicate that narrows the rewrites, such as flight_date >= DATE '2013-07-01'",
+        ),
+        "dry_run": Param(
+            False,
+            type="boolean",
+            title="Dry run",
+            description="Only tell what each action would do; nothing is locked and no Spark is started",
+        ),
+    },
+):
+    MaintainTableOperator(
+        task_id="maintain",
+        table="{{ params.table }}",
+        actions="{{ params.actions }}",
+        options="{{ params.options }}",
+        where="{{ params.where }}",
+        dry_run="{{ params.dry_run }}",
+    )
