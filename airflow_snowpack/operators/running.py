@@ -60,8 +60,6 @@ class RunsJob(BaseOperator):
             raise _left(stale) from stale
         finally:
             self._running = None
-        for result in job.results:
-            self.log.info("%s %s in %.1f s: %s", result.action, result.outcome, result.elapsed_seconds, result.message)
         if job.status is not JobStatus.COMPLETED:
             raise AirflowException(f"The maintenance of {job.table} ended as {job.status} (job {job.job_id}): {job.error}")
         return job
