@@ -15,6 +15,8 @@ import logging
 import threading
 import time
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from airflow_snowpack.jobs.engine import Engine
 from airflow_snowpack.jobs.errors import JobNotFound, StaleAttempt
 from airflow_snowpack.jobs.heartbeat import Heartbeat
@@ -45,6 +47,10 @@ class Attempt:
         self._work_left = threading.Event()  # no action is running any more
         self._finished = False
         self._abandoned: str | None = None
+        # Bare locks, and not events, for abandon: a signal handler may have stopped its own thread inside of an event.
+        self._first_to_abandon = threading.Lock()  # taken once, and never given back
+        self._abandoning = threading.Lock()  # held until the job is given up
+        self._abandoning.acquire()
 
     def run(self) -> Job:
         """Run to the end and write it down.
@@ -53,9 +59,11 @@ class Attempt:
         :raises StaleAttempt: the fence moved. The work was stopped and nothing was written.
         """
         try:
-            with Heartbeat(self._jobs, self._claim, on_lost=self._stop_work) as heartbeat:
-                error = self._run_actions()
-                self._work_left.set()
+            with Heartbeat(self._jobs, self._claim, on_lost=self._lose) as heartbeat:
+                try:
+                    error = self._run_actions(heartbeat)
+                finally:
+                    self._work_left.set()
                 if self._abandoned is None and not self._stop.is_set():
                     self._finished = self._finish(heartbeat, error)
         except BaseException as failure:
@@ -63,44 +71,64 @@ class Attempt:
             raise
         finally:
             self._jobs.flush()
-        if not self._finished and self._abandoned is None:
+        if self._abandoned is not None:
+            self._await_abandon()
+        elif not self._finished and not self._ended_unheard():
             self._leave()
         return self._jobs.get(self._claim.job.job_id)
 
-    def abandon(self, reason: str) -> None:
+    def abandon(self, reason: str) -> bool:
         """Stop the work and fail the job with this reason: for a process that has to go now.
 
-        Takes about a second, a few at most; safe in a signal handler, from any thread, and when called again.
+        Takes about a second, a few at most; safe in a signal handler, from any thread, and when called again, where the first
+        reason stays and every caller waits for the one write.
+
+        :returns: whether there was anything to abandon; ``False``: the attempt had ended by itself.
         """
-        if self._finished or self._abandoned is not None:
-            return
-        self._abandoned = reason
-        # In a thread of its own: a signal handler may have stopped this one inside of the very locks that are needed here.
-        writer = threading.Thread(target=self._abandon, args=(reason,), name="snowpack-abandon", daemon=True)
-        writer.start()
-        writer.join(ABANDON_LIMIT_S)
-        if writer.is_alive():
+        if self._finished:
+            return False
+        if self._first_to_abandon.acquire(blocking=False):
+            self._abandoned = reason
+            # In a thread of its own: a signal handler may have stopped this one inside of the very locks that are needed here.
+            threading.Thread(target=self._abandon, name="snowpack-abandon", daemon=True).start()
+        self._await_abandon()
+        return True
+
+    def _await_abandon(self) -> None:
+        if self._abandoning.acquire(timeout=ABANDON_LIMIT_S):
+            self._abandoning.release()
+        else:
             log.error("abandon_unfinished: job %s; the sweep will find it when its lease runs out", self._claim.job.job_id)
 
-    def _abandon(self, reason: str) -> None:
-        self._stop_work()
-        self._work_left.wait(INTERRUPT_GRACE_S)
+    def _abandon(self) -> None:
         try:
-            self._jobs.finish(self._claim, JobStatus.FAILED, self._results, error=reason)
-        except StoreError:
+            self._stop_work()
+            self._work_left.wait(INTERRUPT_GRACE_S)
+            if not self._jobs.finish(self._claim, JobStatus.FAILED, self._results, error=self._abandoned):
+                self._jobs.release_lock(self._claim)  # cancelled before, and nobody else will leave for this attempt
+        except (StoreError, SQLAlchemyError):
             log.exception("abandon_failed: job %s; the sweep will find it when its lease runs out", self._claim.job.job_id)
-        self._jobs.flush()
+        finally:
+            self._jobs.flush()
+            self._abandoning.release()
 
     def _stop_work(self) -> None:
         self._stop.set()
         threading.Thread(target=self._engine.interrupt, name="snowpack-interrupt", daemon=True).start()
 
-    def _run_actions(self) -> str | None:
+    def _lose(self) -> None:
+        """The heartbeat found the fence moved. When no action runs any more, that may well be our own terminal write."""
+        if self._work_left.is_set():
+            self._stop.set()
+        else:
+            self._stop_work()
+
+    def _run_actions(self, heartbeat: Heartbeat) -> str | None:
         """Run the actions in order; gives the error that the job ends with."""
         error: str | None = None
         actions = self._claim.job.actions
         for place, action in enumerate(actions):
-            if self._stop.is_set() or not self._jobs.holds(self._claim):
+            if self._stop.is_set() or not heartbeat.step():
                 self._stop.set()
                 return error
             result = self._run_action(action)
@@ -110,8 +138,14 @@ class Attempt:
                 if not self._continue_on_error:
                     return error
             if place + 1 < len(actions):
-                self._jobs.record_progress(self._claim, self._results)
+                self._record_progress()
         return error
+
+    def _record_progress(self) -> None:
+        try:
+            self._jobs.record_progress(self._claim, self._results)
+        except StoreError:  # the heartbeat decides when that is too long; the terminal write brings all results again
+            log.warning("progress_not_written: job %s", self._claim.job.job_id, exc_info=True)
 
     def _run_action(self, action: str) -> ActionResult:
         started = time.monotonic()
@@ -133,6 +167,14 @@ class Attempt:
                     raise
                 log.warning("terminal_write_failed: job %s; trying again", self._claim.job.job_id, exc_info=True)
                 self._stop.wait(self._jobs.policy.fence_check.total_seconds())
+
+    def _ended_unheard(self) -> bool:
+        """Whether our terminal write did go through although each of its answers was lost."""
+        try:
+            job = self._jobs.get(self._claim.job.job_id)
+        except JobNotFound:
+            return False
+        return job.status.is_terminal and job.attempt_id == self._claim.attempt_id
 
     def _leave(self) -> None:
         """The fence moved: free the table if the job was cancelled, and touch nothing else."""

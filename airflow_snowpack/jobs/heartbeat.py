@@ -17,11 +17,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from airflow_snowpack.jobs.lifecycle import Jobs
 from airflow_snowpack.jobs.model import Claim
-from airflow_snowpack.store import StoreError
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +35,10 @@ class Heartbeat:
         self._on_lost = on_lost
         self._lease_until = claim.lease_until
         self._renewed_at = time.monotonic()
+        # Three beats to a lease at least, also for somebody who shortened the lease and nothing else.
+        beat = min(jobs.policy.heartbeat, jobs.policy.lease / 3)
+        self._beat_seconds = beat.total_seconds()
+        self._look_seconds = min(jobs.policy.fence_check, beat).total_seconds()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._beat, name=f"snowpack-heartbeat-{claim.job.job_id[:8]}", daemon=True)
 
@@ -49,12 +50,12 @@ class Heartbeat:
     def step(self) -> bool:
         """One look, and one renewal when it is due; ``False`` when the attempt no longer counts."""
         try:
-            if time.monotonic() - self._renewed_at < self._jobs.policy.heartbeat.total_seconds():
+            if time.monotonic() - self._renewed_at < self._beat_seconds:
                 return self._jobs.holds(self._claim)
             now = self._jobs.store.clock()
             if not self._jobs.renew(self._claim):
                 return False
-        except (StoreError, SQLAlchemyError):
+        except Exception:  # whatever it is: a heartbeat that died unheard would let the work go on without a lease
             log.warning("heartbeat_failed: job %s; trying on until the lease runs out", self._claim.job.job_id, exc_info=True)
             return not self.lease_ran_out
         self._renewed_at = time.monotonic()
@@ -62,8 +63,8 @@ class Heartbeat:
         return True
 
     def _beat(self) -> None:
-        while not self._stopped.wait(self._jobs.policy.fence_check.total_seconds()):
-            if not self.step():
+        while not self._stopped.wait(self._look_seconds):
+            if not self.step() and not self._stopped.is_set():
                 log.warning("fence_moved: job %s, attempt %s", self._claim.job.job_id, self._claim.attempt_id)
                 self._on_lost()
                 return
@@ -74,4 +75,4 @@ class Heartbeat:
 
     def __exit__(self, *exc: type[BaseException] | BaseException | TracebackType | None) -> None:
         self._stopped.set()
-        self._thread.join(timeout=self._jobs.policy.fence_check.total_seconds())
+        self._thread.join(timeout=self._look_seconds)
