@@ -1,0 +1,47 @@
+"""What can go wrong in the demo."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.errors import SnowpackError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+class AirflowFailed(SnowpackError):
+    """A command of Airflow ended with an error."""
+
+    def __init__(self, command: Sequence[str], exit_code: int, log: Path, tail: Sequence[str]) -> None:
+        told = "\n".join(tail)
+        super().__init__(f"`airflow {' '.join(command)}` ended with exit code {exit_code}. Its log, {log}, ends with:\n{told}")
+
+
+class NoDags(SnowpackError):
+    """The example DAGs are not beside the package."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"There are no example DAGs at {folder}. Run the demo from a checkout of the repository: make demo.")
+
+
+class DemoRuns(SnowpackError):
+    """Another demo uses the folder."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"Another demo is running in {folder}. Wait for it to end, or name another folder with --home.")
+
+
+class NotADemoFolder(SnowpackError):
+    """A folder that the demo would have to empty, and that is not its own."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"{folder} is not empty, and no demo made it. Name an empty or a new folder with --home.")
+
+
+class JobMissing(SnowpackError):
+    """The DAG ran, and the store has no job of it."""
+
+    def __init__(self, table: str, log: Path) -> None:
+        super().__init__(f"The DAG ended, but the store has no job for {table}. See {log}.")
