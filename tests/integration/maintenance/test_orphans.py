@@ -1,0 +1,112 @@
+"""Orphan files: planned first, and nothing but the plan removed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlparse
+
+import pytest
+
+from airflow_snowpack.jobs.model import ActionOutcome
+from airflow_snowpack.maintenance import Action, SparkEngine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.catalog import Catalog
+    from pyspark.sql import SparkSession
+
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.jobs.model import Job
+
+FOUR_DAYS = 4 * 24 * 3600
+
+
+def folder_of(catalog: Catalog, name: TableName) -> Path:
+    return Path(urlparse(catalog.load_table(name.identifier).location()).path)
+
+
+def backdate(path: Path, seconds: int = FOUR_DAYS) -> Path:
+    moment = path.stat().st_mtime - seconds
+    os.utime(path, (moment, moment))
+    return path
+
+
+def stray_file(folder: Path, name: str, *, old: bool = True) -> Path:
+    path = folder / "data" / name
+    path.write_bytes(b"stray")
+    return backdate(path) if old else path
+
+
+def test_old_strays_go_and_everything_else_stays(
+    engine: SparkEngine,
+    job_for: Callable[..., Job],
+    fragmented: Callable[..., TableName],
+    catalog: Catalog,
+    spark: SparkSession,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    name = fragmented(commits=2)
+    folder = folder_of(catalog, name)
+    # Live files of the same age as the strays.
+    for path in folder.rglob("*.*"):
+        backdate(path)
+    strays = [stray_file(folder, f"stray {number}.parquet") for number in range(3)]
+    young = stray_file(folder, "young.parquet", old=False)
+    live = {path for path in folder.rglob("*") if path.is_file()} - set(strays)
+    caplog.set_level("INFO", "airflow_snowpack.maintenance.orphan_removal")
+
+    result = engine.run(job_for(name), Action.REMOVE_ORPHAN_FILES)
+
+    assert result.outcome is ActionOutcome.SUCCEEDED
+    assert result.message == "Removed 3 orphan files"
+    assert result.metrics == {"planned_files_count": 3, "removed_files_count": 3}
+    assert not any(stray.exists() for stray in strays)
+    assert young.exists()
+    # Hadoop's local files have checksum files beside them.
+    assert {path for path in folder.rglob("*") if path.is_file() and path.suffix != ".crc"} == {
+        path for path in live if path.suffix != ".crc"
+    }
+    assert spark.sql(f"SELECT count(*) AS n FROM {name.quoted}").collect()[0]["n"] == 64
+    assert caplog.messages[0] == f"Plan for {name}: remove 3 orphan files"
+    assert sum("stray" in message for message in caplog.messages) == 3
+
+
+def test_a_folder_inside_the_table_can_be_named(
+    engine: SparkEngine, job_for: Callable[..., Job], fragmented: Callable[..., TableName], catalog: Catalog
+) -> None:
+    name = fragmented(commits=1, deletes=0)
+    folder = folder_of(catalog, name)
+    outside = stray_file(folder, "outside.parquet")
+    (folder / "data" / "part=0").mkdir(exist_ok=True)
+    inside = stray_file(folder, "part=0/inside.parquet")
+    options = {"location": f"file://{folder}/data/part=0"}
+    assert engine.run(job_for(name, remove_orphan_files=options), Action.REMOVE_ORPHAN_FILES).message == "Removed 1 orphan file"
+    assert outside.exists()
+    assert not inside.exists()
+
+
+def test_a_location_that_two_tables_share_is_refused(
+    engine: SparkEngine,
+    job_for: Callable[..., Job],
+    fragmented: Callable[..., TableName],
+    new_table: Callable[..., TableName],
+    catalog: Catalog,
+    spark: SparkSession,
+) -> None:
+    name = fragmented(commits=1, deletes=0)
+    nested = new_table()
+    folder = folder_of(catalog, name)
+    stray = stray_file(folder, "stray.parquet")
+    spark.sql(f"DROP TABLE {nested.quoted}")
+    spark.sql(f"CREATE TABLE {nested.quoted} (id BIGINT) USING iceberg LOCATION 'file:{folder}/nested'")
+
+    result = engine.run(job_for(name), Action.REMOVE_ORPHAN_FILES)
+    spark.sql(f"DROP TABLE {nested.quoted}")
+
+    assert result.outcome is ActionOutcome.FAILED
+    assert result.error is not None
+    assert f"{nested.dotted} (inside it at file:{folder}/nested)" in result.error
+    assert stray.exists()

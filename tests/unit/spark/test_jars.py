@@ -1,0 +1,78 @@
+"""The right jar for the installed pyspark, and what is said when it cannot be had."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_snowpack.spark import SparkConfig, SparkUnavailable
+from airflow_snowpack.spark.jars import ICEBERG_RUNTIME, check_jars, check_pyspark, explain_download
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_the_installed_pyspark_fits() -> None:
+    assert check_pyspark().startswith("4.1.")
+
+
+@pytest.mark.parametrize("installed", ["4.2.0", "4.0.1", "3.5.9", "5.0.0.dev1"])
+def test_another_minor_version_is_refused_with_the_one_that_fits(installed: str) -> None:
+    with pytest.raises(SparkUnavailable, match=rf"pyspark {installed} is installed.*pip install 'pyspark==4\.1\.\*'"):
+        check_pyspark(installed)
+
+
+def test_local_jars_replace_every_download(tmp_path: Path) -> None:
+    jar = tmp_path / "iceberg-spark-runtime-4.1_2.13-1.12.0.jar"
+    jar.touch()
+    check_jars((jar,))
+    conf = SparkConfig(jars=(jar,), packages=("org.xerial:sqlite-jdbc:3.54.1.0",)).launch_conf()
+    assert conf["spark.jars"] == str(jar)
+    assert "spark.jars.packages" not in conf
+
+
+def test_local_jars_must_exist_and_hold_the_runtime(tmp_path: Path) -> None:
+    other = tmp_path / "iceberg-spark-runtime-3.5_2.12-1.12.0.jar"
+    with pytest.raises(SparkUnavailable, match="does not exist"):
+        check_jars((other,))
+    other.touch()
+    with pytest.raises(SparkUnavailable, match=r"None of the jars .* is Iceberg's runtime for Spark 4\.1"):
+        check_jars((other,))
+
+
+def test_packages_are_beside_the_runtime_once_each() -> None:
+    conf = SparkConfig(packages=("a:b:1", ICEBERG_RUNTIME, "a:b:1")).launch_conf()
+    assert conf["spark.jars.packages"] == f"{ICEBERG_RUNTIME},a:b:1"
+
+
+def test_what_could_not_be_downloaded_is_named() -> None:
+    log = [
+        "\t\t::          UNRESOLVED DEPENDENCIES         ::",
+        "\t\t:: org.apache.iceberg#iceberg-spark-runtime-4.1_2.13;1.12.0: not found",
+        'Exception in thread "main" java.lang.RuntimeException: [unresolved dependency: org.apache.iceberg#x;1: not found]',
+    ]
+    said = explain_download(log, "ignored")
+    assert said is not None
+    assert "could not download org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0" in said
+    assert "repo1.maven.org" in said
+
+
+def test_another_reason_is_not_blamed_on_the_download() -> None:
+    assert explain_download(["Error: Could not find or load main class"], "a:b:1") is None
+
+
+def test_the_callers_settings_win_and_catalogs_stay_out_of_the_launch() -> None:
+    config = SparkConfig(
+        catalogs={"spark.sql.catalog.lake": "x"},
+        conf={"spark.sql.shuffle.partitions": "3", "spark.sql.catalog.lake.io-impl": "y"},
+    )
+    assert config.launch_conf()["spark.sql.shuffle.partitions"] == "3"
+    assert not any(key.startswith("spark.sql.catalog.") for key in config.launch_conf())
+    assert config.session_conf() == {"spark.sql.catalog.lake": "x", "spark.sql.catalog.lake.io-impl": "y"}
+
+
+def test_a_cluster_keeps_its_own_defaults() -> None:
+    conf = SparkConfig(master="spark://cluster:7077").launch_conf()
+    assert "spark.sql.shuffle.partitions" not in conf
+    assert "spark.driver.host" not in conf
