@@ -64,6 +64,8 @@ def _open_postgres(url: sa.URL) -> sa.Engine:
     engine = sa.create_engine(
         url.set(drivername="postgresql+psycopg"),
         connect_args={"autocommit": True, "prepare_threshold": 1, "connect_timeout": POSTGRES_CONNECT_TIMEOUT_S},
+        # The connection used last comes first: the hot statements are prepared on it, and its memory is warm.
+        pool_use_lifo=True,
         # Every transaction ends with its block (SQLAlchemy rolls back what was not committed), so nothing is left to reset.
         pool_reset_on_return=None,
     )
