@@ -151,7 +151,7 @@ class CatalogConfig:
         kind = RestCatalog if self.kind is CatalogKind.REST else SqlCatalog
         try:
             return kind(self.name, **properties)
-        except _connection_errors() as error:
+        except connection_errors() as error:
             raise CatalogUnreachable(self.name, error) from error
 
     def _spark_reach(self) -> dict[str, str | None]:
@@ -189,9 +189,9 @@ def load_table(catalog: Catalog, name: TableName) -> Table:
         return catalog.load_table(name.identifier)
     except (NoSuchTableError, NoSuchNamespaceError):
         raise TableNotFound(name.dotted, catalog.name, _neighbours(catalog, name)) from None
-    except _connection_errors() as error:
+    except connection_errors() as error:
         raise CatalogUnreachable(catalog.name, error) from error
-    except OSError as error:
+    except unreadable_errors() as error:
         raise TableUnreadable(str(name), error) from error
 
 
@@ -204,7 +204,15 @@ def _neighbours(catalog: Catalog, name: TableName) -> tuple[str, ...]:
         return ()
 
 
-def _connection_errors() -> tuple[type[Exception], ...]:
+def unreadable_errors() -> tuple[type[Exception], ...]:
+    """What PyIceberg lets through when a metadata file is missing, out of reach or damaged."""
+    from pyiceberg.exceptions import ValidationError
+
+    return (OSError, ValueError, ValidationError)
+
+
+def connection_errors() -> tuple[type[Exception], ...]:
+    """What PyIceberg lets through when a catalog does not answer, or refuses to."""
     from pyiceberg.exceptions import RESTError
     from requests.exceptions import RequestException
     from sqlalchemy.exc import SQLAlchemyError

@@ -1,4 +1,13 @@
-"""What can be wrong with a table before any work starts."""
+"""What can be wrong with a table before any work starts.
+
+SnowpackError
+├── InvalidCatalogName     a name that cannot stand in a setting
+├── InvalidTableName       a name that cannot stand in SQL
+├── CatalogUnreachable     the catalog does not answer
+├── TableNotFound          it answers, and has no such table
+├── TableUnreadable        it has the table, whose metadata cannot be read
+└── LocationOutsideTable   a folder that other tables may own
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.iceberg.errors import LocationOutsideTable
+from airflow_snowpack.iceberg.catalog import connection_errors, load_table, unreadable_errors
+from airflow_snowpack.iceberg.errors import CatalogUnreachable, LocationOutsideTable
 from airflow_snowpack.iceberg.locations import Relation, is_inside, normalise, relation_of
 from airflow_snowpack.iceberg.references import referenced_files
 
@@ -81,9 +82,14 @@ def location_conflicts(catalog: Catalog, name: TableName) -> tuple[LocationConfl
     """The other tables of the catalog whose files share this table's location, lie inside it, or lie around it.
 
     Loads each table of the catalog. One that cannot be read counts as a conflict, because its files may be anywhere.
+
+    :raises TableNotFound, TableUnreadable, CatalogUnreachable: this table, or the list of tables, cannot be had.
     """
-    location = catalog.load_table(name.identifier).location()
-    others = (identifier for identifier in _tables(catalog) if identifier != name.identifier)
+    location = load_table(catalog, name).location()
+    try:
+        others = [identifier for identifier in _tables(catalog) if identifier != name.identifier]
+    except connection_errors() as error:
+        raise CatalogUnreachable(catalog.name, error) from error
     return tuple(conflict for other in others for conflict in _conflict(catalog, other, location))
 
 
@@ -95,7 +101,7 @@ def _conflict(catalog: Catalog, identifier: Identifier, location: str) -> Iterat
         other = catalog.load_table(identifier)
     except NoSuchTableError:
         return  # Dropped since it was listed.
-    except (OSError, ValueError):
+    except (*unreadable_errors(), *connection_errors()):
         yield LocationConflict(name, "", None)
         return
     places = (other.location(), *(other.properties.get(key) for key in LOCATION_PROPERTIES))

@@ -145,3 +145,14 @@ def test_importing_the_room_loads_neither_pyiceberg_nor_pyarrow_nor_sqlalchemy()
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert answer.stdout.strip() == "set()"
+
+
+def test_a_table_whose_metadata_file_is_damaged_says_so(config: CatalogConfig) -> None:
+    catalog = config.load()
+    catalog.create_namespace("flights")
+    table = catalog.create_table("flights.departures", SCHEMA)
+    with open(table.metadata_location.removeprefix("file://"), "w") as file:
+        file.write("{}")
+
+    with pytest.raises(TableUnreadable, match="cannot be read"):
+        load_table(catalog, TableName.parse("flights.departures", catalog="lake"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_snowpack.iceberg import LocationOutsideTable, Relation, TableName, find_orphans, location_conflicts
+from airflow_snowpack.iceberg import LocationOutsideTable, Relation, TableName, TableNotFound, find_orphans, location_conflicts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -142,3 +142,17 @@ def test_a_table_that_cannot_be_read_counts_as_a_conflict(flights: Flights, cata
 
     assert conflict.relation is None
     assert "db.broken" in str(conflict)
+
+
+def test_a_table_whose_name_we_would_refuse_is_looked_at_all_the_same(flights: Flights, catalog: Catalog) -> None:
+    table = flights(3)
+    flights(name="größe 2", location=table.location())
+
+    (conflict,) = location_conflicts(catalog, TableName.parse("db.flights", catalog="lake"))
+
+    assert conflict.table == "db.größe 2"
+
+
+def test_conflicts_of_a_table_that_is_not_there_cannot_be_told(catalog: Catalog) -> None:
+    with pytest.raises(TableNotFound):
+        location_conflicts(catalog, TableName.parse("db.nowhere", catalog="lake"))
