@@ -126,7 +126,8 @@ def read_files(table: Table) -> TableFiles:
     deletes: list[LiveDelete] = []
     manifests = read_manifests(table, table.current_snapshot())
     for manifest in manifests:
-        if manifest.content is ManifestContent.DATA:
+        # Equal and not identical: in format version 1 the content is left out, and PyIceberg reads a bare 0.
+        if manifest.content == ManifestContent.DATA:
             data.extend(_live_file(entry) for entry in manifest.fetch_manifest_entry(table.io))
         else:
             deletes.extend(_live_delete(entry, manifest) for entry in _delete_entries(table, manifest))
@@ -151,7 +152,7 @@ def _live_delete(entry: ManifestEntry, manifest: ManifestFile) -> LiveDelete:
     from pyiceberg.manifest import DataFileContent, FileFormat
 
     file = entry.data_file
-    if file.content is DataFileContent.EQUALITY_DELETES:
+    if file.content == DataFileContent.EQUALITY_DELETES:
         kind, about = DeleteKind.EQUALITY, None
     else:
         kind = DeleteKind.VECTOR if file.file_format is FileFormat.PUFFIN else DeleteKind.POSITION

@@ -30,8 +30,11 @@ def manifests_of(table: Table, snapshots: Iterable[Snapshot]) -> dict[str, Manif
 
 def live_contents(table: Table, manifests: Iterable[ManifestFile]) -> dict[str, DataFileContent]:
     """The data and delete files that are live in these manifests, by path."""
+    from pyiceberg.manifest import DataFileContent
+
     entries = (entry for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io))
-    return {entry.data_file.file_path: entry.data_file.content for entry in entries}
+    # The manifests of format version 1 leave the content out, which PyIceberg reads as a bare number or nothing.
+    return {entry.data_file.file_path: DataFileContent(entry.data_file.content or 0) for entry in entries}
 
 
 def referenced_files(table: Table) -> frozenset[str]:

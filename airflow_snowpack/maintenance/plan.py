@@ -143,7 +143,7 @@ def _plan_manifests(options: RewriteManifests, table: Table) -> Effect:
     target = int(table.properties.get(MANIFEST_TARGET_PROPERTY, MANIFEST_TARGET))
     taken = added = 0
     for content in ManifestContent:
-        matching = [each for each in manifests if each.content is content and each.partition_spec_id == spec_id]
+        matching = [each for each in manifests if each.content == content and each.partition_spec_id == spec_id]
         outputs = -(-sum(each.manifest_length for each in matching) // target)
         if matching and not (outputs == 1 and len(matching) == 1):
             taken, added = taken + len(matching), added + outputs

@@ -120,3 +120,22 @@ def test_a_table_without_partitions_has_one_without_a_label(flights: Flights) ->
 @pytest.mark.parametrize("name", ["data_files", "bytes", "snapshots", "manifests", "small_files", "oldest_snapshot_seconds"])
 def test_metrics_are_plain_numbers(flights: Flights, name: str) -> None:
     assert isinstance(read_health(flights(3), now=datetime.now(UTC)).to_metrics()[name], int | float)
+
+
+def test_a_table_of_the_first_format_version_is_read_the_same(flights: Flights) -> None:
+    health = read_health(flights(3, 4, properties={"format-version": "1"}), now=datetime.now(UTC))
+
+    assert health.format_version == 1
+    assert (health.numbers.data_files, health.small_files, health.data_manifests) == (2, 2, 2)
+
+
+def test_a_partition_whose_column_is_gone_can_still_be_named(flights: Flights) -> None:
+    table = flights(3)
+    with table.update_spec() as spec:
+        spec.remove_field("month")
+    with table.update_schema(allow_incompatible_changes=True) as schema:
+        schema.delete_column("month")
+
+    (partition,) = read_health(table, now=datetime.now(UTC)).partitions
+
+    assert partition.data_files == 1

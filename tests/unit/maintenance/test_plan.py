@@ -226,3 +226,16 @@ def test_a_plan_writes_nothing(flights: Flights, plan: Plan) -> None:
         plan(table, action, later=timedelta(days=9))
 
     assert {file: file.stat().st_mtime_ns for file in folder.rglob("*")} == before
+
+
+def test_a_table_of_the_first_format_version_is_planned_the_same(flights: Flights, plan: Plan) -> None:
+    table = flights(*[1] * 5, properties={"format-version": "1"})
+    table.overwrite(pa.table({"month": pa.array([9], pa.int64()), "carrier": ["UA"]}))
+
+    expiry = plan(table, Action.EXPIRE_SNAPSHOTS, later=timedelta(days=6), retain_last=1)
+
+    assert plan(flights(*[1] * 5, name="v1", properties={"format-version": "1"}), Action.REWRITE_DATA_FILES).message == (
+        "Would compact 5 files into 1"
+    )
+    assert plan(table, Action.REWRITE_MANIFESTS).success
+    assert expiry.metrics["deleted_data_files_count"] == 5
