@@ -1,0 +1,137 @@
+"""A worker process in the middle of a rewrite: killed, told to stop, or its job cancelled."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+from airflow_snowpack.jobs import Jobs, JobStatus, LifecyclePolicy, Worker
+from airflow_snowpack.store import Store, open_store, upgrade_schema
+from airflow_snowpack.store.engine import open_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyiceberg.table import Table
+
+    from airflow_snowpack.iceberg import CatalogConfig, TableName
+    from airflow_snowpack.maintenance import SparkEngine
+
+SCRIPT = Path(__file__).parents[2] / "support" / "spark_worker.py"
+LEASE = timedelta(seconds=6)
+PATIENCE_S = 90.0
+REWRITE = {"rewrite_data_files": {"min_input_files": 2}}
+
+
+def eventually(true: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def jobs(store_url: str) -> Iterator[Jobs]:
+    upgrade_schema(Store(open_engine(store_url)))
+    policy = LifecyclePolicy(lease=LEASE, heartbeat=LEASE / 3, retry_base=timedelta(0))
+    with Jobs(open_store(store_url), policy) as jobs:
+        yield jobs
+
+
+@contextmanager
+def worker_process(store_url: str, lake: CatalogConfig) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, str(SCRIPT), store_url, str(lake_home(lake)), str(LEASE.total_seconds())]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def lake_home(lake: CatalogConfig) -> Path:
+    return Path(lake.warehouse.removeprefix("file://")).parent
+
+
+def files_of(table: Table) -> set[Path]:
+    return set(Path(table.location().removeprefix("file:")).rglob("*.parquet"))
+
+
+def wait_for_the_rewrite_to_write(table: Table, before: set[Path]) -> None:
+    eventually(lambda: files_of(table) - before)
+
+
+def test_a_job_whose_worker_was_killed_in_a_rewrite_runs_again_after_its_lease(
+    jobs: Jobs,
+    store_url: str,
+    lake: CatalogConfig,
+    engine: SparkEngine,
+    slow_to_rewrite: Callable[..., TableName],
+    table_of: Callable[[TableName], Table],
+    content_of: Callable[[TableName], Any],
+) -> None:
+    name = slow_to_rewrite()
+    before, files = content_of(name), files_of(table_of(name))
+    with worker_process(store_url, lake) as process:
+        job = jobs.submit(name, ["rewrite_data_files"], options=REWRITE)
+        wait_for_the_rewrite_to_write(table_of(name), files)
+        process.kill()
+        process.wait()
+
+    assert jobs.get(job.job_id).status is JobStatus.RUNNING
+    assert jobs.locks.get(name) is not None
+    assert content_of(name) == before
+    eventually(lambda: jobs.sweep().requeued == (job.job_id,))
+    assert Worker(jobs, lambda: engine, "next").run_once() is JobStatus.COMPLETED
+    assert jobs.get(job.job_id).attempt == 2
+    assert jobs.locks.get(name) is None
+    assert content_of(name) == before
+    assert len(list(table_of(name).scan().plan_files())) == 1
+
+
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+def test_a_cancel_and_a_sigterm_end_the_rewrite_itself(
+    jobs: Jobs,
+    store_url: str,
+    lake: CatalogConfig,
+    slow_to_rewrite: Callable[..., TableName],
+    table_of: Callable[[TableName], Table],
+    content_of: Callable[[TableName], Any],
+) -> None:
+    name = slow_to_rewrite()
+    before, head = content_of(name), table_of(name).metadata.current_snapshot_id
+    with worker_process(store_url, lake) as process:
+        files = files_of(table_of(name))
+        cancelled = jobs.submit(name, ["rewrite_data_files"], options=REWRITE)
+        wait_for_the_rewrite_to_write(table_of(name), files)
+        jobs.cancel(cancelled.job_id)
+        eventually(lambda: jobs.locks.get(name) is None)
+        assert process.poll() is None, "the worker itself goes on"
+        assert table_of(name).metadata.current_snapshot_id == head
+
+        files = files_of(table_of(name))
+        stopped = jobs.submit(name, ["rewrite_data_files"], options=REWRITE)
+        wait_for_the_rewrite_to_write(table_of(name), files)
+        jvms = psutil.Process(process.pid).children(recursive=True)
+        process.terminate()
+        assert process.wait(timeout=PATIENCE_S) == 1
+        gone, alive = psutil.wait_procs(jvms, timeout=PATIENCE_S)
+        assert gone
+        assert alive == []
+
+    assert jobs.get(cancelled.job_id).status is JobStatus.CANCELLED
+    failed = jobs.get(stopped.job_id)
+    assert (failed.status, failed.error) == (JobStatus.FAILED, "Worker received SIGTERM")
+    assert jobs.locks.get(name) is None
+    assert table_of(name).metadata.current_snapshot_id == head
+    assert content_of(name) == before
