@@ -10,6 +10,7 @@ stops, with exit code 0.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -27,7 +28,8 @@ log = logging.getLogger(__name__)
 class Worker:
     """Drains the queue.
 
-    :param make_engine: a fresh engine for each attempt.
+    :param make_engine: a fresh engine for each attempt. It is made before the claim, so that a machine that cannot make one takes
+        no job away from a machine that can.
     :param worker_id: the name that claims carry.
     :param poll: how long to wait when the queue is empty.
     :param continue_on_error: see :class:`Attempt`.
@@ -47,18 +49,19 @@ class Worker:
         self._worker_id = worker_id
         self._poll = poll
         self._continue_on_error = continue_on_error
+        self._engine: Engine | None = None  # made, and not used yet
         self._attempt: Attempt | None = None
+        self._leaving = False
+        self._guard = threading.Lock()  # a claim and the attempt that answers for it are one step for the shutdown watcher
 
     def run_once(self) -> JobStatus | None:
         """Claim one job and run it to its end; ``None`` when there was nothing to claim.
 
         :returns: how the job ended; for a replaced attempt what the job is now.
         """
-        claim = self._jobs.claim(self._worker_id)
-        if claim is None:
+        attempt = self._next_attempt()
+        if attempt is None:
             return None
-        attempt = Attempt(self._jobs, claim, self._make_engine(), continue_on_error=self._continue_on_error)
-        self._attempt = attempt
         try:
             return attempt.run().status
         except StaleAttempt as stale:
@@ -81,9 +84,19 @@ class Worker:
         self._jobs.flush()
         return 0
 
+    def _next_attempt(self) -> Attempt | None:
+        self._engine = self._engine or self._make_engine()
+        with self._guard:
+            claim = None if self._leaving else self._jobs.claim(self._worker_id)
+            if claim is None:
+                return None
+            self._attempt = Attempt(self._jobs, claim, self._engine, continue_on_error=self._continue_on_error)
+            self._engine = None
+            return self._attempt
+
     def _leave(self, signal_name: str) -> bool:
-        attempt = self._attempt
-        if attempt is None:
-            return False
-        attempt.abandon(f"Worker received {signal_name}")
-        return True
+        """Called by the shutdown watcher, in its thread."""
+        with self._guard:
+            self._leaving = True
+            attempt = self._attempt
+        return attempt is not None and attempt.abandon(f"Worker received {signal_name}")

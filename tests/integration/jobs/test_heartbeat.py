@@ -1,0 +1,118 @@
+"""The heartbeat of a claim: what it renews, what it survives and when it gives up."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scripted_engine import PATIENCE_S, eventually
+
+from airflow_snowpack.jobs import Claim, Jobs, LifecyclePolicy, TableLocks
+from airflow_snowpack.jobs.heartbeat import Heartbeat
+from airflow_snowpack.store import Store, StoreUnreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conftest import MovedClock
+
+    from airflow_snowpack.iceberg import TableName
+
+MOMENT = timedelta(milliseconds=20)
+QUICK = LifecyclePolicy(heartbeat=MOMENT, fence_check=MOMENT)
+
+
+class AwayStore(Store):
+    """A store whose database does not answer while ``away`` is set."""
+
+    away: BaseException | None = None
+    asked = 0
+
+    def _retried(self, once: Callable[[], Any]) -> Any:
+        self.asked += 1
+        if self.away is not None:
+            raise self.away
+        return super()._retried(once)
+
+
+@pytest.fixture
+def away(store: Store) -> AwayStore:
+    return AwayStore(store.engine, store.clock)
+
+
+@pytest.fixture
+def claim(store: Store, table: TableName) -> Claim:
+    return Jobs(store, QUICK).submit_and_claim(table, ["expire_snapshots"], "w1", owner="me")
+
+
+UNREACHABLE = StoreUnreachable("test", ConnectionError("the database is away"))
+
+
+def test_a_beat_moves_the_end_of_lease_and_lock(away: AwayStore, claim: Claim, locks: TableLocks, clock: MovedClock) -> None:
+    clock.forward(minutes=20)
+    with Heartbeat(Jobs(away, QUICK), claim, on_lost=lambda: None):
+        eventually(lambda: locks.list()[0].expires_at == clock.now + QUICK.lease)
+    clock.forward(minutes=29)
+
+    assert Jobs(away, QUICK).sweep().requeued == ()
+
+
+def test_a_lease_that_was_shortened_below_the_heartbeat_is_still_renewed(
+    away: AwayStore, claim: Claim, locks: TableLocks, clock: MovedClock
+) -> None:
+    short = Jobs(away, LifecyclePolicy(lease=timedelta(milliseconds=90)))
+    clock.forward(minutes=20)
+    with Heartbeat(short, claim, on_lost=lambda: None):
+        eventually(lambda: locks.list()[0].expires_at == clock.now + short.policy.lease)
+
+
+def test_a_moved_fence_is_told_once(away: AwayStore, claim: Claim) -> None:
+    jobs = Jobs(away, QUICK)
+    lost = threading.Event()
+    calls: list[None] = []
+
+    def on_lost() -> None:
+        calls.append(None)
+        lost.set()
+
+    with Heartbeat(jobs, claim, on_lost):
+        jobs.take_over(claim.job.job_id, "w2", owner="me")
+        assert lost.wait(PATIENCE_S)
+        asked = away.asked
+        threading.Event().wait(5 * MOMENT.total_seconds())
+    assert (len(calls), away.asked) == (1, asked), "nothing more is asked of the database"
+
+
+@pytest.mark.parametrize("error", [UNREACHABLE, RuntimeError("can't start new thread")])
+def test_a_database_that_does_not_answer_is_survived_until_the_lease_has_run_out(
+    away: AwayStore, claim: Claim, clock: MovedClock, error: BaseException
+) -> None:
+    lost = threading.Event()
+    with Heartbeat(Jobs(away, QUICK), claim, on_lost=lost.set):
+        away.away = error
+        clock.forward(minutes=29, seconds=59)
+        asked = away.asked
+        eventually(lambda: away.asked > asked + 3)
+        assert not lost.is_set()
+        clock.forward(seconds=1)
+        assert lost.wait(PATIENCE_S)
+
+
+def test_a_database_that_comes_back_before_the_lease_ends_finds_the_claim_as_it_was(
+    away: AwayStore, claim: Claim, clock: MovedClock
+) -> None:
+    lost = threading.Event()
+    jobs = Jobs(away, QUICK)
+    with Heartbeat(jobs, claim, on_lost=lost.set) as heartbeat:
+        away.away = UNREACHABLE
+        clock.forward(minutes=29)
+        asked = away.asked
+        eventually(lambda: away.asked > asked + 3)
+        away.away = None
+        clock.forward(minutes=5)
+        eventually(lambda: not heartbeat.lease_ran_out)
+    assert not lost.is_set()
+    assert jobs.holds(claim)
+    assert jobs.sweep().requeued == ()

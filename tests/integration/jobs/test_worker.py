@@ -1,0 +1,165 @@
+"""A worker: what it claims, and how it leaves. The processes and the signals are real."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import sqlalchemy as sa
+import worker_process
+from scripted_engine import PATIENCE_S, ScriptedEngine
+
+from airflow_snowpack.jobs import Claim, Jobs, JobStatus, Worker
+from airflow_snowpack.store import open_store
+from airflow_snowpack.store.schema import job_queue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.store import Store
+
+SAFETY_LIMIT_S = 6.0
+"""Far above the two seconds that the specification speaks of: machines of tests are busy."""
+
+
+@pytest.fixture
+def live(store_url: str, store: Store) -> Iterator[Jobs]:
+    """Jobs on the machine's clock, which is the worker process's too."""
+    with Jobs(open_store(store_url)) as jobs:
+        yield jobs
+
+
+@contextmanager
+def worker(url: str, how: str, first_line: str) -> Iterator[subprocess.Popen[str]]:
+    """A worker process that has said its first line."""
+    command = [sys.executable, worker_process.__file__, url, how]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(worker_process.__file__).parent)
+    too_long = threading.Timer(PATIENCE_S, process.kill)  # a process that never says its line must not hang the tests
+    too_long.start()
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == first_line
+        yield process
+    finally:
+        too_long.cancel()
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_whose_main_thread_is_stuck_in_c_fails_its_job_and_exits_with_1(
+    store_url: str, live: Jobs, table: TableName, sent: signal.Signals, record_property: pytest.RecordProperty
+) -> None:
+    job = live.submit(table, ["rewrite_data_files"])
+    with worker(store_url, "stuck", "stuck") as process:
+        assert live.get(job.job_id).status is JobStatus.RUNNING
+        asked = time.monotonic()
+        process.send_signal(sent)
+        code = process.wait(SAFETY_LIMIT_S)
+        record_property("seconds_from_signal_to_exit", round(time.monotonic() - asked, 2))
+
+    failed = live.get(job.job_id)
+    assert (code, failed.status, failed.error) == (1, JobStatus.FAILED, f"Worker received {sent.name}")
+    assert live.locks.list() == []
+    assert live.store.read(lambda conn: conn.execute(sa.select(job_queue)).all()) == []
+    assert "failed" in [entry.event for entry in live.history(job.job_id)]
+
+
+def test_an_idle_worker_that_is_told_to_leave_exits_with_0(store_url: str, live: Jobs, table: TableName) -> None:
+    with worker(store_url, "quick", "idle") as process:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SAFETY_LIMIT_S) == 0
+    job = live.submit(table, ["rewrite_data_files"])
+    assert live.get(job.job_id).status is JobStatus.PENDING
+
+
+def test_a_worker_that_was_killed_leaves_its_job_to_the_sweep(store_url: str, live: Jobs, table: TableName) -> None:
+    job = live.submit(table, ["rewrite_data_files"])
+    with worker(store_url, "stuck", "stuck") as process:
+        process.kill()
+        assert process.wait(SAFETY_LIMIT_S) == -signal.SIGKILL
+
+    assert live.get(job.job_id).status is JobStatus.RUNNING
+    assert live.queue_depth() == 0
+
+
+def test_a_worker_drains_the_queue_and_then_finds_nothing(jobs: Jobs, table: TableName, other_table: TableName) -> None:
+    submitted = [jobs.submit(name, ["expire_snapshots"]) for name in (table, other_table)]
+    drain = Worker(jobs, ScriptedEngine, "w1")
+
+    assert [drain.run_once(), drain.run_once(), drain.run_once()] == [JobStatus.COMPLETED, JobStatus.COMPLETED, None]
+    assert {jobs.get(job.job_id).status for job in submitted} == {JobStatus.COMPLETED}
+
+
+def test_a_worker_whose_attempt_was_cancelled_goes_on_with_the_next_job(
+    jobs: Jobs, table: TableName, other_table: TableName
+) -> None:
+    cancelled = jobs.submit(table, ["rewrite_data_files", "expire_snapshots"])
+    engine = ScriptedEngine(between=lambda _action: jobs.cancel(cancelled.job_id) and None)
+    engines = iter([engine, ScriptedEngine()])
+    worker = Worker(jobs, lambda: next(engines), "w1")
+
+    assert worker.run_once() is JobStatus.CANCELLED
+    jobs.submit(other_table, ["expire_snapshots"])
+    assert worker.run_once() is JobStatus.COMPLETED
+
+
+def test_a_machine_that_cannot_make_an_engine_takes_no_job(jobs: Jobs, table: TableName) -> None:
+    def no_java() -> ScriptedEngine:
+        raise RuntimeError("no Java")
+
+    job = jobs.submit(table, ["rewrite_data_files"])
+    with pytest.raises(RuntimeError, match="no Java"):
+        Worker(jobs, no_java, "w1").run_once()
+    assert jobs.get(job.job_id).status is JobStatus.PENDING
+
+
+def test_an_engine_is_made_for_each_job_and_not_for_each_look_into_an_empty_queue(jobs: Jobs, table: TableName) -> None:
+    made: list[ScriptedEngine] = []
+
+    def make() -> ScriptedEngine:
+        made.append(ScriptedEngine())
+        return made[-1]
+
+    worker = Worker(jobs, make, "w1")
+    assert [worker.run_once() for _ in range(3)] == [None, None, None]
+    jobs.submit(table, ["rewrite_data_files"])
+    worker.run_once()
+    jobs.submit(table, ["rewrite_data_files"])
+    worker.run_once()
+    assert [engine.ran for engine in made] == [["rewrite_data_files"], ["rewrite_data_files"]]
+
+
+def test_a_signal_in_the_middle_of_a_claim_is_answered_for_the_claimed_job(store: Store, table: TableName) -> None:
+    claiming, go_on = threading.Event(), threading.Event()
+
+    class SlowToClaim(Jobs):
+        def claim(self, worker_id: str, *, job_id: str | None = None) -> Claim | None:
+            claim = super().claim(worker_id, job_id=job_id)
+            claiming.set()
+            assert go_on.wait(PATIENCE_S)
+            return claim
+
+    jobs = SlowToClaim(store)
+    job = jobs.submit(table, ["rewrite_data_files"])
+    engine = ScriptedEngine({"rewrite_data_files": "block"})
+    worker = Worker(jobs, lambda: engine, "w1")
+    running = threading.Thread(target=worker.run_once)
+    running.start()
+    assert claiming.wait(PATIENCE_S)
+    leave = threading.Thread(target=worker._leave, args=("SIGTERM",))  # what the shutdown watcher calls
+    leave.start()
+    go_on.set()
+    leave.join(PATIENCE_S)
+    running.join(PATIENCE_S)
+
+    assert jobs.get(job.job_id).error == "Worker received SIGTERM"
+    assert worker.run_once() is None, "it claims nothing more"
