@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.spark.java import Java
 
 KEPT_LINES = 400
+SHORT_LOG = 8
 # Until the JVM has said its last word after its end.
 LAST_WORDS_SECONDS = 5.0
 
@@ -108,7 +109,8 @@ def _why(tail: tuple[str, ...], conf: Mapping[str, str], java: Java) -> str:
     explained = explain_download(tail, packages) if packages else None
     if explained:
         return explained
-    said = [line for line in tail if "Exception" in line or "Error" in line or "error" in line] or list(tail)
+    # A JVM that never ran says it in a few lines; one that ran and failed in a stack trace among many.
+    said = [line for line in tail if "Exception" in line or "Error" in line] if len(tail) > SHORT_LOG else list(tail)
     reason = "; ".join(line.strip() for line in said[:3]) or "it wrote nothing"
     return (
         f"Spark's JVM ended before it was ready, with Java {java.version} of {java.origin} ({java.home}). It said: {reason}. "

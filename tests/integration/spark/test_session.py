@@ -1,0 +1,46 @@
+"""One JVM for a process, and for each caller a session with exactly its catalogs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_snowpack.iceberg import CatalogConfig
+from airflow_snowpack.spark import SparkConfig, SparkUnavailable, local_session
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+def test_the_same_configuration_gets_the_same_session(spark: SparkSession, spark_config: SparkConfig) -> None:
+    assert local_session(replace(spark_config, app_name="another name")) is spark
+
+
+def test_other_catalogs_get_a_session_of_their_own_in_the_same_jvm(
+    spark: SparkSession, spark_config: SparkConfig, tmp_path: Path
+) -> None:
+    side = CatalogConfig.embedded(tmp_path, name="side")
+    other = local_session(replace(spark_config, catalogs=side.spark_conf()))
+    other.sql("CREATE NAMESPACE side.there")
+    assert other.sparkContext is spark.sparkContext
+    assert [row[0] for row in other.sql("SHOW NAMESPACES IN side").collect()] == ["there"]
+    assert spark.conf.get("spark.sql.catalog.side", "") == ""
+    assert other.conf.get("spark.sql.catalog.lake", "") == ""
+
+
+def test_settings_that_a_running_jvm_cannot_change_are_refused(spark: SparkSession, spark_config: SparkConfig) -> None:
+    with pytest.raises(SparkUnavailable, match=r"spark\.driver\.memory='1g' \(asked for: '3g'\)"):
+        local_session(replace(spark_config, driver_memory="3g"))
+
+
+def test_a_catalogs_password_is_not_on_the_jvms_command_line(spark: SparkSession, spark_config: SparkConfig) -> None:
+    jvm_arguments = spark.sparkContext._jvm.java.lang.System.getProperty("sun.java.command")
+    assert "spark.sql.extensions" in jvm_arguments
+    assert "spark.sql.catalog" not in jvm_arguments
+    catalogs = {"spark.sql.catalog.lake.jdbc.password": "hunter2"}
+    assert "hunter2" not in repr(replace(spark_config, catalogs=catalogs))
+    assert "hunter2" not in str(replace(spark_config, catalogs=catalogs).launch_conf())

@@ -1,0 +1,55 @@
+"""A Spark that does not start says why and what to do. Each of these starts a process of its own: a process has one JVM."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from textwrap import dedent
+
+START = """
+    from pathlib import Path
+    from airflow_snowpack.spark import SparkConfig, SparkUnavailable, local_session
+    try:
+        local_session(SparkConfig({arguments}))
+    except SparkUnavailable as error:
+        print(error)
+"""
+
+
+def start(arguments: str) -> str:
+    """What a new process says when it starts Spark so."""
+    script = dedent(START).replace("{arguments}", arguments)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=True)
+    return done.stdout.strip()
+
+
+def test_a_jar_that_cannot_be_downloaded_is_named_with_the_ways_out() -> None:
+    # The repository is one that cannot be reached, as on a machine without a network; nothing like it is in any cache.
+    said = start('packages=("org.example:not-there:1.0",), conf={"spark.jars.repositories": "http://127.0.0.1:9/"}')
+    assert said.startswith("Spark could not download org.example:not-there:1.0.")
+    assert "spark.jars.repositories" in said
+    assert "`jars`" in said
+
+
+def test_a_jvm_that_refuses_its_settings_is_quoted() -> None:
+    said = start('driver_memory="1z"')
+    assert said.startswith("Spark's JVM ended before it was ready, with Java ")
+    assert "1z" in said
+
+
+def test_a_jvm_that_died_is_replaced_by_the_next_session() -> None:
+    script = """
+        import os, signal
+        from airflow_snowpack.spark import SparkConfig, SparkFailed, SparkWork, local_session
+
+        session = local_session(SparkConfig())
+        jvm = int(session.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
+        try:
+            SparkWork().run(session, lambda: (os.kill(jvm, signal.SIGKILL), session.range(5).count()))
+        except SparkFailed:
+            print("failed")
+        again = local_session(SparkConfig())
+        print(again is not session, again.range(5).count())
+    """
+    done = subprocess.run([sys.executable, "-c", dedent(script)], capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout.splitlines() == ["failed", "True 5"], done.stderr[-3000:]
