@@ -19,7 +19,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from airflow_snowpack.jobs.model import HistoryEntry
-from airflow_snowpack.store import Store, StoreError
+from airflow_snowpack.jobs.rows import storable
+from airflow_snowpack.store import Store, StoreError, repeatable
 from airflow_snowpack.store.schema import job_history
 
 log = logging.getLogger(__name__)
@@ -51,7 +52,8 @@ class History:
 
     def record(self, job_id: str, event: str, attempt_id: str | None = None, **detail: Any) -> None:
         """Note an event; it reaches the database a moment later."""
-        entry = {"job_id": job_id, "at": self._store.clock(), "event": event, "attempt_id": attempt_id, "detail": detail}
+        kept = {name: storable(value) if isinstance(value, str) else value for name, value in detail.items()}
+        entry = {"job_id": job_id, "at": self._store.clock(), "event": event, "attempt_id": attempt_id, "detail": kept}
         with self._guard:
             self._pending.append(entry)
             if self._writer is None or not self._writer.is_alive():  # also after a fork, which takes no threads along
@@ -86,11 +88,15 @@ class History:
         return [HistoryEntry(row.job_id, row.at, row.event, row.attempt_id, row.detail) for row in rows]
 
     def _write(self, batch: list[dict[str, Any]]) -> None:
-        if self._store.is_postgres:
-            rows = [{**entry, "at": entry["at"].isoformat()} for entry in batch]
-            self._store.single(lambda conn: conn.execute(INSERT_BATCH, {"rows": rows}))
-        else:
-            self._store.transact(lambda conn: conn.execute(sa.insert(job_history), batch))
+        ours = sa.and_(*(job_history.c[name] == batch[0][name] for name in ("job_id", "at", "event")))
+
+        def write(conn: sa.Connection) -> object:
+            if not self._store.is_postgres:
+                return conn.execute(sa.insert(job_history), batch)
+            return conn.execute(INSERT_BATCH, {"rows": [{**entry, "at": entry["at"].isoformat()} for entry in batch]})
+
+        once = repeatable(write, lambda conn: conn.execute(sa.select(job_history.c.id).where(ours)).first())
+        (self._store.single if self._store.is_postgres else self._store.transact)(once)
 
     def _write_in_batches(self) -> None:
         while not self._closed.is_set():

@@ -17,6 +17,7 @@ def test_a_job_ends_although_its_error_has_characters_that_a_database_refuses(jo
 
     assert jobs.finish(claim, JobStatus.FAILED, [result], broken)
     job = jobs.get(claim.job.job_id)
+    assert [entry.event for entry in jobs.history(job.job_id)] == ["submitted", "claimed", "action", "failed"]
     assert job.error == job.results[0].error == "bad page � in /data/?t?.parquet"
 
 
