@@ -21,7 +21,7 @@ from airflow_snowpack.store import open_store
 from airflow_snowpack.store.schema import job_queue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.store import Store
@@ -56,7 +56,7 @@ def worker(url: str, how: str, first_line: str) -> Iterator[subprocess.Popen[str
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
 def test_a_worker_whose_main_thread_is_stuck_in_c_fails_its_job_and_exits_with_1(
-    store_url: str, live: Jobs, table: TableName, sent: signal.Signals, record_property: pytest.RecordProperty
+    store_url: str, live: Jobs, table: TableName, sent: signal.Signals, record_property: Callable[[str, object], None]
 ) -> None:
     job = live.submit(table, ["rewrite_data_files"])
     with worker(store_url, "stuck", "stuck") as process:

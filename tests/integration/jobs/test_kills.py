@@ -1,0 +1,152 @@
+"""kill -9 at every statement and commit of the lifecycle, and at random moments: nothing is half done, and all of it recovers."""
+
+from __future__ import annotations
+
+import random
+import re
+import subprocess
+import sys
+from contextlib import contextmanager
+from datetime import timedelta
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import kill_process
+import pytest
+import sqlalchemy as sa
+from scripted_engine import ScriptedEngine
+
+from airflow_snowpack.jobs import Jobs, JobStatus, LifecyclePolicy, Worker
+from airflow_snowpack.store import Store, open_store, utc_now
+from airflow_snowpack.store.schema import job_queue, table_locks
+from airflow_snowpack.store.schema import jobs as jobs_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+
+ENDS = {JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED}
+ROUNDS_OF_CHANCE = 12
+
+
+class ShiftedClock:
+    """The machine's clock, moved on by the tests."""
+
+    ahead = timedelta(0)
+
+    def __call__(self) -> datetime:
+        return utc_now() + self.ahead
+
+
+@pytest.fixture
+def shifted() -> ShiftedClock:
+    return ShiftedClock()
+
+
+@pytest.fixture
+def survivor(store_url: str, store: Store, shifted: ShiftedClock) -> Iterator[Jobs]:
+    """Who is left after the kill and clears up."""
+    with Jobs(open_store(store_url, clock=shifted)) as jobs:
+        yield jobs
+
+
+@contextmanager
+def doomed(url: str) -> Iterator[Callable[[str], str]]:
+    """Somebody who lives a lifecycle for every line and says whether he was killed."""
+    process = subprocess.Popen(
+        [sys.executable, kill_process.__file__, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    stdin, stdout = process.stdin, process.stdout
+
+    def live(line: str) -> str:
+        stdin.write(f"{line}\n")
+        stdin.flush()
+        return stdout.readline().strip()
+
+    try:
+        assert stdout.readline() == "ready\n"
+        yield live
+    finally:
+        stdin.close()
+        process.wait(30)
+
+
+def assert_nothing_is_half_done(jobs: Jobs) -> None:
+    """What must hold at every moment, whoever was killed."""
+
+    def read(conn: sa.Connection) -> Any:
+        return tuple(conn.execute(sa.select(table)).all() for table in (jobs_table, job_queue, table_locks))
+
+    every, queue, locks = jobs.store.transact(read)
+    active = {job.job_id: job for job in every if job.status in ("pending", "running")}
+    queued = {row.job_id: row for row in queue}
+    assert queued.keys() == active.keys(), "a queue row exists for exactly the active jobs"
+    for key, job in active.items():
+        assert queued[key].attempt_id == job.attempt_id
+        assert (queued[key].claimed_at is not None) == (job.status == "running")
+    holders = {lock.table_key: lock.holder for lock in locks}
+    assert all(holders.get(job.table_key) == key for key, job in active.items()), "an active job holds its table"
+    cancelled = {job.job_id for job in every if job.status == "cancelled"}
+    assert set(holders.values()) <= active.keys() | cancelled, "a lock has an active or a just cancelled job"
+
+
+def recover(jobs: Jobs, shifted: ShiftedClock) -> None:
+    """The lease runs out, the sweep goes by, the back-off passes, and a fresh worker takes what there is."""
+    shifted.ahead = jobs.policy.lease + timedelta(seconds=5)
+    jobs.sweep()
+    shifted.ahead += timedelta(minutes=5)
+    fresh = Worker(jobs, ScriptedEngine, "fresh")
+    while fresh.run_once() is not None:
+        pass
+    shifted.ahead = timedelta(0)
+
+
+def assert_all_is_well(jobs: Jobs) -> None:
+    assert_nothing_is_half_done(jobs)
+    assert {job.status for job in jobs.list(limit=10_000)} <= ENDS
+    assert jobs.locks.list() == []
+
+
+def test_a_kill_at_any_statement_leaves_nothing_half_done_and_the_job_runs_again(
+    store_url: str, survivor: Jobs, shifted: ShiftedClock, record_property: Callable[[str, object], None]
+) -> None:
+    with doomed(store_url) as live:
+        for moment in count(1):
+            answer = live(f"statement {moment}")
+            assert_nothing_is_half_done(survivor)
+            recover(survivor, shifted)
+            assert_all_is_well(survivor)
+            if answer != "killed":
+                break
+    assert answer == "finished 0"
+    record_property("moments", moment - 1)
+    assert moment > 30, "every step of the lifecycle was met"
+    assert JobStatus.FAILED not in {job.status for job in survivor.list(limit=10_000)}, "one kill costs no job"
+
+
+def test_a_job_without_attempts_left_fails_with_its_reason_wherever_its_worker_was_killed(
+    store_url: str, survivor: Jobs, shifted: ShiftedClock
+) -> None:
+    last_chance = Jobs(survivor.store, LifecyclePolicy(max_attempts=1))
+    with doomed(store_url) as live:
+        for moment in range(2, 60, 6):
+            live(f"statement {moment}")
+            recover(last_chance, shifted)
+            assert_all_is_well(last_chance)
+    errors = [job.error or "" for job in survivor.list(status=JobStatus.FAILED, limit=1000)]
+    assert errors
+    # Two attempts: the one that was killed had taken the job over.
+    assert all(re.match(r"Gave up after (1 attempt|2 attempts): the worker doomed stopped sending", error) for error in errors)
+
+
+def test_kills_at_random_moments_leave_nothing_half_done(store_url: str, survivor: Jobs, shifted: ShiftedClock) -> None:
+    chance = random.Random(2013)
+    with doomed(store_url) as live:
+        for _ in range(ROUNDS_OF_CHANCE):
+            assert live(f"milliseconds {chance.randint(30, 400)}") == "killed"
+            assert_nothing_is_half_done(survivor)
+            recover(survivor, shifted)
+            assert_all_is_well(survivor)
+    assert survivor.list(), "some of them got somewhere"

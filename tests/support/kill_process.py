@@ -1,0 +1,84 @@
+"""Lives whole job lifecycles and is killed in the middle: ``python kill_process.py <store url>``.
+
+For each line on standard input it forks a child (an interpreter that has its imports already) and answers ``killed`` or
+``finished``:
+
+- ``statement 17``: the child goes through every step once and kills itself at the 17th moment, where each SQL statement has two
+  moments, before and after it, and each commit has one;
+- ``milliseconds 40``: the child goes round and round and is killed from outside, wherever it is then.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from itertools import count
+from typing import Any, NoReturn
+
+import sqlalchemy as sa
+from scripted_engine import ScriptedEngine
+
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import Attempt, Jobs
+from airflow_snowpack.store import open_store
+
+ACTIONS = ["rewrite_data_files", "expire_snapshots"]
+
+
+def every_step(jobs: Jobs, name: str) -> None:
+    """Submit, claim, two actions with progress, finish; then once more with take-over, cancel and unlock."""
+    job = jobs.submit(TableName("lake", "db", f"{name}_a"), ACTIONS)
+    claim = jobs.claim("doomed", job_id=job.job_id)
+    assert claim is not None
+    Attempt(jobs, claim, ScriptedEngine()).run()
+    first = jobs.submit_and_claim(TableName("lake", "db", f"{name}_b"), ACTIONS, "doomed", owner=name)
+    assert jobs.renew(first)
+    second = jobs.take_over(first.job.job_id, "doomed", owner=name)
+    jobs.cancel(second.job.job_id)
+    assert jobs.release_lock(second)
+    jobs.flush()
+
+
+def kill_at(engine: sa.Engine, moment: int) -> None:
+    moments = count(1)
+
+    def tick(*_arguments: Any) -> None:
+        if next(moments) == moment:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    for event in ("before_cursor_execute", "after_cursor_execute", "commit"):
+        sa.event.listen(engine, event, tick)
+
+
+def child(url: str, how: str, number: int, name: str) -> NoReturn:
+    jobs = Jobs(open_store(url))
+    if how == "statement":
+        kill_at(jobs.store.engine, number)
+        every_step(jobs, name)
+        os._exit(0)
+    for turn in count():
+        every_step(jobs, f"{name}_{turn}")
+    raise AssertionError("unreachable")
+
+
+def main(url: str) -> None:
+    print("ready", flush=True)
+    for turn, line in enumerate(sys.stdin):
+        how, number = line.split()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                child(url, how, int(number), f"t{turn}")
+            finally:
+                os._exit(3)
+        if how == "milliseconds":
+            time.sleep(int(number) / 1000)
+            os.kill(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+        print("killed" if os.WIFSIGNALED(status) else f"finished {os.WEXITSTATUS(status)}", flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
