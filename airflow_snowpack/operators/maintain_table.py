@@ -13,6 +13,7 @@ alive: the store's fence keeps that one from counting.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_snowpack.assets import maintenance_outlet, record_maintenance
@@ -111,9 +112,9 @@ class MaintainTableOperator(WaitsForTable, RunsJob):
             self._tell_plan(job)
             return job_report(job)
         before = _numbers(catalog, request.table)
-        claim = claim_own(jobs, catalog, request, worker_of(context), owner=owner, submitted_by=owner)
         spark = IcebergSparkHook(self.spark_conn_id, self.catalog_conn_id)
-        job = self.run_claim(jobs, claim, spark, catalog)
+        take = partial(claim_own, jobs, catalog, request, worker_of(context), owner=owner, submitted_by=owner)
+        job = self.run_claim(jobs, take, spark, catalog)
         report = job_report(job, before, self._numbers_after(catalog, request.table))
         if self._outlet is not None:
             event: dict[str, Any] = {key: report[key] for key in ("job_id", "actions", "before", "after") if key in report}

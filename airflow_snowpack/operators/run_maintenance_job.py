@@ -8,6 +8,7 @@ With nothing to claim the task is skipped.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowSkipException
@@ -62,10 +63,10 @@ class RunMaintenanceJobOperator(RunsJob):
         from airflow_snowpack.operators.report import job_report
 
         with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
-            claim = self._claim(context, hook.jobs())
             catalog = IcebergCatalogHook(self.catalog_conn_id).catalog
             spark = IcebergSparkHook(self.spark_conn_id, self.catalog_conn_id)
-            return job_report(self.run_claim(hook.jobs(), claim, spark, catalog))
+            take = partial(self._claim, context, hook.jobs())
+            return job_report(self.run_claim(hook.jobs(), take, spark, catalog))
 
     def _claim(self, context: Context, jobs: Jobs) -> Claim:
         from airflow_snowpack.operators.identity import worker_of

@@ -2,7 +2,7 @@
 
     class MyOperator(RunsJob, BaseOperator):
         def execute(self, context):
-            job = self.run_claim(jobs, claim, spark, catalog)
+            job = self.run_claim(jobs, take, spark, catalog)
 
 Airflow's SIGTERM calls ``on_kill`` and would then let ``execute`` go on for five more seconds; so ``on_kill`` stops the
 Spark work, fails the job, and ends the process. Nothing of this relies on being called: without it the lease runs out, or
@@ -18,6 +18,8 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyiceberg.catalog import Catalog
 
     from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
@@ -37,23 +39,30 @@ class RunsJob(BaseOperator):
         self.continue_on_error = continue_on_error
 
     _running: Attempt | None = None
+    _claiming = False
+    _killed = False
 
-    def run_claim(self, jobs: Jobs, claim: Claim, spark: IcebergSparkHook, catalog: Catalog) -> Job:
-        """Run the job to its end.
+    def run_claim(self, jobs: Jobs, take: Callable[[], Claim], spark: IcebergSparkHook, catalog: Catalog) -> Job:
+        """Claim a job and run it to its end.
 
+        :param take: claims the job. What can fail before (settings, connections, the catalog) should have been tried by
+            then, so that a task which cannot work takes no job away from one that can.
         :raises AirflowException: the job failed; the message is the error of its action.
         :raises AirflowFailException: somebody else has the job now, or cancelled it.
         """
         from airflow_snowpack.jobs import Attempt, JobStatus, StaleAttempt
         from airflow_snowpack.maintenance import SparkEngine
 
-        self.log.info(
-            "Job %s, attempt %d, on %s: %s", claim.job.job_id, claim.attempt, claim.job.table, ", ".join(claim.job.actions)
-        )
-        settings = spark.settings
-        go_on = settings.continue_on_error if self.continue_on_error is None else self.continue_on_error
-        attempt = Attempt(jobs, claim, SparkEngine(spark.session, lambda: catalog), continue_on_error=go_on)
-        self._running = attempt
+        engine = SparkEngine(spark.session, lambda: catalog)
+        go_on = spark.settings.continue_on_error if self.continue_on_error is None else self.continue_on_error
+
+        def claim() -> Attempt:
+            claimed = take()
+            job = claimed.job
+            self.log.info("Job %s, attempt %d, on %s: %s", job.job_id, claimed.attempt, job.table, ", ".join(job.actions))
+            return Attempt(jobs, claimed, engine, continue_on_error=go_on)
+
+        attempt = self._unless_killed(claim)
         try:
             job = attempt.run()
         except StaleAttempt as stale:
@@ -66,11 +75,25 @@ class RunsJob(BaseOperator):
 
     def on_kill(self) -> None:
         """Stop the Spark work, fail the job, and end the process: Airflow would otherwise let the task go on."""
+        self._killed = True
+        if self._claiming:
+            return  # the claim that is under way would be left behind; whoever claims looks at the flag afterwards
         if self._running is not None:
             self._running.abandon(f"Airflow ended the task {self.dag_id}.{self.task_id}")
         if isinstance(sys.exception(), AirflowTaskTimeout):
             return  # the task's own time limit, which Airflow reports better than an exit
         raise SystemExit(KILLED_EXIT_CODE)
+
+    def _unless_killed(self, claim: Callable[[], Attempt]) -> Attempt:
+        """A claim, and the attempt that answers for it, as one step for a signal that comes in between."""
+        self._claiming = True
+        try:
+            self._running = claim()
+        finally:
+            self._claiming = False
+            if self._killed:
+                self.on_kill()
+        return self._running
 
 
 def _left(stale: StaleAttempt) -> AirflowException:

@@ -99,6 +99,7 @@ class Runner:
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
+        self.instance: Any = None  # the task instance that runs or ran last; its task is a copy of the one that was given
 
     def __call__(
         self, task: BaseOperator, *, params: dict[str, Any] | None = None, try_number: int = 1, resume: Any = None
@@ -113,7 +114,7 @@ class Runner:
         if not task.has_dag():
             with DAG("guard", schedule=None, params=params) as dag:
                 dag.add_task(task)
-        instance = _instance(task, params or {}, try_number, resume)
+        self.instance = instance = _instance(task, params or {}, try_number, resume)
         before = len(self._supervisor.sent)
         state, message, error = run(instance, instance.get_template_context(), structlog.get_logger())
         said = self._supervisor.sent[before:]

@@ -53,3 +53,11 @@ def test_the_commands_are_declared_with_airflows_own_classes() -> None:
 
     assert isinstance(group, GroupCommand)
     assert group.name == "snowpack"
+
+
+def test_the_page_on_configuration_has_every_option_with_its_default() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text()
+
+    for name, option in get_provider_info()["config"]["snowpack"]["options"].items():
+        default = f"`{option['default']}`" if option["default"] else "empty"
+        assert f"| `{name}` | {option['description']} | {default} |" in page

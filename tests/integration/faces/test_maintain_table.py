@@ -1,0 +1,171 @@
+"""Maintaining a real table from a task, and what becomes of it when the task is ended, replaced or cancelled meanwhile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import AssetAlias
+
+from airflow_snowpack.jobs import JobStatus, StaleAttempt
+from airflow_snowpack.operators import MaintainTableOperator, RunMaintenanceJobOperator, SubmitMaintenanceOperator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from threading import Thread
+
+    from pyspark.sql import SparkSession
+
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.jobs import Job, Jobs
+    from tests.unit.faces.conftest import Runner
+
+REWRITE = ["rewrite_data_files"]
+SMALL = {"rewrite_data_files": {"min_input_files": 2, "rewrite_all": True}}
+
+
+def maintain(table: TableName, **arguments: Any) -> MaintainTableOperator:
+    given = {"actions": REWRITE, "options": SMALL, **arguments}
+    return MaintainTableOperator(task_id="maintain", table=table.dotted, **given)
+
+
+def only_job(jobs: Jobs) -> Job:
+    (job,) = jobs.list()
+    return job
+
+
+def rows_of(spark: SparkSession, table: TableName) -> int:
+    return spark.table(table.quoted).count()
+
+
+def active_spark_jobs(spark: SparkSession) -> list[int]:
+    return list(spark.sparkContext.statusTracker().getActiveJobsIds())
+
+
+def test_a_maintained_table_has_fewer_files_and_its_task_says_so(
+    run_operator: Runner, jobs: Jobs, small_files: TableName
+) -> None:
+    task = maintain(small_files)
+    outcome = run_operator(task)
+
+    assert outcome.state == "success", outcome.error
+    assert outcome.xcom["results"][0]["message"] == "Compacted 6 files into 1"
+    assert outcome.xcom["before"]["data_files"] == 6
+    assert outcome.xcom["after"]["data_files"] == 1
+    assert outcome.xcom["before"]["records"] == outcome.xcom["after"]["records"] == 60
+    assert only_job(jobs).status is JobStatus.COMPLETED
+    assert jobs.locks.get(small_files) is None
+
+
+def test_the_event_of_a_maintained_table_has_its_numbers(run_operator: Runner, small_files: TableName) -> None:
+    outcome = run_operator(maintain(small_files))
+
+    (event,) = outcome.events
+    assert event["dest_asset_key"]["uri"] == small_files.asset_uri
+    assert event["extra"]["before"]["data_files"] == 6
+    assert event["extra"]["after"]["data_files"] == 1
+    assert event["extra"]["job_id"] == outcome.xcom["job_id"]
+
+
+def test_a_table_that_is_known_only_later_gets_its_event_through_the_alias(run_operator: Runner, small_files: TableName) -> None:
+    task = MaintainTableOperator(task_id="maintain", table="{{ params.table }}", actions=REWRITE, options=SMALL)
+    outcome = run_operator(task, params={"table": small_files.dotted})
+
+    assert task.outlets == [AssetAlias("snowpack_maintained_tables")]
+    (event,) = outcome.events
+    assert event["dest_asset_key"]["uri"] == small_files.asset_uri
+    assert event["source_alias_name"] == "snowpack_maintained_tables"
+
+
+def test_a_failed_action_fails_the_task_with_its_error(run_operator: Runner, jobs: Jobs, small_files: TableName) -> None:
+    outcome = run_operator(maintain(small_files, where="no_such_column = 3"))
+
+    assert outcome.state == "up_for_retry"
+    assert "no_such_column" in str(outcome.error)
+    assert only_job(jobs).status is JobStatus.FAILED
+    assert jobs.locks.get(small_files) is None
+
+
+def test_a_retry_takes_the_job_of_the_try_before_over_at_once(run_operator: Runner, jobs: Jobs, small_files: TableName) -> None:
+    left_behind = jobs.submit_and_claim(small_files, REWRITE, "a process that is gone", owner="guard/run1/maintain")
+    outcome = run_operator(maintain(small_files), try_number=2)
+
+    assert outcome.state == "success", outcome.error
+    assert outcome.xcom["job_id"] == left_behind.job.job_id
+    assert outcome.xcom["attempt"] == 2
+    assert jobs.finish(left_behind, JobStatus.COMPLETED, []) is False
+
+
+def test_a_task_that_is_ended_while_spark_works_stops_it_and_leaves_the_store_tidy(
+    run_operator: Runner,
+    jobs: Jobs,
+    spark: SparkSession,
+    slow_table: TableName,
+    when_spark_works: Callable[[Callable[[], object]], Thread],
+) -> None:
+    exits: list[int | str | None] = []
+
+    def kill() -> None:
+        # From a thread: a SystemExit in the main thread would tear the session that the other tests share. The system tests
+        # have the real signal.
+        try:
+            run_operator.instance.task.on_kill()
+        except SystemExit as exit:
+            exits.append(exit.code)
+
+    ended = when_spark_works(kill)
+    outcome = run_operator(maintain(slow_table))
+    ended.join()
+
+    assert exits == [143]
+    assert outcome.state == "up_for_retry"
+    job = only_job(jobs)
+    assert (job.status, job.error) == (JobStatus.FAILED, "Airflow ended the task guard.maintain")
+    assert jobs.locks.get(slow_table) is None
+    assert active_spark_jobs(spark) == []
+    assert rows_of(spark, slow_table) == 450_000
+
+
+def test_a_job_that_is_cancelled_while_spark_works_stops_and_is_not_tried_again(
+    run_operator: Runner,
+    jobs: Jobs,
+    spark: SparkSession,
+    slow_table: TableName,
+    when_spark_works: Callable[[Callable[[], object]], Thread],
+) -> None:
+    cancelled = when_spark_works(lambda: jobs.cancel(only_job(jobs).job_id, by="ops"))
+    outcome = run_operator(maintain(slow_table))
+    cancelled.join()
+
+    assert outcome.state == "failed"
+    assert isinstance(outcome.error, Exception)
+    assert isinstance(outcome.error.__cause__, StaleAttempt)
+    assert only_job(jobs).status is JobStatus.CANCELLED
+    assert jobs.locks.get(slow_table) is None
+    assert rows_of(spark, slow_table) == 450_000
+
+
+def test_an_attempt_that_is_replaced_leaves_the_end_to_its_successor(
+    run_operator: Runner,
+    jobs: Jobs,
+    slow_table: TableName,
+    when_spark_works: Callable[[Callable[[], object]], Thread],
+) -> None:
+    taken = when_spark_works(lambda: jobs.take_over(only_job(jobs).job_id, "the next try", owner="guard/run1/maintain"))
+    outcome = run_operator(maintain(slow_table))
+    taken.join()
+
+    assert outcome.state == "failed"  # and not up_for_retry: that would take the job from the successor
+    assert only_job(jobs).status is JobStatus.RUNNING
+    lock = jobs.locks.get(slow_table)
+    assert lock is not None
+    assert lock.holder == only_job(jobs).job_id
+
+
+def test_a_submitted_job_is_run_by_another_task(run_operator: Runner, jobs: Jobs, small_files: TableName) -> None:
+    submit = SubmitMaintenanceOperator(task_id="submit", table=small_files.dotted, actions=REWRITE, options=SMALL)
+    submitted = run_operator(submit)
+    outcome = run_operator(RunMaintenanceJobOperator(task_id="work", job_id=submitted.xcom["job_id"]))
+
+    assert outcome.state == "success", outcome.error
+    assert outcome.xcom["job_id"] == submitted.xcom["job_id"]
+    assert outcome.xcom["results"][0]["message"] == "Compacted 6 files into 1"
