@@ -22,6 +22,11 @@ def owner_of(context: Context) -> str:
     return f"{instance.dag_id}/{instance.run_id}/{instance.task_id}{mapped}"
 
 
+def tries_of(context: Context) -> str:
+    """What the names of all workers of this task instance begin with."""
+    return f"{owner_of(context)} try "
+
+
 def worker_of(context: Context) -> str:
     """The owner, the try and the process."""
-    return f"{owner_of(context)} try {context['ti'].try_number} on {socket.gethostname()}:{os.getpid()}"
+    return f"{tries_of(context)}{context['ti'].try_number} on {socket.gethostname()}:{os.getpid()}"

@@ -3,7 +3,7 @@
     RunMaintenanceJobOperator(task_id="run", job_id="{{ ti.xcom_pull('submit')['job_id'] }}")     # this one
     RunMaintenanceJobOperator(task_id="work")                                                     # the next one
 
-With nothing to claim the task is skipped.
+With nothing to claim the task is skipped. A retry takes the job that its own try before holds over at once.
 """
 
 from __future__ import annotations
@@ -69,10 +69,12 @@ class RunMaintenanceJobOperator(RunsJob):
             return job_report(self.run_claim(hook.jobs(), take, spark, catalog))
 
     def _claim(self, context: Context, jobs: Jobs) -> Claim:
-        from airflow_snowpack.operators.identity import worker_of
+        from airflow_snowpack.maintenance.reclaim import reclaim
+        from airflow_snowpack.operators.identity import tries_of, worker_of
 
-        job_id = read_text(self.job_id)
-        claim = jobs.claim(worker_of(context), job_id=job_id)
+        job_id, worker = read_text(self.job_id), worker_of(context)
+        claim = reclaim(jobs, tries_of(context), worker, job_id=job_id) if context["ti"].try_number > 1 else None
+        claim = claim or jobs.claim(worker, job_id=job_id)
         if claim is not None:
             return claim
         if job_id is None:

@@ -19,8 +19,10 @@ from airflow_snowpack.operators import (
 from airflow_snowpack.sensors import MaintenanceJobSensor
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Jobs
+    from airflow_snowpack.jobs import Claim, Job, Jobs
     from tests.unit.faces.conftest import Runner
 
 
@@ -199,6 +201,40 @@ def test_a_job_that_has_ended_cannot_be_claimed_and_the_task_is_skipped(
     jobs.cancel(job.job_id)
 
     assert run_operator(RunMaintenanceJobOperator(task_id="work", job_id=job.job_id)).state == "skipped"
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["by its id", "from the queue"])
+def test_a_retry_of_a_worker_task_takes_the_job_over_that_its_try_before_holds(
+    run_operator: Runner, jobs: Jobs, flights: TableName, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    job = jobs.submit(flights, ["expire_snapshots"], owner="guard/run1/submit")
+    left_behind = jobs.claim("guard/run1/work try 1 on gone:1")
+    jobs.flush()  # a moment later than the claim, history.py says
+    taken: list[Claim] = []
+
+    def take_only(_self: object, _jobs: object, take: Callable[[], Claim], *_: object) -> Job:
+        taken.append(take())
+        return taken[0].job
+
+    monkeypatch.setattr(RunMaintenanceJobOperator, "run_claim", take_only)
+    operator = RunMaintenanceJobOperator(task_id="work", job_id=job.job_id if named else None)
+    outcome = run_operator(operator, try_number=2)
+
+    assert outcome.state == "success", outcome.error
+    assert taken[0].job.job_id == job.job_id
+    assert taken[0].attempt == 2
+    assert left_behind is not None
+    assert jobs.holds(left_behind) is False
+
+
+def test_a_retry_leaves_a_job_to_the_other_worker_that_holds_it(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
+    job = jobs.submit(flights, ["expire_snapshots"], owner="guard/run1/submit")
+    other = jobs.claim("guard/run1/another_task try 1 on host:1")
+    jobs.flush()
+
+    assert run_operator(RunMaintenanceJobOperator(task_id="work", job_id=job.job_id), try_number=2).state == "skipped"
+    assert other is not None
+    assert jobs.holds(other) is True
 
 
 def test_a_job_that_does_not_exist_fails_the_worker_task_for_good(run_operator: Runner, jobs: Jobs) -> None:
