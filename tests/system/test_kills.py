@@ -1,0 +1,111 @@
+"""What becomes of a job when Airflow ends its task, or when the task's supervisor dies and leaves the task alive."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import psutil
+import pyarrow as pa
+import pytest
+
+from airflow_snowpack.jobs import Job, JobStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.table import Table
+
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.jobs import Jobs
+    from tests.system.conftest import RunningAirflow
+
+ROWS = 300_000
+
+
+@pytest.fixture
+def slow_table(new_table: Callable[..., TableName], load: Callable[[TableName], Table]) -> TableName:
+    """A table whose rewrite takes seconds: its rows don't compress, and Spark is made to try hard."""
+    name = new_table([pa.table({"note": [os.urandom(40).hex() for _ in range(ROWS // 2)]}) for _ in range(2)])
+    with load(name).transaction() as change:
+        change.set_properties({"write.parquet.compression-codec": "zstd", "write.parquet.compression-level": "19"})
+    return name
+
+
+def rewriting(
+    airflow: RunningAirflow, jobs: Jobs, table: TableName, attempt: int = 1
+) -> tuple[Job, psutil.Process, psutil.Process]:
+    """The running job, the process of its task, and the JVM that this has started; waits for all of them."""
+
+    def look() -> tuple[Job, psutil.Process, psutil.Process] | None:
+        for job in jobs.list(table=table, status=JobStatus.RUNNING):
+            workers = [entry.detail["worker"] for entry in jobs.history(job.job_id) if "worker" in entry.detail]
+            if job.attempt == attempt and len(workers) == attempt:
+                task = psutil.Process(int(workers[-1].rpartition(":")[2]))
+                for child in task.children(recursive=True):
+                    if "java" in child.name() and child.cpu_times().user > 8:  # past its start, which takes 5 to 8 s of CPU
+                        return job, task, child
+        return None
+
+    found: tuple[Job, psutil.Process, psutil.Process] = airflow.until(look, f"attempt {attempt} on {table} works in Spark")
+    return found
+
+
+def gone(process: psutil.Process) -> bool:
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+def events_of(jobs: Jobs, job: Job) -> list[str]:
+    return [entry.event for entry in jobs.history(job.job_id)]
+
+
+def test_a_task_that_is_marked_failed_stops_its_spark_and_leaves_the_store_tidy(
+    airflow: RunningAirflow, jobs: Jobs, slow_table: TableName, load: Callable[[TableName], Table]
+) -> None:
+    before = load(slow_table).current_snapshot()
+    run = airflow.trigger("system_maintain", {"table": slow_table.dotted})
+    job, task, jvm = rewriting(airflow, jobs, slow_table)
+    airflow.set_task_state(run, "maintain", "failed")
+
+    airflow.until(lambda: gone(task) and gone(jvm), "the task and its JVM are gone")
+    ended = jobs.get(job.job_id)
+    assert (ended.status, ended.error) == (JobStatus.FAILED, "Airflow ended the task system_maintain.maintain")
+    assert jobs.locks.get(slow_table) is None
+    assert jobs.find_owned(job.owner or "") is None
+    assert load(slow_table).current_snapshot() == before
+    assert airflow.task(run, "maintain")["state"] == "failed"
+
+    airflow.clear(run)
+    assert airflow.ended(run) == "success"
+    assert airflow.result(run, "maintain")["job_id"] != job.job_id
+
+
+def test_a_retry_takes_the_job_from_an_orphan_and_only_one_attempt_ends_it(
+    airflow: RunningAirflow, jobs: Jobs, slow_table: TableName, load: Callable[[TableName], Table]
+) -> None:
+    run = airflow.trigger("system_maintain", {"table": slow_table.dotted})
+    job, orphan, jvm = rewriting(airflow, jobs, slow_table)
+    supervisor = orphan.parent()
+    assert supervisor is not None
+    supervisor.send_signal(signal.SIGKILL)
+    supervisor.wait()
+    # The first attempt is held in its rewrite, so that it is certainly alive when the second takes over. Not a moment earlier:
+    # the kernel hangs up a process group that is orphaned while a member is stopped.
+    jvm.send_signal(signal.SIGSTOP)
+    try:
+        airflow.until(lambda: jobs.get(job.job_id).attempt == 2, "the retry takes the job over")
+        assert orphan.is_running()
+    finally:
+        jvm.send_signal(signal.SIGCONT)
+
+    airflow.until(lambda: gone(orphan), "the orphan leaves")
+    assert airflow.ended(run) == "success"
+    ended = jobs.get(job.job_id)
+    assert (ended.status, ended.attempt) == (JobStatus.COMPLETED, 2)
+    assert events_of(jobs, job).count("completed") == 1
+    assert "failed" not in events_of(jobs, job)
+    assert [other.job_id for other in jobs.list(table=slow_table)] == [job.job_id]
+    assert jobs.locks.get(slow_table) is None
+    assert load(slow_table).scan().to_arrow().num_rows == ROWS
+    assert airflow.result(run, "maintain")["attempt"] == 2
