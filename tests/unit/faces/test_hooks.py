@@ -1,0 +1,117 @@
+"""What the hooks make of Airflow connections."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.sdk import Connection
+
+from airflow_snowpack.hooks import IcebergCatalogHook, IcebergSparkHook, SnowpackHook
+from airflow_snowpack.hooks.errors import IncompleteConnection, UnsuitableConnection
+from airflow_snowpack.hooks.iceberg_catalog import catalog_config
+from airflow_snowpack.hooks.iceberg_spark import connection_conf, spark_master
+from airflow_snowpack.hooks.store import store_url
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def connection(conn_type: str, **fields: Any) -> Connection:
+    return Connection(conn_id="c", conn_type=conn_type, **fields)
+
+
+def test_a_postgres_connection_keeps_its_driver_options_and_uses_psycopg_3() -> None:
+    given = connection(
+        "postgres", host="db", port=5433, schema="jobs", login="u", password="p@ss", extra='{"sslmode": "require"}'
+    )
+    url = store_url(given)
+
+    assert url.render_as_string(hide_password=False) == "postgresql+psycopg://u:p%40ss@db:5433/jobs?sslmode=require"
+
+
+def test_a_sqlite_connection_names_a_file() -> None:
+    assert str(store_url(connection("sqlite", host="/var/lib/snowpack.db"))) == "sqlite:////var/lib/snowpack.db"
+
+
+def test_a_sqlite_connection_without_a_file_says_what_is_missing() -> None:
+    with pytest.raises(IncompleteConnection, match="host"):
+        store_url(connection("sqlite"))
+
+
+def test_a_connection_that_can_hold_no_store_is_refused() -> None:
+    with pytest.raises(UnsuitableConnection, match="postgres, sqlite"):
+        store_url(connection("mysql", host="db"))
+
+
+def test_the_embedded_store_answers(installation: Path) -> None:
+    ok, message = SnowpackHook().test_connection()
+
+    assert ok
+    assert "snowpack.db" in message
+
+
+def test_a_store_that_does_not_answer_is_a_message_and_no_crash(installation: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_FAR", "postgres://u:secret@127.0.0.1:1/x")
+    ok, message = SnowpackHook("far").test_connection()
+
+    assert not ok
+    assert "cannot be reached" in message
+    assert "secret" not in message
+
+
+def test_without_a_connection_the_catalog_is_embedded_and_shared_with_spark(installation: Path) -> None:
+    config = IcebergCatalogHook().config
+
+    assert config.address == str(installation / "lake" / "catalog.db")
+    assert IcebergSparkHook().config.catalogs == config.spark_conf()
+
+
+@pytest.mark.parametrize(
+    ("given", "address"),
+    [
+        (connection("iceberg", host="https://catalog.example.com/api"), "https://catalog.example.com/api"),
+        (connection("http", host="catalog", port=8181), "http://catalog:8181"),
+        (connection("http", host="catalog", schema="https"), "https://catalog"),
+    ],
+)
+def test_a_rest_connection_gives_the_catalogs_address(given: Connection, address: str) -> None:
+    assert catalog_config(given, "lake").address == address
+
+
+def test_a_rest_connection_gives_credentials_and_properties() -> None:
+    extra = '{"warehouse": "wh", "properties": {"s3.endpoint": "http://s3"}, "spark_properties": {"io-impl": "x"}}'
+    config = catalog_config(connection("iceberg", host="http://c", login="id", password="secret", extra=extra), "lake")
+
+    assert config.warehouse == "wh"
+    assert config.properties == {"s3.endpoint": "http://s3", "credential": "id:secret"}
+    assert config.spark_properties == {"io-impl": "x"}
+    assert "secret" not in repr(config)
+
+
+def test_a_sql_catalog_needs_a_warehouse() -> None:
+    with pytest.raises(IncompleteConnection, match="warehouse"):
+        catalog_config(connection("postgres", host="db", schema="lake"), "lake")
+
+
+@pytest.mark.parametrize(
+    ("given", "master"),
+    [
+        (connection("spark", host="local[4]"), "local[4]"),
+        (connection("spark", host="spark://head", port=7077), "spark://head:7077"),
+        (connection("spark", host="yarn"), "yarn"),
+    ],
+)
+def test_a_spark_connection_names_the_master(given: Connection, master: str) -> None:
+    assert spark_master(given) == master
+
+
+def test_a_spark_connection_may_have_further_configuration() -> None:
+    given = connection("spark", host="yarn", extra='{"conf": {"spark.executor.instances": 4}}')
+
+    assert connection_conf(given) == {"spark.executor.instances": "4"}
+
+
+def test_a_connection_of_another_type_is_no_spark() -> None:
+    with pytest.raises(UnsuitableConnection, match="spark, spark_connect"):
+        spark_master(connection("ssh", host="head"))
