@@ -11,13 +11,14 @@ Py4J reports the outermost exception only, and pyspark turns some into its own c
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_snowpack.spark.errors import SparkFailed
 
 # A chain of causes may in theory be a circle.
 MAX_DEPTH = 20
+CAUSED_BY = re.compile(r"^Caused by: (?P<class_name>[\w.$]+)(?:: (?P<message>.*))?$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +78,10 @@ def _safe_causes(error: BaseException) -> tuple[JavaCause, ...]:
 
 
 def _connect_causes(error: BaseException) -> tuple[JavaCause, ...]:
-    # pyspark's Connect client keeps the server's exception classes, most specific first, and no way to each cause's own message.
-    reason: Any = getattr(error, "_reason", None)
-    if getattr(error, "_message", None) is None or not type(error).__module__.startswith("pyspark.errors"):
+    """The chain as the server wrote it: the outermost class, its trace, and "Caused by: class: message" for each other."""
+    trace = getattr(error, "_stacktrace", None)
+    if not trace:
         return ()
-    return (JavaCause(str(reason or type(error).__name__), str(error)),)
+    outermost = JavaCause(trace.partition("\n")[0].strip(), getattr(error, "_message", None) or "")
+    inner = (JavaCause(match["class_name"], match["message"] or "") for match in CAUSED_BY.finditer(trace))
+    return (outermost, *inner)[:MAX_DEPTH]

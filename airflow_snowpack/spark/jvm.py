@@ -10,7 +10,6 @@ standard error. So that goes through a pipe: on to our own standard error, as it
 from __future__ import annotations
 
 import os
-import sys
 from collections import deque
 from contextlib import contextmanager
 from threading import Lock, Thread
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.spark.java import Java
 
+STDERR = 2
 KEPT_LINES = 400
 SHORT_LOG = 8
 # Until the JVM has said its last word after its end.
@@ -54,11 +54,14 @@ class JvmLog:
             self._pump.join(LAST_WORDS_SECONDS)
 
     def _copy(self, source: int) -> None:
-        with os.fdopen(source, "r", errors="replace") as lines:
-            for line in lines:
-                with self._lock:
-                    self._lines.append(line.rstrip("\n"))
-                print(line, end="", file=sys.stderr, flush=True)
+        rest = b""
+        while chunk := os.read(source, 65536):
+            # Not through sys.stderr: a thread that holds its lock when the interpreter ends would bring it down.
+            os.write(STDERR, chunk)
+            *lines, rest = (rest + chunk).split(b"\n")
+            with self._lock:
+                self._lines.extend(line.decode(errors="replace") for line in lines)
+        os.close(source)
 
 
 def start_jvm(conf: Mapping[str, str], java: Java, log: JvmLog) -> Any:
