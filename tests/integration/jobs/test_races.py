@@ -19,7 +19,8 @@ from sqlalchemy.exc import OperationalError
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Job, JobAlreadyFinished, JobNotFound, Jobs, JobStatus, TableLocked
-from airflow_snowpack.store import Store, open_store
+from airflow_snowpack.store import Store, open_store, upgrade_schema
+from airflow_snowpack.store.engine import open_engine
 from airflow_snowpack.store.schema import job_queue
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ def test_of_twenty_threads_that_submit_for_a_table_one_wins(store_url: str, live
     (winner,) = [answer for answer in answers if isinstance(answer, Job)]
     assert {refused.lock.holder for refused in answers if isinstance(refused, TableLocked)} == {winner.job_id}
     assert live.queue_depth() == 1
+    assert live.cancel(winner.job_id).status is JobStatus.CANCELLED, "so many at once leave connections for what comes after"
 
 
 @pytest.mark.usefixtures("no_deadlocks")
@@ -159,6 +161,26 @@ def test_processes_that_open_a_new_embedded_store_at_once_all_find_it_ready(sqli
     answers = at_once(sqlite_url, [("submit", f"db.t{number}") for number in range(4)])
 
     assert all("won" in answer for answer in answers)
+
+
+def test_connections_that_the_server_cut_are_made_anew(postgres_database: str, table: TableName) -> None:
+    upgrade_schema(Store(open_engine(postgres_database)))
+    cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    with Jobs(open_store(postgres_database)) as jobs, open_store(postgres_database) as other:
+
+        def interrupted() -> None:
+            other.read(lambda conn: conn.exec_driver_sql(cut).all())
+
+        jobs.submit(table, ["expire_snapshots"])
+        interrupted()
+        claim = jobs.claim("w1")
+        assert claim is not None
+        interrupted()
+        assert jobs.renew(claim)
+        interrupted()
+        assert jobs.finish(claim, JobStatus.COMPLETED, [])
+        interrupted()
+        assert jobs.sweep().requeued == ()
 
 
 # -- answers that get lost ---------------------------------------------------------------------------------------------
