@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # The default of remove_orphan_files: a younger file may belong to a commit that is still on its way.
 ORPHAN_AGE = timedelta(days=3)
-SCANS = 3
+SCANS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Measurement:
 
     :param bytes: of the data and delete files that the table consists of now.
     :param stored_bytes: of everything in its folder: old snapshots, orphans and metadata too.
-    :param scan_seconds: the best of three full scans over all columns in a warm Spark session.
+    :param scan_seconds: the best of two full scans over all columns in a warm Spark session.
     :param checksum: PyIceberg's, over all rows and columns.
     :param spark_checksum: Spark's.
     """
