@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import sqlalchemy as sa
 
@@ -35,17 +35,30 @@ from airflow_snowpack.jobs.model import (
     LifecyclePolicy,
     SweepReport,
 )
-from airflow_snowpack.jobs.postgres import PostgresSteps
 from airflow_snowpack.jobs.reading import IS_LIVE, JobReader
 from airflow_snowpack.jobs.rows import claim_from, job_from, job_values, results_to_json, storable, table_values
-from airflow_snowpack.jobs.sqlite import SqliteSteps
 from airflow_snowpack.jobs.sweep import sweep_once
 from airflow_snowpack.jobs.switches import read_drain, write_drain
 from airflow_snowpack.store import ClaimCursor, IdMaker, Store, new_id, repeatable
 from airflow_snowpack.store.schema import job_queue, jobs, table_locks
 
+if TYPE_CHECKING:
+    from airflow_snowpack.jobs.postgres import PostgresSteps
+    from airflow_snowpack.jobs.sqlite import SqliteSteps
+
 log = logging.getLogger(__name__)
 Take = Callable[[sa.Connection, Mapping[str, Any]], "sa.Row[Any] | None"]
+
+
+def _steps_of(store: Store) -> PostgresSteps | SqliteSteps:
+    # Imported here: psycopg and the statements for it cost a short task on SQLite more than all the rest of its work.
+    if store.is_postgres:
+        from airflow_snowpack.jobs.postgres import PostgresSteps
+
+        return PostgresSteps()
+    from airflow_snowpack.jobs.sqlite import SqliteSteps
+
+    return SqliteSteps()
 
 
 class Jobs(JobReader):
@@ -60,7 +73,7 @@ class Jobs(JobReader):
         self.policy = policy or LifecyclePolicy()
         self.locks = TableLocks(store)
         self._make_id = make_id
-        self._steps = PostgresSteps() if store.is_postgres else SqliteSteps()
+        self._steps = _steps_of(store)
         self._step = store.single if store.is_postgres else store.transact
         self._cursor = ClaimCursor()
 
@@ -206,6 +219,25 @@ class Jobs(JobReader):
         row = self.store.transact(repeatable(take, lambda conn: self._claimed_before(conn, values)))
         assert row is not None, "an active job has its queue row"
         return self._claimed(row, worker_id, values, event="taken_over")
+
+    def reclaim(self, claimant: str, worker_id: str, *, job_id: str | None = None) -> Claim | None:
+        """Take over what an earlier try of the same claimant still holds; ``None`` when it holds nothing.
+
+        For a task that claimed somebody else's job: its retry need not wait for the lease.
+
+        :param claimant: what the worker ids of all its tries begin with.
+        :param job_id: only this job; ``None`` for any.
+        """
+        values = self._claim_values(worker_id, self.store.clock())
+        held = sa.select(job_queue.c.job_id).where(job_queue.c.claimed_by.startswith(claimant, autoescape=True))
+        held = held.where(job_queue.c.job_id == job_id) if job_id is not None else held
+
+        def take(conn: sa.Connection) -> sa.Row[Any] | None:
+            key = conn.execute(held.limit(1).with_for_update()).scalar()
+            return None if key is None else self._steps.take_over(conn, {**values, "b_key": key})
+
+        row = self.store.transact(repeatable(take, lambda conn: self._claimed_before(conn, values)))
+        return None if row is None else self._claimed(row, worker_id, values, event="taken_over")
 
     # -- while it runs -------------------------------------------------------------------------------------------------
 
