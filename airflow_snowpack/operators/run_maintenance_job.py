@@ -63,17 +63,22 @@ class RunMaintenanceJobOperator(RunsJob):
         from airflow_snowpack.operators.report import job_report
 
         with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
+            self._skip_if_idle(context, hook.jobs())
             catalog = IcebergCatalogHook(self.catalog_conn_id).catalog
             spark = IcebergSparkHook(self.spark_conn_id, self.catalog_conn_id)
             take = partial(self._claim, context, hook.jobs())
             return job_report(self.run_claim(hook.jobs(), take, spark, catalog))
 
+    def _skip_if_idle(self, context: Context, jobs: Jobs) -> None:
+        """End at once when the queue is empty, before the catalog is connected: the usual case of a worker on a schedule."""
+        if read_text(self.job_id) is None and context["ti"].try_number == 1 and jobs.queue_depth() == 0:
+            raise AirflowSkipException("No job waits in the queue.")
+
     def _claim(self, context: Context, jobs: Jobs) -> Claim:
-        from airflow_snowpack.maintenance.reclaim import reclaim
         from airflow_snowpack.operators.identity import tries_of, worker_of
 
         job_id, worker = read_text(self.job_id), worker_of(context)
-        claim = reclaim(jobs, tries_of(context), worker, job_id=job_id) if context["ti"].try_number > 1 else None
+        claim = jobs.reclaim(tries_of(context), worker, job_id=job_id) if context["ti"].try_number > 1 else None
         claim = claim or jobs.claim(worker, job_id=job_id)
         if claim is not None:
             return claim
