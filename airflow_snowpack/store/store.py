@@ -21,6 +21,7 @@ from sqlalchemy.exc import DBAPIError
 from airflow_snowpack.store.clock import Clock, utc_now
 from airflow_snowpack.store.engine import open_engine, statement_by_statement
 from airflow_snowpack.store.errors import StoreUnreachable
+from airflow_snowpack.store.kept import KeptConnections
 from airflow_snowpack.store.retry import is_transient, retrying
 
 T = TypeVar("T")
@@ -38,6 +39,7 @@ class Store:
         self.engine = engine
         self.clock = clock
         self._autocommit = statement_by_statement(engine)
+        self._kept = KeptConnections(self._autocommit)
         self._retrying = retrying(sleep)
 
     @property
@@ -63,6 +65,8 @@ class Store:
 
     def single(self, work: Work[T]) -> T:
         """Run work of one statement, which is a transaction of its own: two round trips fewer than :meth:`transact`."""
+        if self.is_postgres:
+            return self._retried(lambda: self._kept.run(work))
 
         def once() -> T:
             with self._autocommit.connect() as conn:
@@ -88,6 +92,7 @@ class Store:
 
     def close(self) -> None:
         """Close the connections."""
+        self._kept.close()
         self.engine.dispose()
 
     def __enter__(self) -> Self:

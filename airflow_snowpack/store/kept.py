@@ -1,0 +1,70 @@
+"""Connections that stay open between single statements.
+
+To take a connection from the pool, wrap it and give it back costs about as much as a claim itself. A kept connection is
+taken off a stack and put back onto it; whoever meets an error closes his, so that no broken one is met twice.
+
+    kept = KeptConnections(engine)
+    kept.run(lambda conn: conn.execute(...))
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
+
+T = TypeVar("T")
+
+KEPT = 2
+
+KEPT = 4  # far below the pool's 15: what is kept is missing there, and whoever finds the pool empty waits for half a minute
+
+
+class KeptConnections:
+    """At most :data:`KEPT`, and no more than threads were busy at the same moment.
+
+    :param engine: each statement on it must be a transaction of its own.
+    """
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+        self._idle: list[sa.Connection] = []
+        self._inherited: list[sa.Connection] = []
+        self._process = os.getpid()
+
+    def run(self, work: Callable[[sa.Connection], T]) -> T:
+        """Run the work on a connection that nobody else uses meanwhile."""
+        if self._process != os.getpid():
+            self._leave_to_parent()
+        try:
+            conn = self._idle.pop()
+        except IndexError:
+            conn = self._engine.connect()
+        try:
+            result = work(conn)
+            if conn.in_transaction():
+                conn.rollback()  # SQLAlchemy's own; the database has committed statement by statement
+        except BaseException as error:
+            conn.close()
+            if isinstance(error, DBAPIError) and error.connection_invalidated:
+                self.close()  # the others are most likely lost with it
+            raise
+        if len(self._idle) < KEPT:
+            self._idle.append(conn)
+        else:
+            conn.close()
+        return result
+
+    def close(self) -> None:
+        """Give all that are idle back to the pool."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def _leave_to_parent(self) -> None:
+        # After a fork both processes have the same sockets. They are kept, untouched, so that nothing here ever closes them.
+        self._inherited, self._idle = self._idle, []
+        self._engine.dispose(close=False)
+        self._process = os.getpid()
