@@ -245,6 +245,24 @@ def test_a_finished_job_cannot_be_taken_over(jobs: Jobs, table: TableName) -> No
         jobs.take_over(claim.job.job_id, "w2", owner="me")
 
 
+def test_a_retry_takes_over_what_its_own_earlier_try_had_claimed_and_nothing_else(
+    jobs: Jobs, table: TableName, other_table: TableName
+) -> None:
+    jobs.submit(table, ACTIONS)
+    jobs.submit(other_table, ACTIONS)
+    mine, theirs = jobs.claim("dag/run/work try 1 on a:1"), jobs.claim("dag/run/work_2 try 1 on a:2")
+    assert mine is not None
+    assert theirs is not None
+
+    again = jobs.reclaim("dag/run/work try ", "dag/run/work try 2 on b:3")
+    assert again is not None
+    assert (again.job.job_id, again.attempt) == (mine.job.job_id, 2)
+    assert not jobs.holds(mine)
+    assert jobs.holds(theirs)
+    assert jobs.reclaim("dag/run/work_2 try ", "x", job_id=mine.job.job_id) is None
+    assert jobs.reclaim("dag%/", "x") is None
+
+
 def test_cancelling_a_pending_job_frees_its_table_at_once(jobs: Jobs, locks: TableLocks, table: TableName) -> None:
     job = jobs.submit(table, ACTIONS)
     cancelled = jobs.cancel(job.job_id)
