@@ -73,3 +73,20 @@ def test_parsing_loads_neither_the_store_nor_the_jobs(loaded_by_ours: set[str]) 
     rooms = ("airflow_snowpack.store", "airflow_snowpack.jobs", "airflow_snowpack.spark")
 
     assert {name for name in loaded_by_ours if name.startswith(rooms)} == set()
+
+
+SWEEP = """
+from airflow_snowpack.hooks.store import SnowpackHook
+
+with SnowpackHook() as hook:
+    hook.jobs().sweep()
+"""
+
+
+def test_a_task_on_the_embedded_store_loads_no_postgres_no_migrations_and_no_iceberg(installation: Path, tmp_path: Path) -> None:
+    modules_after(SWEEP, tmp_path)  # makes the tables
+    loaded = modules_after(SWEEP, tmp_path) - modules_after(BARE, tmp_path)
+
+    assert {
+        name for name in loaded if name.partition(".")[0] in {"psycopg", "alembic", "pyiceberg", "pyarrow", "pyspark"}
+    } == set()
