@@ -207,8 +207,9 @@ def _sums(commits: Commits, shape: Shape) -> dict[str, int]:
 
 def _stopped(shape: Shape, counts: Mapping[str, int], outcome: ActionOutcome, error: str) -> Effect:
     how = "Interrupted" if outcome is ActionOutcome.INTERRUPTED else "Failed"
-    done = f"after it had {_said(shape, counts, shape.participle)}" if counts.get(shape.before) else "before anything was committed"
-    return Effect(outcome, f"{how} {done}", counts, error)
+    if not counts.get(shape.before):
+        return Effect(outcome, f"{how} before anything was committed", counts, error)
+    return Effect(outcome, f"{how} after it had {_said(shape, counts, shape.participle)}", counts, error)
 
 
 def _conclude(shape: Shape, counts: Mapping[str, int], last: Try) -> Effect:
