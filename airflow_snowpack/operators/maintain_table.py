@@ -16,7 +16,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_snowpack.assets import maintenance_outlet, record_maintenance
+from airflow_snowpack.assets import maintained_tables, maintenance_outlet, record_maintenance
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.operators.rendered import read_flag, read_names, read_object, read_text
 from airflow_snowpack.operators.running import RunsJob
@@ -86,7 +86,8 @@ class MaintainTableOperator(WaitsForTable, RunsJob):
         self.dry_run = dry_run  # type: ignore[assignment, method-assign]  # BaseOperator has a debugging method of this name
         self.catalog_conn_id = catalog_conn_id
         self.spark_conn_id = spark_conn_id
-        self._outlet = maintenance_outlet(table, dry_run=dry_run)
+        alias = maintained_tables()  # declared by the caller: a mapped task, which Airflow makes only when it runs
+        self._outlet = alias if alias in self.outlets else maintenance_outlet(table, dry_run=dry_run)
         if self._outlet is not None and self._outlet not in self.outlets:
             self.outlets.append(self._outlet)
 

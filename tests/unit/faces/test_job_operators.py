@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from airflow.sdk import Asset, AssetAlias
 
+from airflow_snowpack.assets import maintained_tables
 from airflow_snowpack.jobs import JobStatus
 from airflow_snowpack.operators import (
     CancelMaintenanceOperator,
@@ -181,6 +182,12 @@ def test_a_table_that_is_known_only_later_is_covered_by_the_alias() -> None:
     task = MaintainTableOperator(task_id="maintain", table="{{ params.table }}")
 
     assert [outlet.name for outlet in task.outlets] == ["snowpack_maintained_tables"]
+
+
+def test_an_alias_that_the_caller_declares_is_the_only_outlet() -> None:
+    task = MaintainTableOperator(task_id="maintain", table="demo.flights", outlets=[maintained_tables()])
+
+    assert task.outlets == [maintained_tables()]
 
 
 def test_a_locked_table_skips_the_maintenance_that_asks_for_that(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
