@@ -1,12 +1,12 @@
 """The root of every error this package raises.
 
     SnowpackError
-    ├── store        StoreError: UnsupportedStore, StoreUnreachable, SchemaOutOfDate
-    ├── iceberg      InvalidTableName, InvalidCatalogName, TableNotFound, TableUnreadable, LocationOutsideTable, CatalogUnreachable
-    ├── spark        SparkUnavailable (CatalogNotConfigured), SparkFailed, SparkInterrupted
-    ├── jobs         JobError: TableLocked, DrainModeOn, JobNotFound, JobAlreadyFinished, JobStillActive, NotTheOwner, StaleAttempt
+    ├── store  StoreError: UnsupportedStore, StoreUnreachable, SchemaOutOfDate
+    ├── iceberg  InvalidTableName, InvalidCatalogName, TableNotFound, TableUnreadable, LocationOutsideTable, CatalogUnreachable
+    ├── spark  SparkUnavailable (CatalogNotConfigured), SparkFailed, SparkInterrupted
+    ├── jobs  JobError: TableLocked, DrainModeOn, JobNotFound, JobAlreadyFinished, JobStillActive, NotTheOwner, StaleAttempt
     ├── maintenance  UnknownAction, NoActions, InvalidActionOrder, InvalidOption, OrphanRemovalRefused
-    └── Airflow      InvalidSetting, ConnectionNotFound, UnsuitableConnection, IncompleteConnection, UnreadableArgument
+    └── Airflow  InvalidSetting, ConnectionNotFound, UnsuitableConnection, IncompleteConnection, UnreadableArgument
 
 Each room keeps its own branch in its ``errors.py``. A message is a complete sentence with the value, the rule and the way out.
 """
