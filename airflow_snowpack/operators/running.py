@@ -1,6 +1,6 @@
 """Runs a claimed job inside of a task, and leaves the store tidy when Airflow ends the task.
 
-    class MyOperator(RunsJob, BaseOperator):
+    class MyOperator(RunsJob):
         def execute(self, context):
             job = self.run_claim(jobs, take, spark, catalog)
 

@@ -1,7 +1,7 @@
 """What an operator does when somebody else holds the table: fail, skip, or wait in the triggerer and try again.
 
-    class MyOperator(WaitsForTable, BaseOperator):
-        def attempt(self, context, until): ...        # raises TableLocked
+    class MyOperator(WaitsForTable):
+        def attempt(self, context): ...        # raises TableLocked
 
 The invariant: waiting holds no worker's slot, and ends at one moment that is fixed when the first wait begins, however often
 somebody else is faster.

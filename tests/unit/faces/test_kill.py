@@ -1,0 +1,68 @@
+"""How an operator answers Airflow's signal, with a real store and an engine that has nothing to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from airflow.sdk.exceptions import AirflowTaskTimeout
+
+from airflow_snowpack.jobs import ActionOutcome, ActionResult, Attempt, JobStatus
+from airflow_snowpack.operators import RunMaintenanceJobOperator
+
+if TYPE_CHECKING:
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.jobs import Job, Jobs
+
+
+class IdleEngine:
+    def run(self, job: Job, action: str) -> ActionResult:
+        return ActionResult(action, ActionOutcome.SUCCEEDED, "Nothing to do", 0.0)
+
+    def interrupt(self) -> None: ...
+
+
+@pytest.fixture
+def task() -> RunMaintenanceJobOperator:
+    return RunMaintenanceJobOperator(task_id="work")
+
+
+def test_a_task_that_runs_nothing_ends_its_process(task: RunMaintenanceJobOperator) -> None:
+    with pytest.raises(SystemExit) as ended:
+        task.on_kill()
+
+    assert ended.value.code == 143
+
+
+def test_a_time_limit_is_left_for_airflow_to_report(task: RunMaintenanceJobOperator) -> None:
+    try:
+        raise AirflowTaskTimeout("too long")
+    except AirflowTaskTimeout:
+        task.on_kill()  # and no SystemExit in its place
+
+
+def test_a_signal_that_comes_while_a_job_is_claimed_fails_that_job_before_the_process_ends(
+    task: RunMaintenanceJobOperator, jobs: Jobs, flights: TableName
+) -> None:
+    job = jobs.submit(flights, ["expire_snapshots"])
+
+    def claim() -> Attempt:
+        claimed = jobs.claim("worker")
+        assert claimed is not None
+        task.on_kill()  # the signal
+        return Attempt(jobs, claimed, IdleEngine())
+
+    with pytest.raises(SystemExit):
+        task._unless_killed(claim)
+
+    assert jobs.get(job.job_id).status is JobStatus.FAILED
+    assert jobs.locks.get(flights) is None
+
+
+def test_a_signal_that_comes_while_a_claim_is_refused_ends_the_process(task: RunMaintenanceJobOperator) -> None:
+    def refused() -> Attempt:
+        task.on_kill()
+        raise LookupError("nothing to claim")
+
+    with pytest.raises(SystemExit):
+        task._unless_killed(refused)
