@@ -1,0 +1,119 @@
+"""`make bench`: all measurements, their ratios against the targets, and a report kept beside this file.
+
+python -m benchmarks                       # everything, about fifteen minutes on a quiet machine
+python -m benchmarks lifecycle --rounds 1  # one part; the report keeps the other parts of the last full run out
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from benchmarks import lifecycle, maintain_table, parse, pressure
+from benchmarks.postgres import postgres_server
+from benchmarks.results import Results, table
+
+HERE = Path(__file__).parent
+PARTS = ["lifecycle", "pressure", "parse", "maintain_table"]
+
+
+def main() -> int:
+    arguments = _arguments()
+    results, began = Results(), time.monotonic()
+    machine = _machine()
+    if {"lifecycle", "pressure"} & set(arguments.parts):
+        with postgres_server() as server:
+            machine["postgres"] = server.version()
+            if "lifecycle" in arguments.parts:
+                lifecycle.run(server, results, rounds=arguments.rounds, peers=not arguments.without_peers)
+            if "pressure" in arguments.parts:
+                pressure.run(server, results)
+    if "parse" in arguments.parts:
+        parse.run(results, rounds=max(arguments.rounds, 5))
+    if "maintain_table" in arguments.parts:
+        maintain_table.run(results, rounds=arguments.rounds)
+    machine["minutes"] = round((time.monotonic() - began) / 60, 1)
+    print(f"\n{_summary(results)}")
+    if set(arguments.parts) == set(PARTS) or arguments.keep:
+        _write(results, machine)
+    missed = [finding for finding in results.findings if finding.holds is False]
+    return 1 if missed else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure beside the peers.")
+    parser.add_argument("parts", nargs="*", metavar="part", help=f"of {', '.join(PARTS)}; all when none is named")
+    parser.add_argument("--rounds", type=int, default=3, help="how often ours and the hand-written are repeated, in turns")
+    parser.add_argument("--without-peers", action="store_true", help="leave the other queues out")
+    parser.add_argument("--keep", action="store_true", help="write the report for a partial run as well")
+    arguments = parser.parse_args()
+    unknown = set(arguments.parts) - set(PARTS)
+    if unknown:
+        parser.error(f"there is no part {', '.join(sorted(unknown))}; the parts are {', '.join(PARTS)}")
+    arguments.parts = arguments.parts or PARTS
+    return arguments
+
+
+def _machine() -> dict[str, object]:
+    return {
+        "at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        "command": " ".join(["python -m benchmarks", *sys.argv[1:]]),
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "load_before": round(os.getloadavg()[0], 2),
+    }
+
+
+def _cpu() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def _summary(results: Results) -> str:
+    rows = [(each.what, f"{each.value:.3g}", each.target, _verdict(each.holds), each.says) for each in results.findings]
+    return table(["what", "value", "target", "holds", "figures"], rows)
+
+
+def _verdict(holds: bool | None) -> str:
+    return {True: "yes", False: "**no**", None: ""}[holds]
+
+
+def _write(results: Results, machine: dict[str, object]) -> None:
+    (HERE / "results.json").write_text(json.dumps({"machine": machine, **results.as_json()}, indent=1) + "\n")
+    measurements = [
+        (
+            each.what,
+            each.contender,
+            ", ".join(f"{name} {value}" for name, value in (each.setting | each.extra).items()),
+            f"{each.n:,}",
+            f"{each.per_s:,.0f}",
+            f"{each.cpu_us:,.0f}",
+            f"{each.foreign_cpu:.2f}",
+        )
+        for each in results.measurements
+    ]
+    said = "\n".join(f"- {name.replace('_', ' ')}: {value}" for name, value in machine.items())
+    columns = ["what", "contender", "setting", "jobs", "jobs/s", "CPU µs/job", "foreign cores"]
+    report = (
+        f"# Results\n\nWritten by `make bench`; how to read it stands in `docs/benchmarks.md`.\n\n{said}\n\n"
+        f"## Against the targets\n\n{_summary(results)}\n\n## Every measurement\n\n{table(columns, measurements)}\n"
+    )
+    (HERE / "RESULTS.md").write_text(report)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

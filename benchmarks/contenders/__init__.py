@@ -1,0 +1,1 @@
+"""The queues that are measured against each other, one a file."""

@@ -1,0 +1,142 @@
+"""``MaintainTableOperator`` beside the bare five ``CALL`` statements, in one warm session, on tables of 1,000 small files.
+
+Both find the same table: each run makes it anew, in the same way. The bare statements carry the same arguments; what the
+operator adds is the store, the lock, the heartbeat, reading metadata before and after, and that it plans before it removes
+orphans. Run in a process of its own: `python -m benchmarks.maintain_table results.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.parse import _environment
+from benchmarks.results import Finding, Results
+
+COMMITS = 10
+FILES_A_COMMIT = 100
+ROWS_A_FILE = 50
+AT_MOST = 1.05
+REWRITE: dict[str, Any] = {"min_input_files": 2}
+
+
+def run(results: Results, *, rounds: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="snowpack-bench-") as home:
+        out = Path(home) / "seconds.json"
+        command = [sys.executable, "-m", "benchmarks.maintain_table", str(out), str(rounds)]
+        environment = _environment(Path(home)) | {"AIRFLOW__SNOWPACK__HOME": str(Path(home) / "lake")}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"The comparison on Spark failed:\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}")
+        seconds: dict[str, list[float]] = json.loads(out.read_text())
+    bare, operator = (statistics.median(seconds[name]) for name in ("bare", "operator"))
+    files = COMMITS * FILES_A_COMMIT
+    says = f"{operator:.2f} s : {bare:.2f} s, medians of {rounds}; operator {seconds['operator']}, bare {seconds['bare']}"
+    results.find(Finding(f"MaintainTableOperator / five CALLs, {files:,} files", operator / bare, at_most=AT_MOST, says=says))
+
+
+def _measure(out: Path, rounds: int) -> None:
+    from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+    from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
+
+    session = IcebergSparkHook().session()
+    IcebergCatalogHook().catalog.create_namespace("bench")
+    seconds: dict[str, list[float]] = {"bare": [], "operator": []}
+    ways = {"bare": _bare, "operator": _operator}
+    for way in ways.values():  # warm both: the JVM's compiler, the operator's imports, the store's tables
+        _timed(session, way, "warm_up")
+    for number in range(rounds):
+        # In turns, and with the first place changing hands: what warms up or fills up must not favour one.
+        for name in sorted(ways, reverse=bool(number % 2)):
+            seconds[name].append(_timed(session, ways[name], f"{name}_{number}"))
+    out.write_text(json.dumps(seconds))
+
+
+def _timed(session: Any, way: Any, name: str) -> float:
+    from airflow_snowpack.iceberg import TableName
+
+    table = TableName("lake", "bench", name)
+    _make(session, table)
+    began = time.monotonic()
+    way(session, table)
+    seconds = round(time.monotonic() - began, 3)
+    session.sql(f"DROP TABLE {table.quoted} PURGE")
+    return seconds
+
+
+def _make(session: Any, table: Any) -> None:
+    """A thousand small files in ten commits, and some deletes."""
+    session.sql(f"DROP TABLE IF EXISTS {table.quoted}")
+    session.sql(
+        f"CREATE TABLE {table.quoted} (id BIGINT, note STRING) USING iceberg "
+        "TBLPROPERTIES ('format-version' = '2', 'write.delete.mode' = 'merge-on-read', 'write.distribution-mode' = 'none')"
+    )
+    rows = FILES_A_COMMIT * ROWS_A_FILE
+    for number in range(COMMITS):
+        # One file for each task of the range.
+        session.sql(
+            f"INSERT INTO {table.quoted} SELECT id, concat('note ', id) "
+            f"FROM range({number * rows}, {(number + 1) * rows}, 1, {FILES_A_COMMIT})"
+        )
+    session.sql(f"DELETE FROM {table.quoted} WHERE id % 997 = 0")
+
+
+def _bare(session: Any, table: Any) -> None:
+    """What somebody would write by hand, in the same order and with the same arguments."""
+    from airflow_snowpack.maintenance import Action, in_order, parse_options, procedures
+    from airflow_snowpack.maintenance.options import (
+        ExpireSnapshots,
+        RemoveOrphanFiles,
+        RewriteDataFiles,
+        RewriteManifests,
+        RewritePositionDeleteFiles,
+    )
+
+    by, now = procedures.Attribution("bench", "bare"), datetime.now(UTC)
+    for action in in_order(list(Action)):
+        options = parse_options(action, REWRITE if action is Action.REWRITE_DATA_FILES else {})
+        match options:
+            case RewriteDataFiles():
+                call = procedures.rewrite_data_files(table, options, by)
+            case RewritePositionDeleteFiles():
+                call = procedures.rewrite_position_delete_files(table, options, by)
+            case RewriteManifests():
+                call = procedures.rewrite_manifests(table, options, by)
+            case ExpireSnapshots():
+                call = procedures.expire_snapshots(table, options, by, now=now)
+            case RemoveOrphanFiles():
+                plan = procedures.plan_orphan_removal(table, options, by, now=now, prefix_listing=False)
+                call = procedures.Call(plan.sql.replace("dry_run => :dry_run", "dry_run => false"), _without_dry_run(plan.args))
+            case _:
+                raise AssertionError(f"no call for {options!r}")
+        session.sql(call.sql, args=dict(call.args)).collect()
+
+
+def _without_dry_run(args: Any) -> dict[str, Any]:
+    return {name: value for name, value in args.items() if name != "dry_run"}
+
+
+def _operator(session: Any, table: Any) -> None:
+    from airflow.sdk import DAG
+
+    from airflow_snowpack.operators import MaintainTableOperator
+    from benchmarks.task_process import run_task
+
+    with DAG("bench", schedule=None):
+        task = MaintainTableOperator(
+            task_id="maintain", table=f"{table.database}.{table.table}", options={"rewrite_data_files": REWRITE}
+        )
+    run_task(task)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
+    _measure(Path(sys.argv[1]), int(sys.argv[2]))
