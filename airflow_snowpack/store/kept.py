@@ -18,9 +18,7 @@ from sqlalchemy.exc import DBAPIError
 
 T = TypeVar("T")
 
-KEPT = 2
-
-KEPT = 4  # far below the pool's 15: what is kept is missing there, and whoever finds the pool empty waits for half a minute
+KEPT = 2  # far below the pool's 15: what is kept is missing there, and whoever finds the pool empty waits for half a minute
 
 
 class KeptConnections:
