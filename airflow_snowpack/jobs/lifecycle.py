@@ -229,7 +229,9 @@ class Jobs(JobReader):
         :param job_id: only this job; ``None`` for any.
         """
         values = self._claim_values(worker_id, self.store.clock())
-        held = sa.select(job_queue.c.job_id).where(job_queue.c.claimed_by.startswith(claimant, autoescape=True))
+        # Not LIKE, which takes upper and lower case for the same on SQLite.
+        begins = sa.func.substr(job_queue.c.claimed_by, 1, len(claimant)) == claimant
+        held = sa.select(job_queue.c.job_id).where(begins)
         held = held.where(job_queue.c.job_id == job_id) if job_id is not None else held
 
         def take(conn: sa.Connection) -> sa.Row[Any] | None:

@@ -261,6 +261,7 @@ def test_a_retry_takes_over_what_its_own_earlier_try_had_claimed_and_nothing_els
     assert jobs.holds(theirs)
     assert jobs.reclaim("dag/run/work_2 try ", "x", job_id=mine.job.job_id) is None
     assert jobs.reclaim("dag%/", "x") is None
+    assert jobs.reclaim("DAG/run/work try ", "x") is None
 
 
 def test_cancelling_a_pending_job_frees_its_table_at_once(jobs: Jobs, locks: TableLocks, table: TableName) -> None:
