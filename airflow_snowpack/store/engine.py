@@ -78,7 +78,7 @@ def _configure_postgres(connection: DBAPIConnection, _record: Any) -> None:
     # Every statement of the store looks rows up by an index. Without statistics, as for a queue filled a moment ago, Postgres
     # would rather sort all waiting rows at each claim; and a plan made on an empty table lives on when it is not empty.
     cursor = connection.cursor()
-    cursor.execute("SET enable_seqscan = off; SET enable_bitmapscan = off")
+    cursor.execute("SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan")
     cursor.close()
 
 
