@@ -101,8 +101,12 @@ def stamped(session: SparkSession, *, job_id: str, action: str) -> Iterator[None
     context.put(ACTION, action)
     try:
         yield
-    finally:
+    except Exception:
         _unstamp(context)
+        raise
+    # Not after a BaseException, such as a task's time limit: it came while this thread waited for the JVM's answer, and the next
+    # call on the same connection would wait for as long as the procedure still runs.
+    _unstamp(context)
 
 
 def _unstamp(context: Any) -> None:
