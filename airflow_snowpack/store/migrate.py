@@ -15,11 +15,11 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from airflow_snowpack.store.errors import SchemaOutOfDate
-from airflow_snowpack.store.retry import is_transient
 from airflow_snowpack.store.schema import REVISION
 from airflow_snowpack.store.store import Store
 
 VERSION_TABLE = "snowpack_version"
+UNDEFINED_TABLE = "42P01"  # Postgres's SQLSTATE
 SCRIPTS = Path(__file__).parent / "migrations"
 
 
@@ -30,11 +30,15 @@ def current_revision(store: Store) -> str | None:
         try:
             return conn.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").scalar_one_or_none()
         except DBAPIError as error:
-            if is_transient(error):
+            if not _says_that_the_table_is_missing(error):
                 raise
-            return None  # no such table
+            return None
 
     return store.read(read)
+
+
+def _says_that_the_table_is_missing(error: DBAPIError) -> bool:
+    return getattr(error.orig, "sqlstate", None) == UNDEFINED_TABLE or "no such table" in str(error.orig)
 
 
 def check_schema(store: Store) -> None:

@@ -21,6 +21,17 @@ T = TypeVar("T")
 TRANSIENT_SQLSTATES = frozenset({"40001", "40P01", "55P03", "53300", "57P01", "57P02", "57P03"})
 CONNECTION_CLASS = "08"
 SQLITE_TRANSIENT = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+# The file cannot be opened or is no database, or its disk is full, read-only or broken.
+SQLITE_UNUSABLE = frozenset(
+    {
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_IOERR,
+    }
+)
 
 TRIES = 6
 
@@ -39,6 +50,12 @@ def is_transient(error: BaseException) -> bool:
     if state is None:
         return isinstance(error, OperationalError)  # psycopg gives no state when it could not connect
     return state in TRANSIENT_SQLSTATES or state.startswith(CONNECTION_CLASS)
+
+
+def is_unusable(error: DBAPIError) -> bool:
+    """Whether the embedded file itself is the trouble, which no repeat within seconds mends."""
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in SQLITE_UNUSABLE
 
 
 def retrying(sleep: Callable[[float], None] = time.sleep) -> tenacity.Retrying:

@@ -22,7 +22,7 @@ from airflow_snowpack.store.clock import Clock, utc_now
 from airflow_snowpack.store.engine import open_engine, statement_by_statement
 from airflow_snowpack.store.errors import StoreUnreachable
 from airflow_snowpack.store.kept import KeptConnections
-from airflow_snowpack.store.retry import is_transient, retrying
+from airflow_snowpack.store.retry import is_transient, is_unusable, retrying
 
 T = TypeVar("T")
 Work = Callable[[sa.Connection], T]
@@ -81,6 +81,8 @@ class Store:
         try:
             return once()
         except DBAPIError as error:
+            if is_unusable(error):
+                raise StoreUnreachable(self.where, error.orig or error) from error
             if not is_transient(error):
                 raise
         try:

@@ -100,6 +100,18 @@ def test_a_server_that_is_not_there_is_reported_without_the_password() -> None:
     assert "s3cret" not in str(caught.value)
 
 
+def test_a_file_that_is_no_database_is_reported_with_its_path(tmp_path: Path) -> None:
+    file = tmp_path / "snowpack.db"
+    file.write_text("notes, and not a database. " * 100)
+    with pytest.raises(StoreUnreachable, match=rf"{file} cannot be reached: file is not a database"):
+        open_store(f"sqlite:///{file}")
+
+
+def test_a_path_that_is_no_file_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnreachable, match="unable to open database file"):
+        open_store(f"sqlite:///{tmp_path}")
+
+
 def test_another_kind_of_database_is_refused_with_what_is_allowed() -> None:
     with pytest.raises(UnsupportedStore, match=r"'mysql'.*postgresql\+psycopg.*sqlite"):
         open_store("mysql://localhost/db")
