@@ -14,13 +14,13 @@ sentence ("must be at least 1, not 0"). Columns that come out of :func:`columns`
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.maintenance.duration import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import timedelta
     from enum import StrEnum
 
     Reader = Callable[[object], Any]
@@ -31,6 +31,7 @@ SORT_FIELD = re.compile(
 )
 TRUTH = {"true": True, "false": False}
 MAX_TEXT = 8192
+MAX_AGE = timedelta(days=36_500)
 
 
 def flag() -> Reader:
@@ -81,12 +82,14 @@ def ratio() -> Reader:
 
 
 def duration(*, at_least: timedelta) -> Reader:
-    """A duration with a floor."""
+    """A duration with a floor, and a century as its ceiling: it is counted back from now, and the calendar has a beginning."""
 
     def read(value: object) -> timedelta:
         parsed = parse_duration(value)
         if parsed < at_least:
             raise ValueError(f"must be at least {at_least}, not {parsed}")
+        if parsed > MAX_AGE:
+            raise ValueError(f"must be at most {MAX_AGE.days} days, not {parsed.days}")
         return parsed
 
     return read

@@ -137,6 +137,7 @@ def test_snapshots_cannot_be_picked_by_id_since_iceberg_ignores_unknown_ones() -
         (Action.EXPIRE_SNAPSHOTS, {"max_age": "-1d"}, "must be a duration"),
         (Action.EXPIRE_SNAPSHOTS, {"max_age": timedelta(days=-1)}, "is negative"),
         (Action.EXPIRE_SNAPSHOTS, {"max_age": 5}, "must be a duration"),
+        (Action.EXPIRE_SNAPSHOTS, {"max_age": "900000d"}, "must be at most 36500 days"),
         (Action.REMOVE_ORPHAN_FILES, {"older_than": "23h"}, "must be at least 1 day"),
         (Action.REWRITE_MANIFESTS, {"spec_id": -1}, "must be at least 0"),
     ],
