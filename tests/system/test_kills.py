@@ -81,6 +81,20 @@ def test_a_task_that_is_marked_failed_stops_its_spark_and_leaves_the_store_tidy(
     assert airflow.result(run, "maintain")["job_id"] != job.job_id
 
 
+def test_a_task_that_reaches_its_time_limit_ends_its_spark_and_its_job(
+    airflow: RunningAirflow, jobs: Jobs, slow_table: TableName, load: Callable[[TableName], Table]
+) -> None:
+    before = load(slow_table).current_snapshot()
+    run = airflow.trigger("system_time_limit", {"table": slow_table.dotted})
+
+    assert airflow.ended(run) == "failed"
+    (job,) = jobs.list(table=slow_table)
+    assert job.status is JobStatus.FAILED
+    assert "AirflowTaskTimeout" in (job.error or "")
+    assert jobs.locks.get(slow_table) is None
+    assert load(slow_table).current_snapshot() == before
+
+
 def test_a_retry_takes_the_job_from_an_orphan_and_only_one_attempt_ends_it(
     airflow: RunningAirflow, jobs: Jobs, slow_table: TableName, load: Callable[[TableName], Table]
 ) -> None:

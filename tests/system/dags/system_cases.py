@@ -26,6 +26,15 @@ with DAG("system_maintain", schedule=None, params={"table": "db.none"}):
         retry_delay=SOON,
     )
 
+with DAG("system_time_limit", schedule=None, params={"table": "db.none"}):
+    MaintainTableOperator(
+        task_id="maintain",
+        table="{{ params.table }}",
+        actions=["rewrite_data_files"],
+        options={"rewrite_data_files": {"rewrite_all": True, "min_input_files": 2}},
+        execution_timeout=timedelta(seconds=15),
+    )
+
 with DAG("system_submit", schedule=None, params={"table": "db.none"}):
     submit = SubmitMaintenanceOperator(task_id="submit", table="{{ params.table }}", actions=["rewrite_manifests"])
     done = MaintenanceJobSensor(task_id="done", job_id="{{ ti.xcom_pull('submit')['job_id'] }}", poke_interval=SOON)
