@@ -9,9 +9,10 @@ A year of flights arrives in 365 commits, the cancelled ones are deleted, files 
 
 from __future__ import annotations
 
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -51,6 +52,7 @@ AGE = timedelta(days=10)
 # The commits are minutes old, and nothing makes a commit look older: with the default of five days none would expire.
 OPTIONS = {"expire_snapshots": {"max_age": "0s"}}
 MARGIN = 50
+STDERR = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +153,15 @@ class Demo:
 
     @contextmanager
     def _screen(self) -> Iterator[None]:
-        """Progress for people; what the JVM writes goes into a file."""
-        with self._spark_log.open("w") as log, redirect_stderr(log), self._progress:
-            yield
+        """Progress for people; what the JVM writes to the standard error goes into a file."""
+        ours = os.dup(STDERR)
+        with self._spark_log.open("w") as log, self._progress:
+            os.dup2(log.fileno(), STDERR)
+            try:
+                yield
+            finally:
+                os.dup2(ours, STDERR)
+                os.close(ours)
 
     @contextmanager
     def _step(self, description: str) -> Iterator[None]:

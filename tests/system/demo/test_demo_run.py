@@ -55,5 +55,5 @@ def test_the_life_of_the_job_is_shown_as_the_store_has_it(finished: subprocess.C
 
 
 def test_nothing_but_progress_and_tables_reaches_the_screen(finished: subprocess.CompletedProcess[str]) -> None:
-    assert "WARN" not in finished.stdout
-    assert "[info" not in finished.stdout
+    assert "WARN" not in finished.stdout + finished.stderr
+    assert "[info" not in finished.stdout + finished.stderr
