@@ -6,7 +6,8 @@
     with DAG("audit", schedule=maintained_tables()): ...                   # after any table was maintained
 
 The invariant: only work that was really done leaves an event; a dry run never does. An event's ``extra`` has the job, and the
-table's numbers before and after.
+table's numbers before and after. No DAG starts itself: one that is scheduled on the table that it maintains leaves no event on
+it.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from airflow.sdk import Asset, AssetAlias
 from airflow_snowpack.settings import catalog_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-    from airflow.sdk import Context
+    from airflow.sdk import DAG, Context
 
     from airflow_snowpack.iceberg.names import TableName
 
@@ -59,9 +60,29 @@ def record_maintenance(context: Context, outlet: Asset | AssetAlias, table: Tabl
     """Leave the event of a maintained table, with its numbers."""
     events = context["outlet_events"]
     if isinstance(outlet, AssetAlias):
-        events[outlet].add(_asset(table), extra=dict(extra))
+        if not is_started_by(context["dag"], _asset(table)):
+            events[outlet].add(_asset(table), extra=dict(extra))
     else:
         events[outlet].extra.update(extra)
+
+
+def is_started_by(dag: DAG, outlet: Asset | AssetAlias) -> bool:
+    """Whether an event on this asset starts the DAG: its own task must not leave one, or the DAG would run for ever."""
+    return _address(outlet) in {_address(leaf) for leaf in _leaves(getattr(dag.timetable, "asset_condition", None))}
+
+
+def _leaves(condition: Any) -> Iterator[Any]:
+    """The assets and aliases of an asset expression such as ``(a & b) | c``."""
+    if not hasattr(condition, "objects"):
+        yield condition
+        return
+    for part in condition.objects:
+        yield from _leaves(part)
+
+
+def _address(asset: Any) -> str | None:
+    """What makes it the same asset, however its group and its extra are written."""
+    return getattr(asset, "uri", None) or getattr(asset, "name", None)
 
 
 def is_template(value: object) -> bool:

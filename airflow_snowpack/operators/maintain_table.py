@@ -16,7 +16,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_snowpack.assets import maintained_tables, maintenance_outlet, record_maintenance
+from airflow_snowpack.assets import is_started_by, maintained_tables, maintenance_outlet, record_maintenance
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.operators.rendered import read_flag, read_names, read_object, read_text
 from airflow_snowpack.operators.running import RunsJob
@@ -50,7 +50,8 @@ class MaintainTableOperator(WaitsForTable, RunsJob):
     :param continue_on_error: go on after an action that failed; ``None`` for what ``[snowpack] continue_on_error`` says.
 
     Returns the job as a dictionary: ``job_id``, ``status``, ``results`` with messages and metrics, ``before`` and ``after``.
-    After a real run it leaves an event on the asset ``iceberg://catalog/database/table`` with the same numbers.
+    After a real run it leaves an event on the asset ``iceberg://catalog/database/table`` with the same numbers, unless that asset
+    is what its DAG is scheduled on.
     """
 
     template_fields: Sequence[str] = (
@@ -89,7 +90,10 @@ class MaintainTableOperator(WaitsForTable, RunsJob):
         alias = maintained_tables()  # declared by the caller: a mapped task, which Airflow makes only when it runs
         self._outlet = alias if alias in self.outlets else maintenance_outlet(table, dry_run=dry_run)
         if self._outlet is not None and self._outlet not in self.outlets:
-            self.outlets.append(self._outlet)
+            if self.has_dag() and is_started_by(self.dag, self._outlet):  # type: ignore[no-untyped-call]  # Airflow's is untyped
+                self._outlet = None
+            else:
+                self.outlets.append(self._outlet)
 
     def attempt(self, context: Context) -> dict[str, Any]:
         """Maintain the table, or raise ``TableLocked``."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from airflow.sdk import Asset, AssetAlias
+from airflow.sdk import DAG, Asset, AssetAlias
 
-from airflow_snowpack.assets import maintained_tables
+from airflow_snowpack.assets import iceberg_asset, maintained_tables, record_maintenance
 from airflow_snowpack.jobs import JobStatus
 from airflow_snowpack.operators import (
     CancelMaintenanceOperator,
@@ -21,6 +22,8 @@ from airflow_snowpack.sensors import MaintenanceJobSensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from airflow.sdk import Context
 
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.jobs import Claim, Job, Jobs
@@ -188,6 +191,38 @@ def test_an_alias_that_the_caller_declares_is_the_only_outlet() -> None:
     task = MaintainTableOperator(task_id="maintain", table="demo.flights", outlets=[maintained_tables()])
 
     assert task.outlets == [maintained_tables()]
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        iceberg_asset("demo.flights"),
+        [Asset("iceberg://lake/demo/flights")],
+        Asset("x://other") | (iceberg_asset("demo.flights") & Asset("x://another")),
+    ],
+    ids=["asset", "list", "expression"],
+)
+def test_a_dag_that_maintains_the_table_that_starts_it_does_not_start_itself_again(schedule: Any) -> None:
+    with DAG("guard", schedule=schedule):
+        task = MaintainTableOperator(task_id="maintain", table="demo.flights")
+        other = MaintainTableOperator(task_id="other", table="demo.airports")
+
+    assert task.outlets == []
+    assert len(other.outlets) == 1
+
+
+def test_nor_does_one_that_learns_its_table_when_it_runs(flights: TableName) -> None:
+    with DAG("guard", schedule=iceberg_asset(flights.dotted)) as own:
+        pass
+    with DAG("guard", schedule=iceberg_asset("demo.airports")) as other:
+        pass
+    left: dict[Asset, Any] = {}
+    events = {maintained_tables(): SimpleNamespace(add=lambda asset, extra: left.update({asset: extra}))}
+
+    record_maintenance(cast("Context", {"dag": own, "outlet_events": events}), maintained_tables(), flights, {"job_id": "1"})
+    assert left == {}
+    record_maintenance(cast("Context", {"dag": other, "outlet_events": events}), maintained_tables(), flights, {"job_id": "1"})
+    assert left == {iceberg_asset(flights.dotted): {"job_id": "1"}}
 
 
 def test_a_locked_table_skips_the_maintenance_that_asks_for_that(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
