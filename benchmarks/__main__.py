@@ -1,7 +1,7 @@
 """`make bench`: all measurements, their ratios against the targets, and a report kept beside this file.
 
 python -m benchmarks                       # everything, about fifteen minutes on a quiet machine
-python -m benchmarks lifecycle --rounds 1  # one part; the report keeps the other parts of the last full run out
+python -m benchmarks lifecycle --rounds 1  # one part; only a full run writes the report, or --keep
 """
 
 from __future__ import annotations
