@@ -29,13 +29,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+MAY_HOLD_SECRETS = frozenset({"spark_conf"})
+
 
 class InvalidSetting(SnowpackError):
     """A value in ``[snowpack]`` that cannot be used."""
 
     def __init__(self, key: str, value: str, problem: str) -> None:
+        shown = "…" if key in MAY_HOLD_SECRETS else repr(value[:200])
         super().__init__(
-            f"[{SECTION}] {key} = {value[:200]!r} is not usable: {problem}. "
+            f"[{SECTION}] {key} = {shown} is not usable: {problem}. "
             f"Correct it in airflow.cfg or in the environment variable AIRFLOW__{SECTION.upper()}__{key.upper()}."
         )
 

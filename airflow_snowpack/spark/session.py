@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,8 @@ log = logging.getLogger(__name__)
 
 # What may differ between two callers of one JVM without a consequence for either.
 COSMETIC = frozenset({"spark.app.name"})
+# As Spark's own spark.redaction.regex has it, and a little more.
+SECRET = re.compile(r"secret|password|token|credential|access[.-]?key|account[.-]key", re.IGNORECASE)
 
 
 @dataclass(slots=True)
@@ -153,11 +156,15 @@ def _check_same(wanted: Mapping[str, str], running: Mapping[str, str]) -> None:
     differing = [key for key in keys if wanted.get(key) != running.get(key) and not key.startswith(CATALOG_PREFIX)]
     if not differing:
         return
-    told = ", ".join(f"{key}={running.get(key)!r} (asked for: {wanted.get(key)!r})" for key in differing)
+    told = ", ".join(_difference(key, wanted.get(key), running.get(key)) for key in differing)
     raise SparkUnavailable(
         f"Spark runs in this process already with other settings: {told}. A running JVM cannot change them. Use the same ones, "
         "stop that session first, or do this in a process of its own."
     )
+
+
+def _difference(key: str, wanted: str | None, running: str | None) -> str:
+    return f"{key} (a secret, not shown)" if SECRET.search(key) else f"{key}={running!r} (asked for: {wanted!r})"
 
 
 def _forget_dead() -> None:

@@ -84,3 +84,11 @@ def test_every_option_has_a_description_and_a_default() -> None:
     for key, option in CONFIG["snowpack"]["options"].items():
         assert option["description"], key
         assert isinstance(option["default"], str), key
+
+
+def test_spark_settings_that_cannot_be_read_are_not_repeated_since_they_may_hold_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__SPARK_CONF", '{"spark.hadoop.fs.s3a.secret.key": "hush"')
+    with pytest.raises(InvalidSetting, match="spark_conf") as caught:
+        Settings.load()
+
+    assert "hush" not in str(caught.value)
