@@ -89,8 +89,14 @@ def submit(
 
 
 def submit_once(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, owner: str, submitted_by: str | None = None) -> Job:
-    """As :func:`submit`, but an owner whose job is still active gets that one: a submit whose answer was lost can be repeated."""
-    return jobs.find_owned(owner) or submit(jobs, catalog, request, submitted_by=submitted_by, owner=owner)
+    """As :func:`submit`, but an owner whose job is still active gets that one: a submit whose answer was lost can be repeated.
+
+    A job of the same owner for another table is not what is asked for, and goes its own way.
+    """
+    own = jobs.find_owned(owner)
+    if own is not None and own.table == request.table:
+        return own
+    return submit(jobs, catalog, request, submitted_by=submitted_by, owner=owner)
 
 
 def submit_and_claim(

@@ -10,6 +10,7 @@ import pytest
 from airflow.sdk import DAG, Asset, AssetAlias
 
 from airflow_snowpack.assets import iceberg_asset, maintained_tables, record_maintenance
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import JobStatus
 from airflow_snowpack.operators import (
     CancelMaintenanceOperator,
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.jobs import Claim, Job, Jobs
     from tests.unit.faces.conftest import Runner
 
@@ -50,6 +50,17 @@ def test_a_second_try_finds_the_job_that_the_first_submitted(run_operator: Runne
     second = run_operator(submit(), try_number=2)
 
     assert second.xcom["job_id"] == first.xcom["job_id"]
+
+
+def test_a_second_try_for_another_table_does_not_pass_the_first_ones_job_for_its_own(
+    run_operator: Runner, jobs: Jobs, flights: TableName
+) -> None:
+    other = jobs.submit(TableName("lake", "demo", "airports"), ["expire_snapshots"], owner="guard/run1/submit")
+    outcome = run_operator(submit(), try_number=2)
+
+    assert outcome.state == "success", outcome.error
+    assert outcome.xcom["job_id"] != other.job_id
+    assert outcome.xcom["table"] == str(flights)
 
 
 @pytest.mark.parametrize(
