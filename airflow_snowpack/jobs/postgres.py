@@ -26,8 +26,7 @@ def _claim(lease: Any) -> Any:
     claimed = lease.cte("claimed")
     started = do.start_job(claimed).cte("started")
     renewed = do.renew_lock(started).cte("renewed")
-    # A job is queued at the moment of its submission and keeps that place for good, so no join with ``claimed`` is needed for it.
-    return sa.select(started, started.c.submitted_at.label("place")).add_cte(renewed)
+    return sa.select(started, claimed.c.place).where(started.c.job_id == claimed.c.job_id).add_cte(renewed)
 
 
 def _finish() -> Any:
