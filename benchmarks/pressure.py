@@ -81,18 +81,19 @@ def _work(jobs: Jobs) -> None:
 def _fill(connection: psycopg.Connection, finished: int) -> None:
     """Finished jobs, and waiting ones as submit leaves them."""
     names = "'job' || i, 'lake', 'bench', 't' || i, 'lake.bench.t' || i"
+    moment = "now() - interval '1 hour' + i * interval '1 ms'"
     connection.execute(
         f"""INSERT INTO jobs (job_id, catalog, database_name, table_name, table_key, actions, options, dry_run, status,
                               submitted_at, completed_at, attempt)
             SELECT {names}, '["expire_snapshots"]', '{{}}', false,
-                   CASE WHEN i <= {finished} THEN 'completed' ELSE 'pending' END, now(),
-                   CASE WHEN i <= {finished} THEN now() END, 0
+                   CASE WHEN i <= {finished} THEN 'completed' ELSE 'pending' END, {moment},
+                   CASE WHEN i <= {finished} THEN {moment} END, 0
               FROM generate_series(1, {finished + WAITING}) i"""
     )
     waiting = f"generate_series({finished + 1}, {finished + WAITING}) i"
     connection.execute(
         f"""INSERT INTO job_queue (job_id, enqueued_at, visible_at, attempt_count)
-            SELECT 'job' || i, now() - interval '1 hour' + i * interval '1 ms', now() - interval '1 hour', 0 FROM {waiting}"""
+            SELECT 'job' || i, {moment}, {moment}, 0 FROM {waiting}"""
     )
     connection.execute(
         f"""INSERT INTO table_locks (table_key, catalog, database_name, table_name, holder, acquired_at, expires_at)
