@@ -66,6 +66,12 @@ class TableLocks:
         row = self._store.read(lambda conn: conn.execute(query).first())
         return None if row is None else lock_from(row)
 
+    def blocking(self, table: TableName) -> TableLock | None:
+        """The lock that keeps others from the table now; ``None`` when they could take it, an abandoned lock included."""
+        query = sa.select(table_locks).where(table_locks.c.table_key == str(table), ~statements.abandoned_lock)
+        row = self._store.read(lambda conn: conn.execute(query, {"b_now": self._store.clock()}).first())
+        return None if row is None else lock_from(row)
+
     def list(self) -> list[TableLock]:
         """All locks, oldest first."""
         query = sa.select(table_locks).order_by(table_locks.c.acquired_at, table_locks.c.table_key)

@@ -62,13 +62,12 @@ class TableLockSensor(BaseSensorOperator):
         """Look at the lock."""
         from airflow_snowpack.hooks.store import SnowpackHook
         from airflow_snowpack.iceberg.names import TableName
-        from airflow_snowpack.triggers.table_lock import holder_of
 
         with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
-            holder = holder_of(hook.jobs(), TableName.parse(self.table, catalog=hook.settings.catalog_name))
-        if holder:
-            self.log.info("The table %s is held by %s", self.table, holder)
-        return holder is None
+            lock = hook.locks().blocking(TableName.parse(self.table, catalog=hook.settings.catalog_name))
+        if lock:
+            self.log.info("The table %s is held by %s", self.table, lock.holder)
+        return lock is None
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> None:
         """The trigger saw a free table."""

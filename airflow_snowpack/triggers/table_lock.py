@@ -17,9 +17,6 @@ from airflow_snowpack.triggers.shared_store import shared_store
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Jobs
-
 
 def _event(payload: dict[str, Any]) -> TriggerEvent:
     return TriggerEvent(payload)  # type: ignore[no-untyped-call]  # Airflow's is untyped
@@ -70,28 +67,14 @@ class TableLockTrigger(BaseTrigger):
 
     async def _wait(self) -> str | None:
         from airflow_snowpack.iceberg import TableName
-        from airflow_snowpack.jobs import Jobs
+        from airflow_snowpack.jobs import TableLocks
 
         name = TableName.parse(self.table, catalog=self.catalog)
-        jobs = Jobs(await shared_store(self.store_conn_id))
+        store = await shared_store(self.store_conn_id)
+        locks = TableLocks(store)
         deadline = datetime.fromisoformat(self.until) if self.until else None
-        while holder := await asyncio.to_thread(holder_of, jobs, name):
-            if deadline is not None and jobs.store.clock() >= deadline:
-                return holder
+        while lock := await asyncio.to_thread(locks.blocking, name):
+            if deadline is not None and store.clock() >= deadline:
+                return lock.holder
             await asyncio.sleep(self.poll_seconds)
-        return None
-
-
-def holder_of(jobs: Jobs, table: TableName) -> str | None:
-    """Who keeps others from the table. A lock whose time has run out keeps nobody, unless its job is still active."""
-    from airflow_snowpack.jobs import JobNotFound
-
-    lock = jobs.locks.get(table)
-    if lock is None:
-        return None
-    if lock.expires_at > jobs.store.clock():
-        return lock.holder
-    try:
-        return None if jobs.get(lock.holder).status.is_terminal else lock.holder
-    except JobNotFound:
         return None
