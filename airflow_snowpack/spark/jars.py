@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SPARK_MINOR = "4.1"
+SPARK_VERSION = "4.1.3"  # the newest that pyspark and pyspark-client both have; pyproject.toml pins it too
+INSTALL = f"pip install --force-reinstall 'pyspark=={SPARK_VERSION}' 'pyspark-client=={SPARK_VERSION}'"
 ICEBERG_VERSION = "1.12.0"
 ICEBERG_RUNTIME = f"org.apache.iceberg:iceberg-spark-runtime-{SPARK_MINOR}_2.13:{ICEBERG_VERSION}"
 
@@ -32,23 +34,34 @@ UNRESOLVED = re.compile(r"unresolved dependency:|Server access error|UnknownHost
 MISSING_MODULE = re.compile(r"(?P<group>[\w.-]+)#(?P<name>[\w.-]+);(?P<version>[\w.-]+): not found")
 
 
-def check_pyspark(installed: str | None = None) -> str:
+def check_pyspark(installed: str | None = None, client: str | None = None) -> str:
     """The installed pyspark's version.
 
-    :raises SparkUnavailable: there is none, or its minor version is not the one that Iceberg's runtime is built for.
+    :param installed: instead of the version of the installed pyspark; ``client`` likewise of pyspark-client.
+    :raises SparkUnavailable: there is none, its minor version is not the one that Iceberg's runtime is built for, or the
+        pyspark-client beside it is of another version: the two write the same files.
     """
-    try:
-        found = installed or version("pyspark")
-    except PackageNotFoundError:
-        raise SparkUnavailable(
-            f"pyspark is not installed. Install it: pip install 'pyspark=={SPARK_MINOR}.*' 'pyspark-client=={SPARK_MINOR}.*'."
-        ) from None
+    found, beside = installed or _version_of("pyspark"), client or _version_of("pyspark-client")
+    if found is None:
+        raise SparkUnavailable(f"pyspark is not installed. Install it: {INSTALL}.")
     if found.split(".")[:2] != SPARK_MINOR.split("."):
         raise SparkUnavailable(
             f"pyspark {found} is installed, but Iceberg {ICEBERG_VERSION} runs on Spark {SPARK_MINOR} here. "
-            f"Install the version that fits: pip install 'pyspark=={SPARK_MINOR}.*' 'pyspark-client=={SPARK_MINOR}.*'."
+            f"Install the version that fits: {INSTALL}."
+        )
+    if beside not in (None, found):
+        raise SparkUnavailable(
+            f"pyspark {found} and pyspark-client {beside} are installed, which overwrite each other's files. "
+            f"Install one version of both: {INSTALL}."
         )
     return found
+
+
+def _version_of(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def check_jars(jars: Sequence[Path]) -> None:

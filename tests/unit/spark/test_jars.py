@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import tomllib
+from pathlib import Path
 
 import pytest
 
 from airflow_snowpack.spark import SparkConfig, SparkUnavailable
-from airflow_snowpack.spark.jars import ICEBERG_RUNTIME, check_jars, check_pyspark, explain_download
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from airflow_snowpack.spark.jars import ICEBERG_RUNTIME, SPARK_VERSION, check_jars, check_pyspark, explain_download
 
 
 def test_the_installed_pyspark_fits() -> None:
@@ -19,8 +17,18 @@ def test_the_installed_pyspark_fits() -> None:
 
 @pytest.mark.parametrize("installed", ["4.2.0", "4.0.1", "3.5.9", "5.0.0.dev1"])
 def test_another_minor_version_is_refused_with_the_one_that_fits(installed: str) -> None:
-    with pytest.raises(SparkUnavailable, match=rf"pyspark {installed} is installed.*pip install 'pyspark==4\.1\.\*'"):
+    with pytest.raises(SparkUnavailable, match=rf"pyspark {installed} is installed.*pip install .*'pyspark==4\.1\.3' "):
         check_pyspark(installed)
+
+
+def test_a_client_of_another_version_is_refused_before_its_files_break_the_import() -> None:
+    with pytest.raises(SparkUnavailable, match=r"pyspark 4\.1\.3 and pyspark-client 4\.2\.0 .*'pyspark-client==4\.1\.3'"):
+        check_pyspark("4.1.3", "4.2.0")
+
+
+def test_the_version_that_messages_name_is_the_one_that_the_package_requires() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    assert {f"pyspark=={SPARK_VERSION}", f"pyspark-client=={SPARK_VERSION}"} <= set(project["dependencies"])
 
 
 def test_local_jars_replace_every_download(tmp_path: Path) -> None:
