@@ -1,8 +1,9 @@
-"""Runs one statement on the driver's own cursor: for the few statements whose speed is the speed of the whole.
+"""Runs one statement below the driver's cursor: for the few statements whose speed is the speed of the whole.
 
-SQLAlchemy's work per execution costs more than Postgres needs for a claim. A :class:`Direct` is compiled once, keeps its
-place in psycopg's prepared statements, and converts values by the column types that it was written with. It means the
-same as ``conn.execute(statement, values).first()``: same transaction, same errors, so that what is retried stays the same.
+What SQLAlchemy and psycopg do per execution costs more than Postgres needs for a claim. A :class:`Direct` is compiled once,
+is prepared once on each connection, and sends and reads values as text by the column types that it was written with. It
+means the same as ``conn.execute(statement, values).first()``: same transaction, same errors, so that what is retried stays
+the same.
 
     CLAIM = Direct(sa.update(job_queue)….returning(…))
     row = CLAIM.first(conn, {"b_now": now})
@@ -13,11 +14,15 @@ from __future__ import annotations
 import json
 from collections import namedtuple
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
+from itertools import count
 from typing import Any
+from weakref import WeakSet
 
 import psycopg
 import sqlalchemy as sa
+from psycopg import generators, pq
+from psycopg.errors import error_from_result
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.exc import DBAPIError
 
@@ -25,29 +30,12 @@ from airflow_snowpack.store.types import UtcDateTime
 
 # Numbered parameters go to the server as they are; psycopg rewrites named ones at each call.
 _DIALECT: sa.Dialect = PGDialect_psycopg(paramstyle="numeric_dollar")  # type: ignore[no-untyped-call]  # SQLAlchemy has no types here
+_NAMES = count(1)
 
-Convert = Callable[[Any], Any] | None
+UNKNOWN_OID, BOOLEAN_OID = 0, 16
 
-
-def _to_text(kind: sa.types.TypeEngine[Any]) -> Convert:
-    """Moments and JSON as text, which the statement casts: psycopg's own dumpers for them cost several times as much."""
-    if isinstance(kind, UtcDateTime):
-        return _moment
-    if isinstance(kind, sa.JSON):
-        return _json_or_null if kind.none_as_null else json.dumps
-    return kind.dialect_impl(_DIALECT).bind_processor(_DIALECT)
-
-
-def _moment(value: datetime | None) -> str | None:
-    if value is None:
-        return None
-    if value.tzinfo is None:
-        raise ValueError(f"The moment {value!r} has no time zone. Pass an aware datetime, such as datetime.now(UTC).")
-    return value.isoformat()
-
-
-def _json_or_null(value: Any) -> str | None:
-    return None if value is None else json.dumps(value)
+Write = Callable[[Any], bytes | None]
+Read = Callable[[bytes], Any]
 
 
 class Direct:
@@ -59,11 +47,15 @@ class Direct:
     def __init__(self, statement: Any) -> None:
         compiled = statement.compile(dialect=_DIALECT)
         self.text = str(compiled)
-        self._binds = [(name, _to_text(compiled.binds[name].type)) for name in compiled.positiontup]
+        kinds = [compiled.binds[name].type for name in compiled.positiontup]
+        self._binds = [(name, _writer(kind)) for name, kind in zip(compiled.positiontup, kinds, strict=True)]
+        # What has no cast in the text would be taken for text; that is booleans alone.
+        self._oids = [BOOLEAN_OID if isinstance(kind, sa.Boolean) else UNKNOWN_OID for kind in kinds]
         columns = list(statement.exported_columns)
         self._row: Any = namedtuple("Row", [column.name for column in columns])  # type: ignore[misc]  # the names are data
-        found = [column.type.dialect_impl(_DIALECT).result_processor(_DIALECT, None) for column in columns]
-        self._converts = [(place, convert) for place, convert in enumerate(found) if convert is not None]
+        self._reads = [(place, _reader(column.type)) for place, column in enumerate(columns)]
+        self._name = f"snowpack_{next(_NAMES)}".encode()
+        self._prepared: WeakSet[Any] = WeakSet()
 
     def first(self, conn: sa.Connection, values: Mapping[str, Any]) -> Any | None:
         """The row as a named tuple, or ``None``.
@@ -71,21 +63,25 @@ class Direct:
         :param values: by name of the bind parameter; others than the statement has are left alone.
         :raises DBAPIError: as SQLAlchemy raises it.
         """
-        bound = [values[name] if convert is None else convert(values[name]) for name, convert in self._binds]
         driver: Any = conn.connection.dbapi_connection
         try:
-            found = psycopg.RawCursor(driver).execute(self.text, bound, prepare=True).fetchone()
+            bound = [write(values[name]) for name, write in self._binds]
+            if driver not in self._prepared:
+                driver.pgconn.send_prepare(self._name, self.text.encode(), self._oids)
+                _answer(driver)
+                self._prepared.add(driver)
+            driver.pgconn.send_query_prepared(self._name, bound)
+            found = _answer(driver)
         except psycopg.Error as error:
             raise self._as_sqlalchemy_says(conn, driver, error) from error
-        if found is None:
+        if not found.ntuples:
             return None
-        row = list(found)
-        for place, convert in self._converts:
-            row[place] = convert(row[place])
-        return self._row._make(row)
+        value = found.get_value
+        return self._row._make([None if (raw := value(0, place)) is None else read(raw) for place, read in self._reads])
 
     def _as_sqlalchemy_says(self, conn: sa.Connection, driver: Any, error: Any) -> BaseException:
-        lost = conn.dialect.is_disconnect(error, driver, None)
+        # A pooler or a DISCARD ALL may have taken the prepared statement away; a fresh connection prepares it again.
+        lost = conn.dialect.is_disconnect(error, driver, None) or isinstance(error, psycopg.errors.InvalidSqlStatementName)
         if lost:
             conn.invalidate(error)
             conn.engine.dispose()  # the others in the pool are most likely lost with it
@@ -94,3 +90,60 @@ class Direct:
             self.text, None, error, psycopg.Error, connection_invalidated=lost, dialect=conn.dialect
         )
         return said
+
+
+def _answer(driver: Any) -> Any:
+    """Wait for the server, as psycopg's cursors do: signals are handled meanwhile."""
+    (result,) = driver.wait(generators.execute(driver.pgconn))
+    if result.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
+        raise error_from_result(result)
+    return result
+
+
+def _writer(kind: sa.types.TypeEngine[Any]) -> Write:
+    """How a value is written as text."""
+    if isinstance(kind, UtcDateTime):
+        return _write_moment
+    if isinstance(kind, sa.JSON):
+        return _write_json_or_null if kind.none_as_null else _write_json
+    if isinstance(kind, sa.Boolean):
+        return lambda value: None if value is None else b"t" if value else b"f"
+    return _write_text
+
+
+def _write_text(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    text = str(value).encode()
+    if b"\0" in text:
+        raise psycopg.DataError("PostgreSQL text cannot hold a NUL character.")  # libpq would cut the text off there
+    return text
+
+
+def _write_moment(value: datetime | None) -> bytes | None:
+    if value is None:
+        return None
+    if value.tzinfo is None:
+        raise ValueError(f"The moment {value!r} has no time zone. Pass an aware datetime, such as datetime.now(UTC).")
+    return value.isoformat().encode()
+
+
+def _write_json(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+def _write_json_or_null(value: Any) -> bytes | None:
+    return None if value is None else _write_json(value)
+
+
+def _reader(kind: sa.types.TypeEngine[Any]) -> Read:
+    """How a value is read from Postgres's text."""
+    if isinstance(kind, UtcDateTime):
+        return lambda raw: datetime.fromisoformat(raw.decode()).astimezone(UTC)
+    if isinstance(kind, sa.JSON):
+        return lambda raw: json.loads(raw.decode())
+    if isinstance(kind, sa.Boolean):
+        return lambda raw: raw == b"t"
+    if isinstance(kind, sa.Integer):
+        return int
+    return bytes.decode

@@ -1,9 +1,9 @@
 """Opens the database: an embedded SQLite file or Postgres, both with the transaction rules that the store relies on.
 
 SQLite: write-ahead log, every commit synced to disk, and every transaction ``BEGIN IMMEDIATE``, so that writers wait in
-line at the start instead of failing in the middle. Postgres: psycopg 3 with prepared statements from the first
-execution on. On both the driver itself commits statement by statement, and a transaction begins where we say ``BEGIN``:
-so a single statement pays for no mode switch and no empty rollback.
+line at the start instead of failing in the middle. Postgres: psycopg 3. On both the driver itself commits statement by
+statement, and a transaction begins where we say ``BEGIN``: so a single statement pays for no mode switch and no empty
+rollback.
 """
 
 from __future__ import annotations
@@ -63,7 +63,13 @@ def statement_by_statement(engine: sa.Engine) -> sa.Engine:
 def _open_postgres(url: sa.URL) -> sa.Engine:
     engine = sa.create_engine(
         url.set(drivername="postgresql+psycopg"),
-        connect_args={"autocommit": True, "prepare_threshold": 1, "connect_timeout": POSTGRES_CONNECT_TIMEOUT_S},
+        connect_args={
+            "autocommit": True,
+            # psycopg forgets what is prepared at every rollback; the statements that are worth it are prepared in ``direct.py``.
+            "prepare_threshold": None,
+            "connect_timeout": POSTGRES_CONNECT_TIMEOUT_S,
+            "client_encoding": "utf8",
+        },
         # The connection used last comes first: the hot statements are prepared on it, and its memory is warm.
         pool_use_lifo=True,
         # Every transaction ends with its block (SQLAlchemy rolls back what was not committed), so nothing is left to reset.
@@ -78,7 +84,8 @@ def _configure_postgres(connection: DBAPIConnection, _record: Any) -> None:
     # Every statement of the store looks rows up by an index. Without statistics, as for a queue filled a moment ago, Postgres
     # would rather sort all waiting rows at each claim; and a plan made on an empty table lives on when it is not empty.
     cursor = connection.cursor()
-    cursor.execute("SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan")
+    plans = "SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan"
+    cursor.execute(f"{plans}; SET datestyle = iso")  # the hot statements read moments as ISO 8601
     cursor.close()
 
 

@@ -1,0 +1,114 @@
+"""The hot statements below the driver's cursor: values arrive as they were, and a connection that was lost is replaced."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
+
+from airflow_snowpack.store import Store
+from airflow_snowpack.store.direct import Direct
+from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store.types import UtcDateTime
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KINDS = {
+    "words": sa.Text(),
+    "flag": sa.Boolean(),
+    "number": sa.Integer(),
+    "moment": UtcDateTime(),
+    "tree": sa.JSON(none_as_null=True),
+}
+ECHO = Direct(sa.select(*(sa.bindparam(name, type_=kind).label(name) for name, kind in KINDS.items())))
+NOTHING = dict.fromkeys(KINDS)
+
+
+@pytest.fixture
+def store(postgres_database: str) -> Iterator[Store]:
+    with Store(open_engine(postgres_database)) as store:
+        yield store
+
+
+def test_values_arrive_as_they_were(store: Store) -> None:
+    values = {
+        "words": "Zürich 🏔 $1 ' \\ %s",
+        "flag": False,
+        "number": -7,
+        "moment": datetime(2026, 11, 21, 5, 4, 3, 2, UTC),
+        "tree": {"a": [1, None, "\x00 é"], "b": {}},
+    }
+    row = store.single(lambda conn: ECHO.first(conn, values))
+    assert row is not None
+    assert row._asdict() == values
+
+
+def test_nothing_arrives_as_nothing(store: Store) -> None:
+    row = store.single(lambda conn: ECHO.first(conn, NOTHING))
+    assert row is not None
+    assert row._asdict() == NOTHING
+
+
+def test_moments_are_utc_whatever_zone_and_style_the_database_prefers(store: Store, postgres_database: str) -> None:
+    name = sa.make_url(postgres_database).database
+    store.single(lambda conn: conn.exec_driver_sql(f"ALTER DATABASE {name} SET timezone = 'Asia/Kolkata'"))
+    store.single(lambda conn: conn.exec_driver_sql(f"ALTER DATABASE {name} SET datestyle = 'SQL, DMY'"))
+    store.close()
+    moment = datetime(2026, 11, 21, 23, 59, 59, 999_999, UTC)
+
+    row = store.single(lambda conn: ECHO.first(conn, NOTHING | {"moment": moment}))
+
+    assert row is not None
+    assert row.moment == moment
+    assert row.moment.tzinfo is UTC
+
+
+def test_text_that_the_server_would_cut_off_is_refused(store: Store) -> None:
+    with pytest.raises(DBAPIError, match="NUL"):
+        store.single(lambda conn: ECHO.first(conn, NOTHING | {"words": "a\x00b"}))
+
+
+def test_a_naive_moment_is_refused(store: Store) -> None:
+    with pytest.raises(ValueError, match="no time zone"):
+        store.single(lambda conn: ECHO.first(conn, NOTHING | {"moment": datetime(2026, 11, 21)}))  # noqa: DTZ001  that is the point
+
+
+def test_a_connection_that_lost_its_prepared_statements_is_replaced(store: Store) -> None:
+    store.single(lambda conn: ECHO.first(conn, NOTHING))
+    store.single(lambda conn: conn.exec_driver_sql("DEALLOCATE ALL"))
+
+    row = store.single(lambda conn: ECHO.first(conn, NOTHING | {"number": 5}))
+
+    assert row is not None
+    assert row.number == 5
+
+
+def test_a_connection_that_the_server_ended_is_replaced(store: Store) -> None:
+    store.single(lambda conn: ECHO.first(conn, NOTHING))
+    others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    with open_engine(store.engine.url).connect() as other:
+        other.exec_driver_sql(f"SELECT pg_terminate_backend(pid) {others}")
+
+    row = store.single(lambda conn: ECHO.first(conn, NOTHING | {"number": 6}))
+
+    assert row is not None
+    assert row.number == 6
+
+
+def test_it_runs_in_the_transaction_around_it(store: Store) -> None:
+    store.single(lambda conn: conn.exec_driver_sql("CREATE TABLE kept (n integer)"))
+    insert = Direct(sa.insert(sa.table("kept", sa.column("n", sa.Integer))).values(n=sa.bindparam("n")).returning(sa.column("n")))
+
+    def fail(conn: sa.Connection) -> None:
+        insert.first(conn, {"n": 1})
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        store.transact(fail)
+    store.transact(lambda conn: insert.first(conn, {"n": 2}))
+
+    assert store.read(lambda conn: conn.exec_driver_sql("SELECT n FROM kept").scalars().all()) == [2]
