@@ -6,7 +6,8 @@
     job = dry_run(jobs, catalog, request)                            # what it would do, from metadata
 
 The invariant: nothing is written unless drain mode is off, every name and option is valid and the catalog has the table. Drain
-mode is asked first, so that a paused installation says so whatever else may be wrong.
+mode is asked first (a caller that parses a request calls :func:`refuse_if_draining` before), so that a paused installation says
+so whatever else may be wrong.
 """
 
 from __future__ import annotations
@@ -73,6 +74,19 @@ class MaintenanceRequest:
         parsed = parse_all_options(given)
         said = {action.value: _as_said(parsed[action], given[action.value]) for action in asked if action in parsed}
         return cls(name, asked, {action: values for action, values in said.items() if values})
+
+
+def refuse_if_draining(jobs: Jobs, *, owner: str | None = None) -> None:
+    """Ask drain mode before the arguments are even read: a refusal that a retry mends comes before one that it does not.
+
+    :param owner: whose job that is still active, if there is one, goes on in drain mode too.
+    :raises DrainModeOn: new submissions are refused for now.
+    """
+    from airflow_snowpack.jobs import DrainModeOn
+
+    state = jobs.drain()
+    if state.on and (owner is None or jobs.find_owned(owner) is None):
+        raise DrainModeOn(state)
 
 
 def submit(
@@ -160,11 +174,8 @@ def _plan(catalog: Catalog, request: MaintenanceRequest, now: datetime) -> list[
 
 def _admit(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest) -> None:
     from airflow_snowpack.iceberg import load_table
-    from airflow_snowpack.jobs import DrainModeOn
 
-    state = jobs.drain()
-    if state.on:
-        raise DrainModeOn(state)
+    refuse_if_draining(jobs)
     load_table(catalog, request.table)
 
 

@@ -105,12 +105,13 @@ class MaintainTableOperator(WaitsForTable, RunsJob):
     def _maintain(self, context: Context, hook: SnowpackHook) -> dict[str, Any]:
         from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
         from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
-        from airflow_snowpack.maintenance.submit import claim_own, dry_run
+        from airflow_snowpack.maintenance.submit import claim_own, dry_run, refuse_if_draining
         from airflow_snowpack.operators.identity import owner_of, worker_of
         from airflow_snowpack.operators.report import job_report
 
-        request = self._request(hook)
         jobs, owner = hook.jobs(), owner_of(context)
+        refuse_if_draining(jobs, owner=owner)
+        request = self._request(hook)
         catalog = IcebergCatalogHook(self.catalog_conn_id).catalog
         if read_flag("dry_run", self.dry_run):
             job = dry_run(jobs, catalog, request, submitted_by=owner)

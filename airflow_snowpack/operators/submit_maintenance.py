@@ -53,11 +53,13 @@ class SubmitMaintenanceOperator(WaitsForTable):
         """Submit, or raise ``TableLocked``."""
         from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
         from airflow_snowpack.hooks.store import SnowpackHook
-        from airflow_snowpack.maintenance.submit import ALL_ACTIONS, MaintenanceRequest, dry_run, submit_once
+        from airflow_snowpack.maintenance.submit import ALL_ACTIONS, MaintenanceRequest, dry_run, refuse_if_draining, submit_once
         from airflow_snowpack.operators.identity import owner_of
         from airflow_snowpack.operators.report import job_report
 
         with SnowpackHook(self.store_conn_id) as hook:
+            owner = owner_of(context)
+            refuse_if_draining(hook.jobs(), owner=owner)
             request = MaintenanceRequest.parse(
                 self.table,
                 ALL_ACTIONS if self.actions is None else read_names("actions", self.actions),
@@ -66,7 +68,6 @@ class SubmitMaintenanceOperator(WaitsForTable):
                 where=read_text(self.where),
                 order=hook.settings.action_order,
             )
-            owner = owner_of(context)
             catalog = IcebergCatalogHook(self.catalog_conn_id).catalog
             if read_flag("dry_run", self.dry_run):
                 return job_report(dry_run(hook.jobs(), catalog, request, submitted_by=owner))

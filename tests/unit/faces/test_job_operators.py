@@ -24,7 +24,7 @@ from airflow_snowpack.sensors import MaintenanceJobSensor
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from airflow.sdk import Context
+    from airflow.sdk import BaseOperator, Context
 
     from airflow_snowpack.jobs import Claim, Job, Jobs
     from tests.unit.faces.conftest import Runner
@@ -128,13 +128,30 @@ def test_a_missing_table_is_named_together_with_its_neighbours(run_operator: Run
     assert jobs.list() == []
 
 
-def test_drain_mode_refuses_before_anything_else_is_looked_at(run_operator: Runner, jobs: Jobs) -> None:
+@pytest.mark.parametrize("operator", [SubmitMaintenanceOperator, MaintainTableOperator])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"table": "demo.nothing"}, {"table": "{{ 'nothing' }}"}, {"actions": ["vacuum"]}, {"options": "{"}, {"where": "month = 3"}],
+)
+def test_drain_mode_refuses_before_anything_else_is_looked_at(
+    run_operator: Runner, jobs: Jobs, operator: Callable[..., BaseOperator], wrong: dict[str, Any]
+) -> None:
     jobs.set_drain(True, by="ops", reason="moving the store")
-    outcome = run_operator(submit(table="demo.nothing"))
+    arguments = {"table": "demo.flights", "actions": ["expire_snapshots"], **wrong}
+    outcome = run_operator(operator(task_id="drained", **arguments))
 
     assert outcome.state == "up_for_retry"
     assert "Drain mode is on" in str(outcome.error)
     assert "moving the store" in str(outcome.error)
+
+
+def test_in_drain_mode_a_second_try_still_finds_the_job_that_the_first_submitted(
+    run_operator: Runner, jobs: Jobs, flights: TableName
+) -> None:
+    first = run_operator(submit())
+    jobs.set_drain(True, by="ops", reason="moving the store")
+
+    assert run_operator(submit(), try_number=2).xcom["job_id"] == first.xcom["job_id"]
 
 
 def test_a_store_that_does_not_answer_is_named_without_its_password(
