@@ -24,13 +24,19 @@ class TableLocked(JobError):
     """Somebody else holds the table.
 
     :ivar lock: who, since when and until when.
+    :param waiting: the holder is a job that waits for a worker, and keeps the table for as long as it waits.
     """
 
-    def __init__(self, lock: TableLock) -> None:
+    def __init__(self, lock: TableLock, *, waiting: bool = False) -> None:
         self.lock = lock
+        if waiting:
+            end = f"its period ended {lock.expires_at.isoformat()}, and the job still waits for a worker"
+            way_out = "Start a worker (RunMaintenanceJobOperator), or cancel the job (CancelMaintenanceOperator)."
+        else:
+            end = f"until {lock.expires_at.isoformat()} unless its holder renews the lock"
+            way_out = "Wait for the holder, or cancel its job (CancelMaintenanceOperator)."
         super().__init__(
-            f"The table {lock.table} is locked by {lock.holder} since {lock.acquired_at.isoformat()}, "
-            f"until {lock.expires_at.isoformat()} unless its holder renews the lock. Wait for the holder, or cancel its job."
+            f"The table {lock.table} is locked by {lock.holder} since {lock.acquired_at.isoformat()}; {end}. {way_out}"
         )
 
 

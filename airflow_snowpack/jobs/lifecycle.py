@@ -113,11 +113,14 @@ class Jobs(JobReader):
         submitted_by: str | None = None,
         owner: str | None = None,
     ) -> Claim:
-        """Submit a job and hold it from the start, so that no other worker can take it in between.
+        """Submit a job and hold it from the start, for a process that runs it itself.
+
+        No other worker ever gets this job: not in between, and not when its lease runs out. Then the sweep fails it, and whoever
+        asked for it (an Airflow retry, the next run) asks again.
 
         :raises DrainModeOn, TableLocked: as :meth:`submit`.
         """
-        job = self._new_job(table, actions, options, submitted_by, owner)
+        job = replace(self._new_job(table, actions, options, submitted_by, owner), inline=True)
         submit, claim = self._submit_values(job), self._claim_values(worker_id, job.submitted_at, key=job.job_id)
 
         def both(conn: sa.Connection) -> sa.Row[Any] | None:
@@ -458,8 +461,14 @@ class Jobs(JobReader):
         if state.on:
             raise DrainModeOn(state)
         lock = self.locks.get(table)
+        if lock is None:
+            return
+        if lock.expires_at <= self.store.clock():
+            # Its job may be one that nobody will go on with; the installation may have no sweep on a schedule.
+            self.sweep()
+            lock = self.locks.blocking(table)
         if lock is not None:
-            raise TableLocked(lock)
+            raise TableLocked(lock, waiting=lock.expires_at <= self.store.clock())
 
     def _submitted(self, job: Job) -> None:
         self._events.record(job.job_id, "submitted", by=job.submitted_by, table=str(job.table), actions=list(job.actions))

@@ -81,6 +81,7 @@ class Job:
     """One request for maintenance of one table, as the store has it.
 
     :param owner: who may take the job over at once, such as an Airflow task instance across its tries; ``None`` for nobody.
+    :param inline: it belongs to the process that submitted it and never goes to another worker.
     :param attempt: how many times it was claimed or taken over.
     :param attempt_id: the fence; ``None`` while nobody holds the job.
     :param results: one per action that ran, in order; of the attempt that ended the job.
@@ -95,6 +96,7 @@ class Job:
     submitted_at: datetime
     submitted_by: str | None = None
     owner: str | None = None
+    inline: bool = False
     started_at: datetime | None = None
     completed_at: datetime | None = None
     attempt: int = 0

@@ -27,10 +27,11 @@ def sweep_once(store: Store, policy: LifecyclePolicy) -> SweepReport:
         if read_drain(conn).on:
             return SweepReport(paused=True)
         expired = do.LEASES.expired(conn, now)
-        spent = [lease for lease in expired if lease.attempt >= policy.max_attempts]
+        inline = _inline_among(conn, [lease.key for lease in expired])
+        left = [lease for lease in expired if lease.key not in inline and lease.attempt < policy.max_attempts]
+        spent = [lease for lease in expired if lease not in left]
         for lease in spent:
             _fail(conn, lease, now)
-        left = [lease for lease in expired if lease.attempt < policy.max_attempts]
         for lease in left:
             _requeue(conn, lease, now + backoff(policy, lease.attempt))
         return SweepReport(
@@ -45,6 +46,13 @@ def sweep_once(store: Store, policy: LifecyclePolicy) -> SweepReport:
 def backoff(policy: LifecyclePolicy, attempt: int) -> timedelta:
     """How long a job waits after its ``attempt``-th attempt was lost: ``retry_base * 2 ** attempt``, a day at most."""
     return min(policy.retry_base * (1 << min(attempt, 20)), MAX_BACKOFF)
+
+
+def _inline_among(conn: sa.Connection, keys: list[str]) -> set[str]:
+    """The jobs that belong to the process that submitted them: nobody else would ever claim them again."""
+    if not keys:
+        return set()
+    return set(conn.execute(sa.select(jobs.c.job_id).where(jobs.c.job_id.in_(keys), jobs.c.inline)).scalars())
 
 
 def _requeue(conn: sa.Connection, lease: Expired, visible_at: datetime) -> None:

@@ -129,7 +129,9 @@ def test_a_kill_at_any_statement_leaves_nothing_half_done_and_the_job_runs_again
     assert answer == "finished 0"
     record_property("moments", moment - 1)
     assert moment > 30, "every step of the lifecycle was met"
-    assert JobStatus.FAILED not in {job.status for job in survivor.list(limit=10_000)}, "one kill costs no job"
+    failed = [job for job in survivor.list(limit=10_000) if job.status is JobStatus.FAILED]
+    assert all(job.inline for job in failed), "one kill costs no job that a worker can take again"
+    assert all("stopped sending heartbeats" in (job.error or "") for job in failed)
 
 
 def test_a_job_without_attempts_left_fails_with_its_reason_wherever_its_worker_was_killed(

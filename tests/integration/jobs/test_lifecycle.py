@@ -197,7 +197,9 @@ def test_an_attempt_ends_as_completed_or_failed_and_as_nothing_else(jobs: Jobs, 
 def test_only_one_of_two_attempts_at_a_job_reaches_a_terminal_state(
     jobs: Jobs, locks: TableLocks, table: TableName, clock: MovedClock
 ) -> None:
-    first = jobs.submit_and_claim(table, ACTIONS, "w1")
+    jobs.submit(table, ACTIONS)
+    first = jobs.claim("w1")
+    assert first is not None
     clock.forward(minutes=31)
     jobs.sweep()
     clock.forward(minutes=2)
@@ -363,8 +365,44 @@ def test_a_job_whose_lease_ran_out_waits_longer_after_each_attempt_and_then_fail
     assert locks.get(table) is None
 
 
+def test_a_job_that_its_own_process_ran_fails_when_the_lease_runs_out_because_nobody_else_would_claim_it(
+    jobs: Jobs, locks: TableLocks, table: TableName, clock: MovedClock
+) -> None:
+    claim = jobs.submit_and_claim(table, ACTIONS, "dag/run/task try 1 on host:1", owner="dag/run/task")
+    clock.forward(minutes=30)
+
+    assert jobs.sweep().failed == (claim.job.job_id,)
+    failed = jobs.get(claim.job.job_id)
+    assert failed.error is not None
+    assert "dag/run/task try 1 on host:1 stopped sending heartbeats" in failed.error
+    assert not jobs.holds(claim)
+    assert locks.get(table) is None
+
+
+def test_the_next_run_gets_the_table_of_a_process_that_died_even_where_nothing_sweeps(
+    jobs: Jobs, table: TableName, clock: MovedClock
+) -> None:
+    dead = jobs.submit_and_claim(table, ACTIONS, "w1", owner="dag/monday/task")
+    with pytest.raises(TableLocked):
+        jobs.submit_and_claim(table, ACTIONS, "w2", owner="dag/tuesday/task")
+    clock.forward(minutes=30)
+
+    assert jobs.holds(jobs.submit_and_claim(table, ACTIONS, "w2", owner="dag/tuesday/task"))
+    assert jobs.get(dead.job.job_id).status is JobStatus.FAILED
+
+
+def test_a_job_that_waits_for_a_worker_is_named_as_what_keeps_the_table(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
+    job = jobs.submit(table, ACTIONS)
+    clock.forward(hours=2)
+
+    with pytest.raises(TableLocked, match=rf"{job.job_id}.*the job still waits for a worker\. Start a worker"):
+        jobs.submit(table, ACTIONS)
+
+
 def test_the_sweep_pauses_in_drain_mode(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
-    claim = jobs.submit_and_claim(table, ACTIONS, "w1")
+    jobs.submit(table, ACTIONS)
+    claim = jobs.claim("w1")
+    assert claim is not None
     clock.forward(hours=1)
     jobs.set_drain(True)
 

@@ -36,9 +36,9 @@ def filled(store: Store) -> Store:
 
     def fill(conn: sa.Connection) -> None:
         conn.exec_driver_sql(f"""
-            INSERT INTO jobs (job_id, catalog, database_name, table_name, table_key, actions, options, dry_run, status,
-                              submitted_at, attempt)
-            SELECT 'job' || i, 'lake', 'db', 't' || i, 'lake.db.t' || i, '["expire_snapshots"]', '{{}}', false,
+            INSERT INTO jobs (job_id, catalog, database_name, table_name, table_key, actions, options, dry_run, inline,
+                              status, submitted_at, attempt)
+            SELECT 'job' || i, 'lake', 'db', 't' || i, 'lake.db.t' || i, '["expire_snapshots"]', '{{}}', false, false,
                    CASE WHEN i <= {FINISHED} THEN 'completed' ELSE 'pending' END, now(), 0
               FROM generate_series(1, {FINISHED + WAITING}) i""")
         conn.exec_driver_sql(f"""

@@ -30,6 +30,7 @@ def upgrade() -> None:
         sa.Column("submitted_at", UtcDateTime, nullable=False),
         sa.Column("submitted_by", sa.Text),
         sa.Column("owner", sa.Text),
+        sa.Column("inline", sa.Boolean, nullable=False),
         sa.Column("started_at", UtcDateTime),
         sa.Column("completed_at", UtcDateTime),
         sa.Column("attempt", sa.Integer, nullable=False),
