@@ -8,17 +8,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from airflow.triggers.base import BaseTrigger, TriggerEvent
+from airflow.triggers.base import BaseTrigger
 
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.triggers.event import event_of
 from airflow_snowpack.triggers.shared_store import shared_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-
-def _event(payload: dict[str, Any]) -> TriggerEvent:
-    return TriggerEvent(payload)  # type: ignore[no-untyped-call]  # Airflow's is untyped
+    from airflow.triggers.base import TriggerEvent
 
 
 class MaintenanceJobTrigger(BaseTrigger):
@@ -41,9 +40,9 @@ class MaintenanceJobTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """One event: the job's id and status, or what kept the trigger from looking."""
         try:
-            yield _event({"job_id": self.job_id, "status": await self._ended()})
+            yield event_of({"job_id": self.job_id, "status": await self._ended()})
         except SnowpackError as problem:
-            yield _event({"job_id": self.job_id, "problem": str(problem)})
+            yield event_of({"job_id": self.job_id, "problem": str(problem)})
 
     async def _ended(self) -> str:
         from airflow_snowpack.jobs import Jobs

@@ -9,17 +9,16 @@ import asyncio
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow.triggers.base import BaseTrigger, TriggerEvent
+from airflow.triggers.base import BaseTrigger
 
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.triggers.event import event_of
 from airflow_snowpack.triggers.shared_store import shared_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-
-def _event(payload: dict[str, Any]) -> TriggerEvent:
-    return TriggerEvent(payload)  # type: ignore[no-untyped-call]  # Airflow's is untyped
+    from airflow.triggers.base import TriggerEvent
 
 
 class TableLockTrigger(BaseTrigger):
@@ -61,9 +60,9 @@ class TableLockTrigger(BaseTrigger):
         try:
             holder = await self._wait()
         except SnowpackError as problem:
-            yield _event({"table": self.table, "free": False, "problem": str(problem)})
+            yield event_of({"table": self.table, "free": False, "problem": str(problem)})
         else:
-            yield _event({"table": self.table, "free": holder is None, "holder": holder})
+            yield event_of({"table": self.table, "free": holder is None, "holder": holder})
 
     async def _wait(self) -> str | None:
         from airflow_snowpack.iceberg import TableName
