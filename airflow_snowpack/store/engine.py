@@ -69,6 +69,11 @@ def _open_postgres(url: sa.URL) -> sa.Engine:
             "prepare_threshold": None,
             "connect_timeout": POSTGRES_CONNECT_TIMEOUT_S,
             "client_encoding": "utf8",
+            # A connection that a firewall dropped is found dead in half a minute: a heartbeat must not wait on it for longer.
+            "keepalives_idle": 15,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 30_000,
         },
         # The connection used last comes first: the hot statements are prepared on it, and its memory is warm.
         pool_use_lifo=True,
