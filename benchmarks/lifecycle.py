@@ -37,7 +37,7 @@ def run(server: Server, results: Results, *, rounds: int, peers: bool = True) ->
                     results.add(drain(server, contender, n=JOBS, workers=workers, durable=durable, round_=round_))
     for durable in (False, True):
         _compare(results, "enqueue", "submit (lock + job + queue row)", HANDWRITTEN_SUBMIT, others, durable=durable)
-        _inform_of_single_insert(results, durable=durable)
+        _compare_with_single_insert(results, durable=durable)
         for workers in WORKERS:
             title = f"claim + finish (fenced, unlocks), {workers} worker{'s' if workers > 1 else ''}"
             _compare(results, "drain", title, HANDWRITTEN, others, durable=durable, workers=workers)
@@ -58,10 +58,11 @@ def _compare(results: Results, what: str, title: str, limit: Enqueuer, peers: li
             results.find(Finding(f"{title}, {durable}, {unit}: ours / best peer", ours / cost(best), at_most=1.0, says=says))
 
 
-def _inform_of_single_insert(results: Results, *, durable: bool) -> None:
+def _compare_with_single_insert(results: Results, *, durable: bool) -> None:
+    """One row without a lock is less than a submit does; it is the least that an enqueue by hand can be."""
     ours, single = (_cost(results, "cpu_us", "enqueue", {"durable": durable}, each) for each in (OURS, HANDWRITTEN))
     title = f"submit, {'durable' if durable else 'not durable'}, CPU: ours / one INSERT by hand, without a lock"
-    results.find(Finding(title, ours / single, says=f"{ours:,.0f} µs : {single:,.0f} µs"))
+    results.find(Finding(title, ours / single, at_most=AT_MOST, says=f"{ours:,.0f} µs : {single:,.0f} µs"))
 
 
 def _cost(results: Results, figure: str, what: str, setting: dict[str, Any], contender: Enqueuer) -> float:
