@@ -6,6 +6,7 @@ The event says only that it is time to look: whoever was waiting reads the job i
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger
@@ -20,8 +21,13 @@ if TYPE_CHECKING:
     from airflow.triggers.base import TriggerEvent
 
 
+log = logging.getLogger(__name__)
+
+
 class MaintenanceJobTrigger(BaseTrigger):
     """Looks at a job until it is completed, failed or cancelled.
+
+    A store that does not answer is looked at again; how long, the timeout of the deferral says.
 
     :param poll_seconds: the pause between two looks, in seconds (Airflow keeps a trigger's arguments as JSON).
     """
@@ -46,8 +52,15 @@ class MaintenanceJobTrigger(BaseTrigger):
 
     async def _ended(self) -> str:
         from airflow_snowpack.jobs import Jobs
+        from airflow_snowpack.store import StoreUnreachable
 
-        jobs = Jobs(await shared_store(self.store_conn_id))
-        while not (job := await asyncio.to_thread(jobs.get, self.job_id)).status.is_terminal:
+        while True:
+            try:
+                jobs = Jobs(await shared_store(self.store_conn_id))
+                job = await asyncio.to_thread(jobs.get, self.job_id)
+            except StoreUnreachable as outage:
+                log.warning("Waiting on for the job %s: %s", self.job_id, outage)
+            else:
+                if job.status.is_terminal:
+                    return job.status.value
             await asyncio.sleep(self.poll_seconds)
-        return job.status.value

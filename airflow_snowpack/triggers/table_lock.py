@@ -6,6 +6,7 @@ That a table *was* free is no promise: whoever waited tries to take the lock, an
 from __future__ import annotations
 
 import asyncio
+import logging
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,11 @@ if TYPE_CHECKING:
     from airflow.triggers.base import TriggerEvent
 
 
+log = logging.getLogger(__name__)
+
+
 class TableLockTrigger(BaseTrigger):
-    """Looks at a table's lock until it is gone.
+    """Looks at a table's lock until it is gone. A store that does not answer is looked at again, as long as there is time.
 
     :param table: ``database.table``.
     :param until: no longer than this, as ISO 8601 text; ``None`` for as long as it takes.
@@ -67,13 +71,23 @@ class TableLockTrigger(BaseTrigger):
     async def _wait(self) -> str | None:
         from airflow_snowpack.iceberg import TableName
         from airflow_snowpack.jobs import TableLocks
+        from airflow_snowpack.store import StoreUnreachable
 
         name = TableName.parse(self.table, catalog=self.catalog)
-        store = await shared_store(self.store_conn_id)
-        locks = TableLocks(store)
-        deadline = datetime.fromisoformat(self.until) if self.until else None
-        while lock := await asyncio.to_thread(locks.blocking, name):
-            if deadline is not None and store.clock() >= deadline:
-                return lock.holder
+        while True:
+            try:
+                locks = TableLocks(await shared_store(self.store_conn_id))
+                lock = await asyncio.to_thread(locks.blocking, name)
+            except StoreUnreachable as outage:
+                if self._is_over():
+                    raise
+                log.warning("Waiting on for the table %s: %s", name, outage)
+            else:
+                if lock is None or self._is_over():
+                    return None if lock is None else lock.holder
             await asyncio.sleep(self.poll_seconds)
-        return None
+
+    def _is_over(self) -> bool:
+        from airflow_snowpack.store import utc_now
+
+        return self.until is not None and utc_now() >= datetime.fromisoformat(self.until)
