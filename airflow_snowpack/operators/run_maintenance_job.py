@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_snowpack.operators.refusals import refusals_are_final
-from airflow_snowpack.operators.rendered import read_text
+from airflow_snowpack.operators.rendered import UnreadableArgument, read_text
 from airflow_snowpack.operators.running import RunsJob
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 class RunMaintenanceJobOperator(RunsJob):
     """Runs one job under a fenced claim.
 
-    :param job_id: this job; ``None`` for the next one in the queue.
+    :param job_id: this job; ``None`` for the next one in the queue. A template that renders to nothing is
+        refused, and runs no other job instead.
     :param store_conn_id: the store's Airflow connection; ``None`` for the installation's. Likewise ``catalog_conn_id`` and
         ``spark_conn_id``.
     :param continue_on_error: go on after an action that failed; ``None`` for what ``[snowpack] continue_on_error`` says.
@@ -51,6 +52,7 @@ class RunMaintenanceJobOperator(RunsJob):
     ) -> None:
         super().__init__(**kwargs)
         self.job_id = job_id
+        self._names_a_job = job_id is not None
         self.store_conn_id = store_conn_id
         self.catalog_conn_id = catalog_conn_id
         self.spark_conn_id = spark_conn_id
@@ -63,11 +65,18 @@ class RunMaintenanceJobOperator(RunsJob):
         from airflow_snowpack.operators.report import job_report
 
         with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
+            self._refuse_empty_id()
             self._skip_if_idle(context, hook.jobs())
             catalog = IcebergCatalogHook(self.catalog_conn_id).catalog
             spark = IcebergSparkHook(self.spark_conn_id, self.catalog_conn_id)
             take = partial(self._claim, context, hook.jobs())
             return job_report(self.run_claim(hook.jobs(), take, spark, catalog))
+
+    def _refuse_empty_id(self) -> None:
+        if self._names_a_job and read_text(self.job_id) is None:
+            raise UnreadableArgument(
+                "job_id", self.job_id, "the id of a job, or leave job_id out to run the next one in the queue"
+            )
 
     def _skip_if_idle(self, context: Context, jobs: Jobs) -> None:
         """End at once when the queue is empty, before the catalog is connected: the usual case of a worker on a schedule."""

@@ -307,6 +307,18 @@ def test_a_retry_leaves_a_job_to_the_other_worker_that_holds_it(run_operator: Ru
     assert jobs.holds(other) is True
 
 
+@pytest.mark.parametrize("job_id", ["{{ params.nothing }}", "{{ '' }}", ""])
+def test_a_job_id_that_renders_to_nothing_takes_no_other_job_instead(
+    run_operator: Runner, jobs: Jobs, flights: TableName, job_id: str
+) -> None:
+    job = jobs.submit(flights, ["expire_snapshots"])
+    outcome = run_operator(RunMaintenanceJobOperator(task_id="work", job_id=job_id), params={"nothing": None})
+
+    assert outcome.state == "failed"
+    assert "The argument job_id =" in str(outcome.error)
+    assert jobs.get(job.job_id).status is JobStatus.PENDING
+
+
 def test_a_job_that_does_not_exist_fails_the_worker_task_for_good(run_operator: Runner, jobs: Jobs) -> None:
     outcome = run_operator(RunMaintenanceJobOperator(task_id="work", job_id="0123"))
 
