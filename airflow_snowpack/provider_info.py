@@ -54,7 +54,7 @@ CONFIG: dict[str, Any] = {
                 example="org.apache.iceberg:iceberg-aws-bundle:1.12.0",
             ),
             "spark_conf": _option(
-                "Further Spark configuration, as a JSON object.",
+                "Further Spark configuration, as a JSON object. It stands on the command line of the JVM: no secrets here.",
                 default="",  # Airflow formats defaults, so that braces would not survive
                 example='{"spark.sql.shuffle.partitions": "64"}',
             ),

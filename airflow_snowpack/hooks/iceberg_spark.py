@@ -90,6 +90,16 @@ class IcebergSparkHook(BaseHook):
         catalogs = self._catalog.config.spark_conf() if connection.extra_dejson.get("send_catalog") else None
         return connect_session(_connect_url(connection), catalogs=catalogs)
 
+    def check(self) -> None:
+        """Whether a session could start in this process, without starting it. A Spark Connect server is not asked.
+
+        :raises SparkUnavailable: no Java, no jar, or the wrong Spark version.
+        """
+        from airflow_snowpack.spark import check_local
+
+        if self._connection is None or self._connection.conn_type != "spark_connect":
+            check_local(self.config)
+
     def get_conn(self) -> SparkSession:
         """As :meth:`session`: the name that Airflow's tools look for."""
         return self.session()

@@ -47,12 +47,14 @@ class RunsJob(BaseOperator):
 
         :param take: claims the job. What can fail before (settings, connections, the catalog) should have been tried by
             then, so that a task which cannot work takes no job away from one that can.
+        :raises SparkUnavailable: this machine has no Spark to run it on; nothing was claimed.
         :raises AirflowException: the job failed; the message is the error of its action.
         :raises AirflowFailException: somebody else has the job now, or cancelled it.
         """
         from airflow_snowpack.jobs import Attempt, JobStatus, StaleAttempt
         from airflow_snowpack.maintenance import SparkEngine
 
+        spark.check()
         engine = SparkEngine(spark.session, lambda: catalog)
         go_on = spark.settings.continue_on_error if self.continue_on_error is None else self.continue_on_error
 

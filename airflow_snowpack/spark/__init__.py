@@ -7,7 +7,7 @@ from airflow_snowpack.spark.causes import JavaCause, java_causes
 from airflow_snowpack.spark.config import SparkConfig
 from airflow_snowpack.spark.errors import CatalogNotConfigured, SparkFailed, SparkInterrupted, SparkUnavailable
 from airflow_snowpack.spark.interrupt import SparkWork
-from airflow_snowpack.spark.session import connect_session, local_session
+from airflow_snowpack.spark.session import check_local, connect_session, local_session
 
 __all__ = [
     "CatalogNotConfigured",
@@ -17,6 +17,7 @@ __all__ = [
     "SparkInterrupted",
     "SparkUnavailable",
     "SparkWork",
+    "check_local",
     "connect_session",
     "java_causes",
     "local_session",

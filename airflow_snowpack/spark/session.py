@@ -102,6 +102,16 @@ def connect_session(url: str, *, catalogs: Mapping[str, str] | None = None) -> S
     return session
 
 
+def check_local(config: SparkConfig) -> None:
+    """Whether a local session could start here: the version of pyspark, the jars that were named, and Java. Starts nothing.
+
+    :raises SparkUnavailable: something is missing or does not fit.
+    """
+    check_pyspark()
+    check_jars(config.jars)
+    find_java(java_home=config.java_home)
+
+
 def _start(config: SparkConfig) -> _Running:
     version = check_pyspark()
     check_jars(config.jars)
