@@ -4,7 +4,8 @@
     ├── store  StoreError: UnsupportedStore, StoreUnreachable, SchemaOutOfDate
     ├── iceberg  InvalidTableName, InvalidCatalogName, TableNotFound, TableUnreadable, LocationOutsideTable, CatalogUnreachable
     ├── spark  SparkUnavailable (CatalogNotConfigured), SparkFailed, SparkInterrupted
-    ├── jobs  JobError: TableLocked, DrainModeOn, JobNotFound, JobAlreadyFinished, JobStillActive, NotTheOwner, StaleAttempt
+    ├── jobs  JobError: TableLocked, DrainModeOn, JobNotFound, JobAlreadyFinished, JobStillActive, NotTheOwner, StaleAttempt,
+    │         LockInUse, InvalidCursor, InvalidKey, KeyUsedBefore
     ├── maintenance  UnknownAction, NoActions, InvalidActionOrder, InvalidOption, OrphanRemovalRefused
     └── Airflow  InvalidSetting, ConnectionNotFound, UnsuitableConnection, IncompleteConnection, UnreadableArgument
 

@@ -1,55 +1,85 @@
 """The job lifecycle: submit, claim, heartbeat, finish, cancel, delete, sweep and drain, and the worker that goes through it."""
 
 from airflow_snowpack.jobs.attempt import Attempt
+from airflow_snowpack.jobs.audit import AuditTrail
+from airflow_snowpack.jobs.desk import Asked, Desk
 from airflow_snowpack.jobs.engine import Engine
 from airflow_snowpack.jobs.errors import (
     DrainModeOn,
+    InvalidCursor,
+    InvalidKey,
     JobAlreadyFinished,
     JobError,
     JobNotFound,
     JobStillActive,
+    KeyUsedBefore,
+    LockInUse,
     NotTheOwner,
     StaleAttempt,
     TableLocked,
 )
 from airflow_snowpack.jobs.lifecycle import Jobs
+from airflow_snowpack.jobs.listing import JobFilter, JobPage
 from airflow_snowpack.jobs.locks import TableLocks
 from airflow_snowpack.jobs.model import (
     ActionOutcome,
     ActionResult,
+    Actor,
+    AuditEntry,
     Claim,
     DrainState,
     HistoryEntry,
     Job,
     JobStatus,
     LifecyclePolicy,
+    QueuePlace,
+    QueueSample,
+    QueueState,
     SweepReport,
     TableLock,
 )
+from airflow_snowpack.jobs.standing import Standing, explain, standings
 from airflow_snowpack.jobs.worker import Worker
 
 __all__ = [
     "ActionOutcome",
     "ActionResult",
+    "Actor",
+    "Asked",
     "Attempt",
+    "AuditEntry",
+    "AuditTrail",
     "Claim",
+    "Desk",
     "DrainModeOn",
     "DrainState",
     "Engine",
     "HistoryEntry",
+    "InvalidCursor",
+    "InvalidKey",
     "Job",
     "JobAlreadyFinished",
     "JobError",
+    "JobFilter",
     "JobNotFound",
+    "JobPage",
     "JobStatus",
     "JobStillActive",
     "Jobs",
+    "KeyUsedBefore",
     "LifecyclePolicy",
+    "LockInUse",
     "NotTheOwner",
+    "QueuePlace",
+    "QueueSample",
+    "QueueState",
     "StaleAttempt",
+    "Standing",
     "SweepReport",
     "TableLock",
     "TableLocked",
     "TableLocks",
     "Worker",
+    "explain",
+    "standings",
 ]

@@ -7,6 +7,10 @@ JobError
 ├── JobAlreadyFinished   a terminal job takes no more changes
 ├── JobStillActive       only a finished job can be deleted
 ├── NotTheOwner          a take-over by somebody whom the job does not belong to
+├── LockInUse            a lock whose holder may still be at work
+├── InvalidCursor        a place in a list that no list gave
+├── InvalidKey           an idempotency key that cannot be one
+├── KeyUsedBefore        an idempotency key that came with another request
 └── StaleAttempt         the fence moved: this attempt no longer counts
 """
 
@@ -92,4 +96,39 @@ class StaleAttempt(JobError):
         super().__init__(
             f"The attempt {attempt_id} of job {job_id} was replaced; the job is {status} now. "
             "Nothing of this attempt was recorded, and its Spark work was stopped."
+        )
+
+
+class LockInUse(JobError):
+    """The holder of the lock may still be writing to the table."""
+
+    def __init__(self, lock: TableLock, why: str, way_out: str) -> None:
+        self.lock = lock
+        super().__init__(f"The lock of {lock.table} is not released: {why}. {way_out}")
+
+
+class InvalidCursor(JobError):
+    """The cursor is not one that a list gave."""
+
+    def __init__(self, cursor: str) -> None:
+        super().__init__(f"The cursor {cursor[:80]!r} is not one that a list gave. Leave it out to start at the newest.")
+
+
+class InvalidKey(JobError):
+    """The idempotency key cannot be one."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"The idempotency key {key[:80]!r} is not usable: it must have 1 to 255 printable ASCII characters. Use a UUID."
+        )
+
+
+class KeyUsedBefore(JobError):
+    """The idempotency key came before, with another request."""
+
+    def __init__(self, key: str, job_id: str) -> None:
+        self.job_id = job_id
+        super().__init__(
+            f"The idempotency key {key!r} came before with another request, which became job {job_id}. "
+            "Use a new key for each request that is not a repetition."
         )

@@ -25,6 +25,7 @@ import sqlalchemy as sa
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs import statements as do
 from airflow_snowpack.jobs.errors import DrainModeOn, JobAlreadyFinished, JobNotFound, JobStillActive, NotTheOwner, TableLocked
+from airflow_snowpack.jobs.listing import IS_LIVE
 from airflow_snowpack.jobs.locks import TableLocks
 from airflow_snowpack.jobs.model import (
     ActionResult,
@@ -35,7 +36,7 @@ from airflow_snowpack.jobs.model import (
     LifecyclePolicy,
     SweepReport,
 )
-from airflow_snowpack.jobs.reading import IS_LIVE, JobReader
+from airflow_snowpack.jobs.reading import JobReader
 from airflow_snowpack.jobs.rows import claim_from, job_from, job_values, results_to_json, storable, table_values
 from airflow_snowpack.jobs.sweep import sweep_once
 from airflow_snowpack.jobs.switches import read_drain, write_drain
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 Take = Callable[[sa.Connection, Mapping[str, Any]], "sa.Row[Any] | None"]
+Also = Callable[[sa.Connection, Job], None]
+"""What a caller writes with a change of a job, in the same transaction."""
 
 
 def _steps_of(store: Store) -> PostgresSteps | SqliteSteps:
@@ -87,18 +90,28 @@ class Jobs(JobReader):
         options: Mapping[str, Any] | None = None,
         submitted_by: str | None = None,
         owner: str | None = None,
+        also: Also | None = None,
     ) -> Job:
         """Lock the table, record the job and queue it, in one transaction.
 
         :param options: per action, as JSON values.
         :param owner: who may take the job over later, see :meth:`take_over`.
+        :param also: written in the same transaction; when it raises, nothing is.
         :raises DrainModeOn: submissions are refused; nothing was written.
         :raises TableLocked: another job or holder has the table; nothing was written.
         """
         job = self._new_job(table, actions, options, submitted_by, owner)
         values = self._submit_values(job)
-        submit = repeatable(lambda conn: self._steps.submit(conn, values), lambda conn: self._was_submitted(conn, job))
-        while not self._step(submit):
+
+        def write(conn: sa.Connection) -> bool:
+            free = self._steps.submit(conn, values)
+            if free and also is not None:
+                also(conn, job)
+            return free
+
+        submit = repeatable(write, lambda conn: self._was_submitted(conn, job))
+        step = self._step if also is None else self.store.transact
+        while not step(submit):
             self._refuse(table)  # returns when the table has become free since
         self._submitted(job)
         return job
@@ -140,9 +153,11 @@ class Jobs(JobReader):
         *,
         options: Mapping[str, Any] | None = None,
         submitted_by: str | None = None,
+        also: Also | None = None,
     ) -> Job:
         """Record a dry run: completed at once, with no lock and no queue row.
 
+        :param also: as for :meth:`submit`.
         :raises DrainModeOn: submissions are refused; nothing was written.
         """
         job = self._new_job(table, actions, options, submitted_by, None)
@@ -160,6 +175,8 @@ class Jobs(JobReader):
             if state.on:
                 raise DrainModeOn(state)
             conn.execute(do.insert_job(), {f"j_{name}": value for name, value in job_values(done).items()})
+            if also is not None:
+                also(conn, done)
             return True
 
         self.store.transact(repeatable(write, lambda conn: self._was_submitted(conn, done)))
@@ -257,7 +274,10 @@ class Jobs(JobReader):
             conn.execute(do.renew_lock(), lock)
             return True
 
-        return self.store.transact(beat)
+        renewed = self.store.transact(beat)
+        if renewed:
+            self._events.record(claim.job.job_id, "heartbeat", claim.attempt_id)
+        return renewed
 
     def holds(self, claim: Claim) -> bool:
         """Whether this attempt still counts; reads one row."""
@@ -315,13 +335,14 @@ class Jobs(JobReader):
             self._events.record(claim.job.job_id, "unlocked", claim.attempt_id)
         return released
 
-    def cancel(self, job_id: str, *, by: str | None = None) -> Job:
+    def cancel(self, job_id: str, *, by: str | None = None, also: Also | None = None) -> Job:
         """Cancel a pending or running job, for good.
 
         The fence is revoked and the queue row removed. A pending job frees its table at once; that of a running job
         stays locked until its worker has left it, or until the lease has run out and the sweep frees it.
 
         :param by: who cancels, for the record.
+        :param also: as for :meth:`submit`.
         :raises JobNotFound, JobAlreadyFinished: there is nothing to cancel.
         """
         now = self.store.clock()
@@ -336,6 +357,8 @@ class Jobs(JobReader):
             conn.execute(sa.delete(job_queue).where(job_queue.c.job_id == job_id))
             if job.status is JobStatus.PENDING:
                 conn.execute(do.unlock_table(), {"b_key": job_id, "b_table": str(job.table)})
+            if also is not None:
+                also(conn, job)
             return self._locked_job(conn, job_id)
 
         ours = sa.and_(jobs.c.job_id == job_id, jobs.c.status == JobStatus.CANCELLED.value, jobs.c.completed_at == now)
@@ -343,9 +366,10 @@ class Jobs(JobReader):
         self._events.record(job_id, "cancelled", by=by)
         return job
 
-    def delete(self, job_id: str) -> None:
+    def delete(self, job_id: str, *, also: Also | None = None) -> None:
         """Hide a finished job; its row stays for the audit.
 
+        :param also: as for :meth:`submit`.
         :raises JobNotFound: no such job, or deleted before.
         :raises JobStillActive: it is pending or running.
         """
@@ -356,6 +380,8 @@ class Jobs(JobReader):
             if not job.status.is_terminal:
                 raise JobStillActive(job_id, job.status)
             conn.execute(sa.update(jobs).where(jobs.c.job_id == job_id).values(deleted_at=now))
+            if also is not None:
+                also(conn, job)
             return job
 
         ours = sa.and_(jobs.c.job_id == job_id, jobs.c.deleted_at == now)
@@ -374,9 +400,19 @@ class Jobs(JobReader):
             self._events.record(job_id, "failed", reason="no attempts left")
         return report
 
-    def set_drain(self, on: bool, *, by: str | None = None, reason: str | None = None) -> DrainState:
-        """Switch drain mode."""
-        return write_drain(self.store, on=on, by=by, reason=reason)
+    def set_drain(
+        self,
+        on: bool,
+        *,
+        by: str | None = None,
+        reason: str | None = None,
+        also: Callable[[sa.Connection], None] | None = None,
+    ) -> DrainState:
+        """Switch drain mode.
+
+        :param also: written in the same transaction, when that changes anything.
+        """
+        return write_drain(self.store, on=on, by=by, reason=reason, also=also)
 
     def flush(self) -> None:
         """Write the history that is still in memory; call it before a process ends."""

@@ -11,6 +11,7 @@ unless it belongs to a job that is still in the queue.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -55,10 +56,20 @@ class TableLocks:
             if held is not None and held.holder == holder:
                 return held
 
-    def release(self, table: TableName, holder: str) -> bool:
-        """Let go of the lock; ``False`` when this holder does not have it, which is no error."""
+    def release(self, table: TableName, holder: str, *, also: Callable[[sa.Connection], None] | None = None) -> bool:
+        """Let go of the lock; ``False`` when this holder does not have it, which is no error.
+
+        :param also: written in the same transaction, when there was a lock to let go of.
+        """
         mine = sa.delete(table_locks).where(table_locks.c.table_key == str(table), table_locks.c.holder == holder)
-        return self._store.transact(lambda conn: conn.execute(mine).rowcount) == 1
+
+        def write(conn: sa.Connection) -> bool:
+            released = conn.execute(mine).rowcount == 1
+            if released and also is not None:
+                also(conn)
+            return released
+
+        return self._store.transact(write)
 
     def get(self, table: TableName) -> TableLock | None:
         """Who holds the table, if anybody."""

@@ -179,3 +179,71 @@ class DrainState:
     since: datetime | None = None
     by: str | None = None
     reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who asks for a change, and through which door, for the audit trail.
+
+    :param name: the user, as the door knows him.
+    :param via: the door: ``api``, ``page`` or ``cli``.
+    """
+
+    name: str
+    via: str
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One change that somebody made.
+
+    :param change: such as ``submit``, ``cancel`` or ``drain_on``.
+    :param subject: what was changed: a job's id, a table's name with its catalog, or ``drain``.
+    """
+
+    id: int
+    at: datetime
+    actor: str
+    via: str
+    change: str
+    subject: str
+    detail: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """The queue at one moment.
+
+    :param depth: how many jobs a worker could claim now: the specification's count.
+    :param oldest: since when the one that waits longest has been waiting.
+    :param delayed: how many wait out a back-off.
+    :param running: how many are claimed.
+    """
+
+    depth: int
+    oldest: datetime | None
+    delayed: int
+    running: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePlace:
+    """Where an active job stands: in the queue, or in the hands of a worker.
+
+    :param visible_at: claimable from then on; for a claimed job the end of its lease.
+    """
+
+    job_id: str
+    enqueued_at: datetime
+    visible_at: datetime
+    claimed_at: datetime | None
+    claimed_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSample:
+    """How many jobs waited and how many ran at one moment."""
+
+    at: datetime
+    waiting: int
+    running: int

@@ -2,23 +2,28 @@
 
 reader = JobReader(store)
 reader.get(job_id)
-reader.list(table=table, status=JobStatus.FAILED)
+reader.page(JobFilter(table=table, statuses=frozenset({JobStatus.FAILED})))
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
 
 import sqlalchemy as sa
 
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.errors import JobNotFound
 from airflow_snowpack.jobs.history import History
-from airflow_snowpack.jobs.model import DrainState, HistoryEntry, Job, JobStatus
+from airflow_snowpack.jobs.listing import IS_LIVE, JobFilter, JobPage, count, read_page
+from airflow_snowpack.jobs.model import DrainState, HistoryEntry, Job, JobStatus, QueuePlace, QueueSample, QueueState
+from airflow_snowpack.jobs.queue import count_ahead, read_places, read_samples, read_state
 from airflow_snowpack.jobs.rows import job_from
 from airflow_snowpack.jobs.switches import read_drain
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schema import job_queue, jobs
 
-IS_LIVE = jobs.c.deleted_at.is_(None)
+EVERYTHING = JobFilter()
 
 
 class JobReader:
@@ -57,15 +62,61 @@ class JobReader:
         """The events of a job's life, oldest first; best-effort, see ``history.py``."""
         return self._events.of(job_id)
 
-    def list(self, table: TableName | None = None, status: JobStatus | None = None, limit: int = 100) -> list[Job]:
-        """Jobs that were not deleted, newest first."""
-        query = sa.select(jobs).where(IS_LIVE).order_by(jobs.c.submitted_at.desc(), jobs.c.job_id).limit(limit)
-        if table is not None:
-            query = query.where(jobs.c.table_key == str(table))
-        if status is not None:
-            query = query.where(jobs.c.status == status.value)
-        return [job_from(row) for row in self.store.read(lambda conn: conn.execute(query).all())]
+    def page(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 100) -> JobPage:
+        """One page of a list of jobs, newest first.
+
+        :param after: the cursor that the page before gave.
+        :raises InvalidCursor: ``after`` is not such a cursor.
+        """
+        return self.store.read(lambda conn: read_page(conn, which, after, limit))
+
+    def count(self, which: JobFilter = EVERYTHING, *, at_most: int = 10_000) -> int:
+        """How many jobs there are, counted up to ``at_most``."""
+        return self.store.read(lambda conn: count(conn, which, at_most))
+
+    def count_by_status(self) -> dict[JobStatus, int]:
+        """How many jobs have each status; deleted ones are left out."""
+        query = sa.select(jobs.c.status, sa.func.count()).where(IS_LIVE).group_by(jobs.c.status)
+        found = {JobStatus(status): number for status, number in self.store.read(lambda conn: conn.execute(query).all())}
+        return {status: found.get(status, 0) for status in JobStatus}
+
+    def latest(self, tables: Iterable[TableName], *, dry_run: bool = False) -> dict[TableName, Job]:
+        """The newest job of each table, for those that have one.
+
+        :param dry_run: the newest dry run instead.
+        """
+        key = sa.bindparam("table_key", type_=sa.Text)
+        newest = sa.select(jobs).where(jobs.c.table_key == key, jobs.c.dry_run == dry_run, IS_LIVE)
+        newest = newest.order_by(jobs.c.submitted_at.desc()).limit(1)
+
+        def look(conn: sa.Connection) -> dict[TableName, Job]:
+            rows = {table: conn.execute(newest, {"table_key": str(table)}).first() for table in tables}
+            return {table: job_from(row) for table, row in rows.items() if row is not None}
+
+        return self.store.read(look)
+
+    def queue(self) -> QueueState:
+        """Depth, age and occupation of the queue."""
+        return self.store.read(lambda conn: read_state(conn, self.store.clock()))
+
+    def places(self, job_ids: Iterable[str]) -> dict[str, QueuePlace]:
+        """Where these jobs stand in the queue; finished ones are left out."""
+        ids = [*job_ids]
+        return self.store.read(lambda conn: read_places(conn, ids)) if ids else {}
+
+    def ahead_of(self, place: QueuePlace) -> int:
+        """How many jobs a worker would claim before the one at this place."""
+        return self.store.read(lambda conn: count_ahead(conn, place, self.store.clock()))
+
+    def queue_over_time(self, period: timedelta = timedelta(days=1), steps: int = 96) -> list[QueueSample]:
+        """How many jobs waited and ran at evenly spaced moments up to now."""
+        return self.store.read(lambda conn: read_samples(conn, self.store.clock(), period, steps))
 
     def drain(self) -> DrainState:
         """Whether submissions are refused."""
         return self.store.read(read_drain)
+
+    def list(self, table: TableName | None = None, status: JobStatus | None = None, limit: int = 100) -> list[Job]:
+        """Jobs that were not deleted, newest first."""
+        which = JobFilter(table=table, statuses=frozenset({status} if status is not None else ()))
+        return [*self.page(which, limit=limit).jobs]

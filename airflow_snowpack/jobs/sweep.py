@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from airflow_snowpack.jobs import statements as do
+from airflow_snowpack.jobs.idempotency import forget_old
 from airflow_snowpack.jobs.model import JobStatus, LifecyclePolicy, SweepReport
 from airflow_snowpack.jobs.switches import read_drain
 from airflow_snowpack.store import Expired, Store
@@ -26,6 +27,7 @@ def sweep_once(store: Store, policy: LifecyclePolicy) -> SweepReport:
     def sweep(conn: sa.Connection) -> SweepReport:
         if read_drain(conn).on:
             return SweepReport(paused=True)
+        forget_old(conn, now)
         expired = do.LEASES.expired(conn, now)
         inline = _inline_among(conn, [lease.key for lease in expired])
         left = [lease for lease in expired if lease.key not in inline and lease.attempt < policy.max_attempts]

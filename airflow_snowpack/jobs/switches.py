@@ -5,6 +5,8 @@ It is switched on before the store is moved or upgraded (the specification's "ba
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
@@ -22,7 +24,9 @@ def read_drain(conn: sa.Connection) -> DrainState:
     return DrainState(on=row.enabled, since=row.changed_at, by=row.changed_by, reason=row.reason)
 
 
-def write_drain(store: Store, *, on: bool, by: str | None, reason: str | None) -> DrainState:
+def write_drain(
+    store: Store, *, on: bool, by: str | None, reason: str | None, also: Callable[[sa.Connection], None] | None = None
+) -> DrainState:
     """Set the switch. Setting it to what it is changes nothing, its time and author included."""
     insert = postgresql.insert if store.is_postgres else sqlite.insert
     values = {"enabled": on, "changed_at": store.clock(), "changed_by": by, "reason": reason}
@@ -30,7 +34,10 @@ def write_drain(store: Store, *, on: bool, by: str | None, reason: str | None) -
     statement = statement.on_conflict_do_update(index_elements=["name"], set_=values, where=switches.c.enabled != on)
 
     def write(conn: sa.Connection) -> DrainState:
+        was = read_drain(conn)
         conn.execute(statement)
+        if also is not None and was.on != on:
+            also(conn)
         return read_drain(conn)
 
     return store.transact(write)

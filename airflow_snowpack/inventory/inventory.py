@@ -1,0 +1,188 @@
+"""The catalog's tables as they were last listed.
+
+    inventory = Inventory(store, "lake", config.load)
+    inventory.refresh()
+    inventory.require(table)          # TableNotFound, with tables of similar place
+    inventory.tables(search="page")   # from the store, however the catalog is
+
+The invariant: a listing replaces the one before whole, in one transaction, and only a listing that was read to its end does.
+A catalog that does not answer leaves the tables as they were, older, and says so in :attr:`InventoryState.problem`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from airflow_snowpack.iceberg.catalog import load_table
+from airflow_snowpack.iceberg.errors import CatalogUnreachable
+from airflow_snowpack.iceberg.listing import list_tables
+from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.store import Store
+from airflow_snowpack.store.schema import inventory_refreshes, inventory_tables
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+REFRESH_EVERY = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryState:
+    """How well the inventory knows the catalog.
+
+    :param tables: how many it holds.
+    :param refreshed_at: when the catalog was last listed; ``None`` for never.
+    :param tried_at: when that was last tried.
+    :param problem: why the last try failed; ``None`` when it did not.
+    """
+
+    tables: int
+    refreshed_at: datetime | None = None
+    tried_at: datetime | None = None
+    problem: str | None = None
+
+
+class Inventory:
+    """Knows the tables of one catalog.
+
+    :param catalog_name: as in ``catalog.database.table``.
+    :param load_catalog: connects to the catalog; called when it is needed, and may raise ``CatalogUnreachable``.
+    """
+
+    def __init__(self, store: Store, catalog_name: str, load_catalog: Callable[[], Catalog]) -> None:
+        self._store = store
+        self.catalog_name = catalog_name
+        self._load_catalog = load_catalog
+        self._catalog: Catalog | None = None
+
+    def catalog(self) -> Catalog:
+        """The catalog itself, connected when it is first needed.
+
+        :raises CatalogUnreachable: it does not answer.
+        """
+        if self._catalog is None:
+            self._catalog = self._load_catalog()
+        return self._catalog
+
+    def refresh(self) -> InventoryState:
+        """List the catalog.
+
+        :raises CatalogUnreachable: it did not answer; the inventory is as it was, and remembers the problem.
+        """
+        try:
+            listed = list(list_tables(self.catalog(), self.catalog_name))
+        except CatalogUnreachable as problem:
+            self._catalog = None
+            self._note(str(problem))
+            raise
+        self._replace(listed)
+        return self.state()
+
+    def refresh_if_older(self, age: timedelta = REFRESH_EVERY) -> bool:
+        """Refresh when nobody tried for so long; whoever shares the store need not do it again.
+
+        :raises CatalogUnreachable: as :meth:`refresh`.
+        """
+        tried_at = self.state().tried_at
+        if tried_at is not None and self._store.clock() - tried_at < age:
+            return False
+        self.refresh()
+        return True
+
+    def require(self, table: TableName) -> None:
+        """See that the table exists: from the inventory, and for one that it does not have from the catalog.
+
+        :raises TableNotFound: neither has it.
+        :raises CatalogUnreachable: the inventory does not have it, and the catalog does not answer.
+        """
+        if self.has(table):
+            return
+        load_table(self.catalog(), table)
+        self._store.transact(lambda conn: self._insert(conn, [table]))
+
+    def has(self, table: TableName) -> bool:
+        """Whether the inventory has it; the catalog is not asked."""
+        query = sa.select(inventory_tables.c.table_key).where(inventory_tables.c.table_key == str(table))
+        return self._store.read(lambda conn: conn.execute(query).first()) is not None
+
+    def tables(
+        self, *, database: str | None = None, search: str | None = None, after: str | None = None, limit: int = 100
+    ) -> list[TableName]:
+        """Tables in order of their names.
+
+        :param search: part of ``database.table``, upper and lower case alike.
+        :param after: ``database.table``: only those that come later, for the next page.
+        """
+        return self._store.read(lambda conn: self._select(conn, database, search, after, limit))
+
+    def state(self) -> InventoryState:
+        """How old the listing is, and what was wrong with the last try."""
+        mine = inventory_tables.c.catalog == self.catalog_name
+        how_many = sa.select(sa.func.count()).select_from(inventory_tables).where(mine)
+        latest = sa.select(inventory_refreshes).where(inventory_refreshes.c.catalog == self.catalog_name)
+
+        def read(conn: sa.Connection) -> InventoryState:
+            tables, row = conn.execute(how_many).scalar_one(), conn.execute(latest).first()
+            if row is None:
+                return InventoryState(tables)
+            return InventoryState(tables, row.refreshed_at, row.tried_at, row.problem)
+
+        return self._store.read(read)
+
+    def _select(
+        self, conn: sa.Connection, database: str | None, search: str | None, after: str | None, limit: int
+    ) -> list[TableName]:
+        query = sa.select(inventory_tables).where(inventory_tables.c.catalog == self.catalog_name)
+        if database is not None:
+            query = query.where(inventory_tables.c.database_name == database)
+        if search:
+            query = query.where(sa.func.lower(inventory_tables.c.table_key).contains(search.lower(), autoescape=True))
+        if after is not None:
+            query = query.where(inventory_tables.c.table_key > f"{self.catalog_name}.{after}")
+        rows = conn.execute(query.order_by(inventory_tables.c.table_key).limit(limit))
+        return [TableName(row.catalog, row.database_name, row.table_name) for row in rows]
+
+    def _replace(self, listed: list[TableName]) -> None:
+        """The whole listing at once: tables that are gone go, and those that stay keep the moment they were first seen."""
+        keys = {str(table) for table in listed}
+        mine = sa.select(inventory_tables.c.table_key).where(inventory_tables.c.catalog == self.catalog_name)
+
+        def write(conn: sa.Connection) -> None:
+            gone = [{"b_key": key} for key in conn.execute(mine).scalars() if key not in keys]
+            if gone:
+                conn.execute(sa.delete(inventory_tables).where(inventory_tables.c.table_key == sa.bindparam("b_key")), gone)
+            self._insert(conn, listed)
+            now = self._store.clock()
+            self._write_state(conn, {"tried_at": now, "refreshed_at": now, "problem": None})
+
+        self._store.transact(write)
+
+    def _insert(self, conn: sa.Connection, tables: list[TableName]) -> None:
+        insert = postgresql.insert if self._store.is_postgres else sqlite.insert
+        rows = [
+            {
+                "table_key": str(table),
+                "catalog": table.catalog,
+                "database_name": table.database,
+                "table_name": table.table,
+                "first_seen_at": self._store.clock(),
+            }
+            for table in tables
+        ]
+        if rows:
+            conn.execute(insert(inventory_tables).on_conflict_do_nothing(), rows)
+
+    def _note(self, problem: str) -> None:
+        values = {"tried_at": self._store.clock(), "problem": problem}
+        self._store.transact(lambda conn: self._write_state(conn, values))
+
+    def _write_state(self, conn: sa.Connection, values: dict[str, Any]) -> None:
+        insert = postgresql.insert if self._store.is_postgres else sqlite.insert
+        statement = insert(inventory_refreshes).values(catalog=self.catalog_name, **values)
+        conn.execute(statement.on_conflict_do_update(index_elements=["catalog"], set_=values))

@@ -1,0 +1,45 @@
+"""Keeps the inventory fresh from the background of a process that answers questions about it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from datetime import timedelta
+
+from airflow_snowpack.iceberg.errors import CatalogUnreachable
+from airflow_snowpack.inventory.inventory import REFRESH_EVERY, Inventory
+from airflow_snowpack.store import StoreError
+
+log = logging.getLogger(__name__)
+
+
+class Refresher:
+    """Refreshes at once and then on a period; of several processes that share a store, one does it each time.
+
+    :param every: the period.
+    """
+
+    def __init__(self, inventory: Inventory, every: timedelta = REFRESH_EVERY) -> None:
+        self._inventory = inventory
+        self._every = every
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="snowpack-inventory", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; a listing that is under way is left alone."""
+        self._stopped.set()
+
+    def step(self) -> None:
+        """One look; what is wrong with catalog or store is logged, and mended by a later look."""
+        try:
+            self._inventory.refresh_if_older(self._every)
+        except (CatalogUnreachable, StoreError):
+            log.warning("inventory_not_refreshed", exc_info=True)
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            self.step()
+            self._stopped.wait(self._every.total_seconds() / 4)

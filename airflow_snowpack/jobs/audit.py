@@ -1,0 +1,48 @@
+"""Who did what, when and through which door; written in the transaction of the change itself.
+
+    jobs.cancel(job_id, also=audited(actor, "cancel", store.clock))
+    AuditTrail(store).of(job_id)
+
+Unlike the history of a job, which is best-effort, a change that somebody asked for is never without its entry.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_snowpack.jobs.model import Actor, AuditEntry
+from airflow_snowpack.jobs.rows import storable
+from airflow_snowpack.store import Store
+from airflow_snowpack.store.schema import audit_trail
+
+
+def write_audit(conn: sa.Connection, store: Store, actor: Actor, change: str, subject: str, **detail: Any) -> None:
+    """Note a change, in the transaction that makes it."""
+    kept = {name: storable(value) if isinstance(value, str) else value for name, value in detail.items()}
+    entry = {"at": store.clock(), "actor": storable(actor.name), "via": actor.via, "change": change, "subject": subject}
+    conn.execute(sa.insert(audit_trail).values(**entry, detail=kept))
+
+
+class AuditTrail:
+    """Reads the trail."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def of(self, subject: str) -> list[AuditEntry]:
+        """What was done to one job, table or switch, oldest first."""
+        return self._read(sa.select(audit_trail).where(audit_trail.c.subject == subject).order_by(audit_trail.c.id))
+
+    def latest(self, limit: int = 100, before: int | None = None) -> list[AuditEntry]:
+        """The newest entries first.
+
+        :param before: only entries older than the one of this id: the next page.
+        """
+        query = sa.select(audit_trail).order_by(audit_trail.c.id.desc()).limit(limit)
+        return self._read(query if before is None else query.where(audit_trail.c.id < before))
+
+    def _read(self, query: sa.Select[Any]) -> list[AuditEntry]:
+        rows = self._store.read(lambda conn: conn.execute(query).all())
+        return [AuditEntry(row.id, row.at, row.actor, row.via, row.change, row.subject, row.detail) for row in rows]

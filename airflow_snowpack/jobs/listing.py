@@ -1,0 +1,133 @@
+"""Lists of jobs, newest first, page by page.
+
+    page = reader.page(JobFilter(statuses={JobStatus.FAILED}), limit=50)
+    more = reader.page(JobFilter(statuses={JobStatus.FAILED}), after=page.next, limit=50)
+
+The invariant: a page begins right after the last row of the page before, by the moment of submission and the id, which never
+change. So jobs that come or end meanwhile make no row appear twice,
+and none that was there from the start and still fits the filter is left out.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import heapq
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.jobs.errors import InvalidCursor
+from airflow_snowpack.jobs.model import Job, JobStatus
+from airflow_snowpack.jobs.rows import job_from, storable
+from airflow_snowpack.store.schema import jobs
+from airflow_snowpack.store.types import UtcDateTime
+
+IS_LIVE = jobs.c.deleted_at.is_(None)
+SEARCHED = (jobs.c.table_key, jobs.c.job_id, jobs.c.submitted_by, jobs.c.owner, jobs.c.error)
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs; what is left out narrows nothing.
+
+    :param statuses: any of these.
+    :param search: part of the table's name, the job's id, who submitted or owns it, or its error; upper and lower case alike.
+    :param dag_id: jobs of this DAG's task instances.
+    :param since: submitted at this moment or later.
+    :param until: submitted before this moment.
+    """
+
+    table: TableName | None = None
+    statuses: frozenset[JobStatus] = frozenset()
+    search: str | None = None
+    dag_id: str | None = None
+    dry_run: bool | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobPage:
+    """Some jobs of a list.
+
+    :param next: the cursor of the page after this one; ``None`` when this is the last.
+    """
+
+    jobs: tuple[Job, ...]
+    next: str | None
+
+
+def read_page(conn: sa.Connection, which: JobFilter, after: str | None, limit: int) -> JobPage:
+    """:raises InvalidCursor: ``after`` is not one that a page had."""
+    queries = [
+        sa.select(jobs).where(*where).order_by(jobs.c.submitted_at.desc(), jobs.c.job_id.desc()).limit(limit + 1)
+        for where in _conditions(which, after)
+    ]
+    found = (conn.execute(query).all() for query in queries)
+    rows = list(heapq.merge(*found, key=lambda row: (row.submitted_at, row.job_id), reverse=True))
+    shown = tuple(job_from(row) for row in rows[:limit])
+    return JobPage(shown, cursor_of(shown[-1]) if len(rows) > limit else None)
+
+
+def count(conn: sa.Connection, which: JobFilter, at_most: int) -> int:
+    """How many jobs there are, counted up to ``at_most``."""
+    found = 0
+    for where in _conditions(which, None):
+        some = sa.select(jobs.c.job_id).where(*where).limit(at_most - found).subquery()
+        found += conn.execute(sa.select(sa.func.count()).select_from(some)).scalar_one()
+    return found
+
+
+def cursor_of(job: Job) -> str:
+    """The place right after this job."""
+    place = json.dumps([job.submitted_at.isoformat(), job.job_id])
+    return base64.urlsafe_b64encode(place.encode()).decode().rstrip("=")
+
+
+def _place_of(cursor: str) -> tuple[datetime, str]:
+    try:
+        submitted_at, job_id = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        moment = datetime.fromisoformat(submitted_at)
+        if moment.tzinfo is None or not isinstance(job_id, str) or "\x00" in job_id:
+            raise ValueError(cursor)
+    except (ValueError, TypeError, binascii.Error) as error:
+        raise InvalidCursor(cursor) from error
+    return moment, job_id
+
+
+def _conditions(which: JobFilter, after: str | None) -> list[list[sa.ColumnElement[bool]]]:
+    """One list of conditions for each way through an index: several statuses are several short walks, not one long one."""
+    common = _narrow(which)
+    if after is not None:
+        moment, job_id = _place_of(after)
+        place = sa.tuple_(sa.literal(moment, UtcDateTime), sa.literal(job_id, sa.Text))
+        common.append(sa.tuple_(jobs.c.submitted_at, jobs.c.job_id) < place)
+    if which.table is not None and which.statuses:
+        return [[*common, jobs.c.status.in_([status.value for status in which.statuses])]]
+    if not which.statuses:
+        return [common]
+    return [[*common, jobs.c.status == status.value] for status in sorted(which.statuses)]
+
+
+def _narrow(which: JobFilter) -> list[sa.ColumnElement[bool]]:
+    where: list[Any] = [IS_LIVE]
+    if which.table is not None:
+        where.append(jobs.c.table_key == str(which.table))
+    if which.dry_run is not None:
+        where.append(jobs.c.dry_run == which.dry_run)
+    if which.dag_id is not None:
+        prefix = f"{storable(which.dag_id)}/"
+        where.append(sa.func.substr(jobs.c.owner, 1, len(prefix)) == prefix)
+    if which.since is not None:
+        where.append(jobs.c.submitted_at >= which.since)
+    if which.until is not None:
+        where.append(jobs.c.submitted_at < which.until)
+    if which.search:
+        text = storable(which.search).lower()
+        where.append(sa.or_(*(sa.func.lower(column).contains(text, autoescape=True) for column in SEARCHED)))
+    return where
