@@ -1,0 +1,1 @@
+"""The pages: tables, jobs, a job, locks, the queue, the audit trail."""
