@@ -54,7 +54,8 @@ CONFIG: dict[str, Any] = {
                 example="org.apache.iceberg:iceberg-aws-bundle:1.12.0",
             ),
             "spark_conf": _option(
-                "Further Spark configuration, as a JSON object. It stands on the command line of the JVM: no secrets here.",
+                "Further Spark configuration, as a JSON object. Settings named after a secret, password, token or key stay off "
+                "the JVM's command line.",
                 default="",  # Airflow formats defaults, so that braces would not survive
                 example='{"spark.sql.shuffle.partitions": "64"}',
             ),

@@ -121,7 +121,9 @@ def _start(config: SparkConfig) -> _Running:
 
     launch_conf = config.launch_conf()
     log.info("Starting Spark %s on %s with Java %s (%s)", version, config.master, java.version, java.origin)
-    gateway = start_jvm(launch_conf, java, JvmLog())
+    # The command line is for everybody on the machine to read; a secret reaches the JVM after its start, with the context.
+    shown = {key: value for key, value in launch_conf.items() if not SECRET.search(key)}
+    gateway = start_jvm(shown, java, JvmLog())
     conf = SparkConf(loadDefaults=False)
     for key, value in launch_conf.items():
         conf.set(key, value)

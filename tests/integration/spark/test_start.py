@@ -53,3 +53,19 @@ def test_a_jvm_that_died_is_replaced_by_the_next_session() -> None:
     """
     done = subprocess.run([sys.executable, "-c", dedent(script)], capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout.splitlines() == ["failed", "True 5"], done.stderr[-3000:]
+
+
+def test_a_secret_setting_reaches_hadoop_and_is_not_on_the_jvms_command_line() -> None:
+    script = """
+        from pathlib import Path
+        from airflow_snowpack.spark import SparkConfig, local_session
+
+        session = local_session(SparkConfig(conf={"spark.hadoop.fs.s3a.secret.key": "hunter2", "spark.cleaner.ttl.note": "true"}))
+        context = session.sparkContext
+        jvm = int(context._jvm.java.lang.ProcessHandle.current().pid())
+        command = Path(f"/proc/{jvm}/cmdline").read_text()
+        print("hunter2" in command, "spark.cleaner.ttl.note=true" in command)
+        print(context._jsc.hadoopConfiguration().get("fs.s3a.secret.key"))
+    """
+    done = subprocess.run([sys.executable, "-c", dedent(script)], capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout.splitlines() == ["False True", "hunter2"], done.stderr[-3000:]
