@@ -156,7 +156,7 @@ def _order(text: str) -> tuple[Action, ...]:
 
 
 def _period(text: str) -> timedelta:
-    from airflow_snowpack.maintenance.duration import parse_duration
+    from airflow_snowpack.durations import parse_duration
 
     period = parse_duration(text)
     if period <= timedelta(0):

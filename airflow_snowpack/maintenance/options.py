@@ -18,8 +18,8 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_snowpack.durations import format_duration
 from airflow_snowpack.maintenance.action import Action
-from airflow_snowpack.maintenance.duration import format_duration
 from airflow_snowpack.maintenance.errors import InvalidOption, UnknownAction
 from airflow_snowpack.maintenance.readers import columns, duration, flag, one_of, ratio, sort_order, text, whole_number
 

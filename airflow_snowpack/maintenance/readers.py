@@ -17,7 +17,7 @@ import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.maintenance.duration import parse_duration
+from airflow_snowpack.durations import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_snowpack.maintenance.duration import format_duration, parse_duration
+from airflow_snowpack.durations import format_duration, parse_duration
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,137 @@
+"""Triggers made of triggers, and reading any trigger from its JSON.
+
+PartitionsAdded("analytics.page_views", 5) | BytesAdded("analytics.page_views", "100GB") | Every("4h")
+Since(PartitionsAdded("analytics.page_views"), "30m")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Literal, Self
+
+from airflow_snowpack.scheduling.declared import parse_choice, parse_period
+from airflow_snowpack.scheduling.errors import InvalidSchedule
+from airflow_snowpack.scheduling.leaves import LEAVES
+from airflow_snowpack.scheduling.trigger import Judgement, Leaf, Progress, Trigger
+
+
+@dataclass(frozen=True)
+class Since(Trigger):
+    """So long a time has passed since what another trigger waits for has happened.
+
+    :param of: ``last`` starts the time anew with each event, so that a burst of arrivals can end first; ``first`` does not, so
+        that waiting has a limit.
+    """
+
+    kind: ClassVar[str] = "since"
+    trigger: Trigger
+    period: timedelta | str
+    of: Literal["first", "last"] = "last"
+
+    def __post_init__(self) -> None:
+        self._read("trigger", parse_trigger)
+        self._read("period", parse_period)
+        self._read("of", parse_choice("first", "last"))
+
+    def walk(self) -> Iterator[Leaf]:
+        return self.trigger.walk()
+
+    def judge(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
+        inner = self.trigger.judge(progress, now)
+        said = f"{self.period} since the {self.of} of: {inner.says}"
+        if not inner.satisfied:
+            return Judgement(False, said, inner.next_at, (inner,))
+        known = [progress[leaf] for leaf in self.leaves() if leaf in progress]
+        moments = [moment for seen in known if (moment := seen.first_at if self.of == "first" else seen.last_at)]
+        assert isinstance(self.period, timedelta), "checked when it was made"
+        due = (min(moments) if self.of == "first" else max(moments)) + self.period
+        return Judgement(now >= due, said, None if now >= due else due, (inner,))
+
+
+class Composite(Trigger):
+    """Several triggers as one."""
+
+    triggers: tuple[Trigger, ...]
+    word: ClassVar[str]
+
+    def __init__(self, *triggers: Trigger) -> None:
+        self._set(triggers)
+
+    @classmethod
+    def joined(cls, *triggers: Trigger) -> Self:
+        """One of this kind, into which those of the same kind are taken up."""
+        return cls(*(inner for trigger in triggers for inner in (trigger.triggers if isinstance(trigger, cls) else (trigger,))))
+
+    def _set(self, triggers: tuple[Any, ...]) -> None:
+        if not triggers:
+            raise InvalidSchedule(self.kind, [], "it needs at least one trigger")
+        read = []
+        for number, trigger in enumerate(triggers):
+            try:
+                read.append(parse_trigger(trigger))
+            except InvalidSchedule as error:
+                raise error.below(f"{self.kind}[{number}]") from error
+        object.__setattr__(self, "triggers", tuple(read))
+
+    def walk(self) -> Iterator[Leaf]:
+        for trigger in self.triggers:
+            yield from trigger.walk()
+
+    def _judge(self, progress: Mapping[Leaf, Progress], now: datetime, *, satisfied: Any) -> Judgement:
+        parts = tuple(trigger.judge(progress, now) for trigger in self.triggers)
+        enough = bool(satisfied(part.satisfied for part in parts))
+        moments = [part.next_at for part in parts if part.next_at is not None and not part.satisfied]
+        says = f" {self.word} ".join(f"({part.says})" if part.parts else part.says for part in parts)
+        return Judgement(enough, says, None if enough else min(moments, default=None), parts)
+
+    def to_json(self) -> dict[str, Any]:
+        return {self.kind: [trigger.to_json() for trigger in self.triggers]}
+
+
+@dataclass(frozen=True, init=False)
+class AllOf(Composite):
+    """All of these."""
+
+    kind: ClassVar[str] = "all_of"
+    word: ClassVar[str] = "and"
+    triggers: tuple[Trigger, ...]
+
+    def judge(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
+        return self._judge(progress, now, satisfied=all)
+
+
+@dataclass(frozen=True, init=False)
+class AnyOf(Composite):
+    """One of these is enough."""
+
+    kind: ClassVar[str] = "any_of"
+    word: ClassVar[str] = "or"
+    triggers: tuple[Trigger, ...]
+
+    def judge(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
+        return self._judge(progress, now, satisfied=any)
+
+
+COMPOSITES: dict[str, type[AllOf] | type[AnyOf]] = {AllOf.kind: AllOf, AnyOf.kind: AnyOf}
+BY_KIND: dict[str, type[Trigger]] = {**{leaf.kind: leaf for leaf in LEAVES}, Since.kind: Since}
+
+
+def parse_trigger(said: object) -> Trigger:
+    """A trigger as it is, or from its JSON: one name with its fields, or with a list for ``all_of`` and ``any_of``.
+
+    :raises InvalidSchedule: it is none, with the field that is to blame.
+    """
+    if isinstance(said, Trigger):
+        return said
+    if not isinstance(said, Mapping) or len(said) != 1:
+        raise InvalidSchedule("trigger", said, "it must be one trigger: a name with its fields, such as {every: 4h}")
+    ((kind, body),) = said.items()
+    if kind in COMPOSITES:
+        if not isinstance(body, Iterable) or isinstance(body, str | Mapping):
+            raise InvalidSchedule(kind, body, "it must be a list of triggers")
+        return COMPOSITES[kind](*body)
+    if kind not in BY_KIND:
+        raise InvalidSchedule("trigger", kind, f"it is not known; use {', '.join([*BY_KIND, *COMPOSITES])}")
+    return BY_KIND[kind].from_fields(body)

@@ -1,0 +1,46 @@
+"""Cron expressions of five fields, or of six with the seconds first, in a zone of their own.
+
+    >>> next_tick("0 2 * * *", "America/New_York", datetime(2026, 3, 7, 12, tzinfo=UTC))
+    datetime.datetime(2026, 3, 8, 7, 0, tzinfo=datetime.timezone.utc)
+
+On the day the clocks change, the rule is Debian cron's (see the library ``cronsim``): a fixed time that the clock leaps over runs
+right after the leap, one that comes twice runs once, and ``*`` hours follow the elapsed time.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from cronsim import CronSim, CronSimError
+
+ORIGIN = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+def check_cron(expression: str) -> str:
+    """:raises ValueError: it is no cron expression, or one that never comes."""
+    fields = len(expression.split())
+    if fields not in (5, 6):
+        raise ValueError(f"a cron expression has five fields, or six with the seconds first; this has {fields}")
+    try:
+        next(CronSim(expression, ORIGIN))
+    except CronSimError as error:
+        raise ValueError(f"it is no cron expression ({error})") from error
+    except StopIteration:
+        raise ValueError("no day ever matches it") from None
+    return expression
+
+
+def check_zone(name: str) -> str:
+    """:raises ValueError: there is no such IANA zone."""
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError("there is no such time zone; use an IANA name such as Europe/Berlin, or UTC") from None
+    return name
+
+
+def next_tick(expression: str, zone: str, after: datetime) -> datetime:
+    """The first moment of the expression that is later than ``after``, in UTC."""
+    moment: datetime = next(CronSim(expression, after.astimezone(ZoneInfo(zone))))
+    return moment.astimezone(UTC)

@@ -1,0 +1,104 @@
+"""How triggers and constraints are written down: as Python values, as JSON in the store, and as YAML files.
+
+    >>> PartitionsAdded("analytics.page_views", 5).to_json()
+    {'partitions_added': {'table': 'analytics.page_views', 'count': 5}}
+
+A declaration is a frozen dataclass whose fields are checked when it is made. The invariant: what :meth:`Declared.to_json` gives
+reads back as an equal value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from datetime import time, timedelta
+from enum import Enum
+from typing import Any, ClassVar, Self
+
+from airflow_snowpack.durations import format_duration, parse_duration
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.scheduling.errors import InvalidSchedule
+
+
+class Declared:
+    """A trigger or a constraint.
+
+    :cvar kind: its name in JSON and YAML.
+    """
+
+    kind: ClassVar[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """One name with its fields; what has its default is left out."""
+        said = {field.name: getattr(self, field.name) for field in fields(self) if not _is_default(self, field)}  # type: ignore[arg-type]  # every subclass is a dataclass
+        return {self.kind: {name: _plain(value) for name, value in said.items()}}
+
+    @classmethod
+    def from_fields(cls, said: object) -> Self:
+        """Read the fields: a mapping, or the value of the first field alone.
+
+        :raises InvalidSchedule: a field that is missing, not known, or not usable.
+        """
+        known = [field.name for field in fields(cls)]  # type: ignore[arg-type]  # every subclass is a dataclass
+        given = said if isinstance(said, Mapping) else {known[0]: said}
+        for name in given:
+            if name not in known:
+                raise InvalidSchedule(f"{cls.kind}.{name}", given[name], f"it is not known; use {', '.join(known)}")
+        try:
+            return cls(**given)
+        except TypeError as error:
+            raise InvalidSchedule(cls.kind, said, f"a field is missing; it takes {', '.join(known)}") from error
+
+    def _read(self, name: str, parse: Callable[[Any], Any]) -> None:
+        """Check a field and put its value into the form that the rest of the code relies on."""
+        value = getattr(self, name)
+        try:
+            object.__setattr__(self, name, parse(value))
+        except InvalidSchedule as error:
+            raise error.below(f"{self.kind}.{name}") from error
+        except (ValueError, SnowpackError) as error:
+            raise InvalidSchedule(f"{self.kind}.{name}", value, str(error)) from error
+
+
+def parse_period(value: object) -> timedelta:
+    """:raises ValueError: it is no duration, or none that is longer than nothing."""
+    period = parse_duration(value)
+    if period <= timedelta(0):
+        raise ValueError("it must be longer than nothing")
+    return period
+
+
+def parse_choice(*allowed: str) -> Callable[[Any], str]:
+    """A reader that lets only these through."""
+
+    def parse(value: Any) -> str:
+        if value not in allowed:
+            raise ValueError(f"it must be one of: {', '.join(allowed)}")
+        return str(value)
+
+    return parse
+
+
+def parse_text(value: object) -> str:
+    """:raises ValueError: it is no text, an empty one, or one that no database keeps."""
+    if not isinstance(value, str) or not value.strip() or "\x00" in value or len(value) > 500:
+        raise ValueError("it must be a text of 1 to 500 characters")
+    return value
+
+
+def _is_default(declared: Any, field: Any) -> bool:
+    return bool(getattr(declared, field.name) == field.default)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, timedelta):
+        return format_duration(value)
+    if isinstance(value, time):
+        return f"{value:%H:%M}"
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Declared):
+        return value.to_json()
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value

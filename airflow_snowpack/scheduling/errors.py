@@ -1,0 +1,60 @@
+"""What can be wrong with a schedule.
+
+SchedulingError
+├── InvalidSchedule      a declaration that cannot be used, with the field that is to blame
+├── ScheduleExists       the name is taken
+├── ScheduleNotFound     no schedule has this name
+├── InvalidEvent         an event that cannot be recorded
+└── WrongTransition      a pending job asked to go where it cannot go
+"""
+
+from __future__ import annotations
+
+from airflow_snowpack.errors import SnowpackError
+
+
+class SchedulingError(SnowpackError):
+    """The root of the room's errors."""
+
+
+class InvalidSchedule(SchedulingError):
+    """A declaration that cannot be used.
+
+    :ivar field: the path of the field, such as ``trigger.any_of[1].count``.
+    :ivar problem: what is wrong with it and what is allowed.
+    """
+
+    def __init__(self, field: str, value: object, problem: str) -> None:
+        self.field = field
+        self.value = value
+        self.problem = problem
+        super().__init__(f"{field} = {value!r:.200} is not usable: {problem.rstrip('.')}.")
+
+    def below(self, parent: str) -> InvalidSchedule:
+        """The same error, seen from further up."""
+        return InvalidSchedule(f"{parent}.{self.field}", self.value, self.problem)
+
+
+class ScheduleExists(SchedulingError):
+    """The name is taken."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is a schedule {name!r} already. Update it, or choose another name.")
+
+
+class ScheduleNotFound(SchedulingError):
+    """No schedule has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is no schedule {name[:80]!r}. List the schedules to find the right name.")
+
+
+class InvalidEvent(SchedulingError):
+    """An event that cannot be recorded."""
+
+
+class WrongTransition(SchedulingError):
+    """A pending job asked to go where it cannot go."""
+
+    def __init__(self, pending_id: str, state: str, wanted: str) -> None:
+        super().__init__(f"The pending job {pending_id} is {state} and cannot become {wanted}.")

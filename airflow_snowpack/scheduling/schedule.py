@@ -1,0 +1,237 @@
+"""A schedule: which DAG to run, when it is wanted, and under which constraints it may start.
+
+    nightly = Schedule(
+        "page_views_nightly",
+        dag_id="maintain_page_views",
+        conf={"table": "analytics.page_views"},
+        trigger=PartitionsAdded("analytics.page_views", 5) | Every("4h"),
+        constraints=[TimeWindow("22:00", "06:00", tz="America/New_York"), SinceLastRun("5m")],
+        timeout=Timeout("1d", then="discard"),
+    )
+
+The invariant: a schedule that exists is valid, and reads back from its JSON as an equal one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any
+
+from airflow_snowpack.durations import format_duration
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.iceberg.names import LEVEL
+from airflow_snowpack.scheduling.composites import parse_trigger
+from airflow_snowpack.scheduling.constraint import Constraint, parse_constraint
+from airflow_snowpack.scheduling.constraints import CONSTRAINTS
+from airflow_snowpack.scheduling.declared import parse_period
+from airflow_snowpack.scheduling.errors import InvalidSchedule
+from airflow_snowpack.scheduling.trigger import Trigger
+
+DAG_ID = re.compile(r"[\w.~-]{1,250}")
+MAX_NAME = 200
+PRIORITIES = range(-1000, 1001)
+
+
+class Then(StrEnum):
+    """What becomes of a pending job whose time is up."""
+
+    DISCARD = "discard"
+    LAUNCH = "launch"
+
+
+class Missed(StrEnum):
+    """What becomes of cron ticks that came while nothing was running: one run for all of them, one for each, or none."""
+
+    ONE = "one"
+    ALL = "all"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Timeout:
+    """How long a pending job may wait, from its first event on, and what becomes of it then; both are recorded.
+
+    :param after: a day, when nothing is said.
+    """
+
+    after: timedelta | str = timedelta(days=1)
+    then: Then | str = Then.DISCARD
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "after", _checked("timeout.after", self.after, parse_period))
+        object.__setattr__(self, "then", _checked("timeout.then", self.then, _one_of(Then)))
+
+    @property
+    def period(self) -> timedelta:
+        assert isinstance(self.after, timedelta), "checked when it was made"
+        return self.after
+
+    def to_json(self) -> dict[str, str]:
+        return {"after": format_duration(self.period), "then": str(self.then)}
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When a DAG is to run.
+
+    :param name: unique among the schedules of a store; it starts with a letter or an underscore and goes on with letters, digits,
+        underscores and hyphens.
+    :param conf: what each run gets as its ``dag_run.conf``, beside the events that fired it.
+    :param timeout: how long a wanted run may wait for its constraints.
+    :param priority: the higher one comes first where there is not room for all; from -1000 to 1000.
+    :param missed: what becomes of cron ticks that nobody was there to see.
+    :param enabled: whether it is created enabled; otherwise it is suspended until it is resumed.
+    :raises InvalidSchedule: a value that cannot be used, with the name of the field.
+    """
+
+    name: str
+    dag_id: str
+    trigger: Trigger
+    conf: Mapping[str, Any] = field(default_factory=dict)
+    constraints: Sequence[Constraint] = ()
+    timeout: Timeout = field(default_factory=Timeout)
+    priority: int = 0
+    missed: Missed | str = Missed.ONE
+    enabled: bool = False
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        for name, parse in _READERS.items():
+            object.__setattr__(self, name, _checked(name, getattr(self, name), parse))
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything that makes the schedule what it is."""
+        return {
+            "name": self.name,
+            "dag_id": self.dag_id,
+            "trigger": self.trigger.to_json(),
+            "conf": dict(self.conf),
+            "constraints": [constraint.to_json() for constraint in self.constraints],
+            "timeout": self.timeout.to_json(),
+            "priority": self.priority,
+            "missed": str(self.missed),
+            "enabled": self.enabled,
+            "description": self.description,
+        }
+
+    @classmethod
+    def from_json(cls, said: object) -> Schedule:
+        """Read a schedule, as :meth:`to_json` or a YAML file has it.
+
+        :raises InvalidSchedule: a field that is missing, not known, or not usable.
+        """
+        if not isinstance(said, Mapping):
+            raise InvalidSchedule("schedule", said, "it must be a mapping of fields")
+        for name in said:
+            if name not in _READERS:
+                raise InvalidSchedule(str(name), said[name], f"it is not known; use {', '.join(_READERS)}")
+        for name in ("name", "dag_id", "trigger"):
+            if name not in said:
+                raise InvalidSchedule(name, None, "it is missing")
+        return cls(**said)
+
+
+def _checked(name: str, value: Any, parse: Callable[[Any], Any]) -> Any:
+    try:
+        return parse(value)
+    except InvalidSchedule as error:
+        raise error if error.field.startswith(name) else error.below(name) from error
+    except (ValueError, SnowpackError) as error:
+        raise InvalidSchedule(name, value, str(error)) from error
+
+
+def _one_of(choices: type[StrEnum]) -> Callable[[Any], StrEnum]:
+    def parse(value: Any) -> StrEnum:
+        if value not in tuple(choices):
+            raise ValueError(f"it must be one of: {', '.join(choices)}")
+        return choices(value)
+
+    return parse
+
+
+def parse_name(value: object) -> str:
+    """:raises ValueError: it is not a schedule's name."""
+    if not isinstance(value, str) or len(value) > MAX_NAME or not LEVEL.fullmatch(value):
+        raise ValueError(
+            "it must start with a letter or an underscore and go on with letters, digits, underscores and hyphens "
+            f"({MAX_NAME} characters at most)"
+        )
+    return value
+
+
+def _dag_id(value: object) -> str:
+    if not isinstance(value, str) or not DAG_ID.fullmatch(value):
+        raise ValueError("it must be the id of a DAG: letters, digits, underscores, dots, tildes and hyphens, 250 at most")
+    return value
+
+
+def _conf(value: object) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError('it must be a mapping, such as {"table": "analytics.page_views"}')
+    try:
+        text = json.dumps(dict(value), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"it must hold nothing but JSON values ({error})") from error
+    if "\\u0000" in text:
+        raise ValueError("it must hold no NUL characters")
+    conf: Mapping[str, Any] = json.loads(text)
+    return conf
+
+
+def _constraints(value: object) -> tuple[Constraint, ...]:
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise ValueError("it must be a list of constraints")
+    read = []
+    for number, said in enumerate(value):
+        try:
+            read.append(parse_constraint(said, CONSTRAINTS))
+        except InvalidSchedule as error:
+            raise InvalidSchedule(f"constraints[{number}].{error.field}", error.value, error.problem) from error
+    return tuple(read)
+
+
+def _timeout(value: object) -> Timeout:
+    if isinstance(value, Timeout):
+        return value
+    if isinstance(value, Mapping) and set(value) <= {"after", "then"}:
+        return Timeout(**value)
+    if isinstance(value, str | timedelta):
+        return Timeout(value)
+    raise ValueError("it must be a period such as 1d, or a mapping of `after` and `then`")
+
+
+def _priority(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value not in PRIORITIES:
+        raise ValueError("it must be a whole number from -1000 to 1000")
+    return value
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("it must be true or false")
+    return value
+
+
+def _description(value: object) -> str:
+    if not isinstance(value, str) or "\x00" in value:
+        raise ValueError("it must be a text")
+    return value
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "name": parse_name,
+    "dag_id": _dag_id,
+    "trigger": parse_trigger,
+    "conf": _conf,
+    "constraints": _constraints,
+    "timeout": _timeout,
+    "priority": _priority,
+    "missed": _one_of(Missed),
+    "enabled": _flag,
+    "description": _description,
+}

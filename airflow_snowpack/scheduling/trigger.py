@@ -1,0 +1,121 @@
+"""What every trigger is, and the keys of the events that triggers listen to.
+
+A trigger is judged by what has happened since its schedule last launched: the events of its leaves, summed up, and the time. The
+invariant: judging changes nothing, and a judgement that time alone can change names the moment at which it may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, ClassVar
+
+from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.scheduling.declared import Declared
+
+if TYPE_CHECKING:
+    from airflow_snowpack.scheduling.composites import AllOf, AnyOf
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What has happened to a leaf since its schedule last launched.
+
+    :param amount: in the leaf's measure.
+    :param first_at: when the first of its events happened; ``None`` for no event. Likewise ``last_at``.
+    """
+
+    amount: int = 0
+    first_at: datetime | None = None
+    last_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a trigger is worth now.
+
+    :param says: for people, such as "3 of 5 partitions".
+    :param next_at: when time alone may change it; ``None`` for never.
+    :param parts: the judgements that it is made of.
+    """
+
+    satisfied: bool
+    says: str
+    next_at: datetime | None = None
+    parts: tuple[Judgement, ...] = ()
+
+
+class Trigger(Declared):
+    """A rule that says when a run is wanted."""
+
+    def leaves(self) -> tuple[Leaf, ...]:
+        """What it is made of, each one once, in a fixed order."""
+        return tuple(dict.fromkeys(self.walk()))
+
+    def judge(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
+        """What it is worth now."""
+        raise NotImplementedError
+
+    def walk(self) -> Iterator[Leaf]:
+        """Its leaves as they stand, repetitions included."""
+        raise NotImplementedError
+
+    def __and__(self, other: Trigger) -> AllOf:
+        from airflow_snowpack.scheduling.composites import AllOf
+
+        return AllOf.joined(self, other)
+
+    def __or__(self, other: Trigger) -> AnyOf:
+        from airflow_snowpack.scheduling.composites import AnyOf
+
+        return AnyOf.joined(self, other)
+
+
+class Leaf(Trigger):
+    """A trigger that listens to events of one key.
+
+    :cvar measure: which of an event's amounts counts; ``events`` counts the events themselves.
+    """
+
+    measure: ClassVar[str] = "events"
+
+    def event_key(self, catalog: str, schedule: str, number: int) -> str:
+        """The key of the events that it listens to.
+
+        :param catalog: what tables belong to.
+        :param number: its place among the schedule's leaves.
+        """
+        raise NotImplementedError
+
+    def walk(self) -> Iterator[Leaf]:
+        yield self
+
+    def _counted(self, progress: Mapping[Leaf, Progress], wanted: int, unit: str) -> Judgement:
+        amount = progress.get(self, Progress()).amount
+        return Judgement(amount >= wanted, f"{amount:,} of {wanted:,} {unit}")
+
+
+def table_key(table: TableName) -> str:
+    """The key of what is committed to a table."""
+    return f"table:{table}"
+
+
+def run_key(dag_id: str, state: str) -> str:
+    """The key of DAG runs that ended in this state."""
+    return f"run:{dag_id}:{state}"
+
+
+def asset_key(uri: str) -> str:
+    """The key of an Airflow asset's events."""
+    return f"asset:{uri}"
+
+
+def custom_key(name: str) -> str:
+    """The key of events that are sent from outside."""
+    return f"event:{name}"
+
+
+def clock_key(schedule: str, number: int) -> str:
+    """The key of a schedule's own ticks."""
+    return f"clock:{schedule}:{number}"
