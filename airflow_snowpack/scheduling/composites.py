@@ -21,7 +21,8 @@ from airflow_snowpack.scheduling.trigger import Judgement, Leaf, Progress, Trigg
 class Since(Trigger):
     """So long a time has passed since what another trigger waits for has happened.
 
-    :param of: ``last`` starts the time anew with each event, so that a burst of arrivals can end first; ``first`` does not, so
+    :param of: ``last`` starts the time anew with each event, so that a burst of arrivals can end first; ``first`` does
+    not, so
         that waiting has a limit.
     """
 

@@ -1,7 +1,7 @@
 """What every run constraint is: a condition under which a run that is wanted may start.
 
-A constraint rules: it is met, or it is not met and may be looked at again from a moment on (or when something happens), or it
-never will be. The invariant: a ruling that names a moment stands until then, so nobody need look again sooner.
+A constraint rules: it is met, or it is not met and may be looked at again from a moment on (or when something happens),
+or it never will be. The invariant: a ruling that names a moment stands until then, so nobody need look again sooner.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """The run constraints.
 
-    constraints=[TimeWindow("22:00", "06:00", tz="America/New_York"), MaxConcurrent(2, group="compaction"), SinceLastRun("5m")]
+    constraints=[TimeWindow("22:00", "06:00", tz="America/New_York"), MaxConcurrent(2, group="compaction"),
+    SinceLastRun("5m")]
 
-Their settled semantics: concurrency counts every active run of the DAG, manual ones and backfills too; a successful run that
-ended within the period blocks ``SinceLastRun``, and so does any active run; a delay counts from the moment that the trigger was
-satisfied.
+Their settled semantics: concurrency counts every active run of the DAG, manual ones and backfills too; a successful run
+that ended within the period blocks ``SinceLastRun``, and so does any active run; a delay counts from the moment that
+the trigger was satisfied.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     >>> next_tick("0 2 * * *", "America/New_York", datetime(2026, 3, 7, 12, tzinfo=UTC))
     datetime.datetime(2026, 3, 8, 7, 0, tzinfo=datetime.timezone.utc)
 
-On the day the clocks change, the rule is Debian cron's (see the library ``cronsim``): a fixed time that the clock leaps over runs
-right after the leap, one that comes twice runs once, and ``*`` hours follow the elapsed time.
+On the day the clocks change, the rule is Debian cron's (see the library ``cronsim``): a fixed time that the clock leaps
+over runs right after the leap, one that comes twice runs once, and ``*`` hours follow the elapsed time.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     >>> PartitionsAdded("analytics.page_views", 5).to_json()
     {'partitions_added': {'table': 'analytics.page_views', 'count': 5}}
 
-A declaration is a frozen dataclass whose fields are checked when it is made. The invariant: what :meth:`Declared.to_json` gives
-reads back as an equal value.
+A declaration is a frozen dataclass whose fields are checked when it is made. The invariant: what
+:meth:`Declared.to_json` gives reads back as an equal value.
 """
 
 from __future__ import annotations

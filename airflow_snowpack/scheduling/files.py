@@ -11,7 +11,8 @@
           - time_window: {start: "22:00", end: "06:00", tz: America/New_York}
         timeout: {after: 1d, then: discard}
 
-A file is read whole or not at all: one schedule that cannot be used is an error that names the file, the schedule and the field.
+A file is read whole or not at all: one schedule that cannot be used is an error that names the file, the schedule and
+the field.
 """
 
 from __future__ import annotations

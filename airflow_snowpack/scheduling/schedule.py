@@ -54,7 +54,7 @@ class Missed(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Timeout:
-    """How long a pending job may wait, from its first event on, and what becomes of it then; both are recorded.
+    """How long a pending job may wait for its constraints, once its trigger is satisfied, and what becomes of it then.
 
     :param after: a day, when nothing is said.
     """
@@ -79,7 +79,8 @@ class Timeout:
 class Schedule:
     """When a DAG is to run.
 
-    :param name: unique among the schedules of a store; it starts with a letter or an underscore and goes on with letters, digits,
+    :param name: unique among the schedules of a store; it starts with a letter or an underscore and goes on with
+    letters, digits,
         underscores and hyphens.
     :param conf: what each run gets as its ``dag_run.conf``, beside the events that fired it.
     :param timeout: how long a wanted run may wait for its constraints.

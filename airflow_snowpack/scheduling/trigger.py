@@ -1,7 +1,8 @@
 """What every trigger is, and the keys of the events that triggers listen to.
 
-A trigger is judged by what has happened since its schedule last launched: the events of its leaves, summed up, and the time. The
-invariant: judging changes nothing, and a judgement that time alone can change names the moment at which it may.
+A trigger is judged by what has happened since its schedule last launched: the events of its leaves, summed up, and the
+time. The invariant: judging changes nothing, and a judgement that time alone can change names the moment at which it
+may.
 """
 
 from __future__ import annotations

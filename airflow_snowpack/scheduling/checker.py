@@ -1,0 +1,259 @@
+"""The checker: looks at pending jobs whose moment has come, and sends off those whose trigger and constraints are satisfied.
+
+    Checker(store, surroundings).step()
+
+It looks at nothing before the moment that a look before named. The invariant: **checking and reserving is one step.** A
+pending job is looked at in a transaction of its own, under locks on what its constraints count, and the run that it is to
+become counts from the commit on; so two schedules, or two processes, cannot both take the last place.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_snowpack.scheduling.clocks import restart_periods
+from airflow_snowpack.scheduling.constraint import RECHECK, Constraint, Ruling, Verdict
+from airflow_snowpack.scheduling.constraints import ClusterLoad, MaxConcurrent, PoolSlots, SinceLastRun
+from airflow_snowpack.scheduling.counting import count_events, fired_by
+from airflow_snowpack.scheduling.facts import StoredFacts, take_turns
+from airflow_snowpack.scheduling.history import note
+from airflow_snowpack.scheduling.pending import OPEN, PendingState, Reason, move, reasons_from_json, reasons_to_json
+from airflow_snowpack.scheduling.runs import dags_of_group
+from airflow_snowpack.scheduling.schedule import Schedule, Then
+from airflow_snowpack.scheduling.surroundings import Snapshot, Surroundings, ask_probe
+from airflow_snowpack.store import Store
+from airflow_snowpack.store.schedule_tables import launches, pending_jobs, schedule_runs, schedules
+
+log = logging.getLogger(__name__)
+
+Rulings = Sequence[tuple[Constraint, Ruling]]
+NOT_WAITING = {"next_check_at": None, "waits_for": None}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """What one step did.
+
+    :param looked_at: how many pending jobs it looked at.
+    :param sent_off: the ids of those that are to be launched now; ``discarded``: of those that never will be.
+    """
+
+    looked_at: int = 0
+    sent_off: tuple[str, ...] = ()
+    discarded: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """One pending job under the checker's eyes, its row held.
+
+    :param counted: the columns that remember what its events add up to.
+    """
+
+    row: sa.Row[Any]
+    schedule: Schedule
+    trigger: Reason
+    triggered_at: datetime
+    counted: Mapping[str, Any]
+
+    @property
+    def expires_at(self) -> datetime:
+        return self.triggered_at + self.schedule.timeout.period
+
+
+class Checker:
+    """Looks at what is due.
+
+    :param surroundings: how things stand in Airflow.
+    """
+
+    def __init__(self, store: Store, surroundings: Surroundings) -> None:
+        self._store = store
+        self._surroundings = surroundings
+
+    def step(self, limit: int = 200) -> CheckReport:
+        """Look at the pending jobs that are due, the most urgent first."""
+        due = self._find(limit)
+        if not due:
+            return CheckReport()
+        snapshot = self._ask([schedule for _, schedule in due])
+        outcomes = {pending_id: self._look_at(pending_id, snapshot) for pending_id, _ in due}
+        return CheckReport(
+            looked_at=sum(outcome is not None for outcome in outcomes.values()),
+            sent_off=tuple(key for key, outcome in outcomes.items() if outcome is PendingState.LAUNCH),
+            discarded=tuple(key for key, outcome in outcomes.items() if outcome is PendingState.DISCARDED),
+        )
+
+    def _find(self, limit: int) -> list[tuple[str, Schedule]]:
+        query = (
+            sa.select(pending_jobs.c.pending_id, schedules.c.definition)
+            .join(schedules, schedules.c.name == pending_jobs.c.schedule)
+            .where(pending_jobs.c.next_check_at <= self._store.clock(), pending_jobs.c.state.in_(OPEN))
+            .order_by(pending_jobs.c.priority.desc(), pending_jobs.c.next_check_at, pending_jobs.c.pending_id)
+            .limit(limit)
+        )
+        rows = self._store.read(lambda conn: conn.execute(query).all())
+        return [(row.pending_id, Schedule.from_json(row.definition)) for row in rows]
+
+    def _ask(self, due: Sequence[Schedule]) -> Snapshot:
+        """Everything that the constraints of these will ask of Airflow, at once and outside of any transaction."""
+        asked = [(schedule, constraint) for schedule in due for constraint in schedule.constraints]
+        dag_ids = {schedule.dag_id for schedule, each in asked if isinstance(each, MaxConcurrent | SinceLastRun)}
+        groups = {each.group for _, each in asked if isinstance(each, MaxConcurrent) and each.group is not None}
+        pools = {each.pool for _, each in asked if isinstance(each, PoolSlots)}
+        probes = {each.probe for _, each in asked if isinstance(each, ClusterLoad)}
+        for group in groups:
+            dag_ids.update(self._store.read(lambda conn, group=group: dags_of_group(conn, group)))  # type: ignore[misc]  # mypy takes the default for an argument
+        return Snapshot(
+            active_runs=self._surroundings.active_runs(sorted(dag_ids)) if dag_ids else {},
+            free_slots=self._surroundings.free_slots(sorted(pools)) if pools else {},
+            loads={probe: _load(probe) for probe in sorted(probes)},
+        )
+
+    def _look_at(self, pending_id: str, snapshot: Snapshot) -> PendingState | None:
+        return self._store.transact(lambda conn: self._look(conn, pending_id, snapshot))
+
+    def _look(self, conn: sa.Connection, pending_id: str, snapshot: Snapshot) -> PendingState | None:
+        """Look at one; ``None`` when somebody else is at it, or it is not due any more."""
+        now = self._store.clock()
+        mine = sa.select(pending_jobs).where(pending_jobs.c.pending_id == pending_id, pending_jobs.c.state.in_(OPEN))
+        mine = mine.where(pending_jobs.c.next_check_at <= now).with_for_update(skip_locked=True)
+        row = conn.execute(mine).first()
+        if row is None:
+            return None
+        current = conn.execute(sa.select(schedules).where(schedules.c.name == row.schedule)).first()
+        if current is None or current.generation != row.generation:
+            return self._discard(conn, row, PendingState(row.state), "the schedule was changed")
+        schedule = Schedule.from_json(current.definition)
+        counted = count_events(conn, row, schedule)
+        judgement = schedule.trigger.judge(counted.progress, now)
+        if row.triggered_at is None and not judgement.satisfied:
+            reason = Reason("trigger", judgement.says, met=False, not_before=judgement.next_at)
+            self._wait(conn, row, (reason,), judgement.next_at, None, counted.to_row())
+            return PendingState.TRIGGER
+        trigger = Reason("trigger", judgement.says, met=True)
+        due = _Due(row, schedule, trigger, row.triggered_at or now, counted.to_row())
+        if row.triggered_at is None:
+            self._note_triggered(conn, due)
+        return self._constrain(conn, due, snapshot)
+
+    def _note_triggered(self, conn: sa.Connection, due: _Due) -> None:
+        note(conn, self._store, due.schedule.name, "triggered", due.row.pending_id, says=due.trigger.says)
+        moments = {"triggered_at": due.triggered_at, "expires_at": due.expires_at}
+        move(conn, due.row.pending_id, PendingState.TRIGGER, PendingState.CONSTRAINT, **moments)
+
+    def _constrain(self, conn: sa.Connection, due: _Due, snapshot: Snapshot) -> PendingState:
+        """Ask the constraints, and send the run off, let it wait, or discard it."""
+        now, schedule = self._store.clock(), due.schedule
+        take_turns(conn, schedule)
+        place = (schedule.dag_id, schedule.name, schedule.priority)
+        facts = StoredFacts(conn, snapshot, now, *place, triggered_at=due.triggered_at)
+        rulings = _rule(schedule, facts, reasons_from_json(due.row.reasons))
+        reasons = (due.trigger, *(_reason(constraint, said) for constraint, said in rulings))
+        never = [said.says for _, said in rulings if said.verdict is Verdict.NEVER]
+        if never:
+            return self._discard(conn, due.row, PendingState.CONSTRAINT, "; ".join(never), reasons, what="skipped")
+        if all(reason.met for reason in reasons):
+            return self._send_off(conn, due, reasons)
+        if now >= due.expires_at:
+            return self._time_out(conn, due, reasons)
+        waits_for = next((said.waits_for for _, said in rulings if said.waits_for is not None), None)
+        self._wait(conn, due.row, reasons, min(_next_look(rulings, now), due.expires_at), waits_for, due.counted)
+        return PendingState.CONSTRAINT
+
+    def _time_out(self, conn: sa.Connection, due: _Due, reasons: tuple[Reason, ...]) -> PendingState:
+        timeout = due.schedule.timeout
+        unmet = "; ".join(reason.says for reason in reasons if not reason.met)
+        why = f"its constraints were not met within {timeout.period}: {unmet}"
+        if timeout.then is Then.DISCARD:
+            return self._discard(conn, due.row, PendingState.CONSTRAINT, why, reasons, what="timed_out")
+        note(conn, self._store, due.schedule.name, "timed_out", due.row.pending_id, because=why, then="launch")
+        return self._send_off(conn, due, reasons)
+
+    def _wait(
+        self,
+        conn: sa.Connection,
+        row: sa.Row[Any],
+        reasons: tuple[Reason, ...],
+        next_at: datetime | None,
+        waits_for: str | None,
+        counted: Mapping[str, Any],
+    ) -> None:
+        changes = {"reasons": reasons_to_json(reasons), "next_check_at": next_at, "waits_for": waits_for, **counted}
+        mine = pending_jobs.c.pending_id == row.pending_id
+        conn.execute(sa.update(pending_jobs).where(mine).values(**changes))
+
+    def _send_off(self, conn: sa.Connection, due: _Due, reasons: tuple[Reason, ...]) -> PendingState:
+        """Reserve the run and hand it to the launcher."""
+        now, schedule, pending_id = self._store.clock(), due.schedule, due.row.pending_id
+        run_id = run_id_of(schedule.name, pending_id, due.row.created_at)
+        changes = {"reasons": reasons_to_json(reasons), "run_id": run_id, **NOT_WAITING, **due.counted}
+        move(conn, pending_id, PendingState.CONSTRAINT, PendingState.LAUNCH, **changes)
+        run = {"dag_id": schedule.dag_id, "run_id": run_id, "schedule": schedule.name}
+        conn.execute(sa.insert(schedule_runs).values(**run, reserved_at=now))
+        conf = {**schedule.conf, "snowpack": fired_by(conn, pending_id, schedule)}
+        claimable = {"enqueued_at": now, "visible_at": now, "attempt_count": 0}
+        conn.execute(sa.insert(launches).values(pending_id=pending_id, **run, conf=conf, **claimable))
+        restart_periods(conn, self._store, schedule)
+        return PendingState.LAUNCH
+
+    def _discard(
+        self,
+        conn: sa.Connection,
+        row: sa.Row[Any],
+        was: PendingState,
+        why: str,
+        reasons: tuple[Reason, ...] = (),
+        *,
+        what: str = "discarded",
+    ) -> PendingState:
+        kept = {"reasons": reasons_to_json(reasons)} if reasons else {}
+        ended = {"ended_at": self._store.clock(), "ended_because": why, **NOT_WAITING, **kept}
+        move(conn, row.pending_id, was, PendingState.DISCARDED, **ended)
+        note(conn, self._store, row.schedule, what, row.pending_id, because=why)
+        return PendingState.DISCARDED
+
+
+def run_id_of(schedule: str, pending_id: str, created_at: datetime) -> str:
+    """The id of the DAG run that a pending job becomes: readable, and always the same."""
+    return f"snowpack__{schedule[:100]}__{created_at:%Y%m%dT%H%M%S}__{pending_id[:12]}"
+
+
+def _rule(schedule: Schedule, facts: StoredFacts, before: tuple[Reason, ...]) -> Rulings:
+    """What each constraint says; one that named a moment is not asked before it."""
+    said = dict(enumerate(before[1:]))
+    return [
+        (constraint, _kept(said.get(number), facts.now) or constraint.rule(facts))
+        for number, constraint in enumerate(schedule.constraints)
+    ]
+
+
+def _kept(earlier: Reason | None, now: datetime) -> Ruling | None:
+    if earlier is None or earlier.met or earlier.not_before is None or earlier.not_before <= now:
+        return None
+    return Ruling(Verdict.LATER, earlier.says, earlier.not_before)
+
+
+def _reason(constraint: Constraint, said: Ruling) -> Reason:
+    return Reason(constraint.kind, said.says, said.verdict is Verdict.MET, said.not_before)
+
+
+def _next_look(rulings: Rulings, now: datetime) -> datetime:
+    """All must be met, so the latest of the moments that were named is soon enough; where one named none, soon."""
+    unmet = [said.not_before for _, said in rulings if said.verdict is Verdict.LATER]
+    named = [moment for moment in unmet if moment is not None]
+    return max(named) if len(named) == len(unmet) else max([*named, now + RECHECK])
+
+
+def _load(probe: str) -> float:
+    try:
+        return ask_probe(probe)
+    except Exception:  # the installation's own code: whatever it is, what asks it waits
+        log.warning("The load probe %s failed; what asks it waits", probe, exc_info=True)
+        return float("inf")

@@ -1,0 +1,94 @@
+"""What the events of a pending job add up to, counted from where the last look ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_snowpack.scheduling.schedule import Schedule
+from airflow_snowpack.scheduling.trigger import Leaf, Progress
+from airflow_snowpack.store.schedule_tables import events, pending_events
+
+MAX_TOLD = 100
+"""A run is told of so many events at most; how many there were it is told in any case."""
+
+
+@dataclass(slots=True)
+class Counted:
+    """The sums of each leaf, and the number of the last event that is in them."""
+
+    leaves: tuple[Leaf, ...]
+    sums: dict[str, dict[str, Any]]
+    upto: int
+
+    @property
+    def progress(self) -> dict[Leaf, Progress]:
+        return {
+            leaf: Progress(_amount(leaf, known), _moment(known["first_at"]), _moment(known["last_at"]))
+            for number, leaf in enumerate(self.leaves)
+            if (known := self.sums.get(str(number))) is not None
+        }
+
+    def to_row(self) -> Mapping[str, Any]:
+        """The columns that remember it."""
+        return {"progress": self.sums, "counted_to": self.upto}
+
+
+def count_events(conn: sa.Connection, row: sa.Row[Any], schedule: Schedule) -> Counted:
+    """Add what came since the last look.
+
+    :param row: of the pending job, held by the caller.
+    """
+    new = (
+        sa.select(pending_events.c.leaf, events.c.id, events.c.at, events.c.amounts, events.c.detail)
+        .join(events, events.c.id == pending_events.c.event_id)
+        .where(pending_events.c.pending_id == row.pending_id, pending_events.c.event_id > row.counted_to)
+        .order_by(events.c.id)
+    )
+    leaves = schedule.trigger.leaves()
+    counted = Counted(leaves, {leaf: dict(sums) for leaf, sums in row.progress.items()}, row.counted_to)
+    for event in conn.execute(new):
+        sums = counted.sums.setdefault(str(event.leaf), {"events": 0, "amount": 0, "first_at": None, "last_at": None})
+        _add(sums, leaves[event.leaf], event)
+        counted.upto = event.id
+    return counted
+
+
+def fired_by(conn: sa.Connection, pending_id: str, schedule: Schedule) -> dict[str, Any]:
+    """What a run is told about why it runs."""
+    mine = pending_events.c.pending_id == pending_id
+    heard = sa.select(pending_events.c.event_id).where(mine).distinct().subquery()
+    total = conn.execute(sa.select(sa.func.count()).select_from(heard)).scalar_one()
+    newest = sa.select(events).where(events.c.id.in_(sa.select(heard))).order_by(events.c.id.desc()).limit(MAX_TOLD)
+    told = [
+        {"id": event.id, "key": event.key, "at": event.at.isoformat(), "amounts": event.amounts, "detail": event.detail}
+        for event in reversed(conn.execute(newest).all())
+    ]
+    return {"schedule": schedule.name, "pending_id": pending_id, "event_count": total, "events": told}
+
+
+def _add(sums: dict[str, Any], leaf: Leaf, event: Any) -> None:
+    at = event.at.isoformat()
+    sums["events"] += 1
+    sums["first_at"] = min(sums["first_at"] or at, at)
+    sums["last_at"] = max(sums["last_at"] or at, at)
+    measure = leaf.measure
+    names = event.detail.get("partitions") if measure == "partitions" else None
+    if names is not None:
+        sums["names"] = sorted({*sums.get("names", ()), *map(str, names)})
+    elif measure != "events":
+        sums["amount"] += int(event.amounts.get(measure, 0))
+
+
+def _amount(leaf: Leaf, sums: Mapping[str, Any]) -> int:
+    if leaf.measure == "events":
+        return int(sums["events"])
+    return int(sums["amount"]) + len(sums.get("names", ()))
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)

@@ -1,0 +1,129 @@
+"""Events: what happened, each one once, in an order that everybody sees the same.
+
+    log = EventLog(store)
+    log.publish([Event("table:lake.db.t", at, {"partitions": 2, "bytes": 4_000}, source_id="snapshot:lake.db.t:8271")])
+
+The invariant: an event's number is larger than that of every event that was there to be seen when it was written. A
+cursor that has passed a number therefore never misses one below it: publishers take their numbers one after the other,
+until they have committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from airflow_snowpack.scheduling.errors import InvalidEvent
+from airflow_snowpack.store import Store
+from airflow_snowpack.store.schedule_tables import events
+
+MAX_KEY = 1_000
+NUMBERING = "SELECT pg_advisory_xact_lock(hashtext('airflow_snowpack_events'))"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened.
+
+    :param key: what triggers look it up by.
+    :param at: when it happened.
+    :param amounts: what it brought, by measure: ``partitions``, ``files``, ``records``, ``bytes``.
+    :param detail: for people and for the run that it starts; ``partitions`` names the partitions, so that one counts once.
+    :param source_id: what its source knows it by; the same one again is the same event.
+    """
+
+    key: str
+    at: datetime
+    amounts: Mapping[str, int] = field(default_factory=dict)
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    source_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedEvent:
+    """An event with its number in the log."""
+
+    id: int
+    event: Event
+    recorded_at: datetime
+
+
+class EventLog:
+    """Writes and reads the log."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def publish(self, happened: Iterable[Event]) -> int:
+        """Record events; one that was recorded before is left out.
+
+        :returns: how many were new.
+        :raises InvalidEvent: one of them cannot be recorded; then none was.
+        """
+        batch = list(happened)
+        return self._store.transact(lambda conn: publish(conn, self._store, batch))
+
+    def latest(self, key: str | None = None, *, before: int | None = None, limit: int = 100) -> list[RecordedEvent]:
+        """The newest events first.
+
+        :param before: only those below this number: the next page.
+        """
+        query = sa.select(events).order_by(events.c.id.desc()).limit(limit)
+        query = query if key is None else query.where(events.c.key == key)
+        query = query if before is None else query.where(events.c.id < before)
+        return [_event_from(row) for row in self._store.read(lambda conn: conn.execute(query).all())]
+
+
+def publish(conn: sa.Connection, store: Store, batch: Iterable[Event]) -> int:
+    """As :meth:`EventLog.publish`, in a transaction of the caller's."""
+    rows = [_row(event, store.clock()) for event in batch]
+    if not rows:
+        return 0
+    number_in_turn(conn)
+    insert = postgresql.insert if store.is_postgres else sqlite.insert
+    statement = insert(events).on_conflict_do_nothing(index_elements=["source_id"])
+    before = last_number(conn)
+    conn.execute(statement, rows)
+    return conn.execute(sa.select(sa.func.count()).where(events.c.id > before)).scalar_one()
+
+
+def number_in_turn(conn: sa.Connection) -> None:
+    """Until this transaction ends, nobody else gets numbers. SQLite has one writer at a time anyway."""
+    if conn.dialect.name == "postgresql":
+        conn.exec_driver_sql(NUMBERING)
+
+
+def last_number(conn: sa.Connection) -> int:
+    """The number of the newest event; ask it after :func:`number_in_turn`."""
+    return int(conn.execute(sa.select(sa.func.max(events.c.id))).scalar() or 0)
+
+
+def _row(event: Event, now: datetime) -> dict[str, Any]:
+    if not event.key or len(event.key) > MAX_KEY or "\x00" in event.key:
+        raise InvalidEvent(
+            f"The event key {event.key[:80]!r} cannot be used: it must have 1 to {MAX_KEY} characters, and no NUL."
+        )
+    if event.at.tzinfo is None:
+        raise InvalidEvent(f"The event {event.key} has a moment without a zone, {event.at}. Give an aware one, such as in UTC.")
+    wrong = [
+        name for name, amount in event.amounts.items() if isinstance(amount, bool) or not isinstance(amount, int) or amount < 0
+    ]
+    if wrong:
+        raise InvalidEvent(f"The event {event.key} has amounts that are no whole numbers of 0 or more: {', '.join(wrong)}.")
+    return {
+        "key": event.key,
+        "source_id": event.source_id,
+        "at": event.at,
+        "recorded_at": now,
+        "amounts": dict(event.amounts),
+        "detail": dict(event.detail),
+    }
+
+
+def _event_from(row: sa.Row[Any]) -> RecordedEvent:
+    return RecordedEvent(row.id, Event(row.key, row.at, row.amounts, row.detail, row.source_id), row.recorded_at)

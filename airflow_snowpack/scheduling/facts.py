@@ -1,0 +1,76 @@
+"""What constraints are told: from what Airflow said before the transaction, and from the store within it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from airflow_snowpack.scheduling.constraints import MaxConcurrent, SinceLastRun, dag_wait_key, group_wait_key
+from airflow_snowpack.scheduling.pending import OPEN
+from airflow_snowpack.scheduling.runs import dags_of_group, reserved_runs
+from airflow_snowpack.scheduling.schedule import Schedule
+from airflow_snowpack.scheduling.surroundings import Snapshot
+from airflow_snowpack.store.schedule_tables import dag_successes, pending_jobs, schedule_runs
+
+RESERVE = sa.text("SELECT pg_advisory_xact_lock(hashtext('airflow_snowpack_constraints'), hashtext(:key))")
+
+
+@dataclass
+class StoredFacts:
+    """The facts for one pending job; see :class:`~airflow_snowpack.scheduling.constraint.Facts`."""
+
+    conn: sa.Connection
+    snapshot: Snapshot
+    now: datetime
+    dag_id: str
+    schedule: str
+    priority: int
+    triggered_at: datetime
+    _reserved: dict[str, set[str]] = field(default_factory=dict)
+
+    def active_runs(self, dag_id: str) -> frozenset[str]:
+        if dag_id not in self._reserved:
+            self._reserved |= reserved_runs(self.conn, [dag_id])
+        return self.snapshot.active_runs.get(dag_id, frozenset()) | self._reserved[dag_id]
+
+    def active_runs_of_group(self, group: str) -> int:
+        return sum(len(self.active_runs(dag_id)) for dag_id in dags_of_group(self.conn, group))
+
+    def last_success(self, dag_id: str) -> datetime | None:
+        query = sa.select(dag_successes.c.ended_at).where(dag_successes.c.dag_id == dag_id)
+        return self.conn.execute(query).scalar()
+
+    def launches_since(self, moment: datetime) -> tuple[datetime, ...]:
+        mine = sa.and_(schedule_runs.c.schedule == self.schedule, schedule_runs.c.reserved_at > moment)
+        query = sa.select(schedule_runs.c.reserved_at).where(mine).order_by(schedule_runs.c.reserved_at)
+        return tuple(self.conn.execute(query).scalars())
+
+    def free_slots(self, pool: str) -> int | None:
+        return self.snapshot.free_slots.get(pool)
+
+    def load(self, probe: str) -> float:
+        return self.snapshot.loads[probe]
+
+    def more_urgent(self, key: str) -> int:
+        waiting = sa.and_(pending_jobs.c.waits_for == key, pending_jobs.c.state.in_(OPEN))
+        query = sa.select(sa.func.count()).select_from(pending_jobs)
+        return self.conn.execute(query.where(waiting, pending_jobs.c.priority > self.priority)).scalar_one()
+
+
+def take_turns(conn: sa.Connection, schedule: Schedule) -> None:
+    """Wait for whoever is about to reserve a place that this schedule's constraints count, until it has committed."""
+    if conn.dialect.name != "postgresql":
+        return  # one writer at a time anyway
+    for key in sorted(_counted(schedule)):
+        conn.execute(RESERVE, {"key": key})
+
+
+def _counted(schedule: Schedule) -> set[str]:
+    """What its own run adds to, and what its constraints count: all in one order, so that no two can wait for each other."""
+    keys = {dag_wait_key(schedule.dag_id)}
+    for constraint in schedule.constraints:
+        if isinstance(constraint, MaxConcurrent) and constraint.group is not None:
+            keys.add(group_wait_key(constraint.group))
+    return keys if any(isinstance(each, MaxConcurrent | SinceLastRun) for each in schedule.constraints) else set()

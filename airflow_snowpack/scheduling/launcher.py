@@ -1,0 +1,138 @@
+"""The launcher: starts the DAG runs that the checker sent off.
+
+    Launcher(store, starter, "dispatcher-1").step()
+
+The invariant: **each run is started exactly once.** A launch is claimed under a lease and a fence; the run's id is made
+from the pending job, so that a start whose answer was lost is repeated and finds the run there. One that cannot be
+started now (its DAG is paused, missing, does not parse) waits longer each time, says why, and is never dropped.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_snowpack.scheduling.history import note
+from airflow_snowpack.scheduling.pending import PendingState, move
+from airflow_snowpack.scheduling.surroundings import Launch, NotStarted, Starter
+from airflow_snowpack.store import IdMaker, Leases, Store, new_id
+from airflow_snowpack.store.schedule_tables import launches, pending_jobs, schedule_runs
+
+log = logging.getLogger(__name__)
+
+LEASES = Leases(launches, key=launches.c.pending_id, order=launches.c.enqueued_at)
+LEASE = timedelta(minutes=2)
+FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=5), timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchReport:
+    """What one step did: the ids of runs that are there now, and of those that have to wait."""
+
+    launched: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+
+
+class Launcher:
+    """Starts runs.
+
+    :param starter: starts one in Airflow.
+    :param name: who holds the claims, for people who look.
+    """
+
+    def __init__(self, store: Store, starter: Starter, name: str, make_id: IdMaker = new_id) -> None:
+        self._store = store
+        self._starter = starter
+        self._name = name
+        self._make_id = make_id
+
+    def step(self, limit: int = 50) -> LaunchReport:
+        """Start what waits, at most so many."""
+        self._reclaim()
+        launched, waiting = [], []
+        for _ in range(limit):
+            claimed = self._claim()
+            if claimed is None:
+                break
+            launch, attempt_id, attempt = claimed
+            problem = self._starter.start(launch)
+            if problem is None:
+                self._finish(launch, attempt_id)
+                launched.append(launch.run_id)
+            else:
+                self._give_back(launch, attempt_id, attempt, problem)
+                waiting.append(launch.run_id)
+        return LaunchReport(tuple(launched), tuple(waiting))
+
+    def _claim(self) -> tuple[Launch, str, int] | None:
+        now, attempt_id = self._store.clock(), self._make_id()
+        values = LEASES.claim_values(self._name, attempt_id, now, now + LEASE)
+
+        def claim(conn: sa.Connection) -> sa.Row[Any] | None:
+            while (claimed := conn.execute(LEASES.claim_next, values).first()) is not None:
+                row = conn.execute(sa.select(launches).where(launches.c.pending_id == claimed.pending_id)).one()
+                if self._is_wanted(conn, row.pending_id):
+                    return row
+                self._forget(conn, row)
+            return None
+
+        row = self._store.transact(claim)
+        if row is None:
+            return None
+        return Launch(row.pending_id, row.schedule, row.dag_id, row.run_id, row.conf), attempt_id, row.attempt_count
+
+    def _is_wanted(self, conn: sa.Connection, pending_id: str) -> bool:
+        state = sa.select(pending_jobs.c.state).where(pending_jobs.c.pending_id == pending_id)
+        return conn.execute(state).scalar() == PendingState.LAUNCH.value
+
+    def _forget(self, conn: sa.Connection, row: sa.Row[Any]) -> None:
+        """A launch whose schedule was changed or deleted in the meantime."""
+        conn.execute(sa.delete(launches).where(launches.c.pending_id == row.pending_id))
+        run = sa.and_(schedule_runs.c.dag_id == row.dag_id, schedule_runs.c.run_id == row.run_id)
+        conn.execute(sa.delete(schedule_runs).where(run, schedule_runs.c.launched_at.is_(None)))
+
+    def _finish(self, launch: Launch, attempt_id: str) -> None:
+        def write(conn: sa.Connection) -> bool:
+            released = conn.execute(LEASES.release, {"b_key": launch.pending_id, "b_attempt": attempt_id}).rowcount
+            if not released:
+                return False
+            now = self._store.clock()
+            run = sa.and_(schedule_runs.c.dag_id == launch.dag_id, schedule_runs.c.run_id == launch.run_id)
+            conn.execute(sa.update(schedule_runs).where(run).values(launched_at=now))
+            if self._is_wanted(conn, launch.pending_id):
+                move(conn, launch.pending_id, PendingState.LAUNCH, PendingState.LAUNCHED, ended_at=now)
+                note(conn, self._store, launch.schedule, "launched", launch.pending_id, run_id=launch.run_id)
+            else:
+                note(conn, self._store, launch.schedule, "launched_while_changed", launch.pending_id, run_id=launch.run_id)
+            return True
+
+        if not self._store.transact(write):
+            # Whoever has it now starts the same run, and finds it there.
+            log.warning("writeback_stale_attempt: launch %s, attempt %s", launch.run_id, attempt_id)
+
+    def _give_back(self, launch: Launch, attempt_id: str, attempt: int, problem: NotStarted) -> None:
+        pause = min(FIRST_PAUSE * (1 << min(attempt - 1, 10)), LONGEST_PAUSE)
+        visible_at = self._store.clock() + pause
+
+        def write(conn: sa.Connection) -> None:
+            if not LEASES.give_back(conn, launch.pending_id, attempt_id, visible_at):
+                return
+            conn.execute(sa.update(launches).where(launches.c.pending_id == launch.pending_id).values(problem=problem.why))
+            if attempt == 1:
+                note(conn, self._store, launch.schedule, "launch_waits", launch.pending_id, because=problem.why)
+
+        self._store.transact(write)
+
+    def _reclaim(self) -> None:
+        """Take back the launches of processes that died."""
+
+        def write(conn: sa.Connection) -> None:
+            now: datetime = self._store.clock()
+            for expired in LEASES.expired(conn, now):
+                LEASES.give_back(conn, expired.key, expired.attempt_id, now)
+
+        self._store.transact(write)

@@ -1,0 +1,84 @@
+"""DAG runs as schedules see them: which ones are active, and when one last succeeded.
+
+    runs = Runs(store)
+    runs.ended("maintain_page_views", "manual__2026-11-21", "success", at)
+
+A run that a schedule started counts as active from the moment that it is reserved, before Airflow knows of it; what
+else is active (started by hand, by a backfill) comes from Airflow. The end of a run is an event like any other, and
+wakes whoever waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from airflow_snowpack.scheduling.constraints import dag_wait_key, group_wait_key
+from airflow_snowpack.scheduling.events import Event, publish
+from airflow_snowpack.scheduling.pending import OPEN
+from airflow_snowpack.scheduling.trigger import run_key
+from airflow_snowpack.store import Store
+from airflow_snowpack.store.schedule_tables import dag_successes, pending_jobs, schedule_groups, schedule_runs
+
+SUCCESS = "success"
+
+
+class Runs:
+    """Keeps what is known of DAG runs."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def ended(self, dag_id: str, run_id: str, state: str, at: datetime) -> bool:
+        """Note that a run ended; once, however often it is told.
+
+        :param state: ``success`` or ``failed``.
+        :returns: whether that was news.
+        """
+        source = f"run:{dag_id}:{run_id}:{state}:{at.isoformat()}"
+        event = Event(run_key(dag_id, state), at, detail={"dag_id": dag_id, "run_id": run_id}, source_id=source)
+
+        def write(conn: sa.Connection) -> bool:
+            if not publish(conn, self._store, [event]):
+                return False
+            run = sa.and_(schedule_runs.c.dag_id == dag_id, schedule_runs.c.run_id == run_id)
+            conn.execute(sa.update(schedule_runs).where(run).values(ended_at=at, state=state))
+            if state == SUCCESS:
+                self._note_success(conn, dag_id, run_id, at)
+            self._wake(conn, dag_id)
+            return True
+
+        return self._store.transact(write)
+
+    def _note_success(self, conn: sa.Connection, dag_id: str, run_id: str, at: datetime) -> None:
+        insert = postgresql.insert if self._store.is_postgres else sqlite.insert
+        values = {"ended_at": at, "run_id": run_id}
+        statement = insert(dag_successes).values(dag_id=dag_id, **values)
+        newer = dag_successes.c.ended_at < at
+        conn.execute(statement.on_conflict_do_update(index_elements=["dag_id"], set_=values, where=newer))
+
+    def _wake(self, conn: sa.Connection, dag_id: str) -> None:
+        groups = conn.execute(sa.select(schedule_groups.c.group_name).where(schedule_groups.c.dag_id == dag_id).distinct())
+        keys = [dag_wait_key(dag_id), *(group_wait_key(group) for group in groups.scalars())]
+        waiting = sa.and_(pending_jobs.c.waits_for.in_(keys), pending_jobs.c.state.in_(OPEN))
+        conn.execute(sa.update(pending_jobs).where(waiting).values(next_check_at=self._store.clock()))
+
+
+def reserved_runs(conn: sa.Connection, dag_ids: Iterable[str]) -> dict[str, set[str]]:
+    """The runs that schedules reserved or started and that have not ended, by DAG."""
+    wanted = sorted(set(dag_ids))
+    query = sa.select(schedule_runs.c.dag_id, schedule_runs.c.run_id)
+    rows = conn.execute(query.where(schedule_runs.c.dag_id.in_(wanted), schedule_runs.c.ended_at.is_(None)))
+    found: dict[str, set[str]] = {dag_id: set() for dag_id in wanted}
+    for dag_id, run_id in rows:
+        found[dag_id].add(run_id)
+    return found
+
+
+def dags_of_group(conn: sa.Connection, group: str) -> list[str]:
+    """The DAGs whose schedules name the group."""
+    query = sa.select(schedule_groups.c.dag_id).where(schedule_groups.c.group_name == group).distinct()
+    return sorted(conn.execute(query).scalars())

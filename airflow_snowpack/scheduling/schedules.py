@@ -1,0 +1,242 @@
+"""The schedule store: schedules by name, their triggers by event key.
+
+    schedules = Schedules(store, catalog="lake")
+    schedules.create(nightly, by="vera")
+    schedules.suspend("page_views_nightly")
+
+The invariant: what happened before a schedule was created, changed or resumed never counts for it. Each of these draws
+a new generation and remembers the newest event of that moment; pending jobs of an older generation are discarded with
+the change, and events below that number are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_snowpack.scheduling.constraints import MaxConcurrent
+from airflow_snowpack.scheduling.cron import next_tick
+from airflow_snowpack.scheduling.errors import ScheduleExists, ScheduleNotFound
+from airflow_snowpack.scheduling.events import last_number, number_in_turn
+from airflow_snowpack.scheduling.history import note
+from airflow_snowpack.scheduling.leaves import Cron, Every
+from airflow_snowpack.scheduling.pending import OPEN, PendingState
+from airflow_snowpack.scheduling.schedule import Schedule
+from airflow_snowpack.store import IdMaker, Store, new_id
+from airflow_snowpack.store.schedule_tables import (
+    launches,
+    pending_jobs,
+    schedule_clocks,
+    schedule_groups,
+    schedule_runs,
+    schedule_triggers,
+    schedules,
+)
+
+
+class Origin(StrEnum):
+    """Who keeps the schedule: a DAG file (or YAML file), or people through API, pages and command line."""
+
+    FILE = "file"
+    HAND = "hand"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSchedule:
+    """A schedule as the store has it.
+
+    :param enabled: events count for it; otherwise it is suspended.
+    :param generation: changes with every change, and with resuming.
+    """
+
+    schedule: Schedule
+    enabled: bool
+    generation: str
+    origin: Origin
+    created_at: datetime
+    changed_at: datetime
+    changed_by: str | None
+
+
+class Schedules:
+    """Creates, changes and finds schedules.
+
+    :param catalog: what the tables of triggers belong to.
+    """
+
+    def __init__(self, store: Store, *, catalog: str, make_id: IdMaker = new_id) -> None:
+        self.store = store
+        self.catalog = catalog
+        self._make_id = make_id
+
+    def create(self, schedule: Schedule, *, by: str | None = None, origin: Origin = Origin.HAND) -> StoredSchedule:
+        """:raises ScheduleExists: the name is taken."""
+
+        def write(conn: sa.Connection) -> None:
+            if self._row(conn, schedule.name) is not None:
+                raise ScheduleExists(schedule.name)
+            now = self.store.clock()
+            values = {"name": schedule.name, "created_at": now, "enabled": schedule.enabled, "generation": self._make_id()}
+            conn.execute(sa.insert(schedules).values(**values, **self._definition(schedule, by, origin)))
+            self._listen(conn, schedule.name)
+            note(conn, self.store, schedule.name, "created", by=by, enabled=schedule.enabled)
+
+        return self._changed(schedule.name, write)
+
+    def update(self, schedule: Schedule, *, by: str | None = None, origin: Origin = Origin.HAND) -> StoredSchedule:
+        """Change everything but whether it is enabled. What was pending is discarded, and counting begins anew.
+
+        :raises ScheduleNotFound: there is none of this name.
+        """
+
+        def write(conn: sa.Connection) -> None:
+            self._required(conn, schedule.name)
+            values = {"generation": self._make_id(), **self._definition(schedule, by, origin)}
+            conn.execute(sa.update(schedules).where(schedules.c.name == schedule.name).values(**values))
+            self._discard(conn, schedule.name, "the schedule was changed")
+            self._listen(conn, schedule.name)
+            note(conn, self.store, schedule.name, "updated", by=by)
+
+        return self._changed(schedule.name, write)
+
+    def delete(self, name: str, *, by: str | None = None) -> None:
+        """Remove it, and what is pending with it.
+
+        :raises ScheduleNotFound: there is none of this name.
+        """
+
+        def write(conn: sa.Connection) -> None:
+            self._required(conn, name)
+            self._discard(conn, name, "the schedule was deleted")
+            self._forget(conn, name)
+            conn.execute(sa.delete(schedules).where(schedules.c.name == name))
+            note(conn, self.store, name, "deleted", by=by)
+
+        self.store.transact(write)
+
+    def suspend(self, name: str, *, by: str | None = None) -> StoredSchedule:
+        """Discard what is pending and take no more events. Doing it twice changes nothing.
+
+        :raises ScheduleNotFound: there is none of this name.
+        """
+        return self._switch(name, on=False, by=by)
+
+    def resume(self, name: str, *, by: str | None = None) -> StoredSchedule:
+        """Take events again, from now on. Doing it twice changes nothing.
+
+        :raises ScheduleNotFound: there is none of this name.
+        """
+        return self._switch(name, on=True, by=by)
+
+    def get(self, name: str) -> StoredSchedule:
+        """:raises ScheduleNotFound: there is none of this name."""
+        return self.store.read(lambda conn: _stored_from(self._required(conn, name)))
+
+    def list(self, *, dag_id: str | None = None, after: str | None = None, limit: int = 1_000) -> list[StoredSchedule]:
+        """Schedules in order of their names.
+
+        :param after: only names that come later: the next page.
+        """
+        query = sa.select(schedules).order_by(schedules.c.name).limit(limit)
+        query = query if dag_id is None else query.where(schedules.c.dag_id == dag_id)
+        query = query if after is None else query.where(schedules.c.name > after)
+        return [_stored_from(row) for row in self.store.read(lambda conn: conn.execute(query).all())]
+
+    def _switch(self, name: str, *, on: bool, by: str | None) -> StoredSchedule:
+        def write(conn: sa.Connection) -> None:
+            if self._required(conn, name).enabled == on:
+                return
+            values = {"enabled": on, "generation": self._make_id(), "changed_at": self.store.clock(), "changed_by": by}
+            conn.execute(sa.update(schedules).where(schedules.c.name == name).values(**values))
+            self._discard(conn, name, "the schedule was suspended")
+            self._listen(conn, name)
+            note(conn, self.store, name, "resumed" if on else "suspended", by=by)
+
+        return self._changed(name, write)
+
+    def _changed(self, name: str, write: Callable[[sa.Connection], None]) -> StoredSchedule:
+        def change(conn: sa.Connection) -> StoredSchedule:
+            write(conn)
+            return _stored_from(self._required(conn, name))
+
+        return self.store.transact(change)
+
+    def _definition(self, schedule: Schedule, by: str | None, origin: Origin) -> dict[str, Any]:
+        return {
+            "definition": schedule.to_json(),
+            "dag_id": schedule.dag_id,
+            "origin": origin.value,
+            "changed_at": self.store.clock(),
+            "changed_by": by,
+        }
+
+    def _listen(self, conn: sa.Connection, name: str) -> None:
+        """Enter the schedule's triggers, groups and clocks as they are now; a suspended one has none."""
+        row = self._required(conn, name)
+        schedule, now = Schedule.from_json(row.definition), self.store.clock()
+        self._forget(conn, name)
+        groups = {one.group for one in schedule.constraints if isinstance(one, MaxConcurrent) and one.group is not None}
+        for group in sorted(groups):
+            conn.execute(sa.insert(schedule_groups).values(schedule=name, group_name=group, dag_id=schedule.dag_id))
+        if not row.enabled:
+            return
+        number_in_turn(conn)
+        counts_after = last_number(conn)
+        for number, leaf in enumerate(schedule.trigger.leaves()):
+            key = leaf.event_key(self.catalog, name, number)
+            values = {"schedule": name, "leaf": number, "generation": row.generation, "event_key": key}
+            conn.execute(sa.insert(schedule_triggers).values(**values, counts_after=counts_after))
+            first = first_tick(leaf, now)
+            if first is not None:
+                conn.execute(sa.insert(schedule_clocks).values(schedule=name, leaf=number, next_at=first, look_at=first))
+
+    def _forget(self, conn: sa.Connection, name: str) -> None:
+        for table in (schedule_triggers, schedule_groups, schedule_clocks):
+            conn.execute(sa.delete(table).where(table.c.schedule == name))
+
+    def _discard(self, conn: sa.Connection, name: str, why: str) -> None:
+        """End what is pending. A launch that is under way in some process meets the fence when it comes back."""
+        waiting = sa.and_(pending_jobs.c.schedule == name, pending_jobs.c.state.in_([*OPEN, PendingState.LAUNCH.value]))
+        ended = {"state": PendingState.DISCARDED.value, "ended_at": self.store.clock(), "ended_because": why}
+        gone = conn.execute(sa.update(pending_jobs).where(waiting).values(**ended).returning(pending_jobs.c.pending_id))
+        for pending_id in gone.scalars().all():
+            note(conn, self.store, name, "discarded", pending_id, because=why)
+        gone_runs = sa.delete(launches).where(launches.c.schedule == name, launches.c.claimed_at.is_(None))
+        for run_id in conn.execute(gone_runs.returning(launches.c.run_id)).scalars().all():
+            conn.execute(sa.delete(schedule_runs).where(schedule_runs.c.run_id == run_id, schedule_runs.c.schedule == name))
+
+    def _row(self, conn: sa.Connection, name: str) -> sa.Row[Any] | None:
+        return conn.execute(sa.select(schedules).where(schedules.c.name == name).with_for_update()).first()
+
+    def _required(self, conn: sa.Connection, name: str) -> sa.Row[Any]:
+        row = self._row(conn, name)
+        if row is None:
+            raise ScheduleNotFound(name)
+        return row
+
+
+def first_tick(leaf: object, now: datetime) -> datetime | None:
+    """When a leaf's clock comes first; ``None`` for a leaf without one."""
+    if isinstance(leaf, Cron):
+        return next_tick(leaf.expression, leaf.tz, now)
+    if isinstance(leaf, Every):
+        assert isinstance(leaf.period, timedelta), "checked when it was made"
+        return now + leaf.period
+    return None
+
+
+def _stored_from(row: sa.Row[Any]) -> StoredSchedule:
+    return StoredSchedule(
+        schedule=Schedule.from_json(row.definition),
+        enabled=row.enabled,
+        generation=row.generation,
+        origin=Origin(row.origin),
+        created_at=row.created_at,
+        changed_at=row.changed_at,
+        changed_by=row.changed_by,
+    )

@@ -1,0 +1,186 @@
+"""Schedules, events, pending jobs and launches."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+from airflow_snowpack.store.types import UtcDateTime
+
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
+
+BUSY = {"fillfactor": 70, "autovacuum_vacuum_scale_factor": 0.02, "autovacuum_vacuum_threshold": 200}
+IS_OPEN = sa.text("state IN ('pending_trigger', 'pending_constraint')")
+
+
+def upgrade() -> None:
+    op.create_table(
+        "dag_successes",
+        sa.Column("dag_id", sa.Text, nullable=False),
+        sa.Column("ended_at", UtcDateTime, nullable=False),
+        sa.Column("run_id", sa.Text, nullable=False),
+        sa.PrimaryKeyConstraint("dag_id", name="pk_dag_successes"),
+    )
+    op.create_table(
+        "event_cursors",
+        sa.Column("name", sa.Text, nullable=False),
+        sa.Column("position", sa.BigInteger, nullable=False),
+        sa.PrimaryKeyConstraint("name", name="pk_event_cursors"),
+    )
+    op.create_table(
+        "events",
+        sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), sa.Identity(), nullable=False),
+        sa.Column("key", sa.Text, nullable=False),
+        sa.Column("source_id", sa.Text),
+        sa.Column("at", UtcDateTime, nullable=False),
+        sa.Column("recorded_at", UtcDateTime, nullable=False),
+        sa.Column("amounts", sa.JSON, nullable=False),
+        sa.Column("detail", sa.JSON, nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_events"),
+        sa.UniqueConstraint("source_id", name="uq_events_source_id"),
+        sqlite_autoincrement=True,
+    )
+    op.create_index("ix_events_key_id", "events", ["key", "id"])
+    op.create_index("ix_events_recorded_at", "events", ["recorded_at"])
+    op.create_table(
+        "launches",
+        sa.Column("pending_id", sa.Text, nullable=False),
+        sa.Column("schedule", sa.Text, nullable=False),
+        sa.Column("dag_id", sa.Text, nullable=False),
+        sa.Column("run_id", sa.Text, nullable=False),
+        sa.Column("conf", sa.JSON, nullable=False),
+        sa.Column("enqueued_at", UtcDateTime, nullable=False),
+        sa.Column("visible_at", UtcDateTime, nullable=False),
+        sa.Column("claimed_at", UtcDateTime),
+        sa.Column("claimed_by", sa.Text),
+        sa.Column("attempt_id", sa.Text),
+        sa.Column("attempt_count", sa.Integer, nullable=False),
+        sa.Column("problem", sa.Text),
+        sa.PrimaryKeyConstraint("pending_id", name="pk_launches"),
+        postgresql_with=BUSY,
+    )
+    op.create_index("ix_launches_schedule", "launches", ["schedule"])
+    op.create_index(
+        "ix_launches_unclaimed",
+        "launches",
+        ["enqueued_at"],
+        postgresql_where=sa.text("claimed_at IS NULL"),
+        sqlite_where=sa.text("claimed_at IS NULL"),
+    )
+    op.create_table(
+        "pending_events",
+        sa.Column("pending_id", sa.Text, nullable=False),
+        sa.Column("event_id", sa.BigInteger, nullable=False),
+        sa.Column("leaf", sa.Integer, nullable=False),
+        sa.PrimaryKeyConstraint("pending_id", "event_id", "leaf", name="pk_pending_events"),
+    )
+    op.create_table(
+        "pending_jobs",
+        sa.Column("pending_id", sa.Text, nullable=False),
+        sa.Column("schedule", sa.Text, nullable=False),
+        sa.Column("generation", sa.Text, nullable=False),
+        sa.Column("dag_id", sa.Text, nullable=False),
+        sa.Column("state", sa.Text, nullable=False),
+        sa.Column("priority", sa.Integer, nullable=False),
+        sa.Column("created_at", UtcDateTime, nullable=False),
+        sa.Column("triggered_at", UtcDateTime),
+        sa.Column("expires_at", UtcDateTime),
+        sa.Column("next_check_at", UtcDateTime),
+        sa.Column("waits_for", sa.Text),
+        sa.Column("counted_to", sa.BigInteger, nullable=False),
+        sa.Column("progress", sa.JSON, nullable=False),
+        sa.Column("reasons", sa.JSON, nullable=False),
+        sa.Column("ended_at", UtcDateTime),
+        sa.Column("ended_because", sa.Text),
+        sa.Column("run_id", sa.Text),
+        sa.PrimaryKeyConstraint("pending_id", name="pk_pending_jobs"),
+        postgresql_with=BUSY,
+    )
+    op.create_index("ix_pending_jobs_due", "pending_jobs", ["next_check_at"], postgresql_where=IS_OPEN, sqlite_where=IS_OPEN)
+    op.create_index("ix_pending_jobs_schedule_created_at", "pending_jobs", ["schedule", "created_at"])
+    op.create_index(
+        "ix_pending_jobs_waits_for", "pending_jobs", ["waits_for", "priority"], postgresql_where=IS_OPEN, sqlite_where=IS_OPEN
+    )
+    op.create_index(
+        "ux_pending_jobs_open",
+        "pending_jobs",
+        ["schedule", "generation"],
+        unique=True,
+        postgresql_where=IS_OPEN,
+        sqlite_where=IS_OPEN,
+    )
+    op.create_table(
+        "schedule_clocks",
+        sa.Column("schedule", sa.Text, nullable=False),
+        sa.Column("leaf", sa.Integer, nullable=False),
+        sa.Column("next_at", UtcDateTime, nullable=False),
+        sa.Column("look_at", UtcDateTime, nullable=False),
+        sa.PrimaryKeyConstraint("schedule", "leaf", name="pk_schedule_clocks"),
+    )
+    op.create_index("ix_schedule_clocks_look_at", "schedule_clocks", ["look_at"])
+    op.create_table(
+        "schedule_groups",
+        sa.Column("schedule", sa.Text, nullable=False),
+        sa.Column("group_name", sa.Text, nullable=False),
+        sa.Column("dag_id", sa.Text, nullable=False),
+        sa.PrimaryKeyConstraint("schedule", "group_name", name="pk_schedule_groups"),
+    )
+    op.create_index("ix_schedule_groups_dag_id", "schedule_groups", ["dag_id"])
+    op.create_index("ix_schedule_groups_group_name", "schedule_groups", ["group_name"])
+    op.create_table(
+        "schedule_history",
+        sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), sa.Identity(), nullable=False),
+        sa.Column("schedule", sa.Text, nullable=False),
+        sa.Column("at", UtcDateTime, nullable=False),
+        sa.Column("what", sa.Text, nullable=False),
+        sa.Column("pending_id", sa.Text),
+        sa.Column("detail", sa.JSON, nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_schedule_history"),
+    )
+    op.create_index("ix_schedule_history_schedule_id", "schedule_history", ["schedule", "id"])
+    op.create_table(
+        "schedule_runs",
+        sa.Column("dag_id", sa.Text, nullable=False),
+        sa.Column("run_id", sa.Text, nullable=False),
+        sa.Column("schedule", sa.Text, nullable=False),
+        sa.Column("reserved_at", UtcDateTime, nullable=False),
+        sa.Column("launched_at", UtcDateTime),
+        sa.Column("ended_at", UtcDateTime),
+        sa.Column("state", sa.Text),
+        sa.PrimaryKeyConstraint("dag_id", "run_id", name="pk_schedule_runs"),
+    )
+    op.create_index(
+        "ix_schedule_runs_active",
+        "schedule_runs",
+        ["dag_id"],
+        postgresql_where=sa.text("ended_at IS NULL"),
+        sqlite_where=sa.text("ended_at IS NULL"),
+    )
+    op.create_index("ix_schedule_runs_schedule_reserved_at", "schedule_runs", ["schedule", "reserved_at"])
+    op.create_table(
+        "schedule_triggers",
+        sa.Column("schedule", sa.Text, nullable=False),
+        sa.Column("leaf", sa.Integer, nullable=False),
+        sa.Column("generation", sa.Text, nullable=False),
+        sa.Column("event_key", sa.Text, nullable=False),
+        sa.Column("counts_after", sa.BigInteger, nullable=False),
+        sa.PrimaryKeyConstraint("schedule", "leaf", name="pk_schedule_triggers"),
+    )
+    op.create_index("ix_schedule_triggers_event_key", "schedule_triggers", ["event_key"])
+    op.create_table(
+        "schedules",
+        sa.Column("name", sa.Text, nullable=False),
+        sa.Column("generation", sa.Text, nullable=False),
+        sa.Column("definition", sa.JSON, nullable=False),
+        sa.Column("dag_id", sa.Text, nullable=False),
+        sa.Column("enabled", sa.Boolean, nullable=False),
+        sa.Column("origin", sa.Text, nullable=False),
+        sa.Column("created_at", UtcDateTime, nullable=False),
+        sa.Column("changed_at", UtcDateTime, nullable=False),
+        sa.Column("changed_by", sa.Text),
+        sa.PrimaryKeyConstraint("name", name="pk_schedules"),
+    )
+    op.create_index("ix_schedules_dag_id", "schedules", ["dag_id"])

@@ -1,0 +1,192 @@
+"""The tables of schedules, events, pending jobs and launches.
+
+An event is matched to triggers by ``event_key``, so a look-up costs the same however many schedules there are. What waits carries
+the moment at which it is to be looked at (``next_check_at``, ``look_at``), so that looking costs what is due and not what waits.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from airflow_snowpack.store.leases import lease_columns
+from airflow_snowpack.store.schema import BUSY, metadata
+from airflow_snowpack.store.types import UtcDateTime
+
+OPEN = "state IN ('pending_trigger', 'pending_constraint')"
+"""Pending jobs that take events up."""
+
+big_id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+
+schedules = sa.Table(
+    "schedules",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("generation", sa.Text, nullable=False),
+    sa.Column("definition", sa.JSON, nullable=False),
+    sa.Column("dag_id", sa.Text, nullable=False, index=True),
+    sa.Column("enabled", sa.Boolean, nullable=False),
+    sa.Column("origin", sa.Text, nullable=False),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("changed_at", UtcDateTime, nullable=False),
+    sa.Column("changed_by", sa.Text),
+)
+
+schedule_triggers = sa.Table(
+    "schedule_triggers",
+    metadata,
+    sa.Column("schedule", sa.Text, primary_key=True),
+    sa.Column("leaf", sa.Integer, primary_key=True),
+    sa.Column("generation", sa.Text, nullable=False),
+    sa.Column("event_key", sa.Text, nullable=False, index=True),
+    sa.Column("counts_after", sa.BigInteger, nullable=False),
+)
+
+schedule_groups = sa.Table(
+    "schedule_groups",
+    metadata,
+    sa.Column("schedule", sa.Text, primary_key=True),
+    sa.Column("group_name", sa.Text, primary_key=True, index=True),
+    sa.Column("dag_id", sa.Text, nullable=False, index=True),
+)
+
+schedule_clocks = sa.Table(
+    "schedule_clocks",
+    metadata,
+    sa.Column("schedule", sa.Text, primary_key=True),
+    sa.Column("leaf", sa.Integer, primary_key=True),
+    sa.Column("next_at", UtcDateTime, nullable=False),
+    sa.Column("look_at", UtcDateTime, nullable=False, index=True),
+)
+
+events = sa.Table(
+    "events",
+    metadata,
+    sa.Column("id", big_id, sa.Identity(), primary_key=True),
+    sa.Column("key", sa.Text, nullable=False),
+    sa.Column("source_id", sa.Text, unique=True),
+    sa.Column("at", UtcDateTime, nullable=False),
+    sa.Column("recorded_at", UtcDateTime, nullable=False, index=True),
+    sa.Column("amounts", sa.JSON, nullable=False),
+    sa.Column("detail", sa.JSON, nullable=False),
+    sa.Index("ix_events_key_id", "key", "id"),
+    sqlite_autoincrement=True,
+)
+
+event_cursors = sa.Table(
+    "event_cursors",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("position", sa.BigInteger, nullable=False),
+)
+
+pending_jobs = sa.Table(
+    "pending_jobs",
+    metadata,
+    sa.Column("pending_id", sa.Text, primary_key=True),
+    sa.Column("schedule", sa.Text, nullable=False),
+    sa.Column("generation", sa.Text, nullable=False),
+    sa.Column("dag_id", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("priority", sa.Integer, nullable=False),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("triggered_at", UtcDateTime),
+    sa.Column("expires_at", UtcDateTime),
+    sa.Column("next_check_at", UtcDateTime),
+    sa.Column("waits_for", sa.Text),
+    sa.Column("counted_to", sa.BigInteger, nullable=False),
+    sa.Column("progress", sa.JSON, nullable=False),
+    sa.Column("reasons", sa.JSON, nullable=False),
+    sa.Column("ended_at", UtcDateTime),
+    sa.Column("ended_because", sa.Text),
+    sa.Column("run_id", sa.Text),
+    sa.Index("ix_pending_jobs_schedule_created_at", "schedule", "created_at"),
+    postgresql_with=BUSY,
+)
+sa.Index(
+    "ux_pending_jobs_open",
+    pending_jobs.c.schedule,
+    pending_jobs.c.generation,
+    unique=True,
+    postgresql_where=sa.text(OPEN),
+    sqlite_where=sa.text(OPEN),
+)
+sa.Index(
+    "ix_pending_jobs_due",
+    pending_jobs.c.next_check_at,
+    postgresql_where=sa.text(OPEN),
+    sqlite_where=sa.text(OPEN),
+)
+sa.Index(
+    "ix_pending_jobs_waits_for",
+    pending_jobs.c.waits_for,
+    pending_jobs.c.priority,
+    postgresql_where=sa.text(OPEN),
+    sqlite_where=sa.text(OPEN),
+)
+
+pending_events = sa.Table(
+    "pending_events",
+    metadata,
+    sa.Column("pending_id", sa.Text, primary_key=True),
+    sa.Column("event_id", sa.BigInteger, primary_key=True),
+    sa.Column("leaf", sa.Integer, primary_key=True),
+)
+
+launches = sa.Table(
+    "launches",
+    metadata,
+    sa.Column("pending_id", sa.Text, primary_key=True),
+    sa.Column("schedule", sa.Text, nullable=False, index=True),
+    sa.Column("dag_id", sa.Text, nullable=False),
+    sa.Column("run_id", sa.Text, nullable=False),
+    sa.Column("conf", sa.JSON, nullable=False),
+    sa.Column("enqueued_at", UtcDateTime, nullable=False),
+    *lease_columns(),
+    sa.Column("problem", sa.Text),
+    postgresql_with=BUSY,
+)
+sa.Index(
+    "ix_launches_unclaimed",
+    launches.c.enqueued_at,
+    postgresql_where=launches.c.claimed_at.is_(None),
+    sqlite_where=launches.c.claimed_at.is_(None),
+)
+
+schedule_runs = sa.Table(
+    "schedule_runs",
+    metadata,
+    sa.Column("dag_id", sa.Text, primary_key=True),
+    sa.Column("run_id", sa.Text, primary_key=True),
+    sa.Column("schedule", sa.Text, nullable=False),
+    sa.Column("reserved_at", UtcDateTime, nullable=False),
+    sa.Column("launched_at", UtcDateTime),
+    sa.Column("ended_at", UtcDateTime),
+    sa.Column("state", sa.Text),
+    sa.Index("ix_schedule_runs_schedule_reserved_at", "schedule", "reserved_at"),
+)
+sa.Index(
+    "ix_schedule_runs_active",
+    schedule_runs.c.dag_id,
+    postgresql_where=schedule_runs.c.ended_at.is_(None),
+    sqlite_where=schedule_runs.c.ended_at.is_(None),
+)
+
+dag_successes = sa.Table(
+    "dag_successes",
+    metadata,
+    sa.Column("dag_id", sa.Text, primary_key=True),
+    sa.Column("ended_at", UtcDateTime, nullable=False),
+    sa.Column("run_id", sa.Text, nullable=False),
+)
+
+schedule_history = sa.Table(
+    "schedule_history",
+    metadata,
+    sa.Column("id", big_id, sa.Identity(), primary_key=True),
+    sa.Column("schedule", sa.Text, nullable=False),
+    sa.Column("at", UtcDateTime, nullable=False),
+    sa.Column("what", sa.Text, nullable=False),
+    sa.Column("pending_id", sa.Text),
+    sa.Column("detail", sa.JSON, nullable=False),
+    sa.Index("ix_schedule_history_schedule_id", "schedule", "id"),
+)
