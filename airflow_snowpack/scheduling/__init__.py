@@ -8,48 +8,61 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
-    from airflow_snowpack.scheduling.checker import Checker, CheckReport
-    from airflow_snowpack.scheduling.clocks import Clocks
-    from airflow_snowpack.scheduling.composites import AllOf, AnyOf, Since, parse_trigger
-    from airflow_snowpack.scheduling.constraint import OnUnmet
-    from airflow_snowpack.scheduling.constraints import (
-        ClusterLoad,
-        Delay,
-        MaxConcurrent,
-        MaxRuns,
-        PoolSlots,
-        SinceLastRun,
-        TimeWindow,
-    )
-    from airflow_snowpack.scheduling.errors import (
-        InvalidEvent,
-        InvalidSchedule,
-        ScheduleExists,
-        ScheduleNotFound,
-        SchedulingError,
-    )
-    from airflow_snowpack.scheduling.events import Event, EventLog
-    from airflow_snowpack.scheduling.files import load_schedules
-    from airflow_snowpack.scheduling.launcher import Launcher, LaunchReport
-    from airflow_snowpack.scheduling.leaves import (
-        AssetEvents,
-        BytesAdded,
-        CommitsAdded,
-        Cron,
-        CustomEvents,
-        Every,
-        FilesAdded,
-        PartitionsAdded,
-        RecordsAdded,
-        RunsFailed,
-        RunsSucceeded,
-    )
-    from airflow_snowpack.scheduling.pending import PendingJob, PendingState, Reason
-    from airflow_snowpack.scheduling.runs import Runs
-    from airflow_snowpack.scheduling.schedule import Missed, Schedule, Then, Timeout
-    from airflow_snowpack.scheduling.schedules import Origin, Schedules, StoredSchedule
-    from airflow_snowpack.scheduling.subscriber import Subscriber
-    from airflow_snowpack.scheduling.surroundings import Launch, NotStarted, Snapshot, Starter, Surroundings
+    from airflow_snowpack.scheduling.checker import Checker as Checker
+    from airflow_snowpack.scheduling.checker import CheckReport as CheckReport
+    from airflow_snowpack.scheduling.clocks import Clocks as Clocks
+    from airflow_snowpack.scheduling.composites import AllOf as AllOf
+    from airflow_snowpack.scheduling.composites import AnyOf as AnyOf
+    from airflow_snowpack.scheduling.composites import Since as Since
+    from airflow_snowpack.scheduling.composites import parse_trigger as parse_trigger
+    from airflow_snowpack.scheduling.constraint import OnUnmet as OnUnmet
+    from airflow_snowpack.scheduling.constraints import ClusterLoad as ClusterLoad
+    from airflow_snowpack.scheduling.constraints import Delay as Delay
+    from airflow_snowpack.scheduling.constraints import MaxConcurrent as MaxConcurrent
+    from airflow_snowpack.scheduling.constraints import MaxRuns as MaxRuns
+    from airflow_snowpack.scheduling.constraints import PoolSlots as PoolSlots
+    from airflow_snowpack.scheduling.constraints import SinceLastRun as SinceLastRun
+    from airflow_snowpack.scheduling.constraints import TimeWindow as TimeWindow
+    from airflow_snowpack.scheduling.errors import InvalidEvent as InvalidEvent
+    from airflow_snowpack.scheduling.errors import InvalidSchedule as InvalidSchedule
+    from airflow_snowpack.scheduling.errors import ScheduleExists as ScheduleExists
+    from airflow_snowpack.scheduling.errors import ScheduleNotFound as ScheduleNotFound
+    from airflow_snowpack.scheduling.errors import SchedulingError as SchedulingError
+    from airflow_snowpack.scheduling.events import Event as Event
+    from airflow_snowpack.scheduling.events import EventLog as EventLog
+    from airflow_snowpack.scheduling.files import load_schedules as load_schedules
+    from airflow_snowpack.scheduling.launcher import Launcher as Launcher
+    from airflow_snowpack.scheduling.launcher import LaunchReport as LaunchReport
+    from airflow_snowpack.scheduling.leaves import AssetEvents as AssetEvents
+    from airflow_snowpack.scheduling.leaves import BytesAdded as BytesAdded
+    from airflow_snowpack.scheduling.leaves import CommitsAdded as CommitsAdded
+    from airflow_snowpack.scheduling.leaves import Cron as Cron
+    from airflow_snowpack.scheduling.leaves import CustomEvents as CustomEvents
+    from airflow_snowpack.scheduling.leaves import Every as Every
+    from airflow_snowpack.scheduling.leaves import FilesAdded as FilesAdded
+    from airflow_snowpack.scheduling.leaves import PartitionsAdded as PartitionsAdded
+    from airflow_snowpack.scheduling.leaves import RecordsAdded as RecordsAdded
+    from airflow_snowpack.scheduling.leaves import RunsFailed as RunsFailed
+    from airflow_snowpack.scheduling.leaves import RunsSucceeded as RunsSucceeded
+    from airflow_snowpack.scheduling.pending import PendingJob as PendingJob
+    from airflow_snowpack.scheduling.pending import PendingState as PendingState
+    from airflow_snowpack.scheduling.pending import Reason as Reason
+    from airflow_snowpack.scheduling.poller import Poller as Poller
+    from airflow_snowpack.scheduling.poller import PollReport as PollReport
+    from airflow_snowpack.scheduling.runs import Runs as Runs
+    from airflow_snowpack.scheduling.schedule import Missed as Missed
+    from airflow_snowpack.scheduling.schedule import Schedule as Schedule
+    from airflow_snowpack.scheduling.schedule import Then as Then
+    from airflow_snowpack.scheduling.schedule import Timeout as Timeout
+    from airflow_snowpack.scheduling.schedules import Origin as Origin
+    from airflow_snowpack.scheduling.schedules import Schedules as Schedules
+    from airflow_snowpack.scheduling.schedules import StoredSchedule as StoredSchedule
+    from airflow_snowpack.scheduling.subscriber import Subscriber as Subscriber
+    from airflow_snowpack.scheduling.surroundings import Launch as Launch
+    from airflow_snowpack.scheduling.surroundings import NotStarted as NotStarted
+    from airflow_snowpack.scheduling.surroundings import Snapshot as Snapshot
+    from airflow_snowpack.scheduling.surroundings import Starter as Starter
+    from airflow_snowpack.scheduling.surroundings import Surroundings as Surroundings
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
@@ -77,6 +90,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "RunsSucceeded",
         ],
         "pending": ["PendingJob", "PendingState", "Reason"],
+        "poller": ["PollReport", "Poller"],
         "runs": ["Runs"],
         "schedule": ["Missed", "Schedule", "Then", "Timeout"],
         "schedules": ["Origin", "Schedules", "StoredSchedule"],

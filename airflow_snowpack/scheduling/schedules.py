@@ -5,8 +5,8 @@
     schedules.suspend("page_views_nightly")
 
 The invariant: what happened before a schedule was created, changed or resumed never counts for it. Each of these draws
-a new generation and remembers the newest event of that moment; pending jobs of an older generation are discarded with
-the change, and events below that number are not looked at.
+a new generation and remembers its moment and the newest event; pending jobs of an older generation are discarded with
+the change, and what was recorded or happened before is not looked at.
 """
 
 from __future__ import annotations
@@ -187,10 +187,11 @@ class Schedules:
             return
         number_in_turn(conn)
         counts_after = last_number(conn)
+        counts_from = now.replace(microsecond=now.microsecond // 1_000 * 1_000)  # Iceberg's moments have milliseconds
         for number, leaf in enumerate(schedule.trigger.leaves()):
             key = leaf.event_key(self.catalog, name, number)
             values = {"schedule": name, "leaf": number, "generation": row.generation, "event_key": key}
-            conn.execute(sa.insert(schedule_triggers).values(**values, counts_after=counts_after))
+            conn.execute(sa.insert(schedule_triggers).values(**values, counts_after=counts_after, counts_from=counts_from))
             first = first_tick(leaf, now)
             if first is not None:
                 conn.execute(sa.insert(schedule_clocks).values(schedule=name, leaf=number, next_at=first, look_at=first))

@@ -31,7 +31,12 @@ CURSOR = "subscriber"
 
 first, last = sa.bindparam("b_first", type_=sa.BigInteger), sa.bindparam("b_last", type_=sa.BigInteger)
 in_batch = sa.and_(events.c.id > first, events.c.id <= last)
-listens = sa.and_(schedule_triggers.c.event_key == events.c.key, events.c.id > schedule_triggers.c.counts_after)
+# By number what was recorded before does not count, and by its moment what happened before and was found out later.
+listens = sa.and_(
+    schedule_triggers.c.event_key == events.c.key,
+    events.c.id > schedule_triggers.c.counts_after,
+    events.c.at >= schedule_triggers.c.counts_from,
+)
 same_schedule = sa.and_(
     pending_jobs.c.schedule == schedule_triggers.c.schedule,
     pending_jobs.c.generation == schedule_triggers.c.generation,

@@ -39,6 +39,7 @@ schedule_triggers = sa.Table(
     sa.Column("generation", sa.Text, nullable=False),
     sa.Column("event_key", sa.Text, nullable=False, index=True),
     sa.Column("counts_after", sa.BigInteger, nullable=False),
+    sa.Column("counts_from", UtcDateTime, nullable=False),
 )
 
 schedule_groups = sa.Table(
@@ -189,4 +190,14 @@ schedule_history = sa.Table(
     sa.Column("pending_id", sa.Text),
     sa.Column("detail", sa.JSON, nullable=False),
     sa.Index("ix_schedule_history_schedule_id", "schedule", "id"),
+)
+
+table_places = sa.Table(
+    "table_places",
+    metadata,
+    sa.Column("table_key", sa.Text, primary_key=True),
+    sa.Column("snapshot_id", sa.BigInteger),
+    sa.Column("sequence", sa.BigInteger, nullable=False),
+    sa.Column("committed_at", UtcDateTime),
+    sa.Column("read_at", UtcDateTime, nullable=False),
 )

@@ -167,6 +167,7 @@ def upgrade() -> None:
         sa.Column("generation", sa.Text, nullable=False),
         sa.Column("event_key", sa.Text, nullable=False),
         sa.Column("counts_after", sa.BigInteger, nullable=False),
+        sa.Column("counts_from", UtcDateTime, nullable=False),
         sa.PrimaryKeyConstraint("schedule", "leaf", name="pk_schedule_triggers"),
     )
     op.create_index("ix_schedule_triggers_event_key", "schedule_triggers", ["event_key"])
@@ -184,3 +185,12 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("name", name="pk_schedules"),
     )
     op.create_index("ix_schedules_dag_id", "schedules", ["dag_id"])
+    op.create_table(
+        "table_places",
+        sa.Column("table_key", sa.Text, nullable=False),
+        sa.Column("snapshot_id", sa.BigInteger),
+        sa.Column("sequence", sa.BigInteger, nullable=False),
+        sa.Column("committed_at", UtcDateTime),
+        sa.Column("read_at", UtcDateTime, nullable=False),
+        sa.PrimaryKeyConstraint("table_key", name="pk_table_places"),
+    )

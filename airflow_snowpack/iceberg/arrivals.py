@@ -1,0 +1,159 @@
+"""What arrived in a table: the data that each new snapshot added, read from metadata.
+
+    >>> arrivals = read_arrivals(table, since=Place(snapshot_id=8271, sequence=12, committed_at=…))  # doctest: +SKIP
+    >>> [(one.files, one.bytes) for one in arrivals.new], arrivals.expired  # doctest: +SKIP
+    ([(3, 8120), (1, 2210)], 0)
+
+Rewrites (``replace`` snapshots) move data and add none, so they never count, and neither does a commit that only deletes.
+Each place in the table's history is passed once: snapshots are told apart by their sequence number, which only grows.
+What was expired before anybody looked cannot be read any more; it is counted, so that somebody can be told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+MAX_NAMED_PARTITIONS = 1_000
+ADDED = 1  # the status of a manifest's entry, by the Iceberg specification
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in a table's history: everything up to this snapshot has been considered.
+
+    :param snapshot_id: ``None`` for a table without a snapshot.
+    :param sequence: its sequence number; 0 for a moment instead of a snapshot, see :meth:`at`.
+    """
+
+    snapshot_id: int | None
+    sequence: int
+    committed_at: datetime | None
+
+    @classmethod
+    def at(cls, moment: datetime) -> Place:
+        """The place where a table stood at this moment, by the clocks of those who committed."""
+        return cls(None, 0, moment)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What one snapshot added.
+
+    :param partitions: the names of the partitions that got data, such as ``day=2026-11-21``; at most 1,000 of them.
+    :param partition_count: how many partitions got data.
+    """
+
+    snapshot_id: int
+    sequence: int
+    committed_at: datetime
+    operation: str
+    files: int
+    records: int
+    bytes: int
+    partitions: tuple[str, ...]
+    partition_count: int
+
+    def to_amounts(self) -> dict[str, int]:
+        return {"partitions": self.partition_count, "files": self.files, "records": self.records, "bytes": self.bytes}
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """What happened since a place.
+
+    :param new: oldest first; only what added data.
+    :param expired: how many snapshots came and were expired before they were read.
+    :param head: the place to look from the next time.
+    """
+
+    new: tuple[Arrival, ...]
+    expired: int
+    head: Place
+
+
+def head_of(table: Table) -> Place:
+    """Where the table's main branch stands now."""
+    snapshot = table.current_snapshot()
+    return Place(None, 0, None) if snapshot is None else _place(snapshot)
+
+
+def read_arrivals(table: Table, since: Place) -> Arrivals:
+    """What the main branch got after a place."""
+    line = list(takewhile(lambda snapshot: _is_after(snapshot, since), _ancestors(table)))
+    line.reverse()
+    new = tuple(arrival for snapshot in line if (arrival := _arrival(table, snapshot)) is not None)
+    head = head_of(table)
+    # A rollback moves the head back: what was considered stays considered.
+    return Arrivals(new, _expired(line, since), head if head.sequence >= since.sequence else since)
+
+
+def _ancestors(table: Table) -> Iterator[Snapshot]:
+    """The main branch from its head back to the oldest snapshot that the table still has."""
+    snapshot = table.current_snapshot()
+    while snapshot is not None:
+        yield snapshot
+        parent = snapshot.parent_snapshot_id
+        snapshot = None if parent is None else table.snapshot_by_id(parent)
+
+
+def _is_after(snapshot: Snapshot, since: Place) -> bool:
+    if snapshot.snapshot_id == since.snapshot_id:
+        return False
+    if snapshot.sequence_number and since.sequence:
+        return snapshot.sequence_number > since.sequence
+    # A table of format version 1 has no sequence numbers, and a moment has none either.
+    return since.committed_at is None or _moment(snapshot) >= since.committed_at
+
+
+def _expired(line: list[Snapshot], since: Place) -> int:
+    if not line or not line[0].sequence_number or not since.sequence or line[0].parent_snapshot_id == since.snapshot_id:
+        return 0
+    return max(0, line[0].sequence_number - since.sequence - 1)
+
+
+def _arrival(table: Table, snapshot: Snapshot) -> Arrival | None:
+    from pyiceberg.table.snapshots import Operation
+
+    if snapshot.summary is None or snapshot.summary.operation is Operation.REPLACE:
+        return None
+    files = records = size = 0
+    partitions: set[str] = set()
+    for manifest in snapshot.manifests(table.io):
+        if manifest.added_snapshot_id != snapshot.snapshot_id or manifest.content != 0:
+            continue
+        spec = table.specs()[manifest.partition_spec_id]
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+            if entry.status != ADDED or entry.snapshot_id not in (None, snapshot.snapshot_id):
+                continue
+            files, records, size = files + 1, records + entry.data_file.record_count, size + entry.data_file.file_size_in_bytes
+            partitions.add(spec.partition_to_path(entry.data_file.partition, table.schema()))
+    if not files:
+        return None
+    return Arrival(
+        snapshot_id=snapshot.snapshot_id,
+        sequence=snapshot.sequence_number or 0,
+        committed_at=_moment(snapshot),
+        operation=snapshot.summary.operation.value,
+        files=files,
+        records=records,
+        bytes=size,
+        partitions=tuple(sorted(partitions)[:MAX_NAMED_PARTITIONS]),
+        partition_count=len(partitions),
+    )
+
+
+def _place(snapshot: Snapshot) -> Place:
+    return Place(snapshot.snapshot_id, snapshot.sequence_number or 0, _moment(snapshot))
+
+
+def _moment(snapshot: Snapshot) -> datetime:
+    return datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC)

@@ -1,0 +1,151 @@
+"""The snapshot poller: what arrives in tables becomes events.
+
+    Poller(store, catalog_name="lake", load_catalog=config.load).step()
+
+It looks at the tables that enabled schedules listen to, and at no others. The invariant: **each snapshot is one event.**
+The events of a table and the place up to which it was read are one transaction, and an event carries its snapshot's id,
+so that two pollers, or one that died in between, publish nothing twice and pass nothing over.
+
+A table is read from where it stood when the first schedule began to listen to it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.iceberg.arrivals import Arrival, Arrivals, Place, read_arrivals
+from airflow_snowpack.iceberg.catalog import load_table
+from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.scheduling.events import Event, publish
+from airflow_snowpack.scheduling.trigger import table_key
+from airflow_snowpack.store import Store
+from airflow_snowpack.store.schedule_tables import schedule_triggers, table_places
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+log = logging.getLogger(__name__)
+
+PREFIX = table_key(TableName("c", "d", "t")).removesuffix("c.d.t")
+NO_WIDER_THAN = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class PollReport:
+    """What one round found.
+
+    :param tables: how many it looked at.
+    :param events: how many it published.
+    :param problems: why a table could not be read, by its name.
+    """
+
+    tables: int = 0
+    events: int = 0
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+
+class Poller:
+    """Reads the tables that schedules listen to.
+
+    :param load_catalog: connects to the catalog; called when it is needed.
+    :param every: a table that some poller has read so recently is left alone.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        catalog_name: str,
+        load_catalog: Callable[[], Catalog],
+        every: timedelta = timedelta(seconds=10),
+    ) -> None:
+        self._store = store
+        self._catalog_name = catalog_name
+        self._load_catalog = load_catalog
+        self._every = every
+
+    def step(self) -> PollReport:
+        """Look at each table once; one that cannot be read does not keep the others from being read."""
+        due = self._due()
+        if not due:
+            return PollReport()
+        catalog, published, problems = self._load_catalog(), 0, {}
+        for table, row in due.items():
+            try:
+                published += self._read(catalog, table, row)
+            except SnowpackError as problem:
+                log.warning("table_not_polled: %s", problem)
+                problems[str(table)] = str(problem)
+        return PollReport(len(due), published, problems)
+
+    def _due(self) -> dict[TableName, sa.Row[Any]]:
+        """The tables to look at, with the place up to which each was read, and since when anybody listens to it."""
+        before = self._store.clock() - self._every
+        name = sa.func.substr(schedule_triggers.c.event_key, len(PREFIX) + 1)
+        query = (
+            sa.select(name.label("listened_to"), sa.func.min(schedule_triggers.c.counts_from).label("since"), table_places)
+            .join(table_places, table_places.c.table_key == name, isouter=True)
+            .where(sa.func.substr(schedule_triggers.c.event_key, 1, len(PREFIX)) == PREFIX)
+            .where(sa.or_(table_places.c.read_at.is_(None), table_places.c.read_at <= before))
+            .group_by(name, *table_places.c)
+            .limit(NO_WIDER_THAN)
+        )
+        rows = self._store.read(lambda conn: conn.execute(query).all())
+        return {self._name(row.listened_to): row for row in rows}
+
+    def _name(self, key: str) -> TableName:
+        return TableName.parse(key.removeprefix(f"{self._catalog_name}."), catalog=self._catalog_name)
+
+    def _read(self, catalog: Catalog, name: TableName, row: sa.Row[Any]) -> int:
+        place = _place_from(row)
+        found = read_arrivals(load_table(catalog, name), place or Place.at(row.since))
+        if found.expired:
+            log.warning("snapshots_expired_unread: %s of %s came and went before they could be read", found.expired, name)
+
+        def write(conn: sa.Connection) -> int:
+            if not self._move(conn, name, place, found.head):
+                return 0  # another poller was here
+            return publish(conn, self._store, [_event(name, arrival, found) for arrival in found.new])
+
+        return self._store.transact(write)
+
+    def _move(self, conn: sa.Connection, name: TableName, was: Place | None, to: Place) -> bool:
+        insert = postgresql.insert if self._store.is_postgres else sqlite.insert
+        values: dict[str, Any] = {
+            "snapshot_id": to.snapshot_id,
+            "sequence": to.sequence,
+            "committed_at": to.committed_at,
+            "read_at": self._store.clock(),
+        }
+        statement = insert(table_places).values(table_key=str(name), **values)
+        if was is None:
+            statement = statement.on_conflict_do_nothing()
+        else:
+            same = table_places.c.snapshot_id.is_not_distinct_from(was.snapshot_id)
+            statement = statement.on_conflict_do_update(index_elements=["table_key"], set_=values, where=same)
+        return conn.execute(statement.returning(table_places.c.table_key)).first() is not None
+
+
+def _event(name: TableName, arrival: Arrival, found: Arrivals) -> Event:
+    first: datetime = arrival.committed_at
+    detail: dict[str, Any] = {
+        "table": name.dotted,
+        "snapshot_id": arrival.snapshot_id,
+        "operation": arrival.operation,
+        "partitions": list(arrival.partitions),
+    }
+    if found.expired and arrival is found.new[0]:
+        detail["expired_before"] = found.expired
+    return Event(table_key(name), first, arrival.to_amounts(), detail, source_id=f"snapshot:{name}:{arrival.snapshot_id}")
+
+
+def _place_from(row: sa.Row[Any]) -> Place | None:
+    return None if row.read_at is None else Place(row.snapshot_id, row.sequence, row.committed_at)

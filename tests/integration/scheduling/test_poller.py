@@ -1,0 +1,128 @@
+"""What is committed to real tables reaches the schedules that listen to them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from airflow_snowpack.iceberg import CatalogConfig
+from airflow_snowpack.scheduling import CommitsAdded, EventLog, Poller, RecordsAdded, Schedule
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyiceberg.table import Table
+
+    from airflow_snowpack.store import Store
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> CatalogConfig:
+    config = CatalogConfig.embedded(tmp_path / "lake")
+    config.load().create_namespace("web")
+    return config
+
+
+@pytest.fixture
+def views(lake: CatalogConfig) -> Table:
+    return lake.load().create_table(("web", "page_views"), rows().schema)
+
+
+@pytest.fixture
+def poller(store: Store, lake: CatalogConfig) -> Poller:
+    return Poller(store, catalog_name="lake", load_catalog=lake.load)
+
+
+@pytest.fixture(autouse=True)
+def _now(clock: Any) -> None:
+    """Tables are stamped with the real time."""
+    clock.now = datetime.now(UTC)
+
+
+def rows(number: int = 1) -> Any:
+    return pa.table({"n": pa.array([1] * number, pa.int32())})
+
+
+def listen(scheduler: Any, table: str = "web.page_views") -> None:
+    schedule = Schedule("counted", dag_id="maintain", trigger=RecordsAdded(table, 5) | CommitsAdded(table, 3), enabled=True)
+    scheduler.schedules.create(schedule)
+
+
+def look_again(scheduler: Any, poller: Poller) -> int:
+    scheduler.clock.now = max(scheduler.clock.now + timedelta(seconds=11), datetime.now(UTC))
+    return poller.step().events
+
+
+def test_commits_become_events_and_events_a_run(scheduler: Any, poller: Poller, views: Table) -> None:
+    listen(scheduler)
+    views.append(rows(2))
+    assert poller.step().events == 1
+    scheduler.work()
+    assert scheduler.started == []
+
+    views.append(rows(3))
+    assert look_again(scheduler, poller) == 1
+    scheduler.work()
+    (launch,) = scheduler.started
+    assert [event["detail"]["operation"] for event in launch.conf["snowpack"]["events"]] == ["append", "append"]
+
+
+def test_what_was_committed_before_anybody_listened_does_not_count(
+    scheduler: Any, poller: Poller, views: Table, clock: Any
+) -> None:
+    views.append(rows(9))
+    clock.now = datetime.now(UTC) + timedelta(seconds=1)
+    listen(scheduler)
+
+    assert poller.step().events == 0
+
+
+def test_a_table_that_nobody_listens_to_is_not_opened(scheduler: Any, poller: Poller, views: Table) -> None:
+    views.append(rows())
+    assert poller.step().tables == 0
+
+
+def test_two_pollers_publish_each_snapshot_once(scheduler: Any, store: Store, lake: CatalogConfig, views: Table) -> None:
+    listen(scheduler)
+    views.append(rows())
+    one, other = (Poller(store, catalog_name="lake", load_catalog=lake.load, every=timedelta(0)) for _ in range(2))
+
+    assert one.step().events + other.step().events == 1
+
+
+def test_a_table_that_cannot_be_read_is_named_and_keeps_no_other_from_being_read(
+    scheduler: Any, poller: Poller, views: Table
+) -> None:
+    listen(scheduler)
+    scheduler.schedules.create(Schedule("ghost", dag_id="maintain", trigger=CommitsAdded("web.gone"), enabled=True))
+    views.append(rows())
+
+    report = poller.step()
+    assert report.events == 1
+    assert "web.gone" in report.problems["lake.web.gone"]
+
+
+def test_a_table_is_read_anew_only_after_the_period(scheduler: Any, poller: Poller, views: Table) -> None:
+    listen(scheduler)
+    assert poller.step().tables == 1
+    assert poller.step().tables == 0
+
+
+def test_snapshots_that_were_expired_during_an_outage_are_told_with_the_next_event(
+    scheduler: Any, poller: Poller, views: Table
+) -> None:
+    listen(scheduler)
+    views.append(rows())
+    poller.step()
+    views.append(rows())
+    missed = views.metadata.current_snapshot_id
+    views.append(rows())
+    assert missed is not None
+    views.maintenance.expire_snapshots().by_id(missed).commit()
+
+    assert look_again(scheduler, poller) == 1
+    newest = EventLog(scheduler.store).latest(limit=1)[0]
+    assert newest.event.detail["expired_before"] == 1
