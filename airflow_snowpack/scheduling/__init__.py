@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling.constraints import PoolSlots as PoolSlots
     from airflow_snowpack.scheduling.constraints import SinceLastRun as SinceLastRun
     from airflow_snowpack.scheduling.constraints import TimeWindow as TimeWindow
+    from airflow_snowpack.scheduling.deployment import SyncReport as SyncReport
+    from airflow_snowpack.scheduling.deployment import sync as sync
     from airflow_snowpack.scheduling.errors import InvalidEvent as InvalidEvent
     from airflow_snowpack.scheduling.errors import InvalidSchedule as InvalidSchedule
     from airflow_snowpack.scheduling.errors import ScheduleExists as ScheduleExists
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling.errors import SchedulingError as SchedulingError
     from airflow_snowpack.scheduling.events import Event as Event
     from airflow_snowpack.scheduling.events import EventLog as EventLog
+    from airflow_snowpack.scheduling.explanation import Explanation as Explanation
+    from airflow_snowpack.scheduling.explanation import explain as explain
     from airflow_snowpack.scheduling.files import load_schedules as load_schedules
     from airflow_snowpack.scheduling.launcher import Launcher as Launcher
     from airflow_snowpack.scheduling.launcher import LaunchReport as LaunchReport
@@ -49,6 +53,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling.pending import Reason as Reason
     from airflow_snowpack.scheduling.poller import Poller as Poller
     from airflow_snowpack.scheduling.poller import PollReport as PollReport
+    from airflow_snowpack.scheduling.retention import forget_old as forget_old
     from airflow_snowpack.scheduling.runs import Runs as Runs
     from airflow_snowpack.scheduling.schedule import Missed as Missed
     from airflow_snowpack.scheduling.schedule import Schedule as Schedule
@@ -74,6 +79,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "constraints": ["ClusterLoad", "Delay", "MaxConcurrent", "MaxRuns", "PoolSlots", "SinceLastRun", "TimeWindow"],
         "errors": ["InvalidEvent", "InvalidSchedule", "ScheduleExists", "ScheduleNotFound", "SchedulingError"],
         "events": ["Event", "EventLog"],
+        "explanation": ["Explanation", "explain"],
         "files": ["load_schedules"],
         "launcher": ["LaunchReport", "Launcher"],
         "leaves": [
@@ -91,10 +97,12 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         ],
         "pending": ["PendingJob", "PendingState", "Reason"],
         "poller": ["PollReport", "Poller"],
+        "retention": ["forget_old"],
         "runs": ["Runs"],
         "schedule": ["Missed", "Schedule", "Then", "Timeout"],
         "schedules": ["Origin", "Schedules", "StoredSchedule"],
         "subscriber": ["Subscriber"],
+        "deployment": ["SyncReport", "sync"],
         "surroundings": ["Launch", "NotStarted", "Snapshot", "Starter", "Surroundings"],
     },
 )

@@ -40,10 +40,13 @@ from airflow_snowpack.store.schedule_tables import (
 
 
 class Origin(StrEnum):
-    """Who keeps the schedule: a DAG file (or YAML file), or people through API, pages and command line."""
+    """Who keeps the schedule: a DAG file (or YAML file), people through API, pages and command line, or first one and then
+    the other.
+    """
 
     FILE = "file"
     HAND = "hand"
+    EDITED = "edited"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +98,9 @@ class Schedules:
         """
 
         def write(conn: sa.Connection) -> None:
-            self._required(conn, schedule.name)
-            values = {"generation": self._make_id(), **self._definition(schedule, by, origin)}
+            was = Origin(self._required(conn, schedule.name).origin)
+            now = Origin.EDITED if origin is Origin.HAND and was is not Origin.HAND else origin
+            values = {"generation": self._make_id(), **self._definition(schedule, by, now)}
             conn.execute(sa.update(schedules).where(schedules.c.name == schedule.name).values(**values))
             self._discard(conn, schedule.name, "the schedule was changed")
             self._listen(conn, schedule.name)

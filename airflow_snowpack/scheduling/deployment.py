@@ -1,0 +1,81 @@
+"""Deploying: brings the schedules of the store in line with those that DAG files and YAML files declare.
+
+    report = sync(schedules, declared, update=True, dag_ids={"maintain_page_views"}, by="deploy")
+
+With ``update`` the store follows the files: it creates, changes and deletes what they do. Without it they are left as
+they are, for an installation whose operators keep the schedules. In both cases the schedules of a DAG that is gone go
+with it. The rule is the specification's ("Semantics of App Deployment"); a schedule that was only ever made by hand is
+nobody's file's to delete.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from airflow_snowpack.scheduling.errors import InvalidSchedule
+from airflow_snowpack.scheduling.schedule import Schedule
+from airflow_snowpack.scheduling.schedules import Origin, Schedules, StoredSchedule
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReport:
+    """The names of the schedules that a sync created, changed and deleted, and of those that differ and were left alone."""
+
+    created: tuple[str, ...] = ()
+    updated: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+
+
+def sync(
+    schedules: Schedules,
+    declared: Iterable[Schedule],
+    *,
+    update: bool,
+    dag_ids: Collection[str] | None = None,
+    by: str | None = None,
+) -> SyncReport:
+    """Make the store follow the files.
+
+    :param update: whether the files have the say (``[snowpack] update_schedules``).
+    :param dag_ids: the DAGs that there are; ``None`` when that is not known, and then no schedule goes with its DAG.
+    :param by: who deploys, for the record.
+    :raises InvalidSchedule: two files declare the same name; nothing was changed.
+    """
+    wanted = _by_name(declared)
+    stored = {one.schedule.name: one for one in schedules.list(limit=1_000_000)}
+    orphans = [name for name, one in stored.items() if dag_ids is not None and one.schedule.dag_id not in dag_ids]
+    differing = [name for name, one in wanted.items() if name in stored and not _same(one, stored[name])]
+    missing = [name for name in wanted if name not in stored]
+    if not update:
+        _delete(schedules, orphans, by)
+        return SyncReport(deleted=tuple(orphans), left=tuple(sorted({*differing, *missing} - set(orphans))))
+    gone = {*orphans, *(name for name, one in stored.items() if one.origin is not Origin.HAND and name not in wanted)}
+    gone -= set(wanted)  # a new file may declare it for another DAG
+    _delete(schedules, gone, by)
+    for name in missing:
+        schedules.create(wanted[name], by=by, origin=Origin.FILE)
+    for name in differing:
+        schedules.update(wanted[name], by=by, origin=Origin.FILE)
+    return SyncReport(tuple(sorted(missing)), tuple(sorted(differing)), tuple(sorted(gone)))
+
+
+def _by_name(declared: Iterable[Schedule]) -> dict[str, Schedule]:
+    listed = list(declared)
+    for name, times in Counter(schedule.name for schedule in listed).items():
+        if times > 1:
+            raise InvalidSchedule("name", name, f"{times} files or DAGs declare it; a name must be unique")
+    return {schedule.name: schedule for schedule in listed}
+
+
+def _same(wanted: Schedule, stored: StoredSchedule) -> bool:
+    """Whether a change would change anything; being enabled is not part of a definition once the schedule is there."""
+    have = stored.schedule.to_json() | {"enabled": wanted.enabled}
+    return stored.origin is Origin.FILE and have == wanted.to_json()
+
+
+def _delete(schedules: Schedules, names: Iterable[str], by: str | None) -> None:
+    for name in names:
+        schedules.delete(name, by=by)

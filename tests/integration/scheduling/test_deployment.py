@@ -1,0 +1,109 @@
+"""What a deployment does to the schedules of the store (the specification's semantics of app deployment)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_snowpack.scheduling import (
+    CustomEvents,
+    Every,
+    InvalidSchedule,
+    Origin,
+    Schedule,
+    ScheduleNotFound,
+    SyncReport,
+    sync,
+)
+
+
+def declared(name: str, period: str = "4h", dag_id: str = "maintain", *, enabled: bool = True) -> Schedule:
+    return Schedule(name, dag_id=dag_id, trigger=Every(period), enabled=enabled)
+
+
+def names(scheduler: Any) -> list[str]:
+    return [one.schedule.name for one in scheduler.schedules.list()]
+
+
+def test_with_update_the_store_follows_the_files(scheduler: Any) -> None:
+    first = sync(scheduler.schedules, [declared("kept"), declared("changed"), declared("dropped")], update=True)
+    second = sync(scheduler.schedules, [declared("kept"), declared("changed", "2h"), declared("new")], update=True)
+
+    assert first == SyncReport(created=("changed", "dropped", "kept"))
+    assert second == SyncReport(created=("new",), updated=("changed",), deleted=("dropped",))
+    assert names(scheduler) == ["changed", "kept", "new"]
+
+
+def test_syncing_the_same_again_changes_nothing_and_discards_nothing(scheduler: Any) -> None:
+    sync(scheduler.schedules, [declared("kept")], update=True)
+    before = scheduler.schedules.get("kept")
+
+    assert sync(scheduler.schedules, [declared("kept")], update=True) == SyncReport()
+    assert scheduler.schedules.get("kept") == before
+
+
+def test_without_update_schedules_are_left_as_they_are_and_none_is_created(scheduler: Any) -> None:
+    sync(scheduler.schedules, [declared("old")], update=True)
+    report = sync(scheduler.schedules, [declared("old", "1h"), declared("new")], update=False)
+
+    assert report == SyncReport(left=("new", "old"))
+    assert scheduler.schedules.get("old").schedule == declared("old")
+    assert names(scheduler) == ["old"]
+
+
+@pytest.mark.parametrize("update", [True, False])
+def test_the_schedules_of_a_dag_that_is_gone_go_with_it(scheduler: Any, update: bool) -> None:
+    sync(scheduler.schedules, [declared("ours"), declared("theirs", dag_id="gone")], update=True)
+    scheduler.schedules.create(declared("by_hand", dag_id="gone"))
+
+    report = sync(scheduler.schedules, [declared("ours")], update=update, dag_ids={"maintain"})
+    assert set(report.deleted) == {"theirs", "by_hand"}
+    assert names(scheduler) == ["ours"]
+
+
+def test_a_schedule_that_was_made_by_hand_is_no_files_to_delete(scheduler: Any) -> None:
+    scheduler.schedules.create(declared("by_hand"))
+
+    assert sync(scheduler.schedules, [], update=True) == SyncReport()
+    assert names(scheduler) == ["by_hand"]
+
+
+def test_what_was_changed_by_hand_is_marked_survives_without_update_and_follows_the_file_with_it(scheduler: Any) -> None:
+    sync(scheduler.schedules, [declared("tuned")], update=True)
+    changed = scheduler.schedules.update(declared("tuned", "1h"), by="ops")
+    assert changed.origin is Origin.EDITED
+
+    sync(scheduler.schedules, [declared("tuned")], update=False)
+    assert scheduler.schedules.get("tuned").schedule.trigger == Every("1h")
+
+    sync(scheduler.schedules, [declared("tuned")], update=True)
+    assert scheduler.schedules.get("tuned").schedule.trigger == Every("4h")
+    assert scheduler.schedules.get("tuned").origin is Origin.FILE
+
+
+def test_an_update_keeps_a_schedule_suspended_whatever_its_file_says(scheduler: Any) -> None:
+    sync(scheduler.schedules, [declared("quiet")], update=True)
+    scheduler.schedules.suspend("quiet")
+    sync(scheduler.schedules, [declared("quiet", "1h")], update=True)
+
+    assert not scheduler.schedules.get("quiet").enabled
+
+
+def test_a_name_that_is_declared_twice_changes_nothing(scheduler: Any) -> None:
+    sync(scheduler.schedules, [declared("there")], update=True)
+    with pytest.raises(InvalidSchedule, match="must be unique"):
+        sync(scheduler.schedules, [declared("twice"), declared("twice", "1h")], update=True)
+
+    assert names(scheduler) == ["there"]
+
+
+def test_a_redeployed_schedule_that_is_gone_launches_nothing(scheduler: Any) -> None:
+    gone = Schedule("gone", dag_id="maintain", trigger=CustomEvents("go"), enabled=True)
+    sync(scheduler.schedules, [gone], update=True)
+    sync(scheduler.schedules, [], update=True)
+    scheduler.work()
+
+    assert scheduler.started == []
+    with pytest.raises(ScheduleNotFound):
+        scheduler.schedules.get("gone")

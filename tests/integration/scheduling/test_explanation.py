@@ -1,0 +1,90 @@
+"""Why a schedule has not run is told in words, at any moment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_snowpack.scheduling import (
+    BytesAdded,
+    Cron,
+    Delay,
+    MaxConcurrent,
+    NotStarted,
+    PartitionsAdded,
+    Schedule,
+    TimeWindow,
+    explain,
+)
+
+
+def create(scheduler: Any, **changes: Any) -> None:
+    trigger = PartitionsAdded("web.page_views", 5) & BytesAdded("web.page_views", "100GB")
+    scheduler.schedules.create(
+        Schedule(**{"name": "nightly", "dag_id": "maintain", "trigger": trigger, "enabled": True} | changes)
+    )
+
+
+def said(scheduler: Any) -> list[str]:
+    return explain(scheduler.schedules, "nightly").sentences()
+
+
+def test_a_trigger_tells_its_progress_with_the_events_that_no_check_has_counted_yet(scheduler: Any) -> None:
+    create(scheduler)
+    scheduler.arrive(partitions=3, bytes=41_000_000_000)
+    scheduler.subscriber.step()
+
+    assert said(scheduler) == [
+        "nightly is enabled and starts maintain.",
+        "Its trigger is not satisfied: 3 of 5 partitions of web.page_views and 41 GB of 100 GB of web.page_views.",
+        "It has not launched yet.",
+    ]
+
+
+def test_each_constraint_that_blocks_is_named_with_its_moment(scheduler: Any) -> None:
+    create(scheduler, trigger=PartitionsAdded("web.page_views"), constraints=[TimeWindow("22:00", "06:00"), Delay("10m")])
+    scheduler.arrive()
+    scheduler.work()
+
+    assert said(scheduler)[2:] == [
+        "It waits because outside of 22:00 to 06:00 UTC, until 2026-11-21 22:00:00 UTC.",
+        "It waits because delayed by 0:10:00, until 2026-11-21 12:10:00 UTC.",
+        "It is looked at next at 2026-11-21 22:00:00 UTC.",
+        "If it still waits at 2026-11-22 12:00:00 UTC, the timeout says: discard.",
+        "It has not launched yet.",
+    ]
+
+
+def test_a_constraint_that_counts_runs_says_how_many_there_are(scheduler: Any) -> None:
+    create(scheduler, trigger=PartitionsAdded("web.page_views"), constraints=[MaxConcurrent(1)])
+    scheduler.airflow.running["maintain"] = {"manual__1"}
+    scheduler.arrive()
+    scheduler.work()
+
+    assert "It waits because 1 of at most 1 runs of maintain are active." in said(scheduler)
+
+
+def test_a_run_that_cannot_be_started_says_why(scheduler: Any) -> None:
+    create(scheduler, trigger=PartitionsAdded("web.page_views"))
+    scheduler.airflow.refusal = NotStarted("the DAG maintain is paused")
+    scheduler.arrive()
+    scheduler.work()
+
+    (line,) = [line for line in said(scheduler) if line.startswith("Run ")]
+    assert line.endswith("is being started, but that has not worked yet: the DAG maintain is paused.")
+
+
+def test_a_suspended_schedule_says_so_and_what_it_did_before(scheduler: Any) -> None:
+    create(scheduler, trigger=PartitionsAdded("web.page_views"))
+    scheduler.arrive()
+    scheduler.work()
+    scheduler.schedules.suspend("nightly")
+
+    first, second = said(scheduler)
+    assert first.startswith("nightly is suspended")
+    assert second == f"2026-11-21 12:00:00 UTC: launched {scheduler.started[0].run_id}."
+
+
+def test_a_clock_tells_when_it_comes_next(scheduler: Any) -> None:
+    create(scheduler, trigger=Cron("0 2 * * *"))
+
+    assert "Its clock comes next at 2026-11-22 02:00:00 UTC." in said(scheduler)
