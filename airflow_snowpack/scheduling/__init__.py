@@ -63,6 +63,8 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling.schedules import Schedules as Schedules
     from airflow_snowpack.scheduling.schedules import StoredSchedule as StoredSchedule
     from airflow_snowpack.scheduling.subscriber import Subscriber as Subscriber
+    from airflow_snowpack.scheduling.surroundings import DagRuns as DagRuns
+    from airflow_snowpack.scheduling.surroundings import EndedRun as EndedRun
     from airflow_snowpack.scheduling.surroundings import Launch as Launch
     from airflow_snowpack.scheduling.surroundings import NotStarted as NotStarted
     from airflow_snowpack.scheduling.surroundings import Snapshot as Snapshot
@@ -103,6 +105,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "schedules": ["Origin", "Schedules", "StoredSchedule"],
         "subscriber": ["Subscriber"],
         "deployment": ["SyncReport", "sync"],
-        "surroundings": ["Launch", "NotStarted", "Snapshot", "Starter", "Surroundings"],
+        "surroundings": ["DagRuns", "EndedRun", "Launch", "NotStarted", "Snapshot", "Starter", "Surroundings"],
     },
 )

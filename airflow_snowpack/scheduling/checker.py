@@ -10,7 +10,7 @@ become counts from the commit on; so two schedules, or two processes, cannot bot
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -24,9 +24,9 @@ from airflow_snowpack.scheduling.counting import count_events, fired_by
 from airflow_snowpack.scheduling.facts import StoredFacts, take_turns
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.pending import OPEN, PendingState, Reason, move, reasons_from_json, reasons_to_json
-from airflow_snowpack.scheduling.runs import dags_of_group
+from airflow_snowpack.scheduling.runs import Runs, dags_of_group, launched_runs
 from airflow_snowpack.scheduling.schedule import Schedule, Then
-from airflow_snowpack.scheduling.surroundings import Snapshot, Surroundings, ask_probe
+from airflow_snowpack.scheduling.surroundings import DagRuns, Snapshot, Surroundings, ask_probe
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import launches, pending_jobs, schedule_runs, schedules
 
@@ -76,6 +76,7 @@ class Checker:
     def __init__(self, store: Store, surroundings: Surroundings) -> None:
         self._store = store
         self._surroundings = surroundings
+        self._runs = Runs(store)
 
     def step(self, limit: int = 200) -> CheckReport:
         """Look at the pending jobs that are due, the most urgent first."""
@@ -111,10 +112,19 @@ class Checker:
         for group in groups:
             dag_ids.update(self._store.read(lambda conn, group=group: dags_of_group(conn, group)))  # type: ignore[misc]  # mypy takes the default for an argument
         return Snapshot(
-            active_runs=self._surroundings.active_runs(sorted(dag_ids)) if dag_ids else {},
+            dag_runs=self._ask_for_runs(dag_ids) if dag_ids else {},
             free_slots=self._surroundings.free_slots(sorted(pools)) if pools else {},
             loads={probe: _load(probe) for probe in sorted(probes)},
         )
+
+    def _ask_for_runs(self, dag_ids: Iterable[str]) -> Mapping[str, DagRuns]:
+        """The runs of these DAGs; the end of one that nobody told the store of is told now."""
+        known = self._store.read(lambda conn: launched_runs(conn, dag_ids))
+        found = self._surroundings.dag_runs(known)
+        for dag_id, runs in found.items():
+            for run_id, ended in runs.ended.items():
+                self._runs.ended(dag_id, run_id, ended.state, ended.at)
+        return found
 
     def _look_at(self, pending_id: str, snapshot: Snapshot) -> PendingState | None:
         return self._store.transact(lambda conn: self._look(conn, pending_id, snapshot))

@@ -66,8 +66,8 @@ class Facts(Protocol):
         """Since when the trigger is satisfied."""
         ...
 
-    def active_runs(self, dag_id: str) -> frozenset[str]:
-        """The ids of every run of the DAG that is queued or running or about to be launched."""
+    def active_runs(self, dag_id: str) -> int:
+        """How many runs of the DAG are queued or running or about to be launched, whoever started them."""
         ...
 
     def active_runs_of_group(self, group: str) -> int:

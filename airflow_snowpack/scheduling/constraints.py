@@ -49,7 +49,7 @@ class MaxConcurrent(Constraint):
 
     def look(self, facts: Facts) -> Ruling:
         if self.group is None:
-            active, whose, key = len(facts.active_runs(facts.dag_id)), facts.dag_id, dag_wait_key(facts.dag_id)
+            active, whose, key = facts.active_runs(facts.dag_id), facts.dag_id, dag_wait_key(facts.dag_id)
         else:
             active, whose = facts.active_runs_of_group(self.group), f"group {self.group}"
             key = group_wait_key(self.group)
@@ -115,9 +115,8 @@ class SinceLastRun(Constraint):
 
     def look(self, facts: Facts) -> Ruling:
         assert isinstance(self.period, timedelta), "checked when it was made"
-        active = facts.active_runs(facts.dag_id)
-        if active:
-            return later(f"a run of {facts.dag_id} is active ({min(active)})", waits_for=dag_wait_key(facts.dag_id))
+        if facts.active_runs(facts.dag_id):
+            return later(f"a run of {facts.dag_id} is active", waits_for=dag_wait_key(facts.dag_id))
         ended = facts.last_success(facts.dag_id)
         due = None if ended is None else ended + self.period
         if due is None or facts.now >= due:

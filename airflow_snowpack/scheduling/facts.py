@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -11,7 +11,7 @@ from airflow_snowpack.scheduling.constraints import MaxConcurrent, SinceLastRun,
 from airflow_snowpack.scheduling.pending import OPEN
 from airflow_snowpack.scheduling.runs import dags_of_group, reserved_runs
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.scheduling.surroundings import Snapshot
+from airflow_snowpack.scheduling.surroundings import DagRuns, Snapshot
 from airflow_snowpack.store.schedule_tables import dag_successes, pending_jobs, schedule_runs
 
 RESERVE = sa.text("SELECT pg_advisory_xact_lock(hashtext('airflow_snowpack_constraints'), hashtext(:key))")
@@ -28,15 +28,14 @@ class StoredFacts:
     schedule: str
     priority: int
     triggered_at: datetime
-    _reserved: dict[str, set[str]] = field(default_factory=dict)
 
-    def active_runs(self, dag_id: str) -> frozenset[str]:
-        if dag_id not in self._reserved:
-            self._reserved |= reserved_runs(self.conn, [dag_id])
-        return self.snapshot.active_runs.get(dag_id, frozenset()) | self._reserved[dag_id]
+    def active_runs(self, dag_id: str) -> int:
+        known = self.snapshot.dag_runs.get(dag_id, DagRuns())
+        reserved = reserved_runs(self.conn, [dag_id])[dag_id]
+        return known.others + len(reserved - known.ended.keys())
 
     def active_runs_of_group(self, group: str) -> int:
-        return sum(len(self.active_runs(dag_id)) for dag_id in dags_of_group(self.conn, group))
+        return sum(self.active_runs(dag_id) for dag_id in dags_of_group(self.conn, group))
 
     def last_success(self, dag_id: str) -> datetime | None:
         query = sa.select(dag_successes.c.ended_at).where(dag_successes.c.dag_id == dag_id)

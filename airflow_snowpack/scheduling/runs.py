@@ -38,7 +38,7 @@ class Runs:
         :param state: ``success`` or ``failed``.
         :returns: whether that was news.
         """
-        source = f"run:{dag_id}:{run_id}:{state}:{at.isoformat()}"
+        source = f"run:{dag_id}:{run_id}:{at.isoformat()}"  # a cleared run ends again, at another moment
         event = Event(run_key(dag_id, state), at, detail={"dag_id": dag_id, "run_id": run_id}, source_id=source)
 
         def write(conn: sa.Connection) -> bool:
@@ -67,15 +67,23 @@ class Runs:
         conn.execute(sa.update(pending_jobs).where(waiting).values(next_check_at=self._store.clock()))
 
 
-def reserved_runs(conn: sa.Connection, dag_ids: Iterable[str]) -> dict[str, set[str]]:
+def reserved_runs(conn: sa.Connection, dag_ids: Iterable[str]) -> dict[str, frozenset[str]]:
     """The runs that schedules reserved or started and that have not ended, by DAG."""
-    wanted = sorted(set(dag_ids))
+    return _active(conn, dag_ids, sa.true())
+
+
+def launched_runs(conn: sa.Connection, dag_ids: Iterable[str]) -> dict[str, frozenset[str]]:
+    """Those among them that Airflow knows of."""
+    return _active(conn, dag_ids, schedule_runs.c.launched_at.is_not(None))
+
+
+def _active(conn: sa.Connection, dag_ids: Iterable[str], which: sa.ColumnElement[bool]) -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {dag_id: set() for dag_id in dag_ids}
     query = sa.select(schedule_runs.c.dag_id, schedule_runs.c.run_id)
-    rows = conn.execute(query.where(schedule_runs.c.dag_id.in_(wanted), schedule_runs.c.ended_at.is_(None)))
-    found: dict[str, set[str]] = {dag_id: set() for dag_id in wanted}
-    for dag_id, run_id in rows:
+    query = query.where(schedule_runs.c.dag_id.in_(sorted(found)), schedule_runs.c.ended_at.is_(None), which)
+    for dag_id, run_id in conn.execute(query):
         found[dag_id].add(run_id)
-    return found
+    return {dag_id: frozenset(run_ids) for dag_id, run_ids in found.items()}
 
 
 def dags_of_group(conn: sa.Connection, group: str) -> list[str]:

@@ -7,20 +7,44 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from importlib import import_module
 from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRun:
+    """How a DAG run ended.
+
+    :param state: ``success`` or ``failed``.
+    """
+
+    state: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class DagRuns:
+    """The runs of one DAG, as Airflow has them.
+
+    :param others: how many are queued or running that the caller did not name: started by hand, by a backfill, by anybody.
+    :param ended: those among the named that have ended, by their ids.
+    """
+
+    others: int = 0
+    ended: Mapping[str, EndedRun] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """How things stood when they were asked about.
 
-    :param active_runs: the ids of queued and running runs, by DAG.
+    :param dag_runs: by DAG.
     :param free_slots: by pool; ``None`` for a pool that does not exist.
     :param loads: by probe.
     """
 
-    active_runs: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    dag_runs: Mapping[str, DagRuns] = field(default_factory=dict)
     free_slots: Mapping[str, int | None] = field(default_factory=dict)
     loads: Mapping[str, float] = field(default_factory=dict)
 
@@ -28,8 +52,11 @@ class Snapshot:
 class Surroundings(Protocol):
     """Tells how things stand."""
 
-    def active_runs(self, dag_ids: Iterable[str]) -> Mapping[str, frozenset[str]]:
-        """The ids of queued and running runs of these DAGs."""
+    def dag_runs(self, known: Mapping[str, frozenset[str]]) -> Mapping[str, DagRuns]:
+        """The runs of these DAGs.
+
+        :param known: by DAG, the ids of the runs that the store takes for active.
+        """
         ...
 
     def free_slots(self, pools: Iterable[str]) -> Mapping[str, int | None]:

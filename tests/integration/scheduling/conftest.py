@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.scheduling import Checker, Clocks, Event, EventLog, Launcher, NotStarted, Runs, Schedules, Subscriber
+from airflow_snowpack.scheduling import (
+    Checker,
+    Clocks,
+    DagRuns,
+    Event,
+    EventLog,
+    Launcher,
+    NotStarted,
+    Runs,
+    Schedules,
+    Subscriber,
+)
 from airflow_snowpack.scheduling.trigger import table_key
 from airflow_snowpack.store import Store, open_store, upgrade_schema
 from airflow_snowpack.store.engine import open_engine
@@ -20,7 +31,7 @@ from airflow_snowpack.store.engine import open_engine
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from airflow_snowpack.scheduling import CheckReport, Launch
+    from airflow_snowpack.scheduling import CheckReport, EndedRun, Launch
 
 
 class MovedClock:
@@ -42,11 +53,18 @@ class FakeAirflow:
 
     running: dict[str, set[str]] = field(default_factory=dict)
     pools: dict[str, int | None] = field(default_factory=dict)
+    ended: dict[str, EndedRun] = field(default_factory=dict)
     started: list[Launch] = field(default_factory=list)
     refusal: NotStarted | None = None
 
-    def active_runs(self, dag_ids: Iterable[str]) -> Mapping[str, frozenset[str]]:
-        return {dag_id: frozenset(self.running.get(dag_id, ())) for dag_id in dag_ids}
+    def dag_runs(self, known: Mapping[str, frozenset[str]]) -> Mapping[str, DagRuns]:
+        return {
+            dag_id: DagRuns(
+                others=len(self.running.get(dag_id, set()) - ids),
+                ended={run_id: self.ended[run_id] for run_id in ids if run_id in self.ended},
+            )
+            for dag_id, ids in known.items()
+        }
 
     def free_slots(self, pools: Iterable[str]) -> Mapping[str, int | None]:
         return {pool: self.pools.get(pool) for pool in pools}
