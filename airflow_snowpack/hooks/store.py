@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
     from airflow_snowpack.jobs import Jobs, TableLocks
-    from airflow_snowpack.store import Store
+    from airflow_snowpack.store import Patience, Store
 
 PURPOSE = "the Snowpack store"
 
@@ -36,14 +36,16 @@ class SnowpackHook(BaseHook):
 
     :param store_conn_id: a connection of the type ``postgres`` or ``sqlite``; ``None`` for what ``[snowpack] store_conn_id``
         says.
+    :param patience: the limits of a process that answers people; ``None`` for a task, which waits.
     """
 
     conn_name_attr = "store_conn_id"
     hook_name = "Snowpack store"
 
-    def __init__(self, store_conn_id: str | None = None) -> None:
+    def __init__(self, store_conn_id: str | None = None, *, patience: Patience | None = None) -> None:
         super().__init__()
         self._given_conn_id = store_conn_id
+        self._patience = patience
         self._store: Store | None = None
         self._jobs: Jobs | None = None
 
@@ -83,7 +85,7 @@ class SnowpackHook(BaseHook):
         from airflow_snowpack.store import open_store
 
         if self._store is None:
-            self._store = open_store(self.url())
+            self._store = open_store(self.url(), patience=self._patience)
         return self._store
 
     def unchecked_store(self) -> Store:

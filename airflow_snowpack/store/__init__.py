@@ -5,6 +5,7 @@ from airflow_snowpack.store.errors import SchemaOutOfDate, StoreError, StoreUnre
 from airflow_snowpack.store.ids import IdMaker, new_id
 from airflow_snowpack.store.leases import ClaimCursor, Expired, Leases, lease_columns
 from airflow_snowpack.store.migrate import check_schema, upgrade_schema
+from airflow_snowpack.store.patience import Patience
 from airflow_snowpack.store.retry import repeatable
 from airflow_snowpack.store.store import Store, open_store
 
@@ -14,6 +15,7 @@ __all__ = [
     "Expired",
     "IdMaker",
     "Leases",
+    "Patience",
     "SchemaOutOfDate",
     "Store",
     "StoreError",
