@@ -80,6 +80,14 @@ CONFIG: dict[str, Any] = {
                 default="False",
                 kind="boolean",
             ),
+            "api_host": _option("The address that `airflow snowpack api` listens on.", default="127.0.0.1", example="0.0.0.0"),
+            "api_port": _option("Its port.", default="8085", kind="integer"),
+            "api_token": _option(
+                "The token that its callers must have, at least 16 characters. Empty: it refuses to start, unless "
+                "`SNOWPACK_API_TOKEN` or `--token-file` has one.",
+                default="",
+            )
+            | {"sensitive": True},
         },
     }
 }
