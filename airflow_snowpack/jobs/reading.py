@@ -20,7 +20,7 @@ from airflow_snowpack.jobs.model import DrainState, HistoryEntry, Job, JobStatus
 from airflow_snowpack.jobs.queue import count_ahead, read_places, read_samples, read_state
 from airflow_snowpack.jobs.rows import job_from
 from airflow_snowpack.jobs.switches import read_drain
-from airflow_snowpack.store import Store
+from airflow_snowpack.store import Store, storable
 from airflow_snowpack.store.schema import job_queue, jobs
 
 EVERYTHING = JobFilter()
@@ -46,15 +46,19 @@ class JobReader:
 
     def get(self, job_id: str) -> Job:
         """:raises JobNotFound: no such job, or it was deleted."""
-        query = sa.select(jobs).where(jobs.c.job_id == job_id, IS_LIVE)
-        row = self.store.read(lambda conn: conn.execute(query).first())
-        if row is None:
+        job = self._first(jobs.c.job_id == storable(job_id), IS_LIVE)
+        if job is None:
             raise JobNotFound(job_id)
-        return job_from(row)
+        return job
+
+    def find(self, job_id: str) -> Job | None:
+        """The job, also one that was deleted; ``None`` when there never was one."""
+        return self._first(jobs.c.job_id == storable(job_id))
 
     def ids_beginning(self, beginning: str, *, limit: int = 10) -> list[str]:
         """Ids of jobs that begin like this, for people who give the short id that a list shows; deleted jobs are left out."""
         # A range of the primary key, not LIKE, which scans on Postgres. "g" comes after every hexadecimal digit.
+        beginning = storable(beginning)
         alike = sa.and_(jobs.c.job_id >= beginning, jobs.c.job_id < f"{beginning}g", IS_LIVE)
         query = sa.select(jobs.c.job_id).where(alike).order_by(jobs.c.job_id).limit(limit)
         ids = self.store.read(lambda conn: conn.execute(query).scalars().all())
@@ -128,3 +132,7 @@ class JobReader:
         """Jobs that were not deleted, newest first."""
         which = JobFilter(table=table, statuses=frozenset({status} if status is not None else ()))
         return [*self.page(which, limit=limit).jobs]
+
+    def _first(self, *where: sa.ColumnElement[bool]) -> Job | None:
+        row = self.store.read(lambda conn: conn.execute(sa.select(jobs).where(*where)).first())
+        return None if row is None else job_from(row)

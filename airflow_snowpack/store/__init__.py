@@ -8,6 +8,7 @@ from airflow_snowpack.store.migrate import check_schema, upgrade_schema
 from airflow_snowpack.store.patience import Patience
 from airflow_snowpack.store.retry import repeatable
 from airflow_snowpack.store.store import Store, open_store
+from airflow_snowpack.store.text import storable
 
 __all__ = [
     "ClaimCursor",
@@ -26,6 +27,7 @@ __all__ = [
     "new_id",
     "open_store",
     "repeatable",
+    "storable",
     "upgrade_schema",
     "utc_now",
 ]
