@@ -125,6 +125,7 @@ def get_provider_info() -> dict[str, Any]:
         ),
         "sensors": _modules("sensors", "maintenance_job", "table_lock"),
         "triggers": _modules("triggers", "maintenance_job", "table_lock"),
+        "extra-links": ["airflow_snowpack.links.MaintenanceJobLink"],
         "cli": ["airflow_snowpack.cli.definition.get_cli_commands"],
         "config": CONFIG,
     }
