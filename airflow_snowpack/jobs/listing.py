@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -88,6 +89,16 @@ def count(conn: sa.Connection, which: JobFilter, at_most: int) -> int:
     some = (sa.select(jobs.c.job_id).where(*where).limit(at_most).subquery() for where in _conditions(which, None))
     found = sa.union_all(*(sa.select(each) for each in some)).subquery()
     return min(at_most, conn.execute(sa.select(sa.func.count()).select_from(found)).scalar_one())
+
+
+def read_latest(conn: sa.Connection, table_keys: Sequence[str], *, dry_run: bool) -> list[Job]:
+    """The newest job, or the newest dry run, of each of these tables that has one."""
+    rows = sa.func.json_array_elements_text if conn.dialect.name == "postgresql" else sa.func.json_each
+    key = rows(sa.bindparam("table_keys", list(table_keys), type_=sa.JSON)).table_valued(sa.column("value", sa.Text))
+    newest = sa.select(jobs.c.job_id).where(jobs.c.table_key == key.c.value, jobs.c.dry_run == dry_run, IS_LIVE)
+    newest = newest.order_by(*NEWEST_FIRST).limit(1)
+    ids = [job_id for job_id in conn.execute(sa.select(newest.scalar_subquery()).select_from(key)).scalars() if job_id]
+    return [job_from(row) for row in conn.execute(sa.select(jobs).where(jobs.c.job_id.in_(ids)))]
 
 
 def cursor_of(job: Job) -> str:

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.errors import JobNotFound
 from airflow_snowpack.jobs.history import History
-from airflow_snowpack.jobs.listing import IS_LIVE, JobFilter, JobPage, count, read_page
+from airflow_snowpack.jobs.listing import IS_LIVE, JobFilter, JobPage, count, read_latest, read_page
 from airflow_snowpack.jobs.model import DrainState, HistoryEntry, Job, JobStatus, QueuePlace, QueueSample, QueueState
 from airflow_snowpack.jobs.queue import count_ahead, read_places, read_samples, read_state
 from airflow_snowpack.jobs.rows import job_from
@@ -97,15 +97,9 @@ class JobReader:
 
         :param dry_run: the newest dry run instead.
         """
-        key = sa.bindparam("table_key", type_=sa.Text)
-        newest = sa.select(jobs).where(jobs.c.table_key == key, jobs.c.dry_run == dry_run, IS_LIVE)
-        newest = newest.order_by(jobs.c.submitted_at.desc()).limit(1)
-
-        def look(conn: sa.Connection) -> dict[TableName, Job]:
-            rows = {table: conn.execute(newest, {"table_key": str(table)}).first() for table in tables}
-            return {table: job_from(row) for table, row in rows.items() if row is not None}
-
-        return self.store.read(look)
+        keys = [str(table) for table in tables]
+        found = self.store.read(lambda conn: read_latest(conn, keys, dry_run=dry_run)) if keys else []
+        return {job.table: job for job in found}
 
     def queue(self) -> QueueState:
         """Depth, age and occupation of the queue."""
