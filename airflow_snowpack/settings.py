@@ -64,6 +64,7 @@ class Settings:
     policy: LifecyclePolicy
     action_order: tuple[Action, ...]
     continue_on_error: bool
+    table_cache_refresh: timedelta
     api_host: str
     api_port: int
     api_token: str | None = field(repr=False)
@@ -91,6 +92,7 @@ class Settings:
             policy=_read_policy(),
             action_order=_read("action_order", _order),
             continue_on_error=_read("continue_on_error", _flag),
+            table_cache_refresh=_read("table_cache_refresh", _period),
             api_host=_read("api_host", _required),
             api_port=_read("api_port", _port),
             api_token=_read("api_token", _optional),

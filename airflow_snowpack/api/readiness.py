@@ -12,14 +12,15 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from airflow_snowpack.api.reasons import reason_in_words
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.inventory.inventory import REFRESH_EVERY
 from airflow_snowpack.store import StoreUnreachable
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from airflow_snowpack.api.services import LazyServices
     from airflow_snowpack.inventory import InventoryState
 
-OLD = 2 * REFRESH_EVERY
+PERIODS = 2  # so old may the list of tables be
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +42,13 @@ def look(lazy: LazyServices) -> dict[str, Part]:
     except SnowpackError as error:
         return {"store": Part(False, str(error)), "tables": Part(False, "The list of tables is not known without the store.")}
     age = None if state.refreshed_at is None else (now - state.refreshed_at).total_seconds()
-    return {"store": Part(True, "The store answers."), "tables": _tables(state, age)}
+    return {"store": Part(True, "The store answers."), "tables": _tables(state, age, PERIODS * services.refresh_every)}
 
 
-def _tables(state: InventoryState, age: float | None) -> Part:
+def _tables(state: InventoryState, age: float | None, allowed: timedelta) -> Part:
     why = f" The last try failed: {state.problem}" if state.problem else ""
     if age is None:
         return Part(False, f"The catalog was never listed.{why}")
-    if age > OLD.total_seconds():
-        return Part(False, f"The list of tables is {age:.0f} s old, more than {OLD.total_seconds():.0f} s.{why}")
+    if age > allowed.total_seconds():
+        return Part(False, f"The list of tables is {age:.0f} s old, more than {allowed.total_seconds():.0f} s.{why}")
     return Part(True, f"The list of tables is {max(age, 0):.0f} s old.")

@@ -24,6 +24,7 @@ from airflow_snowpack.api.errors import CatalogTooSlow
 from airflow_snowpack.api.threads import in_thread
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.inventory import Inventory, Refresher
+from airflow_snowpack.inventory.inventory import REFRESH_EVERY
 from airflow_snowpack.jobs import Actor, Desk, Jobs
 from airflow_snowpack.maintenance import Action
 
@@ -40,11 +41,13 @@ class Services:
 
     :param jobs: on a store with ``Patience``, so that no request waits for it for long.
     :param order: the installation's order of actions.
+    :param refresh_every: the period on which the list of tables is read again.
     """
 
     jobs: Jobs
     inventory: Inventory
     order: tuple[Action, ...]
+    refresh_every: timedelta = REFRESH_EVERY
     _catalog_threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(CATALOG_THREADS, "snowpack-catalog"), repr=False
     )
@@ -114,7 +117,7 @@ class LazyServices:
         except Exception as failure:
             self._failure = (time.monotonic(), failure)
             raise
-        self._refresher = Refresher(services.inventory)
+        self._refresher = Refresher(services.inventory, services.refresh_every)
         self._refresher.start()
         return services
 

@@ -6,18 +6,11 @@ is down serves Airflow as ever, and our routes as soon as the store is back.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from airflow_snowpack.api.services import Services
-from airflow_snowpack.hooks.errors import ConnectionNotFound, IncompleteConnection, UnsuitableConnection
-from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+from airflow_snowpack.hooks.iceberg_catalog import reach_catalog
 from airflow_snowpack.hooks.store import SnowpackHook
-from airflow_snowpack.iceberg.errors import CatalogUnreachable
 from airflow_snowpack.inventory import Inventory
 from airflow_snowpack.store import Patience
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
 
 
 def open_services() -> Services:
@@ -27,17 +20,5 @@ def open_services() -> Services:
     """
     hook = SnowpackHook(patience=Patience())
     settings = hook.settings
-    return Services(hook.jobs(), Inventory(hook.store(), settings.catalog_name, load_catalog), settings.action_order)
-
-
-def load_catalog() -> Catalog:
-    """The catalog, from its connection as it is now.
-
-    :raises CatalogUnreachable: it does not answer, or its connection cannot be used: the tables that are known already remain
-        known in both cases.
-    """
-    hook = IcebergCatalogHook()
-    try:
-        return hook.catalog
-    except (ConnectionNotFound, UnsuitableConnection, IncompleteConnection) as problem:
-        raise CatalogUnreachable(hook.settings.catalog_name, problem) from problem
+    inventory = Inventory(hook.store(), settings.catalog_name, reach_catalog)
+    return Services(hook.jobs(), inventory, settings.action_order, settings.table_cache_refresh)
