@@ -20,13 +20,14 @@ CONFIG: dict[str, Any] = {
         "description": "Where Snowpack keeps its jobs and finds its tables, and how it runs maintenance.",
         "options": {
             "store_conn_id": _option(
-                "The Airflow connection (`postgres` or `sqlite`) of the store that holds jobs, locks and claims. Empty: the "
-                "embedded SQLite file `snowpack.db` under AIRFLOW_HOME, which serves one machine.",
+                "The Airflow connection (`snowpack_store` or `postgres`, or `sqlite`) of the store that holds jobs, locks and "
+                "claims. Empty: the embedded SQLite file `snowpack.db` under AIRFLOW_HOME, which serves one machine.",
                 default="",
                 example="snowpack_store",
             ),
             "catalog_conn_id": _option(
-                "The Airflow connection of the Iceberg catalog (`iceberg` or `http` for REST, `postgres` or `sqlite` for SQL). "
+                "The Airflow connection of the Iceberg catalog (`snowpack_catalog` for each kind; `iceberg` or `http` for REST, "
+                "`postgres` or `sqlite` for SQL). "
                 "Empty: a SQL catalog in a local SQLite file below `home`, with its warehouse beside it.",
                 default="",
                 example="lakehouse",
@@ -80,9 +81,74 @@ CONFIG: dict[str, Any] = {
                 default="False",
                 kind="boolean",
             ),
+            "table_cache_refresh": _option(
+                "How old the API's list of the catalog's tables gets before it is read again. Twice that, and `/readyz` says no.",
+                default="5m",
+            ),
+            "api_host": _option("The address that `airflow snowpack api` listens on.", default="127.0.0.1", example="0.0.0.0"),
+            "api_port": _option("Its port.", default="8085", kind="integer"),
+            "api_token": _option(
+                "The token that its callers must have, at least 16 characters. Empty: it refuses to start, unless "
+                "`SNOWPACK_API_TOKEN` or `--token-file` has one.",
+                default="",
+            )
+            | {"sensitive": True},
         },
     }
 }
+
+
+def _field(label: str, description: str, kind: str = "string", **schema: Any) -> dict[str, Any]:
+    return {"label": label, "description": description, "schema": {"type": [kind, "null"], **schema}}
+
+
+# Fields beyond the standard ones are kept in the connection's extra. Airflow makes its form of this and imports no hook for it.
+CONNECTION_TYPES: list[dict[str, Any]] = [
+    {
+        "connection-type": "snowpack_catalog",
+        "hook-class-name": "airflow_snowpack.hooks.iceberg_catalog.IcebergCatalogHook",
+        "hook-name": "Iceberg catalog (Snowpack)",
+        "ui-field-behaviour": {
+            # The address in one field: two fields that say where a secret goes could be changed one without the other.
+            "hidden-fields": ["schema", "port"],
+            "relabeling": {"host": "Address", "login": "Client id, or user", "password": "Client secret, or password"},
+            "placeholders": {
+                "host": "https://catalog.example.com/api, postgresql://host:5432/database or sqlite:////path/to/file.db",
+                "login": "REST: OAuth2 client id; SQL: user",
+            },
+        },
+        "conn-fields": {
+            "warehouse": _field(
+                "Warehouse", "Where new tables go, such as s3://bucket/warehouse. A REST catalog may have its own."
+            ),
+            "token": _field("Token", "A bearer token for a REST catalog, instead of client id and secret.", format="password"),
+            "properties": _field(
+                "Properties",
+                'For PyIceberg and Spark, such as {"s3.endpoint": "https://s3.example.com"}.',
+                "object",
+                format="json",
+            ),
+            "spark_properties": _field(
+                "Spark properties",
+                'For Spark alone, such as {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}.',
+                "object",
+                format="json",
+            ),
+        },
+    },
+    {
+        "connection-type": "snowpack_store",
+        "hook-class-name": "airflow_snowpack.hooks.store.SnowpackHook",
+        "hook-name": "Snowpack store",
+        "ui-field-behaviour": {
+            "relabeling": {"schema": "Database"},
+            "placeholders": {"host": "the host of a Postgres", "port": "5432", "extra": '{"sslmode": "require"}'},
+        },
+        "conn-fields": {
+            "sslmode": _field("SSL mode", "As libpq has it: disable, allow, prefer, require, verify-ca or verify-full."),
+        },
+    },
+]
 
 
 def _modules(kind: str, *names: str) -> list[dict[str, Any]]:
@@ -117,6 +183,8 @@ def get_provider_info() -> dict[str, Any]:
         ),
         "sensors": _modules("sensors", "maintenance_job", "table_lock"),
         "triggers": _modules("triggers", "maintenance_job", "table_lock"),
+        "connection-types": CONNECTION_TYPES,
+        "extra-links": ["airflow_snowpack.links.MaintenanceJobLink"],
         "cli": ["airflow_snowpack.cli.definition.get_cli_commands"],
         "config": CONFIG,
     }

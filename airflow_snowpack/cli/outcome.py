@@ -1,4 +1,8 @@
-"""How a command begins and ends: an expected problem is one sentence on stderr and exit code 1, anything else a traceback."""
+"""How a command begins and ends: an expected problem is one sentence on stderr and its exit code, anything else a traceback.
+
+@ends_cleanly
+def show(args: Namespace) -> ExitCode | None: ...
+"""
 
 from __future__ import annotations
 
@@ -7,24 +11,42 @@ import sys
 from functools import wraps
 from typing import TYPE_CHECKING
 
+from airflow_snowpack.cli.exit_code import ExitCode, code_of
 from airflow_snowpack.errors import SnowpackError
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable
 
+CLOSED_PIPE = 128 + 13  # as a shell tells of a program that SIGPIPE ended
 
-def ends_cleanly(command: Callable[[Namespace], None]) -> Callable[[Namespace], None]:
+
+def ends_cleanly(command: Callable[[Namespace], ExitCode | None]) -> Callable[[Namespace], None]:
     """Make a command read connections as Airflow's own commands do, and say what the package's errors say without a traceback."""
 
     @wraps(command)
     def run(args: Namespace) -> None:
         # Without it the Task SDK looks for connections in the environment only, and not in Airflow's database.
         os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
-        try:
-            command(args)
-        except SnowpackError as problem:
-            print(problem, file=sys.stderr)
-            sys.exit(1)
+        code = _outcome(command, args)
+        if code:
+            sys.exit(int(code))
 
     return run
+
+
+def _outcome(command: Callable[[Namespace], ExitCode | None], args: Namespace) -> int | None:
+    try:
+        code = command(args)
+        sys.stdout.flush()
+    except SnowpackError as problem:
+        print(problem, file=sys.stderr)
+        return code_of(problem)
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has left, such as `head`. What is still in the buffer must go somewhere, or Python complains.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED_PIPE
+    return code

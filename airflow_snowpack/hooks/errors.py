@@ -30,6 +30,23 @@ class UnsuitableConnection(SnowpackError):
         )
 
 
+class UnusableAddress(SnowpackError):
+    """An address that names no catalog. It is not repeated here: a password may stand in it."""
+
+    def __init__(self, conn_id: str, problem: str) -> None:
+        super().__init__(
+            f"The address in the Airflow connection {conn_id!r} cannot be used: {problem}. Write https://host/path for a REST "
+            "catalog, postgresql://host:5432/database or sqlite:////path/to/file.db for a SQL catalog."
+        )
+
+
+class UnusableExtra(SnowpackError):
+    """An extra that is not of the shape that the hook needs. Its value is not repeated here: it may be a secret."""
+
+    def __init__(self, conn_id: str, extra: str, expected: str) -> None:
+        super().__init__(f"The extra {extra!r} of the Airflow connection {conn_id!r} cannot be read. Give {expected}.")
+
+
 class IncompleteConnection(SnowpackError):
     """A connection that lacks what the hook needs."""
 

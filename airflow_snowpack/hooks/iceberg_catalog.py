@@ -3,42 +3,52 @@
     hook = IcebergCatalogHook()
     table = hook.load_table(hook.table_name("demo.flights"))
 
-Without a connection the catalog is embedded: a SQLite file and a warehouse folder under AIRFLOW_HOME, which Spark shares. A
-connection gives the address; its extras may have ``warehouse``, ``properties`` (for both engines) and ``spark_properties``.
+Without a connection the catalog is embedded: a SQLite file and a warehouse folder under AIRFLOW_HOME, which Spark shares. The
+connection type ``snowpack_catalog`` has a form for all kinds of catalogs and a test; Airflow's own types work as well. The extras
+may have ``warehouse``, ``token``, ``properties`` (for both engines) and ``spark_properties``.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseHook
 
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.hooks.catalog_connection import PURPOSE, catalog_config
 from airflow_snowpack.hooks.connections import read_connection
-from airflow_snowpack.hooks.errors import IncompleteConnection, UnsuitableConnection
+from airflow_snowpack.hooks.errors import (
+    ConnectionNotFound,
+    IncompleteConnection,
+    UnsuitableConnection,
+    UnusableAddress,
+    UnusableExtra,
+)
+from airflow_snowpack.hooks.trial import ask_with_patience, in_words, without_secrets
 from airflow_snowpack.settings import Settings
 
 if TYPE_CHECKING:
-    from airflow.sdk import Connection
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
     from airflow_snowpack.iceberg import CatalogConfig, TableName
 
-PURPOSE = "the Iceberg catalog"
-CONNECTION_TYPES = ("iceberg", "http", "postgres", "sqlite")
+UNUSABLE = (ConnectionNotFound, UnsuitableConnection, IncompleteConnection, UnusableAddress, UnusableExtra)
+SECRET_KEYS = ("credential", "key", "password", "secret", "token")
 
 
 class IcebergCatalogHook(BaseHook):
     """Reaches the catalog.
 
-    :param catalog_conn_id: a connection of the type ``iceberg`` or ``http`` (REST), ``postgres`` or ``sqlite`` (SQL); ``None``
-        for what ``[snowpack] catalog_conn_id`` says.
+    :param catalog_conn_id: a connection of the type ``snowpack_catalog``, ``iceberg`` or ``http`` (REST), ``postgres`` or
+        ``sqlite`` (SQL); ``None`` for what ``[snowpack] catalog_conn_id`` says.
     """
 
     conn_name_attr = "catalog_conn_id"
-    hook_name = "Iceberg catalog"
+    default_conn_name = "snowpack_catalog"
+    conn_type = "snowpack_catalog"
+    hook_name = "Iceberg catalog (Snowpack)"
 
     def __init__(self, catalog_conn_id: str | None = None) -> None:
         super().__init__()
@@ -93,72 +103,45 @@ class IcebergCatalogHook(BaseHook):
 
         return load_table(self.catalog, name)
 
+    def test_connection(self) -> tuple[bool, str]:
+        """Whether the catalog answers, and the message for people; it never holds a secret."""
+        try:
+            config = self.config
+        except SnowpackError as problem:
+            return False, str(problem)
+        try:
+            databases = ask_with_patience(lambda: count_databases(config), f"The catalog at {config.address}")
+        except Exception as problem:  # noqa: BLE001 - whatever it is, it is told to the person who tests
+            return False, without_secrets(in_words(problem), _secrets(config))
+        return True, f"The {config.kind} catalog at {config.address} answers; databases: {databases}."
 
-def catalog_config(connection: Connection, name: str) -> CatalogConfig:
-    """The catalog that a connection describes.
 
-    :raises UnsuitableConnection, IncompleteConnection: it cannot be one.
+def reach_catalog(catalog_conn_id: str | None = None) -> Catalog:
+    """The catalog, from its connection as it is now: for a process that goes on when there is none, and tries again.
+
+    :raises CatalogUnreachable: it does not answer, or its connection is not there or cannot be used.
     """
-    match connection.conn_type:
-        case "iceberg" | "http":
-            return _rest(connection, name)
-        case "postgres":
-            return _postgres(connection, name)
-        case "sqlite":
-            return _sqlite(connection, name)
-        case other:
-            raise UnsuitableConnection(connection.conn_id, PURPOSE, other, CONNECTION_TYPES)
+    from airflow_snowpack.iceberg.errors import CatalogUnreachable
+
+    hook = IcebergCatalogHook(catalog_conn_id)
+    try:
+        return hook.catalog
+    except UNUSABLE as problem:
+        raise CatalogUnreachable(hook.settings.catalog_name, problem) from problem
 
 
-def _rest(connection: Connection, name: str) -> CatalogConfig:
-    from airflow_snowpack.iceberg import CatalogConfig
-
-    extra = connection.extra_dejson
-    host = _needed(connection, connection.host, "host (the catalog's address)")
-    if "://" not in host:
-        host = f"{connection.schema or 'http'}://{host}" + (f":{connection.port}" if connection.port else "")
-    credential = f"{connection.login}:{connection.password}" if connection.login and connection.password else None
-    return CatalogConfig.rest(
-        name,
-        host,
-        warehouse=extra.get("warehouse"),
-        token=extra.get("token"),
-        credential=credential,
-        properties=extra.get("properties"),
-        spark_properties=extra.get("spark_properties"),
-    )
+def _secrets(config: CatalogConfig) -> list[str | None]:
+    """What a message must not repeat; of a credential also the second half alone."""
+    known = [value for key, value in config.properties.items() if any(word in key for word in SECRET_KEYS)]
+    return [config.password, *known, *(value.partition(":")[2] for value in known)]
 
 
-def _postgres(connection: Connection, name: str) -> CatalogConfig:
-    from airflow_snowpack.iceberg import CatalogConfig
+def count_databases(config: CatalogConfig) -> int:
+    """:raises CatalogUnreachable: it does not answer."""
+    from airflow_snowpack.iceberg.catalog import connection_errors
+    from airflow_snowpack.iceberg.errors import CatalogUnreachable
 
-    extra = connection.extra_dejson
-    return CatalogConfig.postgres(
-        name,
-        host=_needed(connection, connection.host, "host"),
-        database=_needed(connection, connection.schema, "schema (the name of the database)"),
-        warehouse=_needed(connection, extra.get("warehouse"), "extra 'warehouse' (where new tables go)"),
-        port=connection.port or 5432,
-        user=connection.login,
-        password=connection.password,
-        properties=extra.get("properties"),
-        spark_properties=extra.get("spark_properties"),
-    )
-
-
-def _sqlite(connection: Connection, name: str) -> CatalogConfig:
-    from airflow_snowpack.iceberg import CatalogConfig
-
-    extra = connection.extra_dejson
-    return CatalogConfig.sqlite(
-        name,
-        Path(_needed(connection, connection.host, "host (the path of the SQLite file)")),
-        warehouse=_needed(connection, extra.get("warehouse"), "extra 'warehouse' (where new tables go)"),
-        properties=extra.get("properties"),
-    )
-
-
-def _needed(connection: Connection, value: str | None, what: str) -> str:
-    if not value:
-        raise IncompleteConnection(connection.conn_id, PURPOSE, what)
-    return value
+    try:
+        return len(config.load().list_namespaces())
+    except connection_errors() as error:
+        raise CatalogUnreachable(config.name, error) from error

@@ -17,6 +17,7 @@ from airflow.sdk import BaseHook
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.hooks.connections import read_connection, read_connection_in_trigger
 from airflow_snowpack.hooks.errors import IncompleteConnection, UnsuitableConnection
+from airflow_snowpack.hooks.trial import in_words, without_secrets
 from airflow_snowpack.settings import Settings
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
     from airflow_snowpack.jobs import Jobs, TableLocks
-    from airflow_snowpack.store import Store
+    from airflow_snowpack.store import Patience, Store
 
 PURPOSE = "the Snowpack store"
 
@@ -34,16 +35,20 @@ PURPOSE = "the Snowpack store"
 class SnowpackHook(BaseHook):
     """Opens the store.
 
-    :param store_conn_id: a connection of the type ``postgres`` or ``sqlite``; ``None`` for what ``[snowpack] store_conn_id``
-        says.
+    :param store_conn_id: a connection of the type ``snowpack_store`` or ``postgres``, or ``sqlite``; ``None`` for what
+        ``[snowpack] store_conn_id`` says.
+    :param patience: the limits of a process that answers people; ``None`` for a task, which waits.
     """
 
     conn_name_attr = "store_conn_id"
+    default_conn_name = "snowpack_store"
+    conn_type = "snowpack_store"
     hook_name = "Snowpack store"
 
-    def __init__(self, store_conn_id: str | None = None) -> None:
+    def __init__(self, store_conn_id: str | None = None, *, patience: Patience | None = None) -> None:
         super().__init__()
         self._given_conn_id = store_conn_id
+        self._patience = patience
         self._store: Store | None = None
         self._jobs: Jobs | None = None
 
@@ -83,7 +88,7 @@ class SnowpackHook(BaseHook):
         from airflow_snowpack.store import open_store
 
         if self._store is None:
-            self._store = open_store(self.url())
+            self._store = open_store(self.url(), patience=self._patience)
         return self._store
 
     def unchecked_store(self) -> Store:
@@ -108,11 +113,18 @@ class SnowpackHook(BaseHook):
         return TableLocks(self.store())
 
     def test_connection(self) -> tuple[bool, str]:
-        """Whether the store answers, and the message for people."""
+        """Whether the store answers and its tables are up to date, and the message for people; it never holds a secret."""
+        from airflow_snowpack.store import Patience, open_store
+
         try:
-            return True, f"The store at {self.store().where} answers."
+            url = self.url()
         except SnowpackError as problem:
             return False, str(problem)
+        try:
+            with open_store(url, patience=Patience()) as store:
+                return True, f"The store at {store.where} answers, and its tables are up to date."
+        except Exception as problem:  # noqa: BLE001 - whatever it is, it is told to the person who tests
+            return False, without_secrets(in_words(problem), [url.password])
 
     def close(self) -> None:
         """Write what is pending and close the connections."""
@@ -142,14 +154,14 @@ def store_url(connection: Connection) -> URL:
     from sqlalchemy.engine import URL
 
     match connection.conn_type:
-        case "postgres":
+        case "postgres" | "snowpack_store":
             return _postgres_url(connection)
         case "sqlite":
             if not connection.host:
                 raise IncompleteConnection(connection.conn_id, PURPOSE, "host (the path of the SQLite file)")
             return URL.create("sqlite", database=connection.host)
         case other:
-            raise UnsuitableConnection(connection.conn_id, PURPOSE, other, ("postgres", "sqlite"))
+            raise UnsuitableConnection(connection.conn_id, PURPOSE, other, ("snowpack_store", "postgres", "sqlite"))
 
 
 def _postgres_url(connection: Connection) -> URL:

@@ -1,6 +1,6 @@
 """Who did what, when and through which door; written in the transaction of the change itself.
 
-    jobs.cancel(job_id, also=audited(actor, "cancel", store.clock))
+    jobs.cancel(job_id, also=lambda conn, job: write_audit(conn, store, actor, "cancel", job_id))
     AuditTrail(store).of(job_id)
 
 Unlike the history of a job, which is best-effort, a change that somebody asked for is never without its entry.
@@ -13,9 +13,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.jobs.model import Actor, AuditEntry
-from airflow_snowpack.jobs.rows import storable
-from airflow_snowpack.store import Store
+from airflow_snowpack.store import Store, storable
 from airflow_snowpack.store.schema import audit_trail
+
+LAST_ID = 2**63 - 1
 
 
 def write_audit(conn: sa.Connection, store: Store, actor: Actor, change: str, subject: str, **detail: Any) -> None:
@@ -23,6 +24,10 @@ def write_audit(conn: sa.Connection, store: Store, actor: Actor, change: str, su
     kept = {name: storable(value) if isinstance(value, str) else value for name, value in detail.items()}
     entry = {"at": store.clock(), "actor": storable(actor.name), "via": actor.via, "change": change, "subject": subject}
     conn.execute(sa.insert(audit_trail).values(**entry, detail=kept))
+
+
+def _about(subject: str) -> sa.ColumnElement[bool]:
+    return audit_trail.c.subject == storable(subject)
 
 
 class AuditTrail:
@@ -33,15 +38,17 @@ class AuditTrail:
 
     def of(self, subject: str) -> list[AuditEntry]:
         """What was done to one job, table or switch, oldest first."""
-        return self._read(sa.select(audit_trail).where(audit_trail.c.subject == subject).order_by(audit_trail.c.id))
+        return self._read(sa.select(audit_trail).where(_about(subject)).order_by(audit_trail.c.id))
 
-    def latest(self, limit: int = 100, before: int | None = None) -> list[AuditEntry]:
+    def latest(self, limit: int = 100, before: int | None = None, subject: str | None = None) -> list[AuditEntry]:
         """The newest entries first.
 
         :param before: only entries older than the one of this id: the next page.
+        :param subject: only what was done to this job, table or switch.
         """
         query = sa.select(audit_trail).order_by(audit_trail.c.id.desc()).limit(limit)
-        return self._read(query if before is None else query.where(audit_trail.c.id < before))
+        query = query if before is None else query.where(audit_trail.c.id < min(before, LAST_ID))
+        return self._read(query if subject is None else query.where(_about(subject)))
 
     def _read(self, query: sa.Select[Any]) -> list[AuditEntry]:
         rows = self._store.read(lambda conn: conn.execute(query).all())

@@ -11,7 +11,7 @@ The invariant: a change and its entry are one transaction, and so are a job and 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -22,8 +22,9 @@ from airflow_snowpack.jobs.audit import write_audit
 from airflow_snowpack.jobs.errors import JobNotFound, LockInUse, TableLocked
 from airflow_snowpack.jobs.lifecycle import Jobs
 from airflow_snowpack.jobs.model import ActionResult, Actor, DrainState, Job, JobStatus, SweepReport, TableLock
+from airflow_snowpack.store import storable
 
-DRAIN = "drain"
+DRAIN, QUEUE = "drain", "queue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Desk:
 
     def __init__(self, jobs: Jobs, actor: Actor) -> None:
         self.jobs = jobs
-        self.actor = actor
+        self.actor = replace(actor, name=storable(actor.name))
 
     def find(
         self, table: TableName, actions: Sequence[str], *, key: str, options: Mapping[str, Any] | None, dry_run: bool
@@ -55,7 +56,10 @@ class Desk:
         now, actor = self.jobs.store.clock(), self.actor.name
         idempotency.check_key(key)
         job_id = self.jobs.store.read(lambda conn: idempotency.find_job(conn, actor, key, request, now))
-        return None if job_id is None else self.jobs.get(job_id)
+        try:
+            return None if job_id is None else self.jobs.get(job_id)
+        except JobNotFound:
+            return None  # deleted since, and its key forgotten with it
 
     def submit(
         self, table: TableName, actions: Sequence[str], *, options: Mapping[str, Any] | None = None, key: str | None = None
@@ -142,11 +146,12 @@ class Desk:
 
     def sweep(self) -> SweepReport:
         """As :meth:`Jobs.sweep`; noted when it changed something."""
-        report = self.jobs.sweep()
-        if report.requeued or report.failed or report.unlocked:
+
+        def note(conn: sa.Connection, report: SweepReport) -> None:
             detail = {"requeued": list(report.requeued), "failed": list(report.failed), "unlocked": list(report.unlocked)}
-            self.jobs.store.transact(lambda conn: self._note(conn, "sweep", "queue", **detail))
-        return report
+            self._note(conn, "sweep", QUEUE, **detail)
+
+        return self.jobs.sweep(also=note)
 
     def _ask(
         self,
@@ -182,9 +187,8 @@ class Desk:
             return Asked(before, again=True)
 
     def _refuse_while_in_use(self, lock: TableLock, force: bool) -> None:
-        try:
-            job = self.jobs.get(lock.holder)
-        except JobNotFound:
+        job = self.jobs.find(lock.holder)
+        if job is None:
             return  # not a job's lock: whoever named its holder knows
         if not job.status.is_terminal:
             raise LockInUse(lock, f"job {job.job_id} is {job.status}", "Cancel the job instead.")

@@ -19,8 +19,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from airflow_snowpack.jobs.model import HistoryEntry
-from airflow_snowpack.jobs.rows import storable
-from airflow_snowpack.store import Store, StoreError, repeatable
+from airflow_snowpack.store import Store, StoreError, repeatable, storable
 from airflow_snowpack.store.schema import job_history
 
 log = logging.getLogger(__name__)

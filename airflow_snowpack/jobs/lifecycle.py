@@ -37,10 +37,10 @@ from airflow_snowpack.jobs.model import (
     SweepReport,
 )
 from airflow_snowpack.jobs.reading import JobReader
-from airflow_snowpack.jobs.rows import claim_from, job_from, job_values, results_to_json, storable, table_values
+from airflow_snowpack.jobs.rows import claim_from, job_from, job_values, results_to_json, table_values
 from airflow_snowpack.jobs.sweep import sweep_once
 from airflow_snowpack.jobs.switches import read_drain, write_drain
-from airflow_snowpack.store import ClaimCursor, IdMaker, Store, new_id, repeatable
+from airflow_snowpack.store import ClaimCursor, IdMaker, Store, new_id, repeatable, storable
 from airflow_snowpack.store.schema import job_queue, jobs, table_locks
 
 if TYPE_CHECKING:
@@ -345,7 +345,7 @@ class Jobs(JobReader):
         :param also: as for :meth:`submit`.
         :raises JobNotFound, JobAlreadyFinished: there is nothing to cancel.
         """
-        now = self.store.clock()
+        now, job_id, by = self.store.clock(), storable(job_id), by and storable(by)
 
         def write(conn: sa.Connection) -> Job:
             conn.execute(sa.select(job_queue.c.job_id).where(job_queue.c.job_id == job_id).with_for_update())
@@ -373,7 +373,7 @@ class Jobs(JobReader):
         :raises JobNotFound: no such job, or deleted before.
         :raises JobStillActive: it is pending or running.
         """
-        now = self.store.clock()
+        now, job_id = self.store.clock(), storable(job_id)
 
         def write(conn: sa.Connection) -> Job:
             job = self._locked_job(conn, job_id)
@@ -388,12 +388,14 @@ class Jobs(JobReader):
         self.store.transact(repeatable(write, lambda conn: _first_job(conn, ours)))
         self._events.record(job_id, "deleted")
 
-    def sweep(self) -> SweepReport:
+    def sweep(self, *, also: Callable[[sa.Connection, SweepReport], None] | None = None) -> SweepReport:
         """Return jobs whose lease ran out to the queue, fail those without attempts left, free locks whose holder is gone.
 
         Does nothing in drain mode.
+
+        :param also: written in the same transaction, when that changes anything.
         """
-        report = sweep_once(self.store, self.policy)
+        report = sweep_once(self.store, self.policy, also)
         for job_id in report.requeued:
             self._events.record(job_id, "requeued")
         for job_id in report.failed:

@@ -170,6 +170,11 @@ class SweepReport:
     unlocked: tuple[str, ...] = ()
     paused: bool = False
 
+    @property
+    def changed(self) -> bool:
+        """Whether it did anything."""
+        return bool(self.requeued or self.failed or self.unlocked)
+
 
 @dataclass(frozen=True, slots=True)
 class DrainState:
@@ -231,6 +236,7 @@ class QueuePlace:
     """Where an active job stands: in the queue, or in the hands of a worker.
 
     :param visible_at: claimable from then on; for a claimed job the end of its lease.
+    :param attempt: how many times it was claimed or taken over.
     """
 
     job_id: str
@@ -238,6 +244,7 @@ class QueuePlace:
     visible_at: datetime
     claimed_at: datetime | None
     claimed_by: str | None
+    attempt: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,10 @@ def read_state(conn: sa.Connection, now: datetime) -> QueueState:
 def read_places(conn: sa.Connection, job_ids: Iterable[str]) -> dict[str, QueuePlace]:
     """Where these jobs stand; a finished one is left out."""
     rows = conn.execute(sa.select(job_queue).where(job_queue.c.job_id.in_(list(job_ids))))
-    return {row.job_id: QueuePlace(row.job_id, row.enqueued_at, row.visible_at, row.claimed_at, row.claimed_by) for row in rows}
+    return {
+        row.job_id: QueuePlace(row.job_id, row.enqueued_at, row.visible_at, row.claimed_at, row.claimed_by, row.attempt_count)
+        for row in rows
+    }
 
 
 def count_ahead(conn: sa.Connection, place: QueuePlace, now: datetime) -> int:

@@ -15,12 +15,12 @@ import sqlalchemy as sa
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.errors import JobNotFound
 from airflow_snowpack.jobs.history import History
-from airflow_snowpack.jobs.listing import IS_LIVE, JobFilter, JobPage, count, read_page
+from airflow_snowpack.jobs.listing import IS_LIVE, JobFilter, JobPage, count, read_latest, read_page
 from airflow_snowpack.jobs.model import DrainState, HistoryEntry, Job, JobStatus, QueuePlace, QueueSample, QueueState
 from airflow_snowpack.jobs.queue import count_ahead, read_places, read_samples, read_state
 from airflow_snowpack.jobs.rows import job_from
 from airflow_snowpack.jobs.switches import read_drain
-from airflow_snowpack.store import Store
+from airflow_snowpack.store import Store, storable
 from airflow_snowpack.store.schema import job_queue, jobs
 
 EVERYTHING = JobFilter()
@@ -46,11 +46,23 @@ class JobReader:
 
     def get(self, job_id: str) -> Job:
         """:raises JobNotFound: no such job, or it was deleted."""
-        query = sa.select(jobs).where(jobs.c.job_id == job_id, IS_LIVE)
-        row = self.store.read(lambda conn: conn.execute(query).first())
-        if row is None:
+        job = self._first(jobs.c.job_id == storable(job_id), IS_LIVE)
+        if job is None:
             raise JobNotFound(job_id)
-        return job_from(row)
+        return job
+
+    def find(self, job_id: str) -> Job | None:
+        """The job, also one that was deleted; ``None`` when there never was one."""
+        return self._first(jobs.c.job_id == storable(job_id))
+
+    def ids_beginning(self, beginning: str, *, limit: int = 10) -> list[str]:
+        """Ids of jobs that begin like this, for people who give the short id that a list shows; deleted jobs are left out."""
+        # A range of the primary key, not LIKE, which scans on Postgres. "g" comes after every hexadecimal digit.
+        beginning = storable(beginning)
+        alike = sa.and_(jobs.c.job_id >= beginning, jobs.c.job_id < f"{beginning}g", IS_LIVE)
+        query = sa.select(jobs.c.job_id).where(alike).order_by(jobs.c.job_id).limit(limit)
+        ids = self.store.read(lambda conn: conn.execute(query).scalars().all())
+        return [job_id for job_id in ids if job_id.startswith(beginning)]
 
     def queue_depth(self) -> int:
         """How many jobs a worker could claim now: the specification's count, which a worker pool is scaled by."""
@@ -85,15 +97,9 @@ class JobReader:
 
         :param dry_run: the newest dry run instead.
         """
-        key = sa.bindparam("table_key", type_=sa.Text)
-        newest = sa.select(jobs).where(jobs.c.table_key == key, jobs.c.dry_run == dry_run, IS_LIVE)
-        newest = newest.order_by(jobs.c.submitted_at.desc()).limit(1)
-
-        def look(conn: sa.Connection) -> dict[TableName, Job]:
-            rows = {table: conn.execute(newest, {"table_key": str(table)}).first() for table in tables}
-            return {table: job_from(row) for table, row in rows.items() if row is not None}
-
-        return self.store.read(look)
+        keys = [str(table) for table in tables]
+        found = self.store.read(lambda conn: read_latest(conn, keys, dry_run=dry_run)) if keys else []
+        return {job.table: job for job in found}
 
     def queue(self) -> QueueState:
         """Depth, age and occupation of the queue."""
@@ -120,3 +126,7 @@ class JobReader:
         """Jobs that were not deleted, newest first."""
         which = JobFilter(table=table, statuses=frozenset({status} if status is not None else ()))
         return [*self.page(which, limit=limit).jobs]
+
+    def _first(self, *where: sa.ColumnElement[bool]) -> Job | None:
+        row = self.store.read(lambda conn: conn.execute(sa.select(jobs).where(*where)).first())
+        return None if row is None else job_from(row)

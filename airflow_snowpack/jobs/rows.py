@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Claim, Job, JobStatus, TableLock
+from airflow_snowpack.store import storable
 
 
 def table_values(table: TableName) -> dict[str, str]:
@@ -74,14 +75,6 @@ def claim_from(row: sa.Row[Any], worker_id: str, lease_until: datetime) -> Claim
 
 def lock_from(row: sa.Row[Any]) -> TableLock:
     return TableLock(table=table_from(row), holder=row.holder, acquired_at=row.acquired_at, expires_at=row.expires_at)
-
-
-def storable(text: str) -> str:
-    """The text without what a database refuses: an error message must never be what keeps a job from ending.
-
-    Postgres takes no NUL in a text, and neither database takes half of a surrogate pair.
-    """
-    return text.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
 
 
 def results_to_json(results: Sequence[ActionResult]) -> list[dict[str, Any]]:

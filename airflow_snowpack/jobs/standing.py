@@ -1,6 +1,8 @@
 """Why a job has not run yet, and what comes next for a table, in words: one answer for the API, the pages and the command line.
 
-standings(jobs, [table])[table].next_step    # 'Waits for a worker: 3 jobs are ahead of it and 2 are running.'
+    standings(jobs, [table])[table].next_step    # 'Waits for a worker: 3 jobs are ahead of it, and 1 job is running.'
+
+It only reads, and every sentence is true of one moment: of a few reads in a row, the later ones win.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from datetime import datetime
 
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.lifecycle import Jobs
-from airflow_snowpack.jobs.model import DrainState, Job, JobStatus, QueuePlace, TableLock
+from airflow_snowpack.jobs.model import DrainState, Job, JobStatus, QueuePlace, QueueState, TableLock
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +39,17 @@ def standings(jobs: Jobs, tables: Iterable[TableName]) -> dict[TableName, Standi
     last, plans = jobs.latest(asked), jobs.latest(asked, dry_run=True)
     locks = {lock.table: lock for lock in jobs.locks.list()}
     active = [job for job in last.values() if not job.status.is_terminal]
-    places, drain = jobs.places(job.job_id for job in active), jobs.drain()
-    reasons = {job.table: _why(jobs, job, places.get(job.job_id), drain) for job in active}
+    queue, drain = jobs.queue(), jobs.drain()
+    places = jobs.places(job.job_id for job in active)
+    reasons = {job.table: _why(jobs, job, places.get(job.job_id), queue, drain) for job in active}
+    now = jobs.store.clock()
     return {
         table: Standing(
             table,
             last.get(table),
             plans.get(table),
             locks.get(table),
-            reasons.get(table) or _next_step(last.get(table), plans.get(table), locks.get(table)),
+            reasons.get(table) or _next_step(last.get(table), plans.get(table), locks.get(table), now),
         )
         for table in asked
     }
@@ -55,24 +59,23 @@ def explain(jobs: Jobs, job: Job) -> str:
     """What a job waits for, what it does, or how it ended, as a sentence."""
     if job.status.is_terminal:
         return _ended(job)
-    return _why(jobs, job, jobs.places([job.job_id]).get(job.job_id), jobs.drain())
+    place = jobs.places([job.job_id]).get(job.job_id)
+    return _why(jobs, job, place, jobs.queue(), jobs.drain())
 
 
-def _why(jobs: Jobs, job: Job, place: QueuePlace | None, drain: DrainState) -> str:
+def _why(jobs: Jobs, job: Job, place: QueuePlace | None, queue: QueueState, drain: DrainState) -> str:
     if place is None:
         return "It is just ending."
     if place.claimed_at is not None:
         return _running(jobs, job, place, drain)
     if place.visible_at > jobs.store.clock():
-        return f"Attempt {job.attempt} was lost; the next one may start at {_text(place.visible_at)}."
-    queue, ahead = jobs.queue(), jobs.ahead_of(place)
-    if ahead:
-        jobs_are = "1 job is" if ahead == 1 else f"{ahead} jobs are"
-        return f"Waits for a worker: {jobs_are} ahead of it and {queue.running} running."
+        return f"Attempt {place.attempt} was lost; the next one may start at {_text(place.visible_at)}."
+    ahead = jobs.ahead_of(place)
+    order = f"{_are(ahead, 'job')} ahead of it" if ahead else "it is the next"
     if queue.running:
-        return f"Waits for a worker: it is the next, and {queue.running} running."
+        return f"Waits for a worker: {order}, and {_are(queue.running, 'job')} running."
     return (
-        "Waits for a worker: it is the next, and nothing is running. Is there a worker? "
+        f"Waits for a worker: {order}, and nothing is running. Is there a worker? "
         "(`airflow snowpack worker`, or a DAG with RunMaintenanceJobOperator)"
     )
 
@@ -80,9 +83,10 @@ def _why(jobs: Jobs, job: Job, place: QueuePlace | None, drain: DrainState) -> s
 def _running(jobs: Jobs, job: Job, place: QueuePlace, drain: DrainState) -> str:
     if place.visible_at > jobs.store.clock():
         return (
-            f"Attempt {job.attempt} is running on {place.claimed_by}: {len(job.results)} of {len(job.actions)} actions are done."
+            f"Attempt {place.attempt} is running on {place.claimed_by}: "
+            f"{len(job.results)} of {_are(len(job.actions), 'action')} done."
         )
-    lost = f"The lease of attempt {job.attempt} ran out at {_text(place.visible_at)}: its worker {place.claimed_by} is gone."
+    lost = f"The lease of attempt {place.attempt} ran out at {_text(place.visible_at)}: its worker {place.claimed_by} is gone."
     return f"{lost} Drain mode is on, so no sweep takes it back." if drain.on else f"{lost} The next sweep takes the job back."
 
 
@@ -91,15 +95,15 @@ def _ended(job: Job) -> str:
         return "A dry run: nothing was changed."
     ended = f" at {_text(job.completed_at)}" if job.completed_at else ""
     return {
-        JobStatus.COMPLETED: f"Every action is done; it ended{ended}.",
+        JobStatus.COMPLETED: f"Every action is done; it completed{ended}.",
         JobStatus.FAILED: f"It failed{ended}; its error says why. Mend the cause, then run it again.",
         JobStatus.CANCELLED: f"It was cancelled{ended}, for good. Run it again if it is wanted after all.",
     }[job.status]
 
 
-def _next_step(last: Job | None, plan: Job | None, lock: TableLock | None) -> str:
-    if lock is not None:
-        return f"Locked by {lock.holder} until {_text(lock.expires_at)}."
+def _next_step(last: Job | None, plan: Job | None, lock: TableLock | None, now: datetime) -> str:
+    if lock is not None and lock.expires_at > now:
+        return _locked(last, lock)
     if plan is not None and (last is None or plan.submitted_at > last.submitted_at):
         would = [result.message for result in plan.results if any(result.metrics.values())]
         return f"A dry run found work: {'; '.join(would)}." if would else "A dry run found nothing to do."
@@ -107,7 +111,21 @@ def _next_step(last: Job | None, plan: Job | None, lock: TableLock | None) -> st
         return "Never maintained here. Start with a dry run."
     if last.status is JobStatus.COMPLETED:
         return "Nothing is asked for."
-    return f"The last job {last.status}. Look at it, then run it again."
+    how = "failed" if last.status is JobStatus.FAILED else "was cancelled"
+    return f"The last job {how}. Look at it, then run it again."
+
+
+def _locked(last: Job | None, lock: TableLock) -> str:
+    if last is not None and last.job_id == lock.holder and last.status is JobStatus.CANCELLED:
+        return (
+            "The last job was cancelled while it ran, and its worker has not left the table yet: "
+            f"locked until {_text(lock.expires_at)} at most."
+        )
+    return f"Locked by {lock.holder} until {_text(lock.expires_at)}, unless it lets go before."
+
+
+def _are(count: int, what: str) -> str:
+    return f"1 {what} is" if count == 1 else f"{count} {what}s are"
 
 
 def _text(moment: datetime) -> str:

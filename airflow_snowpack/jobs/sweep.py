@@ -6,6 +6,7 @@ that was seen.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import sqlalchemy as sa
@@ -20,14 +21,18 @@ from airflow_snowpack.store.schema import jobs, table_locks
 MAX_BACKOFF = timedelta(days=1)
 
 
-def sweep_once(store: Store, policy: LifecyclePolicy) -> SweepReport:
-    """One pass, in one transaction; at most 100 jobs, the rest waits for the next pass."""
+def sweep_once(
+    store: Store, policy: LifecyclePolicy, also: Callable[[sa.Connection, SweepReport], None] | None = None
+) -> SweepReport:
+    """One pass, in one transaction; at most 100 jobs, the rest waits for the next pass.
+
+    :param also: written in the same transaction, when the pass changed something.
+    """
     now = store.clock()
 
     def sweep(conn: sa.Connection) -> SweepReport:
         if read_drain(conn).on:
             return SweepReport(paused=True)
-        forget_old(conn, now)
         expired = do.LEASES.expired(conn, now)
         inline = _inline_among(conn, [lease.key for lease in expired])
         left = [lease for lease in expired if lease.key not in inline and lease.attempt < policy.max_attempts]
@@ -36,13 +41,20 @@ def sweep_once(store: Store, policy: LifecyclePolicy) -> SweepReport:
             _fail(conn, lease, now)
         for lease in left:
             _requeue(conn, lease, now + backoff(policy, lease.attempt))
-        return SweepReport(
+        report = SweepReport(
             requeued=tuple(lease.key for lease in left),
             failed=tuple(lease.key for lease in spent),
             unlocked=_unlock_abandoned(conn, now),
         )
+        if also is not None and report.changed:
+            also(conn, report)
+        return report
 
-    return store.transact(sweep)
+    report = store.transact(sweep)
+    if not report.paused:
+        # Apart from the rest: a submit takes the table's lock first and writes its key last.
+        store.single(lambda conn: forget_old(conn, now))
+    return report
 
 
 def backoff(policy: LifecyclePolicy, attempt: int) -> timedelta:

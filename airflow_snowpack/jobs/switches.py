@@ -12,7 +12,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.jobs.model import DrainState
 from airflow_snowpack.jobs.statements import DRAIN
-from airflow_snowpack.store import Store
+from airflow_snowpack.store import Store, storable
 from airflow_snowpack.store.schema import switches
 
 
@@ -29,14 +29,16 @@ def write_drain(
 ) -> DrainState:
     """Set the switch. Setting it to what it is changes nothing, its time and author included."""
     insert = postgresql.insert if store.is_postgres else sqlite.insert
-    values = {"enabled": on, "changed_at": store.clock(), "changed_by": by, "reason": reason}
+    said = {"changed_by": by and storable(by), "reason": reason and storable(reason)}
+    values = {"enabled": on, "changed_at": store.clock(), **said}
     statement = insert(switches).values(name=DRAIN, **values)
     statement = statement.on_conflict_do_update(index_elements=["name"], set_=values, where=switches.c.enabled != on)
 
     def write(conn: sa.Connection) -> DrainState:
-        was = read_drain(conn)
-        conn.execute(statement)
-        if also is not None and was.on != on:
+        if read_drain(conn).on == on:
+            return read_drain(conn)
+        # Somebody else may have set it since: only a row that comes back was changed by us.
+        if conn.execute(statement.returning(switches.c.name)).first() is not None and also is not None:
             also(conn)
         return read_drain(conn)
 

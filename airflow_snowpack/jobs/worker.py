@@ -70,17 +70,29 @@ class Worker:
         finally:
             self._attempt = None
 
-    def run_forever(self) -> int:
-        """Work until SIGTERM or SIGINT; gives the exit code 0 when that came between two jobs. Call it in the main thread."""
+    def run_forever(self, *, max_jobs: int | None = None, until_idle: bool = False) -> int:
+        """Work until SIGTERM or SIGINT; gives the exit code 0 when that came between two jobs. Call it in the main thread.
+
+        :param max_jobs: leave after this many jobs, however they ended.
+        :param until_idle: leave as soon as there is nothing to claim. A store that does not answer is then an error, and not
+            waited for.
+        """
+        left = max_jobs
         with ShutdownWatcher(on_signal=self._leave) as watcher:
-            while not watcher.requested.is_set():
+            while left != 0 and not watcher.requested.is_set():
                 try:
                     idle = self.run_once() is None
                 except StoreError:
+                    if until_idle:
+                        raise
                     log.exception("store_unreachable: waiting")
                     idle = True
+                if idle and until_idle:
+                    break
                 if idle:
                     watcher.requested.wait(self._poll.total_seconds())
+                elif left is not None:
+                    left -= 1
         self._jobs.flush()
         return 0
 

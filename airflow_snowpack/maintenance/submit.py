@@ -159,11 +159,16 @@ def dry_run(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, submit
     :raises DrainModeOn, TableNotFound, CatalogUnreachable: as :func:`submit`.
     """
     _admit(jobs, catalog, request)
-    results = _plan(catalog, request, jobs.store.clock())
+    results = plan_request(catalog, request, jobs.store.clock())
     return jobs.record_dry_run(request.table, request.actions, results, options=request.options, submitted_by=submitted_by)
 
 
-def _plan(catalog: Catalog, request: MaintenanceRequest, now: datetime) -> list[ActionResult]:
+def plan_request(catalog: Catalog, request: MaintenanceRequest, now: datetime) -> list[ActionResult]:
+    """What each action would do, read from the table's metadata; nothing is written.
+
+    :param now: the moment that ages count back from.
+    :raises TableNotFound, CatalogUnreachable: from the catalog.
+    """
     from airflow_snowpack.iceberg import load_table
     from airflow_snowpack.maintenance.plan import plan_action
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
+from airflow_snowpack.links import MaintenanceJobLink, show_job
 from airflow_snowpack.operators.refusals import refusals_are_final
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class CancelMaintenanceOperator(BaseOperator):
 
     template_fields: Sequence[str] = ("job_id", "store_conn_id")
     ui_color = "#fbe3df"
+    operator_extra_links = (MaintenanceJobLink(),)
 
     def __init__(self, *, job_id: str, store_conn_id: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -43,6 +45,7 @@ class CancelMaintenanceOperator(BaseOperator):
         from airflow_snowpack.operators.report import job_report
 
         with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
+            show_job(self, context, hook.jobs().get(self.job_id).job_id)
             try:
                 return job_report(hook.jobs().cancel(self.job_id, by=owner_of(context)))
             except JobAlreadyFinished as finished:

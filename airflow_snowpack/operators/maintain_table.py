@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_snowpack.assets import is_started_by, maintained_tables, maintenance_outlet, record_maintenance
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.links import show_job
 from airflow_snowpack.operators.rendered import read_flag, read_names, read_object, read_text
 from airflow_snowpack.operators.running import RunsJob
 from airflow_snowpack.operators.waiting import WaitsForTable
@@ -115,12 +116,13 @@ class MaintainTableOperator(WaitsForTable, RunsJob):
         catalog = IcebergCatalogHook(self.catalog_conn_id).catalog
         if read_flag("dry_run", self.dry_run):
             job = dry_run(jobs, catalog, request, submitted_by=owner)
+            show_job(self, context, job.job_id)
             self._tell_plan(job)
             return job_report(job)
         before = _numbers(catalog, request.table)
         spark = IcebergSparkHook(self.spark_conn_id, self.catalog_conn_id)
         take = partial(claim_own, jobs, catalog, request, worker_of(context), owner=owner, submitted_by=owner)
-        job = self.run_claim(jobs, take, spark, catalog)
+        job = self.run_claim(jobs, take, spark, catalog, context)
         report = job_report(job, before, self._numbers_after(catalog, request.table))
         if self._outlet is not None:
             event: dict[str, Any] = {key: report[key] for key in ("job_id", "actions", "before", "after") if key in report}

@@ -30,7 +30,7 @@ def refusals_are_final() -> Iterator[None]:
 
 
 def _refusals() -> tuple[type[SnowpackError], ...]:
-    from airflow_snowpack.hooks.errors import IncompleteConnection, UnsuitableConnection
+    from airflow_snowpack.hooks.errors import IncompleteConnection, UnsuitableConnection, UnusableAddress, UnusableExtra
     from airflow_snowpack.iceberg.errors import InvalidTableName
     from airflow_snowpack.jobs.errors import JobNotFound
     from airflow_snowpack.maintenance.errors import InvalidActionOrder, InvalidOption, NoActions, UnknownAction
@@ -47,5 +47,7 @@ def _refusals() -> tuple[type[SnowpackError], ...]:
         InvalidSetting,
         UnsuitableConnection,
         IncompleteConnection,
+        UnusableAddress,
+        UnusableExtra,
         JobNotFound,
     )

@@ -70,7 +70,7 @@ class RunMaintenanceJobOperator(RunsJob):
             catalog = IcebergCatalogHook(self.catalog_conn_id).catalog
             spark = IcebergSparkHook(self.spark_conn_id, self.catalog_conn_id)
             take = partial(self._claim, context, hook.jobs())
-            return job_report(self.run_claim(hook.jobs(), take, spark, catalog))
+            return job_report(self.run_claim(hook.jobs(), take, spark, catalog, context))
 
     def _refuse_empty_id(self) -> None:
         if self._names_a_job and read_text(self.job_id) is None:

@@ -2,7 +2,7 @@
 
     class MyOperator(RunsJob):
         def execute(self, context):
-            job = self.run_claim(jobs, take, spark, catalog)
+            job = self.run_claim(jobs, take, spark, catalog, context)
 
 Airflow's SIGTERM calls ``on_kill`` and would then let ``execute`` go on for five more seconds; so ``on_kill`` stops the
 Spark work, fails the job, and ends the process. Nothing of this relies on being called: without it the lease runs out, or
@@ -17,9 +17,12 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout
 
+from airflow_snowpack.links import MaintenanceJobLink, show_job
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from airflow.sdk import Context
     from pyiceberg.catalog import Catalog
 
     from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
@@ -34,15 +37,20 @@ class RunsJob(BaseOperator):
     :param continue_on_error: go on after an action that failed; ``None`` for what ``[snowpack] continue_on_error`` says.
     """
 
+    operator_extra_links = (MaintenanceJobLink(),)
+
     def __init__(self, *, continue_on_error: bool | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.continue_on_error = continue_on_error
 
     _running: Attempt | None = None
+    _job_id = ""
     _claiming = False
     _killed = False
 
-    def run_claim(self, jobs: Jobs, take: Callable[[], Claim], spark: IcebergSparkHook, catalog: Catalog) -> Job:
+    def run_claim(
+        self, jobs: Jobs, take: Callable[[], Claim], spark: IcebergSparkHook, catalog: Catalog, context: Context
+    ) -> Job:
         """Claim a job and run it to its end.
 
         :param take: claims the job. What can fail before (settings, connections, the catalog) should have been tried by
@@ -61,10 +69,13 @@ class RunsJob(BaseOperator):
         def claim() -> Attempt:
             claimed = take()
             job = claimed.job
+            self._job_id = job.job_id
             self.log.info("Job %s, attempt %d, on %s: %s", job.job_id, claimed.attempt, job.table, ", ".join(job.actions))
             return Attempt(jobs, claimed, engine, continue_on_error=go_on)
 
         attempt = self._unless_killed(claim)
+        # Before the work, which may be killed, and before the block below: a signal meanwhile still finds the attempt.
+        show_job(self, context, self._job_id)
         try:
             job = attempt.run()
         except StaleAttempt as stale:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_snowpack.links import MaintenanceJobLink, show_job
 from airflow_snowpack.operators.rendered import read_flag, read_names, read_object, read_text
 from airflow_snowpack.operators.waiting import WaitsForTable
 
@@ -29,6 +30,7 @@ class SubmitMaintenanceOperator(WaitsForTable):
     template_fields: Sequence[str] = ("table", "actions", "options", "where", "dry_run", "store_conn_id", "catalog_conn_id")
     template_fields_renderers: ClassVar[dict[str, str]] = {"actions": "json", "options": "json", "where": "sql"}
     ui_color = "#dff3fb"
+    operator_extra_links = (MaintenanceJobLink(),)
 
     def __init__(
         self,
@@ -70,5 +72,8 @@ class SubmitMaintenanceOperator(WaitsForTable):
             )
             catalog = IcebergCatalogHook(self.catalog_conn_id).catalog
             if read_flag("dry_run", self.dry_run):
-                return job_report(dry_run(hook.jobs(), catalog, request, submitted_by=owner))
-            return job_report(submit_once(hook.jobs(), catalog, request, owner=owner, submitted_by=owner))
+                job = dry_run(hook.jobs(), catalog, request, submitted_by=owner)
+            else:
+                job = submit_once(hook.jobs(), catalog, request, owner=owner, submitted_by=owner)
+            show_job(self, context, job.job_id)
+            return job_report(job)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from airflow_snowpack.links import MaintenanceJobLink, show_job
 from airflow_snowpack.operators.refusals import refusals_are_final
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class MaintenanceJobSensor(BaseSensorOperator):
 
     template_fields: Sequence[str] = ("job_id", "store_conn_id")
     ui_color = "#e6f1f2"
+    operator_extra_links = (MaintenanceJobLink(),)
 
     def __init__(
         self,
@@ -69,6 +71,7 @@ class MaintenanceJobSensor(BaseSensorOperator):
 
         with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
             job = hook.jobs().get(self.job_id)
+        show_job(self, context, job.job_id)
         _refuse_unsuccessful(job)
         return PokeReturnValue(is_done=job.status.is_terminal, xcom_value=job_report(job) if job.status.is_terminal else None)
 

@@ -5,8 +5,10 @@ from airflow_snowpack.store.errors import SchemaOutOfDate, StoreError, StoreUnre
 from airflow_snowpack.store.ids import IdMaker, new_id
 from airflow_snowpack.store.leases import ClaimCursor, Expired, Leases, lease_columns
 from airflow_snowpack.store.migrate import check_schema, upgrade_schema
+from airflow_snowpack.store.patience import Patience
 from airflow_snowpack.store.retry import repeatable
 from airflow_snowpack.store.store import Store, open_store
+from airflow_snowpack.store.text import storable
 
 __all__ = [
     "ClaimCursor",
@@ -14,6 +16,7 @@ __all__ = [
     "Expired",
     "IdMaker",
     "Leases",
+    "Patience",
     "SchemaOutOfDate",
     "Store",
     "StoreError",
@@ -24,6 +27,7 @@ __all__ = [
     "new_id",
     "open_store",
     "repeatable",
+    "storable",
     "upgrade_schema",
     "utc_now",
 ]

@@ -15,32 +15,46 @@ import sqlalchemy as sa
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from airflow_snowpack.store.errors import UnsupportedStore
+from airflow_snowpack.store.patience import Patience
 
 SQLITE_BUSY_TIMEOUT_MS = 10_000
 POSTGRES_CONNECT_TIMEOUT_S = 10
 STATEMENT_BY_STATEMENT = "snowpack_statement_by_statement"
 
 
-def open_engine(url: str | sa.URL) -> sa.Engine:
+def open_engine(url: str | sa.URL, patience: Patience | None = None) -> sa.Engine:
     """An engine for the store.
 
     :param url: ``sqlite:////absolute/path`` or ``postgresql://…`` (whatever its driver, psycopg 3 is used).
+    :param patience: the limits of a process that answers people; ``None`` for a worker, which waits.
     :raises UnsupportedStore: another database.
     """
     parsed = sa.make_url(url)
     match parsed.get_backend_name():
         case "sqlite":
-            return _open_sqlite(parsed)
+            return _open_sqlite(parsed, patience)
         case "postgresql" | "postgres":
-            return _open_postgres(parsed)
+            return _open_postgres(parsed, patience)
         case other:
             raise UnsupportedStore(other)
 
 
-def _open_sqlite(url: sa.URL) -> sa.Engine:
+def _pool(patience: Patience | None) -> dict[str, Any]:
+    if patience is None:
+        return {}
+    idle = patience.idle
+    return {
+        "pool_size": idle,
+        "max_overflow": patience.connections - idle,
+        "pool_timeout": patience.connection.total_seconds(),
+    }
+
+
+def _open_sqlite(url: sa.URL, patience: Patience | None) -> sa.Engine:
     if url.database:
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
-    engine = sa.create_engine(url, connect_args={"timeout": SQLITE_BUSY_TIMEOUT_MS / 1000})
+    busy = SQLITE_BUSY_TIMEOUT_MS / 1000 if patience is None else patience.file.total_seconds()
+    engine = sa.create_engine(url, connect_args={"timeout": busy}, **_pool(patience))
     sa.event.listen(engine, "connect", _configure_sqlite)
     _begin_with(engine, "BEGIN IMMEDIATE")
     return engine
@@ -60,14 +74,14 @@ def statement_by_statement(engine: sa.Engine) -> sa.Engine:
     return engine.execution_options(**{STATEMENT_BY_STATEMENT: True})
 
 
-def _open_postgres(url: sa.URL) -> sa.Engine:
+def _open_postgres(url: sa.URL, patience: Patience | None) -> sa.Engine:
     engine = sa.create_engine(
         url.set(drivername="postgresql+psycopg"),
         connect_args={
             "autocommit": True,
             # psycopg forgets what is prepared at every rollback; the statements that are worth it are prepared in ``direct.py``.
             "prepare_threshold": None,
-            "connect_timeout": POSTGRES_CONNECT_TIMEOUT_S,
+            "connect_timeout": POSTGRES_CONNECT_TIMEOUT_S if patience is None else int(patience.connect.total_seconds()),
             "client_encoding": "utf8",
             # A connection that a firewall dropped is found dead in half a minute: a heartbeat must not wait on it for longer.
             "keepalives_idle": 15,
@@ -79,10 +93,28 @@ def _open_postgres(url: sa.URL) -> sa.Engine:
         pool_use_lifo=True,
         # Every transaction ends with its block (SQLAlchemy rolls back what was not committed), so nothing is left to reset.
         pool_reset_on_return=None,
+        **_pool(patience),
     )
+    if patience is not None:
+        _limit_postgres(engine, patience)
     sa.event.listen(engine, "connect", _configure_postgres)
     _begin_with(engine, "BEGIN")
     return engine
+
+
+def _limit_postgres(engine: sa.Engine, patience: Patience) -> None:
+    from airflow_snowpack.store.patient_connection import PatientConnection
+
+    def connect(_dialect: Any, _record: Any, arguments: Any, parameters: Any) -> PatientConnection:
+        return PatientConnection.connect(*arguments, **parameters)
+
+    def limit(connection: DBAPIConnection, _record: Any) -> None:
+        cursor = connection.cursor()
+        cursor.execute(f"SET statement_timeout = {int(patience.answer.total_seconds() * 1000)}")
+        cursor.close()
+
+    sa.event.listen(engine, "do_connect", connect)
+    sa.event.listen(engine, "connect", limit)
 
 
 def _configure_postgres(connection: DBAPIConnection, _record: Any) -> None:

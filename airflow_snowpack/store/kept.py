@@ -22,13 +22,14 @@ KEPT = 2  # far below the pool's 15: what is kept is missing there, and whoever 
 
 
 class KeptConnections:
-    """At most :data:`KEPT`, and no more than threads were busy at the same moment.
+    """At most so many, and no more than threads were busy at the same moment.
 
     :param engine: each statement on it must be a transaction of its own.
     """
 
-    def __init__(self, engine: sa.Engine) -> None:
+    def __init__(self, engine: sa.Engine, at_most: int = KEPT) -> None:
         self._engine = engine
+        self._at_most = at_most
         self._idle: list[sa.Connection] = []
         self._inherited: list[sa.Connection] = []
         self._process = os.getpid()
@@ -50,7 +51,7 @@ class KeptConnections:
             if isinstance(error, DBAPIError) and error.connection_invalidated:
                 self.close()  # the others are most likely lost with it
             raise
-        if len(self._idle) < KEPT:
+        if len(self._idle) < self._at_most:
             self._idle.append(conn)
         else:
             conn.close()

@@ -6,6 +6,7 @@ written to recognise its own earlier effect (by job id or attempt id).
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import time
 from collections.abc import Callable
@@ -18,8 +19,10 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 T = TypeVar("T")
 
 # Serialisation failure, deadlock, lock not available, too many connections, and the server going down or coming up.
-TRANSIENT_SQLSTATES = frozenset({"40001", "40P01", "55P03", "53300", "57P01", "57P02", "57P03"})
+CONTENTION = frozenset({"40001", "40P01", "55P03"})
+TRANSIENT_SQLSTATES = CONTENTION | {"53300", "57P01", "57P02", "57P03"}
 CONNECTION_CLASS = "08"
+STATEMENT_CANCELLED = "57014"
 SQLITE_TRANSIENT = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 # The file cannot be opened or is no database, or its disk is full, read-only or broken.
 SQLITE_UNUSABLE = frozenset(
@@ -58,11 +61,29 @@ def is_unusable(error: DBAPIError) -> bool:
     return code is not None and code & 0xFF in SQLITE_UNUSABLE
 
 
-def retrying(sleep: Callable[[float], None] = time.sleep) -> tenacity.Retrying:
-    """The policy: :data:`TRIES` tries, waiting 0.1 s at first and up to 2 s, a little at random; about 5 s in all."""
+def is_too_slow(error: DBAPIError) -> bool:
+    """Whether Postgres ended the statement because its time was over."""
+    return getattr(error.orig, "sqlstate", None) == STATEMENT_CANCELLED
+
+
+def is_away(error: DBAPIError) -> bool:
+    """Whether a passing error means that the database does not answer, and not that others were in the way."""
+    in_the_way = isinstance(error.orig, sqlite3.Error) or getattr(error.orig, "sqlstate", None) in CONTENTION
+    return is_transient(error) and not in_the_way
+
+
+def retrying(sleep: Callable[[float], None] = time.sleep, until: float = math.inf) -> tenacity.Retrying:
+    """The policy: :data:`TRIES` tries, waiting 0.1 s at first and up to 2 s, a little at random; about 5 s in all.
+
+    :param until: no try starts after this moment of the monotonic clock.
+    """
+
+    def is_over(state: tenacity.RetryCallState) -> bool:
+        return state.attempt_number >= TRIES or time.monotonic() + state.upcoming_sleep >= until
+
     return tenacity.Retrying(
         retry=tenacity.retry_if_exception(is_transient),
-        stop=tenacity.stop_after_attempt(TRIES),
+        stop=is_over,
         wait=tenacity.wait_exponential_jitter(multiplier=0.1, max=2.0, jitter=0.2),
         sleep=sleep,
         reraise=True,

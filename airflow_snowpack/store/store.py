@@ -17,12 +17,14 @@ from typing import Self, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolIsEmpty
 
 from airflow_snowpack.store.clock import Clock, utc_now
 from airflow_snowpack.store.engine import open_engine, statement_by_statement
 from airflow_snowpack.store.errors import StoreUnreachable
-from airflow_snowpack.store.kept import KeptConnections
-from airflow_snowpack.store.retry import is_transient, is_unusable, retrying
+from airflow_snowpack.store.kept import KEPT, KeptConnections
+from airflow_snowpack.store.patience import Outage, Patience, answer_by
+from airflow_snowpack.store.retry import is_away, is_too_slow, is_transient, is_unusable, retrying
 
 T = TypeVar("T")
 Work = Callable[[sa.Connection], T]
@@ -33,14 +35,24 @@ class Store:
 
     :param clock: the present moment; one clock for everything that is written.
     :param sleep: how a retry waits, in seconds.
+    :param patience: the limits that the engine was opened with; ``None`` for a process that waits.
     """
 
-    def __init__(self, engine: sa.Engine, clock: Clock = utc_now, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        engine: sa.Engine,
+        clock: Clock = utc_now,
+        sleep: Callable[[float], None] = time.sleep,
+        patience: Patience | None = None,
+    ) -> None:
         self.engine = engine
         self.clock = clock
         self._autocommit = statement_by_statement(engine)
-        self._kept = KeptConnections(self._autocommit)
+        self._kept = KeptConnections(self._autocommit, KEPT if patience is None else patience.idle)
+        self._sleep = sleep
         self._retrying = retrying(sleep)
+        self._patience = patience
+        self._outage = Outage(patience) if patience is not None else None
 
     @property
     def is_postgres(self) -> bool:
@@ -77,6 +89,8 @@ class Store:
     read = single
 
     def _retried(self, once: Callable[[], T]) -> T:
+        if self._patience is not None and self._outage is not None:
+            return self._within(self._patience, self._outage, once)
         # The first try stands outside of the retry machinery, which costs more than a short statement.
         try:
             return once()
@@ -92,6 +106,37 @@ class Store:
                 raise StoreUnreachable(self.where, error.orig or error) from error
             raise
 
+    def _within(self, patience: Patience, outage: Outage, once: Callable[[], T]) -> T:
+        """As :meth:`_retried`, and never for longer than the patience lasts."""
+        outage.check()
+        start = time.monotonic()
+        try:
+            with answer_by(start + patience.answer.total_seconds()):
+                result = self._repeated(once, start + patience.repeat.total_seconds())
+        except PoolIsEmpty as error:
+            raise StoreUnreachable(self.where, error) from error
+        except DBAPIError as error:
+            if is_away(error):
+                outage.begins(self.where, error.orig or error)
+            else:
+                outage.ends()
+            if is_transient(error) or is_unusable(error) or is_too_slow(error):
+                raise StoreUnreachable(self.where, error.orig or error) from error
+            raise
+        except Exception:
+            outage.ends()  # the work itself refused, so the database did answer
+            raise
+        outage.ends()
+        return result
+
+    def _repeated(self, once: Callable[[], T], until: float) -> T:
+        try:
+            return once()
+        except DBAPIError as error:
+            if not is_transient(error) or time.monotonic() >= until:
+                raise
+        return retrying(self._sleep, until)(once)
+
     def close(self) -> None:
         """Close the connections."""
         self._kept.close()
@@ -104,19 +149,20 @@ class Store:
         self.close()
 
 
-def open_store(url: str | sa.URL, *, clock: Clock = utc_now) -> Store:
+def open_store(url: str | sa.URL, *, clock: Clock = utc_now, patience: Patience | None = None) -> Store:
     """Open the store and make sure that its tables are there.
 
     The embedded SQLite file creates and upgrades itself. Postgres is checked only: many processes share it, and when it
     changes is the operator's decision.
 
+    :param patience: the limits of a process that answers people; ``None`` for a worker, which waits.
     :raises UnsupportedStore: neither SQLite nor Postgres.
     :raises SchemaOutOfDate: Postgres without the tables that this version needs.
     :raises StoreUnreachable: no answer.
     """
     from airflow_snowpack.store.migrate import ensure_schema
 
-    store = Store(open_engine(url), clock)
+    store = Store(open_engine(url, patience), clock, patience=patience)
     try:
         ensure_schema(store)
     except BaseException:

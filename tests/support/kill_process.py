@@ -5,6 +5,7 @@ For each line on standard input it forks a child (an interpreter that has its im
 
 - ``statement 17``: the child goes through every step once and kills itself at the 17th moment, where each SQL statement has two
   moments, before and after it, and each commit has one;
+- ``request 17``: likewise, through every request to the desk;
 - ``milliseconds 40``: the child goes round and round and is killed from outside, wherever it is then.
 """
 
@@ -21,7 +22,7 @@ import sqlalchemy as sa
 from scripted_engine import ScriptedEngine
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import Attempt, Jobs
+from airflow_snowpack.jobs import Actor, Attempt, Desk, Jobs
 from airflow_snowpack.store import open_store
 from airflow_snowpack.store.direct import Direct
 
@@ -42,6 +43,20 @@ def every_step(jobs: Jobs, name: str) -> None:
     second = jobs.take_over(first.job.job_id, "doomed", owner=name)
     jobs.cancel(second.job.job_id)
     assert jobs.release_lock(second)
+    jobs.flush()
+
+
+def every_request(jobs: Jobs, name: str) -> None:
+    """What the desk is asked for: submit, drain mode, cancel, the same again, a dry run, delete, a sweep, a foreign lock."""
+    desk = Desk(jobs, Actor("doomed", via="api"))
+    job = desk.submit(TableName("lake", "db", f"{name}_c"), ACTIONS, key=f"{name} 1").job
+    desk.set_drain(True)
+    desk.set_drain(False)
+    desk.cancel(job.job_id)
+    again = desk.rerun(job.job_id)
+    plan = desk.record_dry_run(again.table, ACTIONS, [], key=f"{name} 2").job
+    desk.delete(plan.job_id)
+    desk.sweep()
     jobs.flush()
 
 
@@ -68,9 +83,9 @@ def kill_at(engine: sa.Engine, moment: int) -> None:
 
 def child(url: str, how: str, number: int, name: str) -> NoReturn:
     jobs = Jobs(open_store(url))
-    if how == "statement":
+    if how in ("statement", "request"):
         kill_at(jobs.store.engine, number)
-        every_step(jobs, name)
+        (every_step if how == "statement" else every_request)(jobs, name)
         os._exit(0)
     for turn in count():
         every_step(jobs, f"{name}_{turn}")

@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import JobAlreadyFinished, Jobs, JobStatus, TableLocked
+from airflow_snowpack.jobs import Actor, Desk, JobAlreadyFinished, Jobs, JobStatus, TableLocked
 from airflow_snowpack.store import open_store
 
 
@@ -20,6 +20,11 @@ def submit(jobs: Jobs, table: str) -> Any:
     except TableLocked as refused:
         lock = refused.lock
         return {"holder": lock.holder, "since": lock.acquired_at.isoformat(), "until": lock.expires_at.isoformat()}
+
+
+def ask(jobs: Jobs, table: str, key: str) -> Any:
+    asked = Desk(jobs, Actor("vera", via="api")).submit(TableName.parse(table, catalog="lake"), ["expire_snapshots"], key=key)
+    return {"job_id": asked.job.job_id, "again": asked.again}
 
 
 def drain(jobs: Jobs, worker_id: str) -> Any:
@@ -54,7 +59,7 @@ def main(url: str, what: str, *arguments: str) -> None:
     with Jobs(open_store(url)) as jobs:
         print("ready", flush=True)
         sys.stdin.readline()
-        part = {"submit": submit, "drain": drain, "end": end}[what]
+        part = {"submit": submit, "ask": ask, "drain": drain, "end": end}[what]
         print(json.dumps(part(jobs, *arguments)), flush=True)
 
 

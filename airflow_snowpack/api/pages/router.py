@@ -1,13 +1,22 @@
 """The routes of the pages, below ``/ui``."""
 
-from fastapi import APIRouter
-from fastapi.responses import HTMLResponse
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse, RedirectResponse
 
 from airflow_snowpack.api.auth import Reader
+from airflow_snowpack.api.pages import assets, audit, job, jobs, locks, queue, tables
+from airflow_snowpack.api.pages.page import PageRoute, not_a_page
 
-router = APIRouter(prefix="/ui", include_in_schema=False)
+router = APIRouter(prefix="/ui", include_in_schema=False, route_class=PageRoute)
+for each in (tables, jobs, job, locks, queue, audit, assets):
+    router.include_router(each.router)
 
 
-@router.get("/")
-def overview(user: Reader) -> HTMLResponse:
-    return HTMLResponse("<!doctype html><title>Snowpack</title>")
+@router.get("")
+def without_slash(request: Request, user: Reader) -> RedirectResponse:
+    return RedirectResponse(f"{request.scope.get('root_path', '')}/ui/")
+
+
+@router.get("/{rest:path}")
+def nothing(rest: str, request: Request, user: Reader) -> HTMLResponse:
+    return not_a_page(request)

@@ -2,6 +2,19 @@
 
 from fastapi import APIRouter
 
-from airflow_snowpack.api.routes import jobs
+from airflow_snowpack.api.routes import audit, batch, document, drain, jobs, locks, maintenance, metrics, probes, queue, tables
 
-ROUTERS: tuple[APIRouter, ...] = (jobs.router,)
+# In this order they are looked through: a batch before the jobs, whose paths would take it for an id.
+ROUTERS: tuple[APIRouter, ...] = (
+    maintenance.router,
+    batch.router,
+    jobs.router,
+    tables.router,
+    locks.router,
+    queue.router,
+    drain.router,
+    audit.router,
+    probes.router,
+    metrics.router,
+    document.router,
+)

@@ -16,9 +16,9 @@ import pytest
 import sqlalchemy as sa
 from scripted_engine import ScriptedEngine, eventually
 
-from airflow_snowpack.jobs import Jobs, JobStatus, LifecyclePolicy, Worker
+from airflow_snowpack.jobs import Actor, AuditTrail, Desk, Jobs, JobStatus, LifecyclePolicy, Worker
 from airflow_snowpack.store import Store, open_store, utc_now
-from airflow_snowpack.store.schema import job_queue, table_locks
+from airflow_snowpack.store.schema import idempotency_keys, job_queue, table_locks
 from airflow_snowpack.store.schema import jobs as jobs_table
 
 if TYPE_CHECKING:
@@ -132,6 +132,39 @@ def test_a_kill_at_any_statement_leaves_nothing_half_done_and_the_job_runs_again
     failed = [job for job in survivor.list(limit=10_000) if job.status is JobStatus.FAILED]
     assert all(job.inline for job in failed), "one kill costs no job that a worker can take again"
     assert all("stopped sending heartbeats" in (job.error or "") for job in failed)
+
+
+def assert_every_change_is_on_record(jobs: Jobs) -> None:
+    """Each job of the desk has its entry, each entry its job, each key both, and so has each end that was asked for."""
+    entries = {(entry.subject, entry.change) for entry in AuditTrail(jobs.store).latest(100_000)}
+    with jobs.store.engine.connect() as conn:
+        every, keys = conn.execute(sa.select(jobs_table)).all(), conn.execute(sa.select(idempotency_keys)).all()
+    made = {(job.job_id, change) for job in every for change in ("submit", "rerun", "dry_run") if (job.job_id, change) in entries}
+    assert {key for key, _ in made} == {job.job_id for job in every}
+    assert {entry for entry in entries if entry[1] in ("submit", "rerun", "dry_run")} == made
+    assert {key.job_id for key in keys} == {key for key, change in made if change != "rerun"}
+    assert {job.job_id for job in every if job.status == "cancelled"} == {key for key, change in entries if change == "cancel"}
+    assert {job.job_id for job in every if job.deleted_at is not None} == {key for key, change in entries if change == "delete"}
+
+
+def test_a_kill_at_any_statement_of_a_request_leaves_no_change_without_its_entry(
+    store_url: str, survivor: Jobs, shifted: ShiftedClock
+) -> None:
+    with doomed(store_url) as live:
+        for moment in count(1):
+            answer = live(f"request {moment}")
+            assert_nothing_is_half_done(survivor)
+            assert_every_change_is_on_record(survivor)
+            changes = [entry.change for entry in AuditTrail(survivor.store).of("drain")]
+            assert len(changes) % 2 == survivor.drain().on
+            if survivor.drain().on:
+                Desk(survivor, Actor("survivor", via="cli")).set_drain(False)
+            recover(survivor, shifted)
+            assert_all_is_well(survivor)
+            if answer != "killed":
+                break
+    assert answer == "finished 0"
+    assert moment > 30, "every request was met"
 
 
 def test_a_job_without_attempts_left_fails_with_its_reason_wherever_its_worker_was_killed(

@@ -98,7 +98,7 @@ class Runner:
     """Runs operators in one DAG run."""
 
     def __init__(self, supervisor: Supervisor) -> None:
-        self._supervisor = supervisor
+        self.supervisor = supervisor
         self.instance: Any = None  # the task instance that runs or ran last; its task is a copy of the one that was given
 
     def __call__(
@@ -115,9 +115,9 @@ class Runner:
             with DAG("guard", schedule=None, params=params) as dag:
                 dag.add_task(task)
         self.instance = instance = _instance(task, params or {}, try_number, resume)
-        before = len(self._supervisor.sent)
+        before = len(self.supervisor.sent)
         state, message, error = run(instance, instance.get_template_context(), structlog.get_logger())
-        said = self._supervisor.sent[before:]
+        said = self.supervisor.sent[before:]
         pushed = [each.value for each in said if type(each).__name__ == "SetXCom" and each.key == "return_value"]
         return Outcome(str(state.value), message, error, pushed[-1] if pushed else None, said)
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import threading
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.sdk import Connection
 
 from airflow_snowpack.hooks import IcebergCatalogHook, IcebergSparkHook, SnowpackHook
-from airflow_snowpack.hooks.errors import IncompleteConnection, UnsuitableConnection
-from airflow_snowpack.hooks.iceberg_catalog import catalog_config
+from airflow_snowpack.hooks.catalog_connection import catalog_config
+from airflow_snowpack.hooks.errors import IncompleteConnection, UnsuitableConnection, UnusableAddress, UnusableExtra
+from airflow_snowpack.hooks.iceberg_catalog import reach_catalog
 from airflow_snowpack.hooks.iceberg_spark import connection_conf, spark_master
 from airflow_snowpack.hooks.store import store_url
+from airflow_snowpack.hooks.trial import NoAnswer, ask_with_patience, without_secrets
+from airflow_snowpack.iceberg.errors import CatalogUnreachable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,3 +120,89 @@ def test_a_spark_connection_may_have_further_configuration() -> None:
 def test_a_connection_of_another_type_is_no_spark() -> None:
     with pytest.raises(UnsuitableConnection, match="spark, spark_connect"):
         spark_master(connection("ssh", host="head"))
+
+
+@pytest.mark.parametrize(
+    ("address", "kind", "reached"),
+    [
+        ("https://catalog.example.com/api", "rest", "https://catalog.example.com/api"),
+        ("postgresql://db:5433/lake", "postgres", "db:5433/lake"),
+        ("postgres://db/lake", "postgres", "db:5432/lake"),
+        ("sqlite:////var/lib/catalog.db", "sqlite", "/var/lib/catalog.db"),
+    ],
+)
+def test_the_beginning_of_an_address_says_of_which_kind_the_catalog_is(address: str, kind: str, reached: str) -> None:
+    config = catalog_config(connection("snowpack_catalog", host=address, extra='{"warehouse": "wh"}'), "lake")
+
+    assert (config.kind, config.address, config.warehouse) == (kind, reached, "wh")
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["catalog", "ftp://host", "https://user:hunter22@host/api", "postgresql://u:hunter22@db/lake", "postgresql://db:x/l"],
+)
+def test_an_address_that_names_no_catalog_is_refused_and_not_repeated(address: str) -> None:
+    with pytest.raises(UnusableAddress) as refused:
+        catalog_config(connection("snowpack_catalog", host=address, extra='{"warehouse": "wh"}'), "lake")
+
+    assert "hunter22" not in str(refused.value)
+
+
+@pytest.mark.parametrize("properties", ['{"s3.endpoint": "http://s3"}', '"{\\"s3.endpoint\\": \\"http://s3\\"}"'])
+def test_properties_are_an_object_or_the_text_of_one(properties: str) -> None:
+    given = connection("snowpack_catalog", host="https://c", extra=f'{{"properties": {properties}}}')
+
+    assert catalog_config(given, "lake").properties == {"s3.endpoint": "http://s3"}
+
+
+@pytest.mark.parametrize("properties", ['"{oops"', "[1]", "7"])
+def test_properties_of_another_shape_are_refused(properties: str) -> None:
+    with pytest.raises(UnusableExtra, match="properties"):
+        catalog_config(connection("snowpack_catalog", host="https://c", extra=f'{{"properties": {properties}}}'), "lake")
+
+
+def test_the_form_of_the_store_gives_the_same_as_a_postgres_connection() -> None:
+    fields = {"host": "db", "port": 5433, "schema": "jobs", "login": "u", "password": "p", "extra": '{"sslmode": "require"}'}
+
+    assert store_url(connection("snowpack_store", **fields)) == store_url(connection("postgres", **fields))
+
+
+def test_a_catalog_that_answers_tells_how_many_databases_it_has(installation: Path) -> None:
+    IcebergCatalogHook().catalog.create_namespace("demo")
+
+    assert IcebergCatalogHook().test_connection() == (
+        True,
+        f"The sqlite catalog at {installation / 'lake' / 'catalog.db'} answers; databases: 1.",
+    )
+
+
+def test_a_catalog_that_does_not_answer_is_a_message_without_the_secret(
+    installation: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_FAR", "snowpack-catalog://http://127.0.0.1:1/?token=hunter22")
+    ok, message = IcebergCatalogHook("far").test_connection()
+
+    assert not ok
+    assert "cannot be reached" in message
+    assert "hunter22" not in message
+
+
+def test_a_secret_that_a_server_repeats_is_blotted_out() -> None:
+    assert without_secrets("no: Bearer hunter22!, id:hunter22", ["hunter22", "id:hunter22", None, ""]) == "no: Bearer ***!, ***"
+
+
+def test_a_catalog_that_hangs_is_given_up() -> None:
+    never = threading.Event()
+
+    with pytest.raises(NoAnswer, match="The catalog did not answer within 0 seconds"):
+        ask_with_patience(never.wait, "The catalog", timedelta(0))
+    never.set()
+
+
+def test_a_catalog_without_its_connection_is_one_that_cannot_be_reached(
+    installation: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_FAR", "snowpack-catalog://nowhere")
+
+    with pytest.raises(CatalogUnreachable, match="UnusableAddress"):
+        reach_catalog("far")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 from pathlib import Path
@@ -11,7 +12,11 @@ import jsonschema
 import pytest
 from airflow.providers_manager import ProvidersManager
 
+from airflow_snowpack.hooks import IcebergCatalogHook, SnowpackHook
+from airflow_snowpack.jobs import LifecyclePolicy
+from airflow_snowpack.links import MaintenanceJobLink
 from airflow_snowpack.provider_info import get_provider_info
+from airflow_snowpack.settings import Settings
 
 KINDS = ("hooks", "operators", "sensors", "triggers")
 
@@ -25,6 +30,25 @@ def test_the_provider_info_is_valid_by_airflows_schema() -> None:
     schema = json.loads((Path(airflow.__file__).parent / "provider_info.schema.json").read_text())
 
     jsonschema.validate(get_provider_info(), schema)
+
+
+def test_its_parts_are_valid_by_the_stricter_schema_that_airflow_has_for_its_own_providers() -> None:
+    schema = json.loads((Path(airflow.__file__).parent / "provider.yaml.schema.json").read_text())
+    info = get_provider_info()
+    shared = set(info) & set(schema["properties"])
+
+    assert {"connection-types", "hooks", "operators", "sensors", "triggers", "integrations", "extra-links", "config"} <= shared
+    for part in shared - {"package-name", "integrations"}:  # these ask for Airflow's own naming, and for files of its repository
+        jsonschema.Draft7Validator(schema | {"required": [], "properties": {part: schema["properties"][part]}}).validate(
+            {part: info[part]}
+        )
+
+
+def test_every_integration_that_is_referred_to_is_declared() -> None:
+    info = get_provider_info()
+    declared = {integration["integration-name"] for integration in info["integrations"]}
+
+    assert {entry["integration-name"] for kind in KINDS for entry in info[kind]} == declared
 
 
 @pytest.mark.parametrize("module", named_modules())
@@ -43,6 +67,46 @@ def test_every_public_name_of_a_package_stands_in_a_module_that_it_names(kind: s
 
 def test_airflow_discovers_the_provider() -> None:
     assert "airflow-snowpack" in ProvidersManager().providers
+
+
+@pytest.mark.parametrize(
+    ("conn_type", "hook", "argument", "fields"),
+    [
+        ("snowpack_catalog", IcebergCatalogHook, "catalog_conn_id", {"warehouse", "token", "properties", "spark_properties"}),
+        ("snowpack_store", SnowpackHook, "store_conn_id", {"sslmode"}),
+    ],
+)
+def test_airflow_knows_the_connection_types_with_their_hooks_fields_and_tests(
+    conn_type: str, hook: type, argument: str, fields: set[str]
+) -> None:
+    manager = ProvidersManager()
+    known = manager.hooks[conn_type]
+    widgets = manager.connection_form_widgets
+
+    assert known is not None
+    assert known.hook_class_name == f"{hook.__module__}.{hook.__qualname__}"
+    assert (known.connection_id_attribute_name, known.connection_type, known.connection_testable) == (argument, conn_type, True)
+    assert {name.split("__")[2] for name in widgets if name.startswith(f"extra__{conn_type}__")} == fields
+    assert "password" not in manager.field_behaviours[conn_type]["hidden_fields"]
+
+
+def test_a_token_is_shown_to_nobody_in_the_form() -> None:
+    (catalog,) = (each for each in get_provider_info()["connection-types"] if each["connection-type"] == "snowpack_catalog")
+
+    assert catalog["conn-fields"]["token"]["schema"]["format"] == "password"
+
+
+def test_airflow_knows_the_extra_link() -> None:
+    assert get_provider_info()["extra-links"] == [f"{MaintenanceJobLink.__module__}.{MaintenanceJobLink.__qualname__}"]
+    assert set(get_provider_info()["extra-links"]) <= set(ProvidersManager().extra_links_class_names)
+
+
+def test_every_option_is_read_into_the_settings_and_secrets_are_marked() -> None:
+    options = get_provider_info()["config"]["snowpack"]["options"]
+    read = {field.name for field in dataclasses.fields(Settings)} | {field.name for field in dataclasses.fields(LifecyclePolicy)}
+
+    assert set(options) <= read
+    assert {name for name, option in options.items() if option.get("sensitive")} == {"api_token"}
 
 
 def test_the_commands_are_declared_with_airflows_own_classes() -> None:

@@ -1,4 +1,4 @@
-"""The audit trail, idempotency keys, the inventory of tables, and an index by status: what the API and its pages need."""
+"""The audit trail, idempotency keys, the inventory of tables, and indexes for lists: what the API and its pages need."""
 
 from __future__ import annotations
 
@@ -14,7 +14,12 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.create_index("ix_jobs_status_submitted_at_job_id", "jobs", ["status", "submitted_at", "job_id"])
+    # As before and with the job's id, but without the jobs that were deleted.
+    op.drop_index("ix_jobs_submitted_at_job_id", "jobs")
+    op.drop_index("ix_jobs_table_key_submitted_at", "jobs")
+    live = sa.text("deleted_at IS NULL")
+    for columns in (["submitted_at", "job_id"], ["table_key", "submitted_at", "job_id"], ["status", "submitted_at", "job_id"]):
+        op.create_index(f"ix_jobs_{'_'.join(columns)}", "jobs", columns, postgresql_where=live, sqlite_where=live)
     op.create_table(
         "audit_trail",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), sa.Identity(), nullable=False),

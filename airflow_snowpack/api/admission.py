@@ -1,0 +1,99 @@
+"""From a request for maintenance to its job: what is asked first, and what last.
+
+    asked = Admission(services, desk).submit("demo", "flights", body, key="5f3c…")
+
+The invariant: nothing is stored unless drain mode is off, every name, action and option is valid, and the table exists; and a
+request that came before with the same key gets the same job, also when its table is gone or the catalog is down by now.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.api.parameters import parse_body
+from airflow_snowpack.api.shapes import SubmitBody
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.jobs import Asked
+from airflow_snowpack.maintenance.submit import MaintenanceRequest, plan_request, refuse_if_draining
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from airflow_snowpack.api.services import Services
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.jobs import ActionResult, Desk, Job
+
+
+class Admission:
+    """Lets requests in on behalf of one user."""
+
+    def __init__(self, services: Services, desk: Desk) -> None:
+        self._services = services
+        self._desk = desk
+
+    def submit(self, database: str, table: str, sent: bytes, *, key: str | None) -> Asked:
+        """Let a request in that came over the wire.
+
+        :param sent: the body as it came.
+        :raises SnowpackError: as ``problems.STATUS`` has them; nothing was written.
+        """
+        with self._drain_mode_first():
+            name = self._services.table(database, table)
+            body = parse_body(SubmitBody, sent)
+            request = MaintenanceRequest.parse(
+                name.dotted,
+                body.actions,
+                catalog=name.catalog,
+                options=body.options,
+                where=body.where,
+                order=self._services.order,
+            )
+            before = None if key is None else self._came_before(request, key, body.dry_run)
+            if before is None:
+                self._require(name)
+        if before is not None:
+            refuse_if_draining(self._services.jobs)
+            return Asked(before, again=True)
+        if body.dry_run:
+            return self._desk.record_dry_run(name, request.actions, self._plan(request), options=request.options, key=key)
+        return self._desk.submit(name, request.actions, options=request.options, key=key)
+
+    def rerun(self, job_id: str) -> Job:
+        """Ask for the same once more; a dry run is one again.
+
+        :raises JobNotFound, TableNotFound, DrainModeOn, TableLocked: nothing was written.
+        """
+        with self._drain_mode_first():
+            job = self._services.jobs.get(job_id)
+            self._require(job.table)
+        if not job.dry_run:
+            return self._desk.rerun(job_id)
+        request = MaintenanceRequest.parse(
+            job.table.dotted, job.actions, catalog=job.table.catalog, options=job.options, order=self._services.order
+        )
+        return self._desk.record_dry_run(job.table, request.actions, self._plan(request), options=request.options).job
+
+    @contextmanager
+    def _drain_mode_first(self) -> Iterator[None]:
+        """A paused installation says so whatever else may be wrong.
+
+        It is asked only when something is wrong: the submission itself looks in its own statement, and costs one look less.
+        """
+        try:
+            yield
+        except SnowpackError:
+            refuse_if_draining(self._services.jobs)
+            raise
+
+    def _came_before(self, request: MaintenanceRequest, key: str, dry_run: bool) -> Job | None:
+        return self._desk.find(request.table, request.actions, key=key, options=request.options, dry_run=dry_run)
+
+    def _require(self, table: TableName) -> None:
+        inventory = self._services.inventory
+        if not inventory.has(table):
+            self._services.ask_catalog(lambda: inventory.require(table))
+
+    def _plan(self, request: MaintenanceRequest) -> list[ActionResult]:
+        inventory, clock = self._services.inventory, self._services.jobs.store.clock
+        return self._services.ask_catalog(lambda: plan_request(inventory.catalog(), request, clock()))

@@ -1,0 +1,90 @@
+"""What Prometheus reads: the state of the store at the moment of the scrape, and how this process answers.
+
+    measures = Measures()
+    measures.count("GET", "/jobs", 200, 0.004)
+    measures.text(services)
+
+The invariant: numbers of the store are read anew at each scrape and never kept, so every process that shares a store tells the
+same. Each app has a registry of its own.
+"""
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from airflow_snowpack.api.services import Services
+
+BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+
+
+class Measures:
+    """Counts requests, and writes all that is known as Prometheus's text."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        labels = ("method", "route", "code")
+        self._requests = Counter("snowpack_http_requests", "Requests that were answered.", labels, registry=self.registry)
+        self._seconds = Histogram(
+            "snowpack_http_request_seconds", "How long an answer took.", labels, buckets=BUCKETS, registry=self.registry
+        )
+
+    def count(self, method: str, route: str, code: int, seconds: float) -> None:
+        """Count a request."""
+        labels = (method, route, str(code))
+        self._requests.labels(*labels).inc()
+        self._seconds.labels(*labels).observe(seconds)
+
+    def text(self, services: Services) -> bytes:
+        """Everything, with the store as it is now.
+
+        :raises StoreUnreachable: the store does not answer.
+        """
+        once = CollectorRegistry(auto_describe=False)
+        once.register(_Read(services))
+        return generate_latest(once) + generate_latest(self.registry)
+
+
+class _Read(Collector):
+    """The store's numbers, read when they are asked for."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def describe(self) -> list[Metric]:
+        return []  # not to be read at registration
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._queue()
+        yield from self._jobs()
+        yield from self._inventory()
+
+    def _queue(self) -> Iterator[Metric]:
+        jobs = self._services.jobs
+        queue, now = jobs.queue(), jobs.store.clock()
+        oldest = 0.0 if queue.oldest is None else max((now - queue.oldest).total_seconds(), 0.0)
+        yield _gauge("snowpack_queue_depth", "Jobs that a worker could claim now.", queue.depth)
+        yield _gauge("snowpack_queue_oldest_seconds", "How long the one that waits longest has been waiting.", oldest)
+        yield _gauge("snowpack_queue_delayed", "Jobs that wait out a back-off.", queue.delayed)
+        yield _gauge("snowpack_jobs_claimed", "Jobs that a worker has.", queue.running)
+        yield _gauge("snowpack_drain_mode", "1 while submissions are refused.", int(jobs.drain().on))
+        yield _gauge("snowpack_table_locks", "Locks on tables.", len(jobs.locks.list()))
+
+    def _jobs(self) -> Iterator[Metric]:
+        by_status = GaugeMetricFamily("snowpack_jobs", "Jobs that were not deleted.", labels=["status"])
+        for status, number in self._services.jobs.count_by_status().items():
+            by_status.add_metric([status.value], number)
+        yield by_status
+
+    def _inventory(self) -> Iterator[Metric]:
+        state, now = self._services.inventory.state(), self._services.jobs.store.clock()
+        yield _gauge("snowpack_inventory_tables", "Tables that the list of tables holds.", state.tables)
+        if state.refreshed_at is not None:
+            age = max((now - state.refreshed_at).total_seconds(), 0.0)
+            yield _gauge("snowpack_inventory_age_seconds", "How long ago the catalog was listed.", age)
+        yield _gauge("snowpack_inventory_failing", "1 when the last look at the catalog failed.", int(state.problem is not None))
+
+
+def _gauge(name: str, says: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, says, value=value)

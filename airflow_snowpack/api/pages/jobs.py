@@ -1,0 +1,108 @@
+"""The list of jobs: filters whose state is in the address, pages by cursor, and what a batch would work on."""
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse
+
+from airflow_snowpack.api.pages.job_query import PERIODS, JobQuery
+from airflow_snowpack.api.pages.page import Here, Page, PageRoute
+from airflow_snowpack.api.pages.tables import did
+from airflow_snowpack.api.pages.task_link import task_link
+from airflow_snowpack.jobs import Job, JobPage, JobStatus, QueuePlace
+
+PAGE = 50
+COUNTED = 10_000
+"""Counts stop here, so that a list of millions costs no more than one of thousands."""
+SUGGESTED_TABLES = 200
+
+router = APIRouter(route_class=PageRoute)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A job in the list.
+
+    :param place: in the queue, while it is active.
+    :param progress: for each action how it ended, is running, or is still to come.
+    """
+
+    job: Job
+    place: QueuePlace | None
+    task: str | None
+
+    @property
+    def progress(self) -> list[tuple[str, str]]:
+        return progress(self.job)
+
+    @property
+    def result(self) -> str:
+        return did(self.job)
+
+    @property
+    def took(self) -> timedelta | None:
+        """From its start to its end, once it has one."""
+        job = self.job
+        return job.completed_at - job.started_at if job.started_at and job.completed_at else None
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many jobs of each status fit the rest of the filter."""
+
+    by_status: dict[JobStatus, int]
+    shown: int
+    capped: bool
+
+
+@router.get("/jobs")
+def jobs(page: Here) -> HTMLResponse:
+    services, params = page.services, page.request.query_params
+    query = JobQuery.read(params, catalog=services.inventory.catalog_name, now=page.now)
+    cursor = params.get("cursor") or None
+    made_at = page.now
+    found = JobPage((), None) if query.problem else services.jobs.page(query.filter, after=cursor, limit=PAGE)
+    return page.render(
+        "jobs.html",
+        "Jobs",
+        query=query,
+        cursor=cursor,
+        rows=_rows(page, found.jobs),
+        next=found.next,
+        counts=_counts(page, query),
+        counted=COUNTED,
+        statuses=list(JobStatus),
+        periods=[(value, label) for value, (label, _) in PERIODS.items()],
+        table_names=[name.dotted for name in services.inventory.tables(limit=SUGGESTED_TABLES)],
+        batch_query=query.to_api(made_at),
+    )
+
+
+def progress(job: Job) -> list[tuple[str, str]]:
+    """Each action with its outcome: ``succeeded`` and so on, ``running`` or ``waiting``."""
+    outcomes = {result.action: result.outcome.value for result in job.results}
+    done = [(action, outcomes.get(action, "waiting")) for action in job.actions]
+    if job.status is JobStatus.RUNNING:
+        current = next((index for index, (_, outcome) in enumerate(done) if outcome == "waiting"), None)
+        if current is not None:
+            done[current] = (done[current][0], "running")
+    return done
+
+
+def _rows(page: Page, shown: tuple[Job, ...]) -> list[Row]:
+    active = [job.job_id for job in shown if not job.status.is_terminal]
+    places = page.services.jobs.places(active)
+    from_airflow = page.airflow
+    return [Row(job, places.get(job.job_id), task_link(job.owner, from_airflow)) for job in shown]
+
+
+def _counts(page: Page, query: JobQuery) -> Counts:
+    """One short count for each status; what the filter shows is their sum."""
+    if query.problem:
+        return Counts(dict.fromkeys(JobStatus, 0), 0, capped=False)
+    which, reader = query.filter, page.services.jobs
+    by_status = {status: reader.count(replace(which, statuses=frozenset({status})), at_most=COUNTED) for status in JobStatus}
+    chosen = which.statuses or frozenset(JobStatus)
+    shown = sum(by_status[status] for status in chosen)
+    return Counts(by_status, shown, capped=any(by_status[status] == COUNTED for status in chosen))

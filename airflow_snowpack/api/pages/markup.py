@@ -1,0 +1,90 @@
+"""The templates: Jinja with autoescape on, and the few filters that make markup themselves.
+
+template("jobs.html").render(…)
+
+The invariant: what comes from outside is text. A filter that returns ``Markup`` escapes everything that it is given.
+"""
+
+import re
+from datetime import UTC, datetime
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from airflow_snowpack.api.pages import words
+
+# The moments that `jobs/standing.py` writes into its sentences.
+WRITTEN_MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC")
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("airflow_snowpack.api.pages"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "number": words.number,
+        "counted": words.counted,
+        "size": words.size,
+        "duration": words.duration,
+        "ago": moment_ago,
+        "left": moment_left,
+        "clock": moment_clock,
+        "since": moment_since,
+        "sentence": sentence,
+        "plain_action": plain_action,
+    }
+    return environment
+
+
+def template(name: str) -> Template:
+    """The template of this name, compiled once."""
+    return _environment().get_template(name)
+
+
+def moment_ago(moment: datetime, now: datetime) -> Markup:
+    """A moment, told as how long ago it was."""
+    return _time(moment, "ago", words.ago(moment, now))
+
+
+def moment_left(moment: datetime, now: datetime) -> Markup:
+    """A moment to come, counted down every second."""
+    left = moment - now
+    past = left.total_seconds() <= 0
+    return _time(moment, "left", f"ran out {words.ago(moment, now)}" if past else f"{words.duration(left)} left")
+
+
+def moment_since(moment: datetime, now: datetime) -> Markup:
+    """How long something has been going on, counted up every second."""
+    return _time(moment, "since", words.duration(now - moment))
+
+
+def moment_clock(moment: datetime) -> Markup:
+    """A moment, told exactly; the script tells it in the browser's zone."""
+    return _time(moment, "clock", words.exact(moment))
+
+
+def sentence(text: str) -> Markup:
+    """Text with the moments in it marked, so that the script can tell them in the browser's zone."""
+    marked, end = Markup(""), 0
+    for found in WRITTEN_MOMENT.finditer(text):
+        moment = datetime.strptime(found[0], "%Y-%m-%d %H:%M:%S UTC").replace(tzinfo=UTC)
+        marked += Markup("{}{}").format(text[end : found.start()], moment_clock(moment))
+        end = found.end()
+    return marked + text[end:]
+
+
+def plain_action(action: str) -> str:
+    """An action's name as words."""
+    return action.replace("_", " ")
+
+
+def _time(moment: datetime, told_as: str, text: str) -> Markup:
+    return Markup('<time datetime="{}" data-as="{}" title="{}">{}</time>').format(
+        moment.isoformat(), told_as, words.exact(moment), text
+    )

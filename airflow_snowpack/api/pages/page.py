@@ -1,0 +1,139 @@
+"""What every page has: who looks at it, the banner while drain mode is on, and errors that are pages as well.
+
+    @router.get("/locks")
+    def locks(page: Here) -> HTMLResponse:
+        return page.render("locks.html", "Locks", locks=page.services.jobs.locks.list())
+
+The invariant: a browser that asked for a page gets a page, whatever is wrong, and one that runs no script but ours.
+"""
+
+import json
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import Depends, Request, Response
+from fastapi.responses import HTMLResponse
+from starlette.exceptions import HTTPException
+
+from airflow_snowpack.api.auth import Reader, User
+from airflow_snowpack.api.pages.assets import versioned
+from airflow_snowpack.api.pages.markup import template
+from airflow_snowpack.api.pages.task_link import airflow_root
+from airflow_snowpack.api.problems import problem_of
+from airflow_snowpack.api.services import Open, Services
+from airflow_snowpack.api.threads import Threaded
+
+CONTENT_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
+)
+
+# What a person reads above the sentence that says what is wrong.
+TITLES = {
+    400: "That cannot be understood",
+    401: "You are not signed in",
+    403: "You may not look at this",
+    404: "There is no such job",
+    422: "That cannot be understood",
+    503: "Something that is needed does not answer",
+}
+BROKEN = "Something is broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page that is being made."""
+
+    request: Request
+    user: User
+    services: Services
+
+    @property
+    def now(self) -> datetime:
+        """The store's clock."""
+        return self.services.jobs.store.clock()
+
+    @property
+    def root(self) -> str:
+        """Where the app is mounted; empty at the root."""
+        return _root(self.request)
+
+    @property
+    def airflow(self) -> str | None:
+        """Where the Airflow around this app is, if there is one."""
+        return airflow_root(self.request)
+
+    def render(self, name: str, title: str, **values: Any) -> HTMLResponse:
+        """The page.
+
+        :param name: of the template, which also marks the place in the navigation.
+        """
+        jobs = self.services.jobs
+        frame = {"drain": jobs.drain(), "queue_state": jobs.queue(), "user": self.user, "now": self.now}
+        return HTMLResponse(template(name).render(**_everywhere(self.request, name, title), **frame, **values))
+
+
+async def _page(request: Request, user: Reader, services: Open) -> Page:
+    return Page(request, user, services)
+
+
+Here = Annotated[Page, Depends(_page)]
+
+
+class PageRoute(Threaded):
+    """A route whose errors are pages, and whose answers forbid every script that is not ours."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def answer(request: Request) -> Response:
+            try:
+                response = await handle(request)
+            except HTTPException:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever it is, a browser gets a page; problem_of logs what nobody expected
+                response = _error_page(request, error)
+            response.headers["Content-Security-Policy"] = CONTENT_POLICY
+            return response
+
+        return answer
+
+
+def not_a_page(request: Request) -> HTMLResponse:
+    """For an address below ``/ui`` that is none."""
+    return _message(request, 404, "There is no such page", "Nothing is at this address. Choose a page above.")
+
+
+def _error_page(request: Request, error: Exception) -> HTMLResponse:
+    """The same words that a program gets, which tell nothing of the inside."""
+    problem = problem_of(error)
+    body = json.loads(bytes(problem.body))
+    answer = _message(request, problem.status_code, TITLES.get(problem.status_code, BROKEN), body["detail"])
+    for name in ("retry-after", "www-authenticate"):
+        if name in problem.headers:
+            answer.headers[name] = problem.headers[name]
+    return answer
+
+
+def _message(request: Request, status: int, title: str, detail: str) -> HTMLResponse:
+    """Made without the store, which may be what is missing."""
+    values = _everywhere(request, "error.html", title)
+    text = template("error.html").render(**values, status=status, detail=detail, drain=None, user=None, now=None)
+    return HTMLResponse(text, status)
+
+
+def _everywhere(request: Request, name: str, title: str) -> dict[str, Any]:
+    root = _root(request)
+    return {
+        "root": root,
+        "asset": lambda file: f"{root}/ui/static/{versioned(file)}",
+        "here": name.removesuffix(".html"),
+        "title": title,
+        "airflow": airflow_root(request),
+    }
+
+
+def _root(request: Request) -> str:
+    return str(request.scope.get("root_path", "")).rstrip("/")

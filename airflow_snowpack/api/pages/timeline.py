@@ -1,0 +1,203 @@
+"""A job's life, as bars over its time and as a list of what happened.
+
+    spans(job, history, now)     # waited, each action, what runs now
+    steps(job, history)          # submitted, claimed, 12 heartbeats, …
+
+The job's own row is the truth and the history is best-effort: what the history lacks is told from the row.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from airflow_snowpack.api.pages.words import counted, duration
+from airflow_snowpack.jobs import HistoryEntry, Job, JobStatus
+
+FULL = 1000
+LEAST = 4
+CLAIMS = ("claimed", "taken_over")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A bar: something that took its time.
+
+    :param x: where it begins, of :data:`FULL`.
+    :param tone: an action's outcome, ``waiting`` or ``running``.
+    :param going_on: it has not ended yet.
+    """
+
+    label: str
+    begin: datetime
+    end: datetime
+    tone: str
+    attempt: int | None = None
+    going_on: bool = False
+    x: int = 0
+    width: int = 0
+
+    @property
+    def took(self) -> timedelta:
+        return self.end - self.begin
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that happened.
+
+    :param tone: colours its mark: an outcome, a status or ``plain``.
+    :param last: for what happened again and again, when it did last.
+    """
+
+    at: datetime
+    title: str
+    detail: str = ""
+    tone: str = "plain"
+    attempt: int | None = None
+    last: datetime | None = None
+
+
+def spans(job: Job, history: Sequence[HistoryEntry], now: datetime) -> list[Span]:
+    """The bars, oldest first. None for a dry run, which takes no time."""
+    if job.dry_run:
+        return []
+    end = job.completed_at or now
+    found = sorted([*_waits(job, history, end), *_actions(job, history, end)], key=lambda span: (span.begin, span.end))
+    total = (end - job.submitted_at).total_seconds() or 1.0
+    return [_placed(span, job.submitted_at, total) for span in found]
+
+
+def steps(job: Job, history: Sequence[HistoryEntry]) -> list[Step]:
+    """What happened, oldest first, heartbeats of an attempt as one."""
+    attempts = _attempts(history)
+    told: list[Step] = []
+    beats: dict[str, int] = {}
+    for entry in history:
+        attempt = attempts.get(entry.attempt_id or "")
+        if entry.event == "heartbeat" and (entry.attempt_id or "") in beats:
+            index = beats[entry.attempt_id or ""]
+            told[index] = replace(told[index], last=entry.at, title=_heartbeats(told[index].title))
+            continue
+        if entry.event == "heartbeat":
+            beats[entry.attempt_id or ""] = len(told)
+        told.append(replace(_step(entry), attempt=attempt))
+    return sorted([*_missing(job, told), *told], key=lambda step: step.at)
+
+
+def _waits(job: Job, history: Iterable[HistoryEntry], end: datetime) -> Iterable[Span]:
+    """From each time that it came into the queue to the claim that took it out."""
+    since: datetime | None = job.submitted_at
+    for entry in history:
+        if entry.event in CLAIMS and since is not None:
+            yield Span("waited for a worker", since, entry.at, "waiting")
+            since = None
+        elif entry.event == "requeued":
+            since = entry.at
+    if since is None:
+        return
+    if job.started_at is not None and since == job.submitted_at:
+        yield Span("waited for a worker", since, job.started_at, "waiting")
+    elif job.status is not JobStatus.RUNNING:
+        yield Span(
+            "waits for a worker" if job.status is JobStatus.PENDING else "waited for a worker",
+            since,
+            end,
+            "waiting",
+            going_on=job.status is JobStatus.PENDING,
+        )
+
+
+def _actions(job: Job, history: Sequence[HistoryEntry], end: datetime) -> Iterable[Span]:
+    attempts, told, last = _attempts(history), False, job.started_at
+    for entry in history:
+        if entry.event in CLAIMS:
+            last = entry.at
+        elif entry.event == "action":
+            told, last = True, entry.at
+            seconds = float(entry.detail.get("elapsed_seconds", 0))
+            begin = max(entry.at - timedelta(seconds=seconds), job.submitted_at)
+            outcome, attempt = str(entry.detail.get("outcome", "")), attempts.get(entry.attempt_id or "")
+            yield Span(str(entry.detail.get("action", "action")), begin, entry.at, outcome, attempt)
+    if not told and job.started_at is not None:
+        last = job.started_at
+        for result in job.results:
+            until = last + timedelta(seconds=result.elapsed_seconds)
+            yield Span(result.action, last, until, result.outcome.value, job.attempt)
+            last = until
+    done = {result.action for result in job.results}
+    current = next((action for action in job.actions if action not in done), None)
+    if job.status is JobStatus.RUNNING and current and last is not None:
+        yield Span(current, last, max(end, last), "running", job.attempt, going_on=True)
+
+
+def _placed(span: Span, start: datetime, total: float) -> Span:
+    width = max(round(FULL * span.took.total_seconds() / total), LEAST)
+    x = round(FULL * (span.begin - start).total_seconds() / total)
+    x = min(max(x, 0), FULL - LEAST)
+    return replace(span, x=x, width=min(width, FULL - x))
+
+
+def _attempts(history: Iterable[HistoryEntry]) -> dict[str, int]:
+    """The number of each attempt by its fence."""
+    claims = (entry for entry in history if entry.event in CLAIMS and entry.attempt_id)
+    return {str(entry.attempt_id): int(entry.detail.get("attempt", 0)) for entry in claims}
+
+
+def _heartbeats(title: str) -> str:
+    before = int(title.split()[0].replace(",", ""))
+    return counted(before + 1, "heartbeat")
+
+
+def _step(entry: HistoryEntry) -> Step:
+    detail: dict[str, Any] = dict(entry.detail)
+    by = f"by {detail['by']}" if detail.get("by") else ""
+    match entry.event:
+        case "submitted":
+            return Step(entry.at, "Submitted", by)
+        case "dry_run":
+            return Step(entry.at, "Dry run", by, "completed")
+        case "claimed":
+            return Step(
+                entry.at, f"Claimed, attempt {detail.get('attempt', '?')}", f"by worker {detail.get('worker', '?')}", "running"
+            )
+        case "taken_over":
+            return Step(
+                entry.at, f"Taken over, attempt {detail.get('attempt', '?')}", f"by worker {detail.get('worker', '?')}", "running"
+            )
+        case "heartbeat":
+            return Step(entry.at, "1 heartbeat")
+        case "action":
+            took = duration(float(detail.get("elapsed_seconds", 0)))
+            return Step(
+                entry.at,
+                f"{detail.get('action', 'action')} in {took}",
+                str(detail.get("message", "")),
+                str(detail.get("outcome", "")),
+            )
+        case "requeued":
+            return Step(entry.at, "Back in the queue", "its worker was gone and the lease ran out", "waiting")
+        case "completed":
+            return Step(entry.at, "Completed", "", "completed")
+        case "failed":
+            return Step(entry.at, "Failed", str(detail.get("error") or detail.get("reason") or ""), "failed")
+        case "cancelled":
+            return Step(entry.at, "Cancelled", by, "cancelled")
+        case "unlocked":
+            return Step(entry.at, "Table unlocked", "its worker has left the table alone")
+        case "writeback_stale_attempt":
+            wanted = f"it wanted to write {detail['wanted']}" if detail.get("wanted") else ""
+            return Step(entry.at, "A replaced attempt came back and was ignored", wanted, "conflict")
+        case event:
+            return Step(entry.at, event.replace("_", " ").capitalize(), by)
+
+
+def _missing(job: Job, told: Sequence[Step]) -> Iterable[Step]:
+    """What the job's row knows and the history does not."""
+    titles = {step.title.split(",")[0] for step in told}
+    if not titles & {"Submitted", "Dry run"}:
+        yield Step(job.submitted_at, "Submitted", f"by {job.submitted_by}" if job.submitted_by else "")
+    if job.started_at is not None and not job.dry_run and not titles & {"Claimed", "Taken over"}:
+        yield Step(job.started_at, "Started", "", "running")
+    if job.completed_at is not None and not job.dry_run and job.status.value.capitalize() not in titles:
+        yield Step(job.completed_at, job.status.value.capitalize(), job.error or "", job.status.value)

@@ -1,0 +1,137 @@
+"""What routes take from the query, and bodies, checked and turned into the domain's values.
+
+The invariant: everything that comes out of here can be given to either database; a NUL character is refused with its place.
+"""
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends, Path, Query, Request
+from pydantic import ValidationError
+
+from airflow_snowpack.api.errors import InvalidRequest
+from airflow_snowpack.api.services import Open
+from airflow_snowpack.api.shapes import JOB_ID, DrainBody, SubmitBody
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.iceberg.names import LEVEL
+from airflow_snowpack.jobs import InvalidCursor, JobFilter, JobNotFound, JobStatus
+
+MAX_LIMIT = 1000
+MAX_BODY = 256 * 1024
+MAX_TEXT = 500
+ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+CURSOR = re.compile(r"[A-Za-z0-9_-]{1,400}")
+# The offset's plus sign is a space when somebody forgot to encode it.
+MOMENT = re.compile(r"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)(?:([Zz])|([+\- ]\d\d:\d\d))")
+
+Model = TypeVar("Model", SubmitBody, DrainBody)
+
+Database = Annotated[
+    str,
+    Path(
+        description="One level or several with dots between; each matches `[A-Za-z_][A-Za-z0-9_-]*`.",
+        json_schema_extra={"pattern": rf"^{LEVEL.pattern}(\.{LEVEL.pattern})*$", "example": "analytics", "maxLength": 100},
+    ),
+]
+Table = Annotated[
+    str,
+    Path(
+        description="Matches `[A-Za-z_][A-Za-z0-9_-]*`.",
+        json_schema_extra={"pattern": f"^{LEVEL.pattern}$", "example": "page_views", "maxLength": 100},
+    ),
+]
+Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many at most.")]
+
+
+def text_parameter(description: str, **schema: Any) -> Any:
+    """A query parameter of free text without a NUL."""
+    return Query(description=description, max_length=MAX_TEXT, pattern="^[^\\x00]*$", json_schema_extra=schema or None)
+
+
+async def _job_id(job_id: Annotated[str, Path(description="The id of a job.", json_schema_extra={"example": JOB_ID})]) -> str:
+    if not ID.fullmatch(job_id):
+        raise JobNotFound(job_id)
+    return job_id
+
+
+async def _table(database: Database, table: Table, services: Open) -> TableName:
+    return services.table(database, table)
+
+
+async def _job_filter(
+    services: Open,
+    table: Annotated[str | None, text_parameter("Of this table: `database.table_name`.")] = None,
+    status: Annotated[list[JobStatus] | None, Query(description="With this status; repeat it for any of several.")] = None,
+    search: Annotated[
+        str | None, text_parameter("Part of a table's name, a job's id, who submitted or owns it, or its error.")
+    ] = None,
+    dag: Annotated[str | None, text_parameter("Of this DAG's task instances.")] = None,
+    dry_run: Annotated[bool | None, Query(description="Only dry runs, or only others.")] = None,
+    since: Annotated[str | None, Query(description="Submitted then or later.", json_schema_extra={"format": "date-time"})] = None,
+    until: Annotated[str | None, Query(description="Submitted before then.", json_schema_extra={"format": "date-time"})] = None,
+) -> JobFilter:
+    return JobFilter(
+        table=None if table is None else TableName.parse(table, catalog=services.inventory.catalog_name),
+        statuses=frozenset(status or ()),
+        search=search,
+        dag_id=dag,
+        dry_run=dry_run,
+        since=None if since is None else read_moment("since", since),
+        until=None if until is None else read_moment("until", until),
+    )
+
+
+async def _cursor(
+    cursor: Annotated[str | None, Query(description="Where the page before ended; from its `Link` header or its `next`.")] = None,
+) -> str | None:
+    if cursor is not None and not CURSOR.fullmatch(cursor):
+        raise InvalidCursor(cursor)
+    return cursor
+
+
+JobId = Annotated[str, Depends(_job_id)]
+NamedTable = Annotated[TableName, Depends(_table)]
+Filter = Annotated[JobFilter, Depends(_job_filter)]
+Cursor = Annotated[str | None, Depends(_cursor)]
+
+
+def read_moment(where: str, text: str) -> datetime:
+    """An RFC 3339 moment as UTC.
+
+    :raises InvalidRequest: it is not one, or has no offset.
+    """
+    match = MOMENT.fullmatch(text)
+    try:
+        if match is None:
+            raise ValueError(text)
+        offset = "+00:00" if match[2] else match[3].replace(" ", "+")
+        return datetime.fromisoformat(match[1] + offset).astimezone(UTC)
+    except (ValueError, OverflowError):
+        problem = f"{text[:40]!r} is not a moment with an offset, such as 2026-04-25T14:35:00Z"
+        raise InvalidRequest.at(where, problem) from None
+
+
+async def read_body(request: Request) -> bytes:
+    """The body as it came; its shape is looked at later, after drain mode and the names.
+
+    :raises InvalidRequest: it is too long.
+    """
+    parts, size = [], 0
+    async for part in request.stream():
+        parts.append(part)
+        size += len(part)
+        if size > MAX_BODY:
+            raise InvalidRequest.at("body", f"it has more than {MAX_BODY} bytes")
+    return b"".join(parts)
+
+
+RawBody = Annotated[bytes, Depends(read_body)]
+
+
+def parse_body(model: type[Model], body: bytes) -> Model:
+    """:raises InvalidRequest: it is no JSON, or not of this shape."""
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        raise InvalidRequest.of(error.errors(include_url=False, include_context=False, include_input=False)) from None

@@ -1,0 +1,67 @@
+"""One change for all the jobs of a filter, a hundred at a time.
+
+A caller goes on with the cursor until it is null. The jobs are taken newest first, from the same list that ``GET /jobs`` shows,
+so that a re-run's new jobs never come into the same batch.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+
+from airflow_snowpack.api.documented import documented
+from airflow_snowpack.api.parameters import Cursor, Filter
+from airflow_snowpack.api.routes.maintenance import Admitting
+from airflow_snowpack.api.services import AtDesk, Open, Services
+from airflow_snowpack.api.shapes import BatchShape
+from airflow_snowpack.api.threads import Threaded
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.iceberg import TableNotFound
+from airflow_snowpack.jobs import JobAlreadyFinished, JobFilter, JobNotFound, JobStillActive, TableLocked
+from airflow_snowpack.jobs.listing import cursor_of
+
+router = APIRouter(prefix="/jobs/batch", route_class=Threaded, tags=["jobs"])
+
+AT_ONCE = 100
+SECONDS = 2.5
+REFUSALS = (JobAlreadyFinished, JobStillActive, JobNotFound, TableLocked, TableNotFound)
+SAYS = "Works through at most 100 jobs of the filter. Call it again with the cursor in `next` until that is null."
+
+
+@router.post("/cancel", description=SAYS, **documented("cancel_jobs", "Cancel the jobs of a filter", BatchShape))
+def cancel(services: Open, desk: AtDesk, which: Filter, cursor: Cursor = None) -> JSONResponse:
+    return _each(services, which, cursor, desk.cancel)
+
+
+@router.post("/delete", description=SAYS, **documented("delete_jobs", "Delete the finished jobs of a filter", BatchShape))
+def delete(services: Open, desk: AtDesk, which: Filter, cursor: Cursor = None) -> JSONResponse:
+    return _each(services, which, cursor, desk.delete)
+
+
+@router.post("/rerun", description=SAYS, **documented("rerun_jobs", "Ask for the jobs of a filter again", BatchShape))
+def rerun(services: Open, admission: Admitting, which: Filter, cursor: Cursor = None) -> JSONResponse:
+    return _each(services, which, cursor, admission.rerun)
+
+
+def _each(services: Services, which: JobFilter, cursor: str | None, change: Callable[[str], object]) -> JSONResponse:
+    """One transaction for each job: one that refuses does not keep the others from their change."""
+    page = services.jobs.page(which, after=cursor, limit=AT_ONCE)
+    done, refused, after = 0, list[dict[str, Any]](), page.next
+    until = time.monotonic() + SECONDS
+    for place, job in enumerate(page.jobs):
+        try:
+            change(job.job_id)
+            done += 1
+        except REFUSALS as refusal:
+            refused.append({"job_id": job.job_id, "detail": str(refusal)})
+        except SnowpackError:
+            if not done:
+                raise  # drain mode, or the store is away: nothing was done, and the whole answer says why
+            after = cursor_of(page.jobs[place - 1])
+            break
+        if time.monotonic() > until and place + 1 < len(page.jobs):
+            after = cursor_of(job)  # an answer in time, and the caller goes on from here
+            break
+    return JSONResponse({"done": done, "refused": refused, "next": after})

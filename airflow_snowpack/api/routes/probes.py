@@ -1,0 +1,45 @@
+"""What a supervisor asks: does the process live, and can it serve.
+
+A probe of Kubernetes sends no token, so an :class:`Auth` may leave these two open.
+"""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import JSONResponse
+
+from airflow_snowpack.api.auth import Auth
+from airflow_snowpack.api.documented import documented
+from airflow_snowpack.api.problems import RETRY_SOON, problem
+from airflow_snowpack.api.readiness import look
+from airflow_snowpack.api.shapes import HealthzShape, ReadyShape
+from airflow_snowpack.api.threads import in_thread
+
+router = APIRouter(tags=["probes"])
+
+
+async def _open_to_probes(request: Request) -> None:
+    auth: Auth = request.app.state.auth
+    if not auth.probes_are_open:
+        await auth.authenticate(request)
+
+
+Probe = Annotated[None, Depends(_open_to_probes)]
+
+
+@router.get("/healthz", **documented("healthz", "Does the process live", HealthzShape))
+async def healthz(probe: Probe) -> JSONResponse:
+    """Nothing else is asked: a store that is away is no reason to start this process anew."""
+    return JSONResponse({"status": "ok"})
+
+
+@router.get("/readyz", **documented("readyz", "Can it serve", ReadyShape))
+async def readyz(request: Request, probe: Probe) -> JSONResponse:
+    """The store answers, and the list of tables is not older than two periods of its refresh."""
+    parts = await in_thread(look, request.app.state.services)
+    wrong = {name: part.says for name, part in parts.items() if not part.ready}
+    says = {name: part.says for name, part in parts.items()}
+    if not wrong:
+        return JSONResponse({"status": "ready", **says})
+    detail = " ".join(wrong.values())
+    return problem(503, "not_ready", "Not ready", detail, headers={"Retry-After": str(RETRY_SOON)}, not_ready=list(wrong), **says)

@@ -1,0 +1,95 @@
+"""The arguments of the commands, each declared once.
+
+Every ``airflow`` call imports this module, so it imports next to nothing. Choices stand here as plain words, which argcomplete
+offers; a test holds them against the rooms' own.
+"""
+
+from __future__ import annotations
+
+from argparse import BooleanOptionalAction
+from typing import Any
+
+from airflow.cli.cli_config import ARG_OUTPUT, ARG_YES, Arg, positive_int
+
+ACTIONS = ("rewrite_data_files", "rewrite_position_delete_files", "rewrite_manifests", "expire_snapshots", "remove_orphan_files")
+STATUSES = ("pending", "running", "completed", "failed", "cancelled")
+
+OUTPUT, YES = ARG_OUTPUT, ARG_YES
+
+
+def arg(*flags: str, **kwargs: Any) -> Arg:
+    """An argument, as argparse takes it."""
+    return Arg(flags, **kwargs)  # type: ignore[no-untyped-call]  # Airflow leaves the constructor untyped
+
+
+def conn_id(name: str, what: str, setting: str, without: str) -> Arg:
+    """A connection that a command may use instead of the installation's."""
+    return arg(
+        f"--{name}-conn-id",
+        metavar="CONN_ID",
+        help=f"The Airflow connection of {what}; without it, what the setting {setting} says, or {without}",
+    )
+
+
+_COUNT = positive_int(allow_zero=False)  # type: ignore[no-untyped-call]  # Airflow leaves it untyped
+
+STORE_CONN_ID = conn_id("store", "the store", "store_conn_id", "the embedded file")
+CATALOG_CONN_ID = conn_id("catalog", "the Iceberg catalog", "catalog_conn_id", "the embedded catalog")
+SPARK_CONN_ID = conn_id("spark", "the Spark cluster", "spark_conn_id", "a session in this process")
+
+TABLE = arg("table", metavar="DATABASE.TABLE", help="The table, without its catalog")
+JOB_ID = arg("job_id", metavar="JOB", help="A job's id, or at least its first 8 characters")
+JOB_IDS = arg("job_ids", metavar="JOB", nargs="+", help="Jobs' ids, or at least the first 8 characters of each")
+
+# submit
+ACTION = arg(
+    "-a", "--action", action="append", choices=ACTIONS, metavar="ACTION",
+    help=f"What to do; may be repeated. Without it, all of:\n{', '.join(ACTIONS)}.\nThey run in the installation's order",
+)  # fmt: skip
+OPTIONS = arg("--options", metavar="JSON", help="Options of the actions: a JSON object with an object for each action")
+WHERE = arg("--where", metavar="PREDICATE", help='A Spark predicate that narrows the rewrites, such as "month = 3"')
+DRY_RUN = arg("-n", "--dry-run", action="store_true", help="Only tell what each action would do, from the table's metadata")
+IDEMPOTENCY_KEY = arg(
+    "--idempotency-key", metavar="KEY", help="The same request with the same key is the same job, so that it may be repeated"
+)
+WAIT = arg("-w", "--wait", action="store_true", help="Watch the job until it ends; exit code 3 when it fails or is cancelled")
+
+# watch
+TIMEOUT = arg("--timeout", metavar="PERIOD", help="Watch for no longer than this (30s, 5m, 2h), then end with exit code 124")
+WATCH_POLL = arg("--poll", metavar="PERIOD", default="1s", help="The pause between two looks (default: 1s)")
+
+# lists of jobs
+OF_TABLE = arg("-t", "--table", metavar="DATABASE.TABLE", help="Only jobs of this table")
+STATUS = arg(
+    "-s", "--status", action="append", choices=STATUSES, metavar="STATUS",
+    help=f"Only jobs in this state; may be repeated. One of: {', '.join(STATUSES)}",
+)  # fmt: skip
+SEARCH = arg("--search", metavar="TEXT", help="Only jobs with this in their table's name, id, user, task or error")
+DAG = arg("--dag", metavar="DAG_ID", help="Only jobs of this DAG's tasks")
+ONLY_DRY_RUNS = arg("--dry-run", action=BooleanOptionalAction, default=None, help="Only dry runs, or none of them")
+SINCE = arg("--since", metavar="WHEN", help="Submitted at this moment (ISO 8601, UTC) or later; or 2h for the last two hours")
+UNTIL = arg("--until", metavar="WHEN", help="Submitted before this moment; or 2h for more than two hours ago")
+LIMIT = arg("--limit", type=_COUNT, default=50, metavar="N", help="How many at most (default: 50)")
+CURSOR = arg("--cursor", metavar="CURSOR", help="Go on where the list before ended; it says how")
+ALL = arg("--all", action="store_true", help="All of them, however many")
+
+# tables, locks, audit
+DATABASE = arg("-d", "--database", metavar="DATABASE", help="Only tables of this database")
+SEARCH_TABLES = arg("--search", metavar="TEXT", help="Only tables with this in their name")
+AFTER = arg("--after", metavar="DATABASE.TABLE", help="Only tables whose names come after this one")
+HOLDER = arg("--holder", metavar="NAME", help="Release only if this is who holds the table: a name, or a job's id")
+FORCE = arg("--force", action="store_true", help="Also while the worker of a cancelled job may still be at work on the table")
+REASON = arg("--reason", metavar="TEXT", help="For the people who are refused meanwhile")
+SUBJECT = arg("--subject", metavar="WHAT", help="Only what was done to this: a job's id, a table, drain or queue")
+BEFORE = arg("--before", type=_COUNT, metavar="ID", help="Only entries older than the one of this id")
+
+# worker
+ONCE = arg("--once", action="store_true", help="Run one job and leave; leave at once when none waits")
+MAX_JOBS = arg("--max-jobs", type=_COUNT, metavar="N", help="Leave after this many jobs")
+WORKER_POLL = arg("--poll", metavar="PERIOD", default="5s", help="How long to wait when the queue is empty (default: 5s)")
+WORKER_ID = arg("--worker-id", metavar="NAME", help="The name that its claims carry (default: host:process)")
+
+# api
+HOST = arg("--host", metavar="ADDRESS", help="Where to listen; without it, what the setting api_host says (127.0.0.1)")
+PORT = arg("--port", type=_COUNT, metavar="PORT", help="The port; without it, what the setting api_port says (8085)")
+TOKEN_FILE = arg("--token-file", metavar="FILE", help="The file that holds the token, such as a mounted secret")

@@ -1,0 +1,80 @@
+"""What can be wrong with a command itself.
+
+SnowpackError
+├── UsageProblem       an argument that cannot be used: exit code 2
+│   ├── AmbiguousJobId     the beginning of several ids
+│   └── Unconfirmed        a question, and nobody there to answer it
+├── NotTheHolder       a lock that somebody else has
+├── NoToken            an API that anybody could use
+├── WeakToken          a token that can be guessed
+└── Declined           the answer was no
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.errors import SnowpackError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow_snowpack.jobs import TableLock
+
+
+class UsageProblem(SnowpackError):
+    """An argument that cannot be used, for a reason that the parser cannot see."""
+
+
+class AmbiguousJobId(UsageProblem):
+    """The beginning of several jobs' ids."""
+
+    def __init__(self, given: str, matches: Sequence[str], *, more: bool) -> None:
+        rest = " and more" if more else ""
+        super().__init__(
+            f"{given!r} is the beginning of several job ids: {', '.join(matches)}{rest}. Give more of the one you mean."
+        )
+
+
+class Unconfirmed(UsageProblem):
+    """Something that cannot be undone was asked for where no question can be answered."""
+
+    def __init__(self, question: str) -> None:
+        super().__init__(
+            f"{question} There is no terminal to answer on, so nothing was done. Say --yes to go on without the question."
+        )
+
+
+class NotTheHolder(SnowpackError):
+    """A lock that somebody else has than was said."""
+
+    def __init__(self, lock: TableLock, given: str) -> None:
+        super().__init__(f"{lock.table.dotted} is held by {lock.holder}, and not by {given!r}. Nothing was released.")
+
+
+class NoToken(SnowpackError):
+    """An API that anybody could use."""
+
+    def __init__(self, variable: str, problem: str | None = None) -> None:
+        super().__init__(
+            f"{problem or 'There is no token, and without one the API is not served.'} "
+            f"Make one with `python -c 'import secrets; print(secrets.token_urlsafe(32))'`, and give it "
+            f"in a file (--token-file), in the environment variable {variable}, or as [snowpack] api_token."
+        )
+
+
+class WeakToken(SnowpackError):
+    """A token that can be guessed."""
+
+    def __init__(self, length: int, least: int) -> None:
+        super().__init__(
+            f"The API's token has {length} characters, and {least} at least are needed to keep others out. "
+            "Make one with `python -c 'import secrets; print(secrets.token_urlsafe(32))'`."
+        )
+
+
+class Declined(SnowpackError):
+    """The question was answered with no."""
+
+    def __init__(self) -> None:
+        super().__init__("Cancelled: nothing was done.")

@@ -1,0 +1,80 @@
+"""``airflow snowpack locks list|release``: who has which table, and freeing one whose holder is gone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.api import bodies
+from airflow_snowpack.cli.asking import confirm
+from airflow_snowpack.cli.errors import NotTheHolder
+from airflow_snowpack.cli.job_id import HEXADECIMAL, LEAST, WHOLE, short_id
+from airflow_snowpack.cli.opened import opened
+from airflow_snowpack.cli.outcome import ends_cleanly
+from airflow_snowpack.cli.output import Column, is_for_people, print_list, print_one
+from airflow_snowpack.cli.people import ago
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from datetime import datetime
+
+    from airflow_snowpack.cli.exit_code import ExitCode
+    from airflow_snowpack.jobs import TableLock
+
+
+@ends_cleanly
+def list_locks(args: Namespace) -> ExitCode | None:
+    """``locks list``"""
+    with opened(args) as here:
+        print_list(args.output, here.jobs.locks.list(), bodies.lock_body, _columns(here.now), empty="No table is locked.")
+    return None
+
+
+@ends_cleanly
+def release(args: Namespace) -> ExitCode | None:
+    """``locks release``"""
+    with opened(args) as here:
+        table = here.table(args.table)
+        lock = here.jobs.locks.get(table)
+        if lock is None:
+            _tell(args, None, f"Nobody holds {table.dotted}.")
+            return None
+        if args.holder is not None and not _is_holder(args.holder, lock):
+            raise NotTheHolder(lock, args.holder)
+        since, until = ago(lock.acquired_at, here.now), ago(lock.expires_at, here.now)
+        confirm(f"{table.dotted} is held by {lock.holder}, taken {since}, ends {until}. Release it?", yes=args.yes)
+        released = here.desk.release_lock(table, lock.holder, force=args.force)
+        said = (
+            f"{table.dotted} is free."
+            if released
+            else f"{lock.holder} had let go of {table.dotted} by then; nothing was changed."
+        )
+        _tell(args, released, said)
+    return None
+
+
+def _is_holder(given: str, lock: TableLock) -> bool:
+    """The holder's name, or the short id of a job that a list shows."""
+    return lock.holder == given or (_is_job(lock) and len(given) >= LEAST and lock.holder.startswith(given.lower()))
+
+
+def _is_job(lock: TableLock) -> bool:
+    return len(lock.holder) == WHOLE and HEXADECIMAL.fullmatch(lock.holder) is not None
+
+
+def _tell(args: Namespace, released: TableLock | None, text: str) -> None:
+    if is_for_people(args.output):
+        print(text)
+        return
+    body = {"released": released is not None, "lock": None if released is None else bodies.lock_body(released)}
+    print_one(args.output, body, {"released": str(released is not None).lower()})
+
+
+def _columns(now: datetime) -> list[Column[TableLock]]:
+    return [
+        Column("table", lambda lock: lock.table.dotted),
+        Column(
+            "held by", lambda lock: lock.holder, lambda lock: f"job {short_id(lock.holder)}" if _is_job(lock) else lock.holder
+        ),
+        Column("taken", lambda lock: bodies.moment(lock.acquired_at), lambda lock: ago(lock.acquired_at, now)),
+        Column("ends", lambda lock: bodies.moment(lock.expires_at), lambda lock: ago(lock.expires_at, now)),
+    ]

@@ -1,0 +1,96 @@
+"""What the commands work with: the store, the tables, and the desk that notes every change.
+
+    with opened(args) as here:
+        here.desk.cancel(here.job(args.job_id).job_id)
+
+The invariant: whatever a command changes goes through the desk, so that the audit trail has it with the name of the user.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.cli.actor import os_user
+from airflow_snowpack.cli.job_id import find_job
+from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+from airflow_snowpack.hooks.store import SnowpackHook
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.inventory import Inventory
+    from airflow_snowpack.jobs import AuditTrail, Desk, Job, Jobs
+    from airflow_snowpack.settings import Settings
+
+VIA = "cli"
+
+
+class Opened:
+    """The installation as one command sees it."""
+
+    def __init__(self, hook: SnowpackHook, catalog_conn_id: str | None) -> None:
+        self._hook = hook
+        self.catalog_hook = IcebergCatalogHook(catalog_conn_id)
+
+    @property
+    def settings(self) -> Settings:
+        return self._hook.settings
+
+    @property
+    def jobs(self) -> Jobs:
+        """:raises StoreUnreachable, SchemaOutOfDate: as :meth:`SnowpackHook.store`."""
+        return self._hook.jobs()
+
+    @cached_property
+    def desk(self) -> Desk:
+        """Takes the changes that this user asks for."""
+        from airflow_snowpack.jobs import Actor, Desk
+
+        return Desk(self.jobs, Actor(os_user(), VIA))
+
+    @cached_property
+    def inventory(self) -> Inventory:
+        """The tables; the catalog is connected when it is needed."""
+        from airflow_snowpack.inventory import Inventory
+
+        return Inventory(self._hook.store(), self.settings.catalog_name, lambda: self.catalog_hook.config.load())
+
+    @cached_property
+    def audit(self) -> AuditTrail:
+        from airflow_snowpack.jobs import AuditTrail
+
+        return AuditTrail(self._hook.store())
+
+    @property
+    def now(self) -> datetime:
+        """The store's clock."""
+        return self.jobs.store.clock()
+
+    def table(self, text: str) -> TableName:
+        """:raises InvalidTableName: it is not a name."""
+        return self.catalog_hook.table_name(text)
+
+    def job(self, given: str) -> Job:
+        """The job of this id, or of the one id that begins like this.
+
+        :raises JobNotFound: there is none.
+        :raises AmbiguousJobId, UsageProblem: there are several, or too little was given to tell.
+        """
+        return find_job(self.jobs, given)
+
+
+@contextmanager
+def opened(args: Namespace) -> Iterator[Opened]:
+    """Open what the command's arguments name; the connections close with the block.
+
+    The store has the patience of somebody who looks at a screen: one that hangs is told of within five seconds.
+    """
+    from airflow_snowpack.store import Patience
+
+    with SnowpackHook(args.store_conn_id, patience=Patience()) as hook:
+        yield Opened(hook, getattr(args, "catalog_conn_id", None))

@@ -1,0 +1,99 @@
+"""``airflow snowpack jobs submit``: ask for maintenance of one table.
+
+The order is the specification's: drain mode, names and options, the table, the lock. A dry run is answered at once from the
+table's metadata; anything else waits for a worker, and ``--wait`` watches it to its end.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from airflow_snowpack.cli.errors import UsageProblem
+from airflow_snowpack.cli.job_id import short_id
+from airflow_snowpack.cli.jobs import print_job, result_columns
+from airflow_snowpack.cli.opened import opened
+from airflow_snowpack.cli.outcome import ends_cleanly
+from airflow_snowpack.cli.output import is_for_people, print_rows
+from airflow_snowpack.cli.watch import read_periods, watch_job
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from airflow_snowpack.cli.exit_code import ExitCode
+    from airflow_snowpack.cli.opened import Opened
+    from airflow_snowpack.jobs import Asked
+    from airflow_snowpack.maintenance.submit import MaintenanceRequest
+
+
+@ends_cleanly
+def submit(args: Namespace) -> ExitCode | None:
+    """``jobs submit``"""
+    read_periods(args)  # what is wrong with them must not come to light when the job is there
+    with opened(args) as here:
+        asked = _ask(args, here, _read_request(args, here))
+        if args.wait and not asked.job.dry_run:
+            return watch_job(args, here, asked.job)
+        if is_for_people(args.output):
+            _tell(asked)
+        print_job(args.output, asked.job)
+    return None
+
+
+def _read_request(args: Namespace, here: Opened) -> MaintenanceRequest:
+    from airflow_snowpack.maintenance.submit import ALL_ACTIONS, MaintenanceRequest, refuse_if_draining
+
+    refuse_if_draining(here.jobs)
+    return MaintenanceRequest.parse(
+        args.table,
+        args.action or ALL_ACTIONS,
+        catalog=here.settings.catalog_name,
+        options=_read_options(args.options),
+        where=args.where,
+        order=here.settings.action_order,
+    )
+
+
+def _ask(args: Namespace, here: Opened, request: MaintenanceRequest) -> Asked:
+    from airflow_snowpack.jobs import Asked
+    from airflow_snowpack.maintenance.submit import plan_request
+
+    desk, key, said = here.desk, args.idempotency_key, request.options
+    before = None if key is None else desk.find(request.table, request.actions, key=key, options=said, dry_run=args.dry_run)
+    if before is not None:
+        return Asked(before, again=True)
+    if args.dry_run:
+        results = plan_request(here.inventory.catalog(), request, here.now)
+        return desk.record_dry_run(request.table, request.actions, results, options=said, key=key)
+    here.inventory.require(request.table)
+    return desk.submit(request.table, request.actions, options=said, key=key)
+
+
+def _read_options(text: str | None) -> dict[str, Any]:
+    """:raises UsageProblem: not a JSON object of objects."""
+    if text is None:
+        return {}
+    try:
+        options = json.loads(text)
+    except ValueError as problem:
+        raise UsageProblem(f"--options is not JSON: {problem}. {EXAMPLE}") from problem
+    if not isinstance(options, dict) or not all(isinstance(said, dict) for said in options.values()):
+        raise UsageProblem(f"--options must be a JSON object with an object for each action. {EXAMPLE}")
+    return options
+
+
+EXAMPLE = """Give, for example, --options '{"expire_snapshots": {"retain_last": 10}}'."""
+
+
+def _tell(asked: Asked) -> None:
+    job = asked.job
+    if asked.again:
+        print("The same request came before, with this key; this is the job that it became.")
+    if job.dry_run:
+        print(f"Nothing was changed. On {job.table.dotted} each action would do this:")
+        print_rows(
+            "table", job.results, [column for column in result_columns() if column.heading in ("action", "message")], empty=""
+        )
+        return
+    print(f"Job {short_id(job.job_id)} is {job.status} for {job.table.dotted}: {', '.join(job.actions)}.")
+    print(f"Watch it with: airflow snowpack jobs watch {short_id(job.job_id)}")

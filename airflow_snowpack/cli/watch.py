@@ -1,0 +1,189 @@
+"""``airflow snowpack jobs watch``: a job's events as they come, until it ends.
+
+    ended = Watch(jobs, LiveLine(sys.stdout)).until_over(job_id)      # None: the time was up
+
+The events are those of the job's history. That is written best-effort, so the job's own row has the last word: what it holds and
+the history does not tell is told at the end.
+
+The invariant: watching changes nothing. Whoever stops watching stops nothing else.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.cli.exit_code import ExitCode
+from airflow_snowpack.cli.job_filter import read_period
+from airflow_snowpack.cli.job_id import short_id
+from airflow_snowpack.cli.jobs import print_job, story_line
+from airflow_snowpack.cli.live_line import LiveLine
+from airflow_snowpack.cli.opened import opened
+from airflow_snowpack.cli.outcome import ends_cleanly
+from airflow_snowpack.cli.output import is_for_people, say
+from airflow_snowpack.cli.people import ago, clock_time, period
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from airflow_snowpack.cli.opened import Opened
+    from airflow_snowpack.jobs import ActionResult, HistoryEntry, Job, Jobs
+
+POLL = timedelta(seconds=1)
+SAY_WHY_EVERY = timedelta(minutes=1)
+UNTOLD = frozenset({"heartbeat", "completed", "failed", "cancelled", "deleted"})  # the end is told from the job itself
+BEGINS_ATTEMPT = frozenset({"claimed", "taken_over"})
+
+
+@ends_cleanly
+def watch(args: Namespace) -> ExitCode | None:
+    """``jobs watch``"""
+    with opened(args) as here:
+        return watch_job(args, here, here.job(args.job_id))
+
+
+def watch_job(args: Namespace, here: Opened, job: Job) -> ExitCode:
+    """Watch to the end, and tell it by the exit code.
+
+    :param args: ``timeout``, ``poll`` and ``output``.
+    """
+    poll, timeout = read_periods(args)
+    with LiveLine(sys.stdout if is_for_people(args.output) else sys.stderr) as line:
+        watching = Watch(here.jobs, line, poll=poll, timeout=timeout)
+        try:
+            ended = watching.until_over(job.job_id)
+        except KeyboardInterrupt:
+            line.clear()
+            say(f"Stopped watching. {_goes_on(job)}")
+            return ExitCode.INTERRUPTED
+    if ended is None:
+        say(f"{args.timeout} are over. {_goes_on(job)}")
+        print_job(args.output, here.jobs.get(job.job_id))
+        return ExitCode.TIMEOUT
+    print_job(args.output, ended)
+    return ExitCode.DONE if ended.status.value == "completed" else ExitCode.JOB_FAILED
+
+
+def read_periods(args: Namespace) -> tuple[timedelta, timedelta | None]:
+    """The pause between two looks, and how long to watch at most.
+
+    :raises UsageProblem: one of them is no period.
+    """
+    return read_period("--poll", args.poll), None if args.timeout is None else read_period("--timeout", args.timeout)
+
+
+class Watch:
+    """Looks at one job again and again, and tells what is new.
+
+    :param line: where lines go, and where the present state stands if it is a terminal.
+    :param poll: the pause between two looks.
+    :param timeout: watch no longer than this.
+    """
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        line: LiveLine,
+        *,
+        poll: timedelta = POLL,
+        timeout: timedelta | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._jobs = jobs
+        self._line = line
+        self._poll = poll
+        self._timeout = timeout
+        self._sleep = sleep
+        self._told: Counter[tuple[object, ...]] = Counter()
+        self._actions: set[str] = set()  # told of the present attempt
+        self._why: tuple[str, datetime] | None = None
+        self._away = False
+
+    def until_over(self, job_id: str) -> Job | None:
+        """Watch until the job ends.
+
+        :returns: the job as it ended; ``None`` when the time was up before.
+        :raises JobNotFound: it was deleted.
+        """
+        clock = self._jobs.store.clock
+        give_up = None if self._timeout is None else clock() + self._timeout
+        while True:
+            job = self._look(job_id)
+            if job is not None and job.status.is_terminal:
+                self._tell_end(job)
+                return job
+            if give_up is not None and clock() >= give_up:
+                return None
+            self._sleep(self._poll.total_seconds())
+
+    def _look(self, job_id: str) -> Job | None:
+        from airflow_snowpack.store import StoreUnreachable
+
+        try:
+            job = self._jobs.get(job_id)
+            for entry in self._jobs.history(job_id):
+                self._tell_event(entry)
+            if not job.status.is_terminal:
+                self._show(job)
+        except StoreUnreachable as problem:
+            if not self._away:
+                self._line.tell(f"{clock_time(self._jobs.store.clock())}  {problem} Watching on.")
+            self._away = True
+            return None
+        self._away = False
+        return job
+
+    def _tell_event(self, entry: HistoryEntry) -> None:
+        key = (entry.at, entry.event, entry.attempt_id, str(entry.detail.get("action")))
+        self._told[key] += 1
+        if self._told[key] > 1:
+            return
+        if entry.event in BEGINS_ATTEMPT:
+            self._actions.clear()
+        if entry.event == "action":
+            self._actions.add(str(entry.detail.get("action")))
+        if entry.event not in UNTOLD:
+            self._line.tell(f"{clock_time(entry.at)}  {story_line(entry)}")
+
+    def _show(self, job: Job) -> None:
+        """The present state: on a terminal always, elsewhere when it changes, and then not too often."""
+        from airflow_snowpack.jobs import explain
+
+        why, now = explain(self._jobs, job), self._jobs.store.clock()
+        if self._line.is_live:
+            self._line.show(f"{job.status} {_since(job, now)}  {why}{self._lease(job, now)}")
+        elif self._why is None or (why != self._why[0] and now - self._why[1] >= SAY_WHY_EVERY):
+            self._why = (why, now)
+            self._line.tell(f"{clock_time(now)}  {why}")
+
+    def _lease(self, job: Job, now: datetime) -> str:
+        place = self._jobs.places([job.job_id]).get(job.job_id)
+        return "" if place is None or place.claimed_at is None else f" Its lease ends {ago(place.visible_at, now)}."
+
+    def _tell_end(self, job: Job) -> None:
+        at = clock_time(job.completed_at or self._jobs.store.clock())
+        for result in job.results:
+            if result.action not in self._actions:
+                self._line.tell(f"{at}  {_result_line(result)}")
+        took = f" after {period(job.completed_at - job.started_at)}" if job.completed_at and job.started_at else ""
+        self._line.tell(f"{at}  {job.status}{took}" + (f": {job.error}" if job.error else ""))
+
+
+def _since(job: Job, now: datetime) -> str:
+    return period(now - (job.started_at or job.submitted_at))
+
+
+def _result_line(result: ActionResult) -> str:
+    return f"{result.action} {result.outcome} in {result.elapsed_seconds:.1f} s: {result.message}"
+
+
+def _goes_on(job: Job) -> str:
+    return (
+        f"The job {short_id(job.job_id)} goes on; `airflow snowpack jobs watch {short_id(job.job_id)}` comes back to it, "
+        f"and `jobs cancel` ends it."
+    )

@@ -1,0 +1,71 @@
+"""What "test connection" needs: an end to the wait, and no secret in what it says.
+
+    ask_with_patience(lambda: catalog.list_namespaces(), "The catalog")     # NoAnswer after ten seconds
+
+Airflow runs the test in a thread of its API server, and PyIceberg waits for a REST catalog without end.
+"""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+from airflow_snowpack.errors import SnowpackError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+T = TypeVar("T")
+
+PATIENCE = timedelta(seconds=10)
+SHORTEST_SECRET = 4  # a shorter one would take words apart
+
+
+class NoAnswer(SnowpackError):
+    """Nothing came back in time."""
+
+    def __init__(self, who: str, patience: timedelta) -> None:
+        super().__init__(
+            f"{who} did not answer within {patience.total_seconds():.0f} seconds. "
+            "Check the address, and that the way there is open."
+        )
+
+
+def ask_with_patience(question: Callable[[], T], who: str, patience: timedelta = PATIENCE) -> T:
+    """Ask something that may hang. A question that hangs is left to a thread that nobody waits for, not even at the end.
+
+    :raises NoAnswer: it took too long.
+    """
+    answers: list[T] = []
+    failures: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            answers.append(question())
+        except BaseException as failure:  # noqa: BLE001 - raised again below, in the thread that asked
+            failures.append(failure)
+
+    asking = threading.Thread(target=ask, name="snowpack-test-connection", daemon=True)
+    asking.start()
+    asking.join(patience.total_seconds())
+    if failures:
+        raise failures[0]
+    if not answers:
+        raise NoAnswer(who, patience)
+    return answers[0]
+
+
+def in_words(problem: Exception) -> str:
+    """What our own errors say; of others the kind and the first line."""
+    if isinstance(problem, SnowpackError):
+        return str(problem)
+    first = (str(problem).splitlines() or [""])[0]
+    return f"{type(problem).__name__}: {first}"
+
+
+def without_secrets(message: str, secrets: Iterable[str | None]) -> str:
+    """The message with each secret in it replaced: servers and drivers like to repeat what they were given."""
+    for secret in sorted((each for each in secrets if each and len(each) >= SHORTEST_SECRET), key=len, reverse=True):
+        message = message.replace(secret, "***")
+    return message

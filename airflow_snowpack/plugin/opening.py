@@ -1,0 +1,24 @@
+"""Opens what the mounted app works with, from Airflow's connections and settings.
+
+It runs when the first request needs it, and again for the next request when it failed: an API server that starts while the store
+is down serves Airflow as ever, and our routes as soon as the store is back.
+"""
+
+from __future__ import annotations
+
+from airflow_snowpack.api.services import Services
+from airflow_snowpack.hooks.iceberg_catalog import reach_catalog
+from airflow_snowpack.hooks.store import SnowpackHook
+from airflow_snowpack.inventory import Inventory
+from airflow_snowpack.store import Patience
+
+
+def open_services() -> Services:
+    """The store and the catalog that ``[snowpack]`` names.
+
+    :raises SnowpackError: a setting or the store's connection cannot be used, or the store does not answer.
+    """
+    hook = SnowpackHook(patience=Patience())
+    settings = hook.settings
+    inventory = Inventory(hook.store(), settings.catalog_name, reach_catalog)
+    return Services(hook.jobs(), inventory, settings.action_order, settings.table_cache_refresh)

@@ -1,0 +1,233 @@
+"""Ask for maintenance over HTTP, on both databases."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    import httpx
+
+SUBMIT = "/tables/analytics/page_views/maintenance"
+ONE_ACTION = {"actions": ["expire_snapshots"]}
+
+
+def test_a_job_is_accepted_with_the_specifications_body_and_headers(api: httpx.Client) -> None:
+    answer = api.post(SUBMIT, json={"actions": ["expire_snapshots", "rewrite_data_files"]})
+    assert answer.status_code == 202
+    job = answer.json()
+    assert list(job) == [
+        "job_id",
+        "database",
+        "table_name",
+        "actions",
+        "dry_run",
+        "status",
+        "submitted_at",
+        "started_at",
+        "completed_at",
+        "results",
+        "error",
+    ]
+    told = {name: value for name, value in job.items() if name not in ("job_id", "submitted_at")}
+    assert told == {
+        "database": "analytics",
+        "table_name": "page_views",
+        "actions": ["rewrite_data_files", "expire_snapshots"],
+        "dry_run": False,
+        "status": "pending",
+        "started_at": None,
+        "completed_at": None,
+        "results": None,
+        "error": None,
+    }
+    assert len(job["job_id"]) == 32
+    assert job["submitted_at"].endswith("+00:00")
+    assert len(job["submitted_at"]) == len("2026-04-25T14:35:00.000000+00:00")
+    assert answer.headers["location"] == f"/jobs/{job['job_id']}"
+    assert answer.headers["retry-after"] == "30"
+
+
+def test_the_location_leads_to_the_job_which_says_when_to_look_again(api: httpx.Client) -> None:
+    accepted = api.post(SUBMIT, json=ONE_ACTION)
+    found = api.get(accepted.headers["location"])
+    assert found.status_code == 200
+    assert found.json() == accepted.json()
+    assert found.headers["retry-after"] == "30"
+
+
+def test_a_dry_run_is_done_at_once_and_locks_nothing(api: httpx.Client) -> None:
+    answer = api.post(
+        SUBMIT,
+        json={"actions": ["rewrite_data_files"], "dry_run": True, "options": {"rewrite_data_files": {"min_input_files": 2}}},
+    )
+    job = answer.json()
+    assert (answer.status_code, job["status"], job["dry_run"]) == (202, "completed", True)
+    assert "retry-after" not in answer.headers
+    (result,) = job["results"]
+    assert list(result) == ["action", "success", "message", "error", "elapsed_seconds"]
+    assert result["message"].startswith("Would compact 3 files into 1")
+    assert api.get("/locks").json() == []
+    assert api.get("/queue").json()["depth"] == 0
+    assert "retry-after" not in api.get(answer.headers["location"]).headers
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "error"),
+    [
+        ({"actions": []}, 400, "no_actions"),
+        ({"actions": ["vacuum"]}, 400, "unknown_action"),
+        ({"actions": ["expire_snapshots"], "options": {"vacuum": {}}}, 400, "unknown_action"),
+        ({"actions": ["expire_snapshots"], "options": {"expire_snapshots": {"retain_last": 0}}}, 400, "invalid_option"),
+        ({"actions": ["expire_snapshots"], "options": {"expire_snapshots": {"keep": 1}}}, 400, "invalid_option"),
+        ({"actions": ["expire_snapshots"], "where": "id = 1"}, 400, "invalid_option"),
+        ({"actions": ["rewrite_data_files"], "where": "a\x00"}, 400, "invalid_option"),
+        ({}, 422, "invalid_request"),
+        ({"actions": "expire_snapshots"}, 422, "invalid_request"),
+        ({"actions": ["expire_snapshots"], "dry_run": "yes"}, 422, "invalid_request"),
+        ({"actions": ["expire_snapshots"], "force": True}, 422, "invalid_request"),
+        ([], 422, "invalid_request"),
+    ],
+)
+def test_a_request_that_cannot_be_used_is_refused_with_its_reason(api: httpx.Client, body: Any, status: int, error: str) -> None:
+    answer = api.post(SUBMIT, json=body)
+    problem = answer.json()
+    assert (answer.status_code, problem["error"], problem["status"]) == (status, error, status)
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert problem["type"] == f"urn:snowpack:problem:{error}"
+    assert problem["title"]
+    assert problem["detail"].endswith(".")
+    assert api.get("/jobs").json() == []
+
+
+def test_an_unknown_action_is_answered_with_the_allowed_ones(api: httpx.Client) -> None:
+    assert api.post(SUBMIT, json={"actions": ["vacuum"]}).json()["allowed"][0] == "rewrite_data_files"
+
+
+@pytest.mark.parametrize("sent", [b"", b"{", b"\xff", b'"\\ud800"', b"[" * 5000])
+def test_a_body_that_is_no_json_is_refused(api: httpx.Client, sent: bytes) -> None:
+    answer = api.post(SUBMIT, content=sent, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()["error"]) == (422, "invalid_request")
+
+
+def test_a_body_beyond_all_reason_is_refused(api: httpx.Client) -> None:
+    assert api.post(SUBMIT, content=b" " * 300_000).status_code == 422
+
+
+NAMES = [
+    "a; DROP TABLE x",
+    "../x",
+    "..",
+    "a" * 300,
+    "größe",
+    "表",
+    "\x00",
+    "a\nb",
+    "a b",
+    "'",
+    "%2F",
+    "1a",
+    "-a",
+    "",
+]
+
+
+@pytest.mark.parametrize("place", ["database", "table"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_bad_name_is_refused_and_nothing_is_stored(api: httpx.Client, name: str, place: str) -> None:
+    from urllib.parse import quote
+
+    encoded = quote(name, safe="") if name != ".." else "%2E%2E"
+    path = f"/tables/{encoded}/page_views" if place == "database" else f"/tables/analytics/{encoded}"
+    answer = api.post(f"{path}/maintenance", json=ONE_ACTION)
+    assert (answer.status_code, answer.json()["error"]) == (422, "invalid_table_name")
+    assert api.get(path).status_code == 422
+    assert api.delete(path.replace("/tables/", "/locks/"), params={"holder": "x"}).status_code == 422
+    assert api.get("/jobs").json() == []
+    assert api.get("/locks").json() == []
+
+
+def test_a_table_that_the_catalog_does_not_have_is_not_found(api: httpx.Client) -> None:
+    answer = api.post("/tables/analytics/nothing/maintenance", json=ONE_ACTION)
+    assert (answer.status_code, answer.json()["error"]) == (404, "table_not_found")
+    assert "analytics.page_views" in answer.json()["detail"]
+    assert api.get("/jobs").json() == []
+
+
+def test_a_table_with_a_job_is_refused_and_its_holder_is_named(api: httpx.Client) -> None:
+    first = api.post(SUBMIT, json=ONE_ACTION).json()
+    answer = api.post(SUBMIT, json=ONE_ACTION)
+    assert (answer.status_code, answer.json()["error"]) == (409, "table_locked")
+    assert answer.json()["holder"] == first["job_id"]
+    assert answer.headers["retry-after"] == "30"
+
+
+def test_of_twenty_at_once_for_one_table_one_is_accepted(api: httpx.Client) -> None:
+    api.get("/queue")
+    with ThreadPoolExecutor(20) as pool:
+        codes = [*pool.map(lambda _: api.post(SUBMIT, json=ONE_ACTION).status_code, range(20))]
+    assert sorted(codes) == [202] + [409] * 19
+    assert len(api.get("/jobs").json()) == len(api.get("/locks").json()) == api.get("/queue").json()["depth"] == 1
+
+
+def test_drain_mode_refuses_before_anything_else_is_looked_at(api: httpx.Client) -> None:
+    on = api.put("/drain", json={"on": True, "reason": "the store moves"})
+    assert (on.status_code, on.json()["on"], on.json()["by"], on.json()["reason"]) == (200, True, "token", "the store moves")
+    for path, body in [
+        (SUBMIT, ONE_ACTION),
+        (SUBMIT, {"actions": []}),
+        (SUBMIT, {"nonsense": 1}),
+        ("/tables/a;b/c/maintenance", ONE_ACTION),
+        ("/tables/analytics/nothing/maintenance", ONE_ACTION),
+        (SUBMIT, ONE_ACTION | {"dry_run": True}),
+    ]:
+        answer = api.post(path, json=body)
+        assert (answer.status_code, answer.json()["error"], answer.json()["reason"]) == (503, "drain_mode", "the store moves")
+        assert answer.headers["retry-after"] == "30"
+    assert api.put("/drain", json={"on": False}).json()["on"] is False
+    assert api.post(SUBMIT, json=ONE_ACTION).status_code == 202
+
+
+def test_the_same_key_and_request_is_the_same_job(api: httpx.Client) -> None:
+    key = {"Idempotency-Key": "order-66"}
+    first = api.post(SUBMIT, json=ONE_ACTION, headers=key)
+    again = api.post(SUBMIT, json=ONE_ACTION, headers=key)
+    assert (first.status_code, again.status_code) == (202, 202)
+    assert again.json() == first.json()
+    assert again.headers["location"] == first.headers["location"]
+    assert "idempotency-replayed" not in first.headers
+    assert again.headers["idempotency-replayed"] == "true"
+
+
+def test_the_same_key_with_another_request_is_refused(api: httpx.Client) -> None:
+    key = {"Idempotency-Key": "order-66"}
+    first = api.post(SUBMIT, json=ONE_ACTION, headers=key).json()
+    other = api.post(SUBMIT, json={"actions": ["rewrite_data_files"]}, headers=key)
+    assert (other.status_code, other.json()["error"], other.json()["job_id"]) == (422, "key_used_before", first["job_id"])
+
+
+def test_a_key_whose_request_was_refused_may_be_used_again(api: httpx.Client) -> None:
+    holder = api.post(SUBMIT, json=ONE_ACTION).json()["job_id"]
+    key = {"Idempotency-Key": "order-67"}
+    assert api.post(SUBMIT, json=ONE_ACTION, headers=key).status_code == 409
+    api.post(f"/jobs/{holder}/cancel")
+    again = api.post(SUBMIT, json=ONE_ACTION, headers=key)
+    assert again.status_code == 202
+    assert "idempotency-replayed" not in again.headers
+
+
+def test_ten_at_once_with_one_key_are_one_job(api: httpx.Client) -> None:
+    api.get("/queue")
+    key = {"Idempotency-Key": "order-68"}
+    with ThreadPoolExecutor(10) as pool:
+        answers = [*pool.map(lambda _: api.post(SUBMIT, json=ONE_ACTION, headers=key), range(10))]
+    assert {answer.status_code for answer in answers} == {202}
+    assert len({answer.json()["job_id"] for answer in answers}) == 1
+
+
+@pytest.mark.parametrize("key", ["", "k" * 256, "ключ".encode()])
+def test_a_key_that_cannot_be_one_is_refused(api: httpx.Client, key: str | bytes) -> None:
+    answer = api.post(SUBMIT, json=ONE_ACTION, headers={"Idempotency-Key": key})
+    assert (answer.status_code, answer.json()["error"]) == (422, "invalid_key")

@@ -1,0 +1,302 @@
+"""Requests from outside of a DAG: each change with its entry in the audit trail, or neither of them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from threading import Barrier
+from typing import TYPE_CHECKING
+
+import pytest
+import sqlalchemy as sa
+from scripted_engine import PATIENCE_S
+
+from airflow_snowpack.jobs import (
+    ActionOutcome,
+    ActionResult,
+    Actor,
+    AuditTrail,
+    Desk,
+    DrainModeOn,
+    JobAlreadyFinished,
+    JobNotFound,
+    Jobs,
+    JobStatus,
+    JobStillActive,
+    LockInUse,
+    TableLocked,
+    TableLocks,
+)
+from airflow_snowpack.store.schema import audit_trail, job_queue, table_locks
+from airflow_snowpack.store.schema import jobs as jobs_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conftest import MovedClock
+
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.store import Store
+
+ACTIONS = ["rewrite_data_files", "expire_snapshots"]
+PLAN = ActionResult("rewrite_data_files", ActionOutcome.SUCCEEDED, "Would compact 87 files", 0.1, metrics={"files": 87})
+
+
+@pytest.fixture
+def desk(jobs: Jobs) -> Desk:
+    return Desk(jobs, Actor("vera", via="api"))
+
+
+@pytest.fixture
+def trail(store: Store) -> AuditTrail:
+    return AuditTrail(store)
+
+
+def told(trail: AuditTrail, subject: str) -> list[tuple[str, str, str]]:
+    return [(entry.actor, entry.via, entry.change) for entry in trail.of(subject)]
+
+
+def without_audit_trail(store: Store) -> None:
+    with store.engine.begin() as conn:
+        audit_trail.drop(conn)
+
+
+def rows(store: Store, *tables: sa.Table) -> list[int]:
+    counts = sa.select(*(sa.select(sa.func.count()).select_from(table).scalar_subquery() for table in tables))
+    return list(store.read(lambda conn: conn.execute(counts).one()))
+
+
+def test_a_submit_is_a_job_of_the_actor_with_its_entry(desk: Desk, jobs: Jobs, trail: AuditTrail, table: TableName) -> None:
+    asked = desk.submit(table, ACTIONS, options={"expire_snapshots": {"retain_last": 3}})
+
+    assert jobs.get(asked.job.job_id) == asked.job
+    assert (asked.again, asked.job.submitted_by) == (False, "vera")
+    (entry,) = trail.of(asked.job.job_id)
+    assert (entry.actor, entry.via, entry.change) == ("vera", "api", "submit")
+    assert entry.detail == {"table": str(table), "actions": ACTIONS}
+    assert entry.at == asked.job.submitted_at
+
+
+def test_every_change_of_a_job_is_on_record_in_order(desk: Desk, trail: AuditTrail, table: TableName, clock: MovedClock) -> None:
+    job_id = desk.submit(table, ACTIONS).job.job_id
+    clock.forward(minutes=1)
+    desk.cancel(job_id)
+    clock.forward(minutes=1)
+    again = desk.rerun(job_id)
+    desk.delete(job_id)
+
+    assert [change for _, _, change in told(trail, job_id)] == ["submit", "cancel", "delete"]
+    (entry,) = trail.of(again.job_id)
+    assert (entry.change, entry.detail["of"]) == ("rerun", job_id)
+
+
+def test_a_rerun_asks_for_the_same_actions_and_options(desk: Desk, table: TableName) -> None:
+    first = desk.submit(table, ACTIONS, options={"expire_snapshots": {"retain_last": 3}}).job
+    desk.cancel(first.job_id)
+    second = desk.rerun(first.job_id)
+
+    assert (second.table, second.actions, second.options) == (first.table, first.actions, first.options)
+    assert second.job_id != first.job_id
+
+
+def test_a_dry_run_is_on_record_and_holds_nothing(desk: Desk, trail: AuditTrail, table: TableName, store: Store) -> None:
+    job = desk.record_dry_run(table, ACTIONS, [PLAN]).job
+
+    assert told(trail, job.job_id) == [("vera", "api", "dry_run")]
+    assert rows(store, job_queue, table_locks) == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda desk, table: desk.submit(table, ACTIONS),
+        lambda desk, table: desk.submit(table, ACTIONS, key="k"),
+        lambda desk, table: desk.record_dry_run(table, ACTIONS, [PLAN]),
+    ],
+    ids=["submit", "with a key", "dry run"],
+)
+def test_without_its_entry_there_is_no_job_no_lock_and_no_queue_row(
+    desk: Desk, store: Store, table: TableName, ask: Callable[[Desk, TableName], object]
+) -> None:
+    without_audit_trail(store)
+
+    with pytest.raises(sa.exc.DBAPIError):
+        ask(desk, table)
+    assert rows(store, jobs_table, job_queue, table_locks) == [0, 0, 0]
+
+
+def test_without_its_entry_nothing_else_changes_either(
+    desk: Desk, jobs: Jobs, locks: TableLocks, store: Store, table: TableName, other_table: TableName
+) -> None:
+    active, done = jobs.submit(table, ACTIONS), jobs.record_dry_run(table, ACTIONS, [])
+    locks.acquire(other_table, "etl", ttl=timedelta(hours=1))
+    without_audit_trail(store)
+
+    for change in (
+        lambda: desk.cancel(active.job_id),
+        lambda: desk.delete(done.job_id),
+        lambda: desk.set_drain(True),
+        lambda: desk.release_lock(other_table, "etl"),
+    ):
+        with pytest.raises(sa.exc.DBAPIError):
+            change()
+    assert jobs.get(active.job_id).status is JobStatus.PENDING
+    assert jobs.get(done.job_id) == done
+    assert not jobs.drain().on
+    assert {lock.holder for lock in locks.list()} == {active.job_id, "etl"}
+
+
+def test_a_sweep_without_its_entry_takes_nothing_back(
+    desk: Desk, jobs: Jobs, store: Store, table: TableName, clock: MovedClock
+) -> None:
+    claim = jobs.submit_and_claim(table, ACTIONS, "w1")
+    clock.forward(hours=1)
+    without_audit_trail(store)
+
+    with pytest.raises(sa.exc.DBAPIError):
+        desk.sweep()
+    assert jobs.get(claim.job.job_id).status is JobStatus.RUNNING
+
+
+def test_what_is_refused_leaves_no_entry(desk: Desk, jobs: Jobs, store: Store, table: TableName) -> None:
+    job = jobs.submit(table, ACTIONS)
+
+    with pytest.raises(TableLocked):
+        desk.submit(table, ACTIONS)
+    with pytest.raises(JobStillActive):
+        desk.delete(job.job_id)
+    with pytest.raises(TableLocked):
+        desk.rerun(job.job_id)
+    jobs.cancel(job.job_id)
+    with pytest.raises(JobAlreadyFinished):
+        desk.cancel(job.job_id)
+    jobs.set_drain(True)
+    with pytest.raises(DrainModeOn):
+        desk.submit(table, ACTIONS)
+    with pytest.raises(DrainModeOn):
+        desk.record_dry_run(table, ACTIONS, [])
+    assert rows(store, audit_trail) == [0]
+
+
+@pytest.mark.parametrize("job_id", ["no-such-job", "", "a\x00b", "\ud800", "💾" * 200])
+def test_an_id_that_no_job_has_is_not_found_whatever_is_in_it(desk: Desk, jobs: Jobs, trail: AuditTrail, job_id: str) -> None:
+    for change in (desk.cancel, desk.delete, desk.rerun, jobs.get):
+        with pytest.raises(JobNotFound):
+            change(job_id)
+    assert jobs.find(job_id) is None
+    assert trail.of(job_id) == []
+
+
+def test_a_sweep_is_on_record_when_it_changed_something(
+    desk: Desk, jobs: Jobs, trail: AuditTrail, table: TableName, clock: MovedClock
+) -> None:
+    claim = jobs.submit_and_claim(table, ACTIONS, "w1")
+    desk.sweep()
+    assert trail.of("queue") == []
+    clock.forward(hours=1)
+    desk.sweep()
+
+    (entry,) = trail.of("queue")
+    assert (entry.change, entry.detail["failed"]) == ("sweep", [claim.job.job_id])
+
+
+def test_switching_drain_mode_to_what_it_is_is_not_noted(desk: Desk, trail: AuditTrail) -> None:
+    desk.set_drain(False)
+    desk.set_drain(True, reason="moving \x00 the store")
+    desk.set_drain(True, reason="again")
+    desk.set_drain(False)
+
+    assert [(entry.change, entry.detail) for entry in trail.of("drain")] == [
+        ("drain_on", {"reason": "moving � the store"}),
+        ("drain_off", {"reason": None}),
+    ]
+
+
+def test_of_many_who_switch_drain_mode_on_at_once_only_the_one_who_did_it_is_on_record(jobs: Jobs, trail: AuditTrail) -> None:
+    together = Barrier(8)
+
+    def switch(number: int) -> None:
+        together.wait(PATIENCE_S)
+        Desk(jobs, Actor(f"user {number}", via="page")).set_drain(True)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(switch, range(8)))
+    (entry,) = trail.of("drain")
+    assert entry.actor == jobs.drain().by
+
+
+def test_an_actor_with_a_name_that_no_database_takes_is_served_all_the_same(
+    jobs: Jobs, trail: AuditTrail, table: TableName
+) -> None:
+    desk = Desk(jobs, Actor("ve\x00ra \ud800", via="api"))
+    job = desk.submit(table, ACTIONS, key="k").job
+
+    assert desk.submit(table, ACTIONS, key="k").again
+    assert desk.cancel(job.job_id).error == "Cancelled by ve�ra ?"
+    assert {entry.actor for entry in trail.latest()} == {"ve�ra ?"}
+
+
+# -- locks -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_lock_is_released_for_its_holder_only_and_on_record(
+    desk: Desk, locks: TableLocks, trail: AuditTrail, table: TableName
+) -> None:
+    locks.acquire(table, "etl", ttl=timedelta(hours=1))
+
+    assert desk.release_lock(table, "somebody else") is None
+    assert trail.of(str(table)) == []
+    released = desk.release_lock(table, "etl")
+    assert released is not None
+    assert released.holder == "etl"
+    assert desk.release_lock(table, "etl") is None
+    assert told(trail, str(table)) == [("vera", "api", "release_lock")]
+
+
+def test_the_lock_of_an_active_job_goes_with_the_job_and_in_no_other_way(desk: Desk, table: TableName) -> None:
+    job = desk.submit(table, ACTIONS).job
+
+    for force in (False, True):
+        with pytest.raises(LockInUse, match="Cancel the job instead"):
+            desk.release_lock(table, job.job_id, force=force)
+
+
+@pytest.mark.parametrize("deleted", [False, True], ids=["listed", "deleted"])
+def test_the_lock_of_a_cancelled_job_whose_worker_may_be_at_work_is_released_by_force_only(
+    desk: Desk, jobs: Jobs, locks: TableLocks, table: TableName, deleted: bool
+) -> None:
+    job = jobs.submit_and_claim(table, ACTIONS, "w1").job
+    desk.cancel(job.job_id)
+    if deleted:
+        desk.delete(job.job_id)
+
+    with pytest.raises(LockInUse, match="its worker has not left the table yet"):
+        desk.release_lock(table, job.job_id)
+    assert desk.release_lock(table, job.job_id, force=True) is not None
+    assert locks.list() == []
+
+
+# -- many at once ------------------------------------------------------------------------------------------------------
+
+
+def test_of_twenty_who_submit_for_a_table_at_once_one_gets_a_job_and_nineteen_are_told_who_has_it(
+    jobs: Jobs, store: Store, trail: AuditTrail, table: TableName
+) -> None:
+    together = Barrier(20)
+
+    def submit(number: int) -> object:
+        desk = Desk(jobs, Actor(f"user {number}", via="api"))
+        together.wait(PATIENCE_S)
+        try:
+            return desk.submit(table, ACTIONS, key=f"key {number}" if number % 2 else None).job
+        except TableLocked as refused:
+            return refused
+
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(submit, range(20)))
+    refusals = [answer for answer in answers if isinstance(answer, TableLocked)]
+    (job,) = jobs.list()
+    assert len(refusals) == 19
+    assert {refusal.lock.holder for refusal in refusals} == {job.job_id}
+    assert rows(store, jobs_table, job_queue, table_locks, audit_trail) == [1, 1, 1, 1]
+    assert [entry.subject for entry in trail.latest()] == [job.job_id]

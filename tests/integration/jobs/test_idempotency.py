@@ -1,0 +1,219 @@
+"""A request that is sent twice with the same key is one job."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from threading import Barrier
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import race_process
+import sqlalchemy as sa
+from scripted_engine import PATIENCE_S
+
+from airflow_snowpack.jobs import Actor, Desk, InvalidKey, JobNotFound, Jobs, KeyUsedBefore, TableLocked
+from airflow_snowpack.jobs.idempotency import KEPT
+from airflow_snowpack.store.schema import audit_trail, idempotency_keys, job_queue
+from airflow_snowpack.store.schema import jobs as jobs_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from conftest import MovedClock
+
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.jobs import Asked
+    from airflow_snowpack.store import Store
+
+ACTIONS = ["rewrite_data_files", "expire_snapshots"]
+KEY = "5f3c0a52-7a35-4bd2-8f5d-2f6d5a3a9d10"
+
+
+@pytest.fixture
+def desk(jobs: Jobs) -> Desk:
+    return Desk(jobs, Actor("vera", via="api"))
+
+
+@pytest.fixture(params=["submit", "dry run"])
+def ask(request: pytest.FixtureRequest) -> Callable[..., Asked]:
+    """A submit or a dry run with the key."""
+
+    def submit(desk: Desk, table: TableName, key: str = KEY, actions: Sequence[str] = ACTIONS, **options: Any) -> Asked:
+        if request.param == "submit":
+            return desk.submit(table, actions, options=options, key=key)
+        return desk.record_dry_run(table, actions, [], options=options, key=key)
+
+    return submit
+
+
+def how_many(store: Store, table: sa.Table) -> int:
+    found: int = store.read(lambda conn: conn.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())
+    return found
+
+
+def test_the_same_request_again_is_the_same_job(desk: Desk, store: Store, table: TableName, ask: Callable[..., Asked]) -> None:
+    first, second = ask(desk, table), ask(desk, table)
+
+    assert (first.again, second.again) == (False, True)
+    assert first.job == second.job
+    assert how_many(store, jobs_table) == how_many(store, audit_trail) == 1
+
+
+def test_the_order_in_which_actions_are_named_makes_no_other_request(
+    desk: Desk, table: TableName, ask: Callable[..., Asked]
+) -> None:
+    assert ask(desk, table).job == ask(desk, table, actions=ACTIONS[::-1]).job
+
+
+def test_a_request_that_comes_again_after_its_job_has_ended_is_still_that_job(desk: Desk, table: TableName) -> None:
+    job = desk.submit(table, ACTIONS, key=KEY).job
+    desk.cancel(job.job_id)
+
+    again = desk.submit(table, ACTIONS, key=KEY)
+    assert (again.again, again.job.job_id, again.job.status) == (True, job.job_id, "cancelled")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda desk, _table, other: desk.submit(other, ACTIONS, key=KEY),
+        lambda desk, table, _other: desk.submit(table, ACTIONS[:1], key=KEY),
+        lambda desk, table, _other: desk.submit(table, ACTIONS, options={"expire_snapshots": {"retain_last": 9}}, key=KEY),
+        lambda desk, table, _other: desk.record_dry_run(table, ACTIONS, [], key=KEY),
+    ],
+    ids=["table", "actions", "options", "dry run"],
+)
+def test_a_key_that_came_with_another_request_is_refused_and_names_that_ones_job(
+    desk: Desk, jobs: Jobs, table: TableName, other_table: TableName, other: Callable[..., Asked]
+) -> None:
+    job = desk.submit(table, ACTIONS, key=KEY).job
+
+    with pytest.raises(KeyUsedBefore, match=job.job_id):
+        other(desk, table, other_table)
+    assert jobs.list() == [job]
+
+
+def test_a_key_belongs_to_whoever_used_it(
+    jobs: Jobs, table: TableName, other_table: TableName, ask: Callable[..., Asked]
+) -> None:
+    mine = ask(Desk(jobs, Actor("vera", via="api")), table)
+    theirs = ask(Desk(jobs, Actor("tom", via="api")), other_table)
+
+    assert mine.job.job_id != theirs.job.job_id
+    assert not theirs.again
+
+
+def test_a_key_is_forgotten_after_a_day(
+    desk: Desk, table: TableName, other_table: TableName, clock: MovedClock, ask: Callable[..., Asked]
+) -> None:
+    first = ask(desk, table)
+    clock.now += KEPT - timedelta(microseconds=1)
+    assert ask(desk, table).job.job_id == first.job.job_id
+    clock.now += timedelta(microseconds=1)
+
+    assert not ask(desk, other_table).again
+    assert ask(desk, other_table).again
+
+
+def test_a_key_is_forgotten_with_its_job(desk: Desk, table: TableName, other_table: TableName, ask: Callable[..., Asked]) -> None:
+    first = ask(desk, table).job
+    if not first.status.is_terminal:
+        desk.cancel(first.job_id)
+    desk.delete(first.job_id)
+
+    second = ask(desk, other_table)
+    assert not second.again
+    assert second.job.job_id != first.job_id
+    with pytest.raises(JobNotFound):
+        desk.jobs.get(first.job_id)
+
+
+def test_the_sweep_removes_old_keys_and_keeps_young_ones(desk: Desk, store: Store, table: TableName, clock: MovedClock) -> None:
+    desk.record_dry_run(table, ACTIONS, [], key="old")
+    clock.now += KEPT / 2
+    desk.record_dry_run(table, ACTIONS, [], key="young")
+    clock.now += KEPT / 2
+    desk.jobs.sweep()
+
+    keys = store.read(lambda conn: conn.execute(sa.select(idempotency_keys.c.key)).scalars().all())
+    assert keys == ["young"]
+
+
+def test_a_refused_submit_leaves_its_key_free(desk: Desk, jobs: Jobs, store: Store, table: TableName) -> None:
+    holder = jobs.submit(table, ACTIONS)
+    with pytest.raises(TableLocked):
+        desk.submit(table, ACTIONS, key=KEY)
+
+    assert how_many(store, idempotency_keys) == 0
+    jobs.cancel(holder.job_id)
+    assert not desk.submit(table, ACTIONS, key=KEY).again
+
+
+@pytest.mark.parametrize("key", ["", " " * 256, "é", "a\nb", "a\x00", "\ud800", "💾"])
+def test_a_key_that_cannot_stand_in_a_header_is_refused(
+    desk: Desk, table: TableName, ask: Callable[..., Asked], key: str
+) -> None:
+    with pytest.raises(InvalidKey, match="1 to 255 printable ASCII characters"):
+        ask(desk, table, key=key)
+    assert desk.jobs.list() == []
+
+
+def test_twenty_threads_with_one_key_get_one_job(desk: Desk, store: Store, table: TableName, ask: Callable[..., Asked]) -> None:
+    together = Barrier(20)
+
+    def again(_number: int) -> Asked:
+        together.wait(PATIENCE_S)
+        return ask(desk, table)
+
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(again, range(20)))
+    assert len({answer.job.job_id for answer in answers}) == 1
+    assert sorted(answer.again for answer in answers) == [False] + [True] * 19
+    assert how_many(store, jobs_table) == how_many(store, audit_trail) == how_many(store, idempotency_keys) == 1
+
+
+def test_twenty_threads_with_one_key_and_twenty_requests_get_one_job_and_nineteen_refusals(
+    desk: Desk, store: Store, table: TableName, ask: Callable[..., Asked]
+) -> None:
+    together = Barrier(20)
+
+    def other(number: int) -> str:
+        name = type(table)(table.catalog, table.database, f"t{number}")
+        together.wait(PATIENCE_S)
+        try:
+            return ask(desk, name).job.job_id
+        except KeyUsedBefore as refused:
+            return f"not {refused.job_id}"
+
+    with ThreadPoolExecutor(20) as pool:
+        answers = sorted(pool.map(other, range(20)))
+    (job,) = desk.jobs.list()
+    assert answers == sorted([job.job_id] + [f"not {job.job_id}"] * 19)
+    assert [lock.holder for lock in desk.jobs.locks.list()] == ([] if job.dry_run else [job.job_id])
+    assert how_many(store, job_queue) == (0 if job.dry_run else 1)
+
+
+def test_four_processes_with_one_key_get_one_job(store_url: str, store: Store) -> None:
+    command = [sys.executable, race_process.__file__, store_url, "ask", "db.wanted", KEY]
+    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    answers: list[Mapping[str, Any]] = []
+    try:
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        answers = [json.loads(process.communicate(timeout=120)[0]) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    assert len({answer["job_id"] for answer in answers}) == 1
+    assert sorted(answer["again"] for answer in answers) == [False, True, True, True]
+    assert how_many(store, jobs_table) == how_many(store, audit_trail) == 1

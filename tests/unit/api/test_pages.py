@@ -1,0 +1,433 @@
+"""The pages through the app itself, on a real store: what they show, to whom, and what they never do."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+import sqlalchemy as sa
+from pages_world import SPARK_ERROR, SomebodyIs, World, compacted, did, expired, open_world
+
+from airflow_snowpack.api import build_app
+from airflow_snowpack.jobs import ActionOutcome
+from airflow_snowpack.maintenance import Action
+from airflow_snowpack.store import StoreUnreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+TABLES = ("analytics.page_views", "analytics.sessions", "payments.refunds")
+EVERY_PAGE = ("/ui/", "/ui/jobs", "/ui/locks", "/ui/queue", "/ui/audit")
+
+
+class Browser:
+    """Asks the app for pages, without a network between them."""
+
+    def __init__(self, app: object, root_path: str = "") -> None:
+        self._transport = httpx.ASGITransport(app=app, root_path=root_path)  # type: ignore[arg-type]
+
+    def get(self, path: str) -> httpx.Response:
+        async def ask() -> httpx.Response:
+            async with httpx.AsyncClient(transport=self._transport, base_url="http://snowpack.test") as client:
+                return await client.get(path, headers={"Accept": "text/html"})
+
+        return asyncio.run(ask())
+
+    def text(self, path: str) -> str:
+        answer = self.get(path)
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    opened = open_world(tmp_path, tables=TABLES)
+    yield opened
+    opened.jobs.close()
+
+
+@pytest.fixture
+def auth() -> SomebodyIs:
+    return SomebodyIs("vera")
+
+
+@pytest.fixture
+def browser(world: World, auth: SomebodyIs) -> Browser:
+    return Browser(build_app(lambda: world.services, auth))
+
+
+def words(page: str) -> str:
+    """What a person reads: no tags, no runs of spaces."""
+    body = re.sub(r"<(script|style)\b.*?</\1>", "", page, flags=re.DOTALL)
+    return " ".join(re.sub(r"<[^>]+>", " ", body).split())
+
+
+@pytest.mark.parametrize("path", EVERY_PAGE)
+def test_a_page_of_an_empty_installation_says_why_it_is_empty_and_what_to_do(browser: Browser, path: str) -> None:
+    page = browser.text(path)
+    told = {
+        "/ui/": "Never maintained here. Start with a dry run.",
+        "/ui/jobs": "Jobs come from a DAG",
+        "/ui/locks": "A job locks its table from submission to its end.",
+        "/ui/queue": "No job waited or ran in the last 24 hours.",
+        "/ui/audit": "Nobody changed anything yet",
+    }
+    assert told[path] in words(page)
+
+
+def test_the_pages_are_at_ui_with_and_without_a_slash(browser: Browser) -> None:
+    answer = browser.get("/ui")
+    assert answer.status_code == 307
+    assert answer.headers["location"] == "/ui/"
+
+
+def test_a_catalog_that_was_never_listed_is_not_taken_for_one_without_tables(tmp_path: Path) -> None:
+    from airflow_snowpack.iceberg import CatalogUnreachable
+    from airflow_snowpack.inventory import Inventory
+
+    def broken() -> object:
+        raise CatalogUnreachable("lake", OSError("connection refused"))
+
+    world = open_world(tmp_path)
+    world.inventory = Inventory(world.store, "lake", broken)  # type: ignore[arg-type]
+    page = words(Browser(build_app(lambda: world.services, SomebodyIs())).text("/ui/"))
+    assert "The catalog was not listed yet" in page
+
+
+def test_a_table_shows_its_last_job_what_it_did_and_what_comes_next(world: World, browser: Browser) -> None:
+    job = world.submit("analytics.page_views", by="anton")
+    world.run(job, [compacted(1284, 93, 521), expired(362, 1190, 44)])
+    page = words(browser.text("/ui/?search=page_views"))
+    assert "completed" in page
+    assert "anton" in page
+    assert "Compacted 1,284 files into 93; Expired 362 snapshots" in page
+    assert "Nothing is asked for." in page
+    assert "sessions" not in page
+
+
+@pytest.mark.parametrize(
+    ("show", "shown"), [("failed", "analytics.sessions"), ("never", "payments.refunds"), ("running", "analytics.page_views")]
+)
+def test_tables_that_need_attention_can_be_shown_alone(world: World, browser: Browser, show: str, shown: str) -> None:
+    world.run(world.submit("analytics.sessions"), [], "it broke")
+    world.start(world.submit("analytics.page_views"))
+    keys = re.findall(r'<tr data-key="([^"]+)"', browser.text(f"/ui/?show={show}"))
+    assert keys == [f"lake.{shown}"]
+
+
+def test_tables_come_in_pages(world: World, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_snowpack.api.pages.tables.PAGE", 2)
+    first = browser.text("/ui/?database=analytics&search=")
+    assert "after=" not in first
+    first = browser.text("/ui/")
+    (after,) = re.findall(r'href="\?after=([^"]+)"', first)
+    second = browser.text(f"/ui/?after={after}")
+    keys = re.findall(r'<tr data-key="([^"]+)"', first + second)
+    assert keys == [f"lake.{name}" for name in TABLES]
+
+
+def test_a_listing_that_failed_is_told_with_its_reason_and_the_tables_stay(world: World, browser: Browser) -> None:
+    from airflow_snowpack.iceberg import CatalogUnreachable
+    from airflow_snowpack.inventory import Inventory
+
+    def broken() -> object:
+        raise CatalogUnreachable("lake", OSError("connection refused"))
+
+    with pytest.raises(CatalogUnreachable):
+        Inventory(world.store, "lake", broken).refresh()  # type: ignore[arg-type]
+    page = words(browser.text("/ui/"))
+    assert "The catalog could not be listed" in page
+    assert "connection refused" in page
+    assert "page_views" in page
+
+
+def test_jobs_are_filtered_by_what_stands_in_the_address(world: World, browser: Browser) -> None:
+    done = world.submit("analytics.page_views", owner="nightly/run-1/compact[2]")
+    world.run(done, [compacted(10, 1, 5)])
+    failed = world.submit("analytics.sessions", by="jana")
+    world.run(failed, [], "no such file")
+    pending = world.submit("payments.refunds")
+
+    def shown(query: str) -> set[str]:
+        return set(re.findall(r'<tr data-key="([^"]+)"', browser.text(f"/ui/jobs?{query}")))
+
+    assert shown("") == {done.job_id, failed.job_id, pending.job_id}
+    assert shown("status=failed&status=pending") == {failed.job_id, pending.job_id}
+    assert shown("table=analytics.page_views") == {done.job_id}
+    assert shown("dag_id=nightly") == {done.job_id}
+    assert shown("search=NO+SUCH+file") == {failed.job_id}
+    assert shown("status=failed&search=refunds") == set()
+    assert shown("dry_run=true") == set()
+    assert shown("period=1h&dry_run=false") == {done.job_id, failed.job_id, pending.job_id}
+
+
+@pytest.mark.parametrize("query", ["status=lost", "table=flights", "period=2y", "dry_run=perhaps", "since=yesterday"])
+def test_a_filter_that_cannot_be_understood_shows_no_jobs_and_offers_no_batch(world: World, browser: Browser, query: str) -> None:
+    world.submit("analytics.page_views")
+    page = browser.text(f"/ui/jobs?{query}")
+    assert "The filter cannot be understood." in page
+    assert "<tr data-key" not in page
+    assert 'id="batch"' not in page
+
+
+def test_a_cursor_that_no_page_gave_is_an_error_page(browser: Browser) -> None:
+    answer = browser.get("/ui/jobs?cursor=xyz")
+    assert answer.status_code == 422
+    assert "Leave it out to start at the newest." in answer.text
+
+
+def test_jobs_come_in_pages_that_keep_the_filter(world: World, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_snowpack.api.pages.jobs.PAGE", 2)
+    made = [world.submit(name).job_id for name in TABLES if not world.clock.move(seconds=1)]
+    first = browser.text("/ui/jobs?status=pending")
+    (older,) = re.findall(r'href="\?([^"]+)" rel="next"', first)
+    assert "status=pending" in older
+    second = browser.text("/ui/jobs?" + older.replace("&amp;", "&"))
+    assert re.findall(r'<tr data-key="([^"]+)"', first + second) == made[::-1]
+
+
+def test_a_batch_is_pinned_to_the_jobs_that_the_page_knew(world: World, browser: Browser) -> None:
+    world.submit("analytics.page_views")
+    world.clock.move(seconds=1)
+    (query,) = re.findall(r'data-query="([^"]+)"', browser.text("/ui/jobs?status=pending&dag_id="))
+    assert query.startswith("status=pending&amp;until=")
+    assert "dag" not in query
+
+
+def test_a_running_job_shows_its_lease_and_how_far_it_is(world: World, browser: Browser) -> None:
+    job = world.submit("analytics.page_views", *Action, by="jana")
+    world.start(job, [compacted(2210, 141, 480)], worker="worker-7")
+    listed, page = words(browser.text("/ui/jobs")), words(browser.text(f"/ui/jobs/{job.job_id}"))
+    assert "lease 29 min 50 s left" in listed
+    assert "1 of 5" in listed
+    assert "Attempt 1 is running on worker-7: 1 of 5 actions are done." in page
+    assert "8 heartbeats" in page
+    assert "rewrite position delete files is running" in page
+
+
+def test_a_finished_job_shows_its_timeline_and_its_numbers_before_and_after(world: World, browser: Browser) -> None:
+    job = world.submit("analytics.page_views", by="jana")
+    world.clock.move(seconds=48)
+    world.run(job, [compacted(1284, 93, 521, 900), expired(362, 1190, 44)], worker="worker-0")
+    page = words(browser.text(f"/ui/jobs/{job.job_id}"))
+    assert "waited for a worker 48 s" in page
+    assert "rewrite data files 8 min 41 s" in page
+    assert "Data files −93 % before 1,284 after 93" in page  # noqa: RUF001 - a real minus sign
+    assert "900.0 MiB" in page
+    assert "Claimed, attempt 1" in page
+    assert "jana submitted it via api" in page
+    assert "completed" in page
+
+
+def test_an_error_is_shown_in_full(world: World, browser: Browser) -> None:
+    job = world.submit("analytics.page_views")
+    world.run(job, [did(Action.REWRITE_DATA_FILES, "Failed", 3, {}, ActionOutcome.FAILED, SPARK_ERROR)], f"failed: {SPARK_ERROR}")
+    page = browser.text(f"/ui/jobs/{job.job_id}")
+    assert "java.lang.OutOfMemoryError: Java heap space" in page
+    assert "ParquetWriter.java:214" in page
+    assert 'data-copy="job-error"' in page
+
+
+def test_a_job_that_is_not_there_is_a_page_and_not_json(browser: Browser) -> None:
+    answer = browser.get("/ui/jobs/nope")
+    assert answer.status_code == 404
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "There is no such job" in answer.text
+    assert browser.get("/ui/nothing/here").status_code == 404
+
+
+def test_a_store_that_is_down_is_a_page_with_its_cause(auth: SomebodyIs) -> None:
+    def down() -> object:
+        raise StoreUnreachable("postgresql://db.example:5432/snowpack", OSError("connection refused"))
+
+    answer = Browser(build_app(down, auth)).get("/ui/jobs")  # type: ignore[arg-type]
+    assert answer.status_code == 503
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "retry-after" in answer.headers
+    assert "does not answer" in answer.text
+
+
+def test_whoever_is_not_signed_in_learns_only_that(browser: Browser, auth: SomebodyIs) -> None:
+    auth.user = None
+    for path in (*EVERY_PAGE, "/ui/jobs/nope", "/ui/static/page.js"):
+        answer = browser.get(path)
+        assert answer.status_code == 401
+        assert "analytics" not in answer.text
+
+
+def test_a_reader_sees_no_button_that_would_be_refused_and_is_told_why(world: World) -> None:
+    job = world.submit("analytics.page_views")
+    world.jobs.locks.acquire(world.table("payments.refunds"), "etl", ttl=timedelta(hours=1))
+    app = build_app(lambda: world.services, SomebodyIs("vic", may_edit=False))
+    for path in (*EVERY_PAGE, f"/ui/jobs/{job.job_id}"):
+        page = Browser(app).text(path)
+        assert not re.search(r"data-(method|maintain|dry-run|batch|pick)=", page), path
+        assert "read only" in page
+    assert "Ask for a role that may edit." in Browser(app).text("/ui/jobs")
+
+
+def test_an_active_jobs_lock_is_not_released_but_its_job_cancelled(world: World, browser: Browser) -> None:
+    job = world.submit("analytics.page_views")
+    world.jobs.locks.acquire(world.table("payments.refunds"), "etl/close", ttl=timedelta(hours=1))
+    page = browser.text("/ui/locks")
+    assert f'data-url="/jobs/{job.job_id}/cancel"' in page
+    assert 'data-url="/locks/payments/refunds?holder=etl/close"' in page
+    assert 'data-url="/locks/analytics' not in page
+
+
+def test_drain_mode_is_a_banner_on_every_page_with_who_and_why(world: World, browser: Browser) -> None:
+    world.desk("vera").set_drain(True, reason="moving to Postgres 18")
+    for path in EVERY_PAGE:
+        page = words(browser.text(path))
+        assert "Drain mode is on" in page
+        assert "switched on by vera: moving to Postgres 18" in page
+
+
+def test_the_queue_is_drawn_with_a_table_beside_it(world: World, browser: Browser) -> None:
+    world.submit("analytics.page_views")
+    world.clock.move(minutes=20)
+    page = browser.text("/ui/queue")
+    assert '<path class="line-waiting"' in page
+    assert page.count("<tr><td><time") == 24
+    assert "Is there a worker?" in page
+
+
+def test_the_audit_trail_is_filtered_by_subject_and_actor(world: World, browser: Browser) -> None:
+    job = world.submit("analytics.page_views", by="anton")
+    world.desk("jana").cancel(job.job_id)
+    world.desk("jana").set_drain(True, reason="upgrade")
+
+    def rows(query: str) -> list[str]:
+        return re.findall(r"<tr data-key", browser.text(f"/ui/audit?{query}"))
+
+    assert len(rows("")) == 3
+    assert len(rows("actor=jana")) == 2
+    assert len(rows(f"subject={job.job_id}")) == 2
+    assert len(rows("subject=page_views&actor=anton")) == 1
+    assert len(rows("subject=drain")) == 1
+    assert "upgrade" in browser.text("/ui/audit?subject=drain")
+
+
+def test_the_audit_trail_comes_in_pages(world: World, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_snowpack.api.pages.audit.PAGE", 2)
+    for on in (True, False, True):
+        world.desk().set_drain(on)
+    first = browser.text("/ui/audit?actor=vera")
+    (older,) = re.findall(r'href="\?([^"]+)" rel="next"', first)
+    second = browser.text("/ui/audit?" + older.replace("&amp;", "&"))
+    assert len(re.findall(r"<tr data-key", first)) == 2
+    assert len(re.findall(r"<tr data-key", second)) == 1
+
+
+def test_whatever_people_wrote_is_text(world: World) -> None:
+    job = world.jobs.submit(world.table("analytics.page_views"), ["rewrite_data_files"], submitted_by=HOSTILE, owner=HOSTILE)
+    result = did(Action.REWRITE_DATA_FILES, HOSTILE, 1, {HOSTILE: 1}, ActionOutcome.FAILED, HOSTILE + " more")
+    world.run(job, [result], HOSTILE, worker=HOSTILE)
+    world.start(
+        world.jobs.submit(world.table("payments.refunds"), [HOSTILE], options={HOSTILE: {"where": HOSTILE}}), worker=HOSTILE
+    )
+    world.desk(HOSTILE).set_drain(True, reason=HOSTILE)
+    world.jobs.locks.acquire(world.table("analytics.sessions"), HOSTILE, ttl=timedelta(hours=1))
+    query = str(httpx.QueryParams(dict.fromkeys(("search", "database", "show", "subject", "actor", "dag_id", "table"), HOSTILE)))
+    browser = Browser(build_app(lambda: world.services, SomebodyIs(HOSTILE)), root_path="/snowpack")
+    paths = [
+        f"/snowpack{path}{more}"
+        for path in (*EVERY_PAGE, f"/ui/jobs/{job.job_id}", "/ui/jobs/<script>")
+        for more in ("", f"?{query}")
+    ]
+    for path in paths:
+        page = browser.get(path).text
+        assert "<script>alert" not in page, path
+        assert "<img" not in page, path
+        assert not re.search(r"=\"[^\"<>]*<", page), path
+
+
+@pytest.mark.parametrize("path", [*EVERY_PAGE, "/ui/jobs/nope"])
+def test_a_page_runs_no_script_and_takes_no_style_but_our_files(browser: Browser, path: str) -> None:
+    answer = browser.get(path)
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src 'self'" in policy
+    assert "style-src 'self'" in policy
+    assert "unsafe" not in policy
+    assert not re.search(r"<script(?![^>]*\bsrc=)|<style| style=| on[a-z]+=", answer.text)
+
+
+@pytest.mark.parametrize("path", [*EVERY_PAGE, "/ui/jobs/{job}"])
+def test_every_address_in_a_page_begins_where_the_app_is_mounted(world: World, auth: SomebodyIs, path: str) -> None:
+    job = world.submit("analytics.page_views")
+    browser = Browser(build_app(lambda: world.services, auth), root_path="/airflow/snowpack")
+    page = browser.text("/airflow/snowpack" + path.format(job=job.job_id))
+    addresses = re.findall(r'(?:href|src|action)="([^"]*)"', page)
+    assert addresses
+    assert [address for address in addresses if not address.startswith(("/airflow/snowpack/ui/", "?", "#"))] == []
+    assert 'data-root="/airflow/snowpack"' in page
+
+
+def test_the_files_of_the_pages_are_served_and_kept(browser: Browser) -> None:
+    addresses = re.findall(r'(?:href|src)="(/ui/static/[^"]+)"', browser.text("/ui/"))
+    assert {address.split("/")[-1].split("?")[0] for address in addresses} == {"page.css", "page.js", "theme.js", "icon.svg"}
+    for address in addresses:
+        answer = browser.get(address)
+        assert answer.status_code == 200
+        assert "immutable" in answer.headers["cache-control"]
+    assert browser.get("/ui/static/router.py").status_code == 404
+    assert browser.get("/ui/static/..%2frouter.py").status_code == 404
+
+
+def test_a_job_leads_to_its_task_instance_only_inside_of_airflow(world: World, auth: SomebodyIs) -> None:
+    job = world.submit("analytics.page_views", owner="nightly/manual__2026-11-21T06:00:00+00:00/group.compact[3]")
+    address = "/airflow/dags/nightly/runs/manual__2026-11-21T06%3A00%3A00%2B00%3A00/tasks/group.compact/mapped/3"
+    app = build_app(lambda: world.services, auth)
+    assert "/dags/" not in Browser(app, "/airflow/snowpack").text(f"/airflow/snowpack/ui/jobs/{job.job_id}")
+    auth.probes_are_open = False
+    inside = Browser(app, "/airflow/snowpack").text(f"/airflow/snowpack/ui/jobs/{job.job_id}")
+    assert f'href="{address}" target="_top"' in inside
+    assert "/dags/" not in Browser(app).text(f"/ui/jobs/{job.job_id}")
+
+
+def test_a_list_of_ten_thousand_jobs_is_made_with_as_few_statements_and_rows_as_one_of_sixty(
+    world: World, browser: Browser
+) -> None:
+    def statements() -> int:
+        seen: list[str] = []
+
+        def note(conn: object, cursor: object, statement: str, *rest: object) -> None:
+            if re.search(r"\bjobs\b", statement):  # the tables are listed anew by a thread of its own
+                seen.append(statement)
+
+        sa.event.listen(world.store.engine, "before_cursor_execute", note)
+        page = browser.text("/ui/jobs?status=completed&status=failed&search=page")
+        sa.event.remove(world.store.engine, "before_cursor_execute", note)
+        assert page.count("<tr data-key") == 50
+        assert len(page) < 200_000
+        return len(seen)
+
+    _copy_jobs(world, 60)
+    few = statements()
+    _copy_jobs(world, 9_940)
+    assert statements() == few
+    assert few <= 20
+    assert "10,000 jobs or more" in words(browser.text("/ui/jobs"))
+
+
+def _copy_jobs(world: World, many: int) -> None:
+    """Finished jobs like the first one, straight into the table: each by its own submit would take minutes."""
+    from airflow_snowpack.store.schema import jobs
+
+    first = world.submit("analytics.page_views")
+    world.run(first, [compacted(10, 1, 2)])
+    world.clock.move(seconds=1)
+    with world.store.engine.begin() as conn:
+        row = dict(conn.execute(sa.select(jobs).where(jobs.c.job_id == first.job_id)).mappings().one())
+        copies = [
+            row | {"job_id": f"{first.job_id[:20]}{n:012x}", "submitted_at": row["submitted_at"] - timedelta(seconds=n)}
+            for n in range(many)
+        ]
+        conn.execute(sa.insert(jobs), copies)

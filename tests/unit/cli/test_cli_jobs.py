@@ -1,0 +1,338 @@
+"""``airflow snowpack jobs submit|list|show|cancel|delete|rerun``."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from airflow_snowpack.api import bodies
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import AuditTrail, JobStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from airflow_snowpack.jobs import Jobs
+
+CLICKS = TableName("lake", "demo", "clicks")
+
+
+def test_a_submitted_job_waits_for_a_worker_and_is_noted_with_the_users_name(snowpack, jobs: Jobs, flights: TableName) -> None:
+    said = snowpack("jobs", "submit", "demo.flights", "--action", "expire_snapshots", "-o", "json")
+
+    job = jobs.get(said.json["job_id"])
+    assert (said.code, said.json) == (0, bodies.job_body(job))
+    assert (job.status, job.actions, job.submitted_by) == (JobStatus.PENDING, ("expire_snapshots",), "ann")
+    assert [(entry.actor, entry.via, entry.change) for entry in AuditTrail(jobs.store).of(job.job_id)] == [
+        ("ann", "cli", "submit")
+    ]
+
+
+def test_people_read_what_became_of_their_request_and_how_to_follow_it(snowpack, jobs: Jobs, flights: TableName) -> None:
+    said = snowpack("jobs", "submit", "demo.flights")
+
+    (job,) = jobs.list()
+    short = job.job_id[:12]
+    assert said.out.startswith(f"Job {short} is pending for demo.flights: rewrite_data_files, ")
+    assert f"airflow snowpack jobs watch {short}" in said.out
+
+
+def test_a_dry_run_tells_what_each_action_would_do(snowpack, jobs: Jobs, flights: TableName) -> None:
+    said = snowpack("jobs", "submit", "demo.flights", "--dry-run", "-a", "rewrite_data_files", "-a", "expire_snapshots")
+
+    assert re.search(r"rewrite_data_files\s*\| Would compact 6 files into 1", said.out)
+    assert re.search(r"expire_snapshots\s*\| Would expire none of 6 snapshots", said.out)
+    assert [job.dry_run for job in jobs.list()] == [True]
+    assert jobs.queue_depth() == 0
+
+
+def test_options_and_a_predicate_reach_the_job(snowpack, jobs: Jobs, flights: TableName) -> None:
+    said = snowpack(
+        "jobs", "submit", "demo.flights", "-o", "json",
+        "-a", "rewrite_data_files", "-a", "expire_snapshots",
+        "--options", '{"expire_snapshots": {"retain_last": 10}}', "--where", "month = 1",
+    )  # fmt: skip
+
+    assert jobs.get(said.json["job_id"]).options == {
+        "rewrite_data_files": {"where": "month = 1"},
+        "expire_snapshots": {"retain_last": 10},
+    }
+
+
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_the_same_key_again_is_the_same_job(snowpack, jobs: Jobs, flights: TableName, dry: tuple[str, ...]) -> None:
+    request = ("jobs", "submit", "demo.flights", "--idempotency-key", "k1", *dry)
+    first, again = snowpack(*request, "-o", "json"), snowpack(*request)
+
+    assert again.code == 0
+    assert again.out.startswith("The same request came before, with this key")
+    assert [job.job_id for job in jobs.list()] == [first.json["job_id"]]
+
+
+def test_the_same_key_with_another_request_is_refused(snowpack, flights: TableName) -> None:
+    snowpack("jobs", "submit", "demo.flights", "--idempotency-key", "k1")
+    said = snowpack("jobs", "submit", "demo.flights", "--idempotency-key", "k1", "--dry-run")
+
+    assert said.code == 1
+    assert "came before with another request" in said.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "problem"),
+    [
+        (("demo.nothing",), 4, "has no table 'demo.nothing'"),
+        (("flights",), 2, "is not a table name"),
+        (("a; DROP TABLE x",), 2, "is not a table name"),
+        (("demo.flights", "-a", "vacuum"), 2, "invalid choice"),
+        (("demo.flights", "--options", "{"), 2, "--options is not JSON"),
+        (("demo.flights", "--options", "[1]"), 2, "must be a JSON object with an object for each action"),
+        (("demo.flights", "--options", '{"expire_snapshots": {"keep": 1}}'), 2, "'keep'"),
+        (("demo.flights", "-a", "expire_snapshots", "--where", "x = 1"), 2, "narrows only"),
+        (("demo.flights", "--idempotency-key", "ü"), 2, "idempotency key"),
+        (("demo.flights", "--wait", "--timeout", "soon"), 2, "--timeout must be a duration"),
+    ],
+)
+def test_a_request_that_cannot_be_met_is_refused_in_a_sentence(
+    snowpack, jobs: Jobs, flights: TableName, arguments: tuple[str, ...], code: int, problem: str
+) -> None:
+    said = snowpack("jobs", "submit", *arguments)
+
+    assert (said.code, problem in said.err) == (code, True), said.err
+    assert (said.out if "choice" not in problem else "") == ""
+    assert jobs.list() == []
+
+
+def test_a_locked_table_is_a_matter_of_trying_again(snowpack, jobs: Jobs, flights: TableName) -> None:
+    held = jobs.submit(flights, ["expire_snapshots"])
+    said = snowpack("jobs", "submit", "demo.flights")
+
+    assert said.code == 5
+    assert f"locked by {held.job_id}" in said.err
+
+
+def test_drain_mode_is_a_matter_of_trying_again_whatever_else_is_wrong(snowpack, jobs: Jobs) -> None:
+    jobs.set_drain(True, by="ops", reason="moving the store")
+    said = snowpack("jobs", "submit", "not a name")
+
+    assert said.code == 5
+    assert "moving the store" in said.err
+
+
+def test_a_list_has_short_ids_and_relative_times_for_people(snowpack, jobs: Jobs, flights: TableName) -> None:
+    job = jobs.submit(flights, ["expire_snapshots"], submitted_by="vera")
+    heading, _rule, line = snowpack("jobs", "list").out.splitlines()[:3]
+
+    assert [cell.strip() for cell in heading.split("|")] == ["job", "table", "status", "actions", "submitted", "by"]
+    cells = [cell.strip() for cell in line.split("|")]
+    assert cells[:4] == [job.job_id[:12], "demo.flights", "pending", "expire_snapshots"]
+    assert re.fullmatch(r"just now|\d+ s ago", cells[4])
+    assert "\x1b" not in line
+
+
+def test_a_list_is_json_and_yaml_with_numbers_nulls_and_nested_results(snowpack, jobs: Jobs, flights: TableName) -> None:
+    snowpack("jobs", "submit", "demo.flights", "--dry-run")
+    jobs.submit(flights, ["expire_snapshots"])
+    expected = [bodies.job_body(job) for job in jobs.list()]
+    assert expected[1]["results"]
+
+    assert snowpack("jobs", "list", "-o", "json").json == expected
+    assert yaml.safe_load(snowpack("jobs", "list", "-o", "yaml").out) == expected
+
+
+def test_plain_text_has_whole_ids_and_exact_moments(snowpack, jobs: Jobs, flights: TableName) -> None:
+    job = jobs.submit(flights, ["expire_snapshots"])
+
+    line = snowpack("jobs", "list", "-o", "plain").out.splitlines()[1]
+    assert line.split()[:5] == [job.job_id, "demo.flights", "pending", "expire_snapshots", bodies.moment(job.submitted_at)]
+
+
+def test_an_empty_list_is_an_empty_array_for_programs_and_a_sentence_for_people(snowpack, jobs: Jobs) -> None:
+    assert snowpack("jobs", "list", "-o", "json").json == []
+    assert snowpack("jobs", "list").out == "There is no such job.\n"
+
+
+@pytest.fixture
+def several(jobs: Jobs, flights: TableName) -> Jobs:
+    """A cancelled and a running job of one table, a pending one of another."""
+    jobs.cancel(jobs.submit(flights, ["expire_snapshots"], submitted_by="bob").job_id)
+    jobs.submit_and_claim(flights, ["rewrite_manifests"], "w1", owner="nightly/run/task")
+    jobs.submit(CLICKS, ["expire_snapshots"])
+    return jobs
+
+
+@pytest.mark.parametrize(
+    ("narrowed", "found"),
+    [
+        ((), ["pending", "running", "cancelled"]),
+        (("--table", "demo.flights"), ["running", "cancelled"]),
+        (("--status", "running", "--status", "pending"), ["pending", "running"]),
+        (("--search", "BOB"), ["cancelled"]),
+        (("--dag", "nightly"), ["running"]),
+        (("--dry-run",), []),
+        (("--no-dry-run",), ["pending", "running", "cancelled"]),
+        (("--since", "1h"), ["pending", "running", "cancelled"]),
+        (("--until", "1h"), []),
+        (("--until", "2999-01-01"), ["pending", "running", "cancelled"]),
+        (("--since", "2999-01-01T00:00+02:00"), []),
+        (("--limit", "1"), ["pending"]),
+    ],
+)
+def test_a_list_is_narrowed_by_every_filter(snowpack, several: Jobs, narrowed: tuple[str, ...], found: list[str]) -> None:
+    assert [job["status"] for job in snowpack("jobs", "list", "-o", "json", *narrowed).json] == found
+
+
+def test_a_page_says_where_the_next_begins_and_all_leaves_none_out(snowpack, several: Jobs) -> None:
+    first = snowpack("jobs", "list", "--limit", "2", "-o", "json")
+    cursor = re.search(r"--cursor (\S+)", first.err)
+    assert cursor is not None
+    rest = snowpack("jobs", "list", "--limit", "2", "-o", "json", "--cursor", cursor[1])
+
+    assert [job["job_id"] for job in first.json + rest.json] == [job.job_id for job in several.list()]
+    assert rest.err == ""
+    assert len(snowpack("jobs", "list", "--limit", "1", "--all", "-o", "json").json) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("--cursor", "nowhere"), "is not one that a list gave"),
+        (("--since", "yesterday"), "is neither a moment nor a period"),
+        (("--table", "flights"), "is not a table name"),
+        (("--limit", "0"), "invalid positive int"),
+        (("--status", "done"), "invalid choice"),
+    ],
+)
+def test_a_filter_that_cannot_be_used_is_a_usage_problem(snowpack, jobs: Jobs, arguments: tuple[str, ...], problem: str) -> None:
+    said = snowpack("jobs", "list", *arguments)
+
+    assert said.code == 2
+    assert problem in said.err
+
+
+def test_a_job_is_shown_with_its_reason_results_and_history(snowpack, jobs: Jobs, flights: TableName) -> None:
+    job = jobs.submit(flights, ["expire_snapshots"], submitted_by="vera", options={"expire_snapshots": {"retain_last": 5}})
+    jobs.flush()
+    said = snowpack("jobs", "show", job.job_id[:8])
+
+    assert job.job_id in said.out
+    assert "Waits for a worker: it is the next, and nothing is running." in said.out
+    assert "retain_last" in said.out
+    assert "submitted by vera" in said.out
+
+
+def test_a_job_as_json_has_the_jobs_own_fields_and_its_story(snowpack, jobs: Jobs, flights: TableName) -> None:
+    snowpack("jobs", "submit", "demo.flights", "--dry-run", "-a", "rewrite_data_files")
+    (job,) = jobs.list()
+    told = snowpack("jobs", "show", job.job_id, "-o", "json").json
+
+    body = bodies.job_body(job)
+    assert {name: told[name] for name in body if name != "results"} == {name: body[name] for name in body if name != "results"}
+    assert told["results"][0]["metrics"]["rewritten_data_files_count"] == 6
+    assert told["attempt"] == 0
+    assert told["owner"] is None
+    assert [entry["change"] for entry in told["audit"]] == ["dry_run"]
+    assert [entry["event"] for entry in told["history"]] == ["dry_run"]
+
+
+def test_the_control_characters_of_an_error_do_not_reach_the_terminal(snowpack, jobs: Jobs, flights: TableName) -> None:
+    claim = jobs.submit_and_claim(flights, ["expire_snapshots"], "w1")
+    jobs.finish(claim, JobStatus.FAILED, [], error="\x1b[2Jgone [/red] [snowpack] is text")
+
+    for command in (("jobs", "list"), ("jobs", "show", claim.job.job_id)):
+        said = snowpack(*command)
+        assert said.code == 0
+        assert "\x1b" not in said.out
+        assert "gone [/red] [snowpack] is text" in said.out
+
+
+def test_the_beginning_of_two_ids_is_refused_and_both_are_named(snowpack, jobs: Jobs) -> None:
+    from airflow_snowpack.jobs import Jobs as MoreJobs
+
+    ids = iter(["abcdefab" + "0" * 24, "abcdefab" + "1" * 24])
+    twins = MoreJobs(jobs.store, make_id=lambda: next(ids))
+    one, other = (twins.submit(table, ["expire_snapshots"]) for table in (CLICKS, TableName("lake", "demo", "views")))
+    said = snowpack("jobs", "show", "abcdefab")
+
+    assert said.code == 2
+    assert one.job_id in said.err
+    assert other.job_id in said.err
+    assert snowpack("jobs", "show", "ABCDEFAB0").code == 0
+
+
+@pytest.mark.parametrize(("given", "code"), [("deadbeef", 4), ("d" * 32, 4), ("no hex at all", 4), ("abc", 2), ("", 4)])
+def test_an_id_that_is_no_jobs_is_not_found_and_a_short_one_is_a_usage_problem(
+    snowpack, jobs: Jobs, given: str, code: int
+) -> None:
+    assert snowpack("jobs", "show", given).code == code
+
+
+def test_one_bad_id_does_not_keep_the_others_from_being_cancelled(snowpack, several: Jobs) -> None:
+    pending, running, cancelled = several.list()
+    said = snowpack("jobs", "cancel", "deadbeef", pending.job_id[:12], cancelled.job_id, running.job_id, "--yes")
+
+    assert [several.get(job.job_id).status for job in (pending, running)] == [JobStatus.CANCELLED] * 2
+    assert said.out.count("cancelled") == 2
+    assert "There is no job 'deadbeef'" in said.err
+    assert "is already cancelled" in said.err
+    assert said.code == 1, "two problems of different kinds"
+    assert snowpack("jobs", "cancel", "deadbeef", "--yes").code == 4
+    assert AuditTrail(several.store).of(pending.job_id)[-1].actor == "ann"
+
+
+def test_the_same_id_twice_is_one_change(snowpack, several: Jobs) -> None:
+    pending = several.list()[0]
+
+    assert snowpack("jobs", "cancel", pending.job_id, pending.job_id[:10], "--yes").code == 0
+
+
+def test_deleted_jobs_are_gone_and_active_ones_refuse(snowpack, several: Jobs) -> None:
+    pending, _running, cancelled = several.list()
+    said = snowpack("jobs", "delete", cancelled.job_id, pending.job_id, "--yes", "-o", "json")
+
+    assert (said.code, [job["job_id"] for job in said.json]) == (1, [cancelled.job_id])
+    assert "only a finished job can be deleted" in said.err
+    assert len(several.list()) == 2
+
+
+def test_a_job_is_asked_for_once_more_and_so_is_a_dry_run(snowpack, jobs: Jobs, flights: TableName) -> None:
+    done = jobs.submit(flights, ["expire_snapshots"], options={"expire_snapshots": {"retain_last": 9}})
+    jobs.cancel(done.job_id)
+    again = snowpack("jobs", "rerun", done.job_id, "-o", "json").json[0]
+    assert jobs.get(again["job_id"]).options == done.options
+    assert again["status"] == "pending"
+
+    plan = snowpack("jobs", "submit", "demo.flights", "--dry-run", "-o", "json").json
+    replanned = snowpack("jobs", "rerun", plan["job_id"], "-o", "json").json[0]
+    assert (replanned["dry_run"], replanned["status"]) == (True, "completed")
+    assert [result["message"] for result in replanned["results"]] == [result["message"] for result in plan["results"]]
+
+
+def test_a_job_of_a_table_that_is_gone_is_not_asked_for_once_more(snowpack, several: Jobs) -> None:
+    clicks = several.list()[0]
+    several.cancel(clicks.job_id)
+
+    assert snowpack("jobs", "rerun", clicks.job_id).code == 4
+
+
+@pytest.mark.parametrize("command", ["cancel", "delete"])
+def test_without_a_terminal_and_without_yes_nothing_is_destroyed(snowpack, several: Jobs, command: str) -> None:
+    said = snowpack("jobs", command, several.list()[0].job_id)
+
+    assert said.code == 2
+    assert "Say --yes" in said.err
+    assert several.list()[0].status is JobStatus.PENDING
+
+
+@pytest.mark.parametrize(("typed", "code", "status"), [("y\n", 0, "cancelled"), ("n\n", 1, "pending"), ("\n", 1, "pending")])
+def test_on_a_terminal_the_question_is_asked(
+    snowpack, several: Jobs, terminal: Callable[[str], None], typed: str, code: int, status: str
+) -> None:
+    terminal(typed)
+    job = several.list()[0]
+    said = snowpack("jobs", "cancel", job.job_id)
+
+    assert f"Cancel job {job.job_id[:12]} (demo.clicks, pending), for good? (y/n)" in said.err
+    assert (said.code, several.get(job.job_id).status) == (code, status)

@@ -1,0 +1,193 @@
+"""The plugin in every Airflow process: light to import, and the app behind a gate that is closed unless it is opened."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from starlette.requests import Request
+
+from airflow_snowpack.api.auth import NotAuthenticated, User
+from airflow_snowpack.api.services import LazyServices
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.plugin import SnowpackPlugin
+from airflow_snowpack.plugin.airflow_auth import LoginNeeded
+from airflow_snowpack.plugin.gate import Gate
+from airflow_snowpack.plugin.mount import LazyApp
+from airflow_snowpack.plugin.same_site import sent_by_own_page
+
+HEAVY = {"fastapi", "starlette", "sqlalchemy", "jinja2", "pyiceberg", "pyarrow", "pyspark", "uvicorn", "prometheus_client"}
+LOADED = "import json, sys{}; print(json.dumps(sorted(sys.modules)))"
+
+
+def packages_after(imports: str) -> set[str]:
+    said = subprocess.run([sys.executable, "-c", LOADED.format(imports)], capture_output=True, text=True, check=True)
+    return {module.partition(".")[0] for module in json.loads(said.stdout.splitlines()[-1])}
+
+
+def test_importing_the_plugin_loads_nothing_that_only_the_api_needs() -> None:
+    added = packages_after(", airflow.plugins_manager, airflow_snowpack.plugin") - packages_after(", airflow.plugins_manager")
+
+    assert added & HEAVY == set()
+
+
+def test_the_plugin_is_mounted_where_its_views_point_to() -> None:
+    (mounted,) = SnowpackPlugin.fastapi_apps
+
+    assert all(view["href"].startswith(f"{mounted['url_prefix'].lstrip('/')}/") for view in SnowpackPlugin.external_views)
+    assert {view["destination"] for view in SnowpackPlugin.external_views} == {"nav", "dag"}
+
+
+def request(**headers: str) -> Request:
+    fields = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    return Request({"type": "http", "method": "POST", "path": "/", "headers": fields})
+
+
+@pytest.mark.parametrize(
+    ("headers", "own"),
+    [
+        ({}, None),
+        ({"sec_fetch_site": "same-origin"}, True),
+        ({"sec_fetch_site": "none"}, True),
+        ({"sec_fetch_site": "same-site"}, False),
+        ({"sec_fetch_site": "cross-site", "origin": "http://airflow.corp"}, False),
+        ({"origin": "http://airflow.corp"}, True),
+        ({"origin": "https://AIRFLOW.corp:443"}, True),
+        ({"origin": "http://airflow.corp:8081"}, False),
+        ({"origin": "http://evil.corp"}, False),
+        ({"origin": "http://airflow.corp.evil"}, False),
+        ({"origin": "null"}, False),
+        ({"origin": "https://public.example.com"}, True),
+        ({"origin": "http://evil.corp", "x_forwarded_host": "evil.corp"}, False),
+    ],
+)
+def test_what_the_browser_says_tells_own_pages_from_those_of_others(
+    headers: dict[str, str], own: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://public.example.com/airflow")
+
+    assert sent_by_own_page(request(host="airflow.corp", **headers)) is own
+
+
+class Door:
+    """Knows a reader and an editor by their header; everybody else is nobody."""
+
+    probes_are_open = False
+
+    async def authenticate(self, request: Request) -> User:
+        name = request.headers.get("x-name")
+        if name is None and "text/html" in request.headers.get("accept", ""):
+            raise LoginNeeded("/login?next=here")
+        if name is None:
+            raise NotAuthenticated("Who is it?")
+        return User(name, may_edit=name == "editor")
+
+
+def forgetful_app() -> FastAPI:
+    """Routes that forgot to ask who asks."""
+    app = FastAPI()
+    app.state.auth = Door()
+    app.state.services = LazyServices(lambda: pytest.fail("No route needs a store here."))
+
+    @app.exception_handler(SnowpackError)
+    async def say(request: Request, error: SnowpackError) -> Any:
+        from fastapi.responses import JSONResponse
+
+        return JSONResponse({"detail": str(error)}, 401 if isinstance(error, NotAuthenticated) else 403)
+
+    @app.get("/ui/page")
+    def page() -> str:
+        return "page"
+
+    @app.post("/change")
+    def change() -> str:
+        return "changed"
+
+    return app
+
+
+def ask(app: Any, method: str, path: str, **headers: str) -> httpx.Response:
+    async def send() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://airflow") as client:
+            return await client.request(method, path, headers={key.replace("_", "-"): value for key, value in headers.items()})
+
+    return asyncio.run(send())
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", "/ui/page"), ("POST", "/change"), ("GET", "/nothing"), ("PUT", "/ui/page")])
+def test_a_route_that_forgot_to_ask_is_closed_to_nobody_in_particular(method: str, path: str) -> None:
+    answer = ask(Gate(forgetful_app()), method, path)
+
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == "Bearer"
+
+
+def test_a_reader_reads_but_no_route_lets_him_change_anything() -> None:
+    gate = Gate(forgetful_app())
+
+    assert ask(gate, "GET", "/ui/page", x_name="reader").status_code == 200
+    assert ask(gate, "POST", "/change", x_name="reader").status_code == 403
+    assert ask(gate, "POST", "/change", x_name="editor").status_code == 200
+
+
+def test_a_person_who_is_not_logged_in_is_led_to_the_login() -> None:
+    answer = ask(Gate(forgetful_app()), "GET", "/ui/page", accept="text/html,*/*")
+
+    assert (answer.status_code, answer.headers["location"]) == (302, "/login?next=here")
+
+
+def test_a_websocket_is_refused_since_there_is_none() -> None:
+    sent: list[Any] = []
+
+    async def connect() -> None:
+        async def receive() -> Any:
+            return {"type": "websocket.connect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await Gate(forgetful_app())({"type": "websocket", "path": "/", "headers": []}, receive, send)
+
+    asyncio.run(connect())
+
+    assert [message["type"] for message in sent] == ["websocket.close"]
+
+
+def test_the_app_is_built_once_however_many_ask_first() -> None:
+    built = []
+
+    def build() -> FastAPI:
+        built.append(forgetful_app())
+        return built[-1]
+
+    lazy = LazyApp(build)
+
+    async def ask_at_once() -> list[int]:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(lazy), base_url="http://airflow") as client:
+            answers = await asyncio.gather(*(client.get("/ui/page", headers={"x-name": "reader"}) for _ in range(8)))
+        return [answer.status_code for answer in answers]
+
+    assert built == []
+    assert asyncio.run(ask_at_once()) == [200] * 8
+    assert len(built) == 1
+
+
+def test_a_build_that_fails_is_tried_again_by_the_next_request() -> None:
+    failures = [ImportError("not installed")]
+
+    def build() -> FastAPI:
+        if failures:
+            raise failures.pop()
+        return forgetful_app()
+
+    lazy = LazyApp(build)
+
+    with pytest.raises(ImportError):
+        ask(lazy, "GET", "/ui/page", x_name="reader")
+    assert ask(lazy, "GET", "/ui/page", x_name="reader").status_code == 200
