@@ -37,7 +37,7 @@ def read_period(option: str, text: str) -> timedelta:
 
     :raises UsageProblem: it is none.
     """
-    from airflow_snowpack.maintenance.duration import parse_duration
+    from airflow_snowpack.durations import parse_duration
 
     try:
         return parse_duration(text)

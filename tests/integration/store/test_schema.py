@@ -12,10 +12,16 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from airflow_snowpack.store import SchemaOutOfDate, Store, check_schema, open_store, upgrade_schema
+from airflow_snowpack.store import (
+    SchemaOutOfDate,
+    Store,
+    check_schema,
+    open_store,
+    schedule_tables,  # noqa: F401  (its tables belong to the same metadata)
+    upgrade_schema,
+)
 from airflow_snowpack.store.engine import open_engine
 from airflow_snowpack.store.migrate import SCRIPTS, VERSION_TABLE, current_revision
-from airflow_snowpack.store import schedule_tables  # noqa: F401  (its tables belong to the same metadata)
 from airflow_snowpack.store.schema import REVISION, metadata
 
 
