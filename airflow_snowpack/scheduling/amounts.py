@@ -17,6 +17,8 @@ UNITS = {"": 1, "B": 1} | {
     for infix, base in (("", 1000), ("i", 1024))
 }
 BY_UPPER = {unit.upper(): size for unit, size in UNITS.items()}
+LARGEST = 2**63 - 1
+"""What a column of either database holds."""
 SIZE = re.compile(r"\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[A-Za-z]*)\s*")
 
 
@@ -32,14 +34,14 @@ def parse_bytes(value: object) -> int:
         if match is None or match["unit"].upper() not in BY_UPPER:
             raise ValueError('it must be a size such as "100GB", "512MiB" or a number of bytes')
         size = int(Decimal(match["number"]) * BY_UPPER[match["unit"].upper()])
-    if size < 1:
-        raise ValueError("it must be at least one byte")
+    if not 1 <= size <= LARGEST:
+        raise ValueError("it must be at least one byte, and less than 8 EiB")
     return size
 
 
 def parse_count(value: object) -> int:
-    """:raises ValueError: it is no whole number of 1 or more."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    """:raises ValueError: it is no whole number of 1 or more, or larger than :data:`LARGEST`."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST:
         raise ValueError("it must be a whole number, 1 or more")
     return value
 

@@ -51,10 +51,15 @@ def count_events(conn: sa.Connection, row: sa.Row[Any], schedule: Schedule) -> C
     )
     leaves = schedule.trigger.leaves()
     counted = Counted(leaves, {leaf: dict(sums) for leaf, sums in row.progress.items()}, row.counted_to)
+    names: dict[str, set[str]] = {leaf: set(sums.get("names", ())) for leaf, sums in counted.sums.items()}
     for event in conn.execute(new):
-        sums = counted.sums.setdefault(str(event.leaf), {"events": 0, "amount": 0, "first_at": None, "last_at": None})
-        _add(sums, leaves[event.leaf], event)
+        leaf = str(event.leaf)
+        sums = counted.sums.setdefault(leaf, {"events": 0, "amount": 0, "first_at": None, "last_at": None})
+        _add(sums, names.setdefault(leaf, set()), leaves[event.leaf].measure, event)
         counted.upto = event.id
+    for leaf, named in names.items():
+        if named:
+            counted.sums[leaf]["names"] = sorted(named)
     return counted
 
 
@@ -71,17 +76,17 @@ def fired_by(conn: sa.Connection, pending_id: str, schedule: Schedule) -> dict[s
     return {"schedule": schedule.name, "pending_id": pending_id, "event_count": total, "events": told}
 
 
-def _add(sums: dict[str, Any], leaf: Leaf, event: Any) -> None:
+def _add(sums: dict[str, Any], names: set[str], measure: str, event: Any) -> None:
     at = event.at.isoformat()
     sums["events"] += 1
     sums["first_at"] = min(sums["first_at"] or at, at)
     sums["last_at"] = max(sums["last_at"] or at, at)
-    measure = leaf.measure
-    names = event.detail.get("partitions") if measure == "partitions" else None
-    if names is not None:
-        sums["names"] = sorted({*sums.get("names", ()), *map(str, names)})
-    elif measure != "events":
-        sums["amount"] += int(event.amounts.get(measure, 0))
+    if measure == "events":
+        return
+    named = event.detail.get("partitions", ()) if measure == "partitions" else ()
+    names.update(named)
+    # An event names some of its partitions at most, and may name none: the others count as so many new ones.
+    sums["amount"] += max(0, event.amounts.get(measure, 0) - len(named))
 
 
 def _amount(leaf: Leaf, sums: Mapping[str, Any]) -> int:

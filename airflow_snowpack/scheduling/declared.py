@@ -19,6 +19,9 @@ from airflow_snowpack.durations import format_duration, parse_duration
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 
+LONGEST = timedelta(days=36_500)
+"""A century: a longer period is a slip, and a moment that far away may not exist."""
+
 
 class Declared:
     """A trigger or a constraint.
@@ -61,10 +64,10 @@ class Declared:
 
 
 def parse_period(value: object) -> timedelta:
-    """:raises ValueError: it is no duration, or none that is longer than nothing."""
+    """:raises ValueError: it is no duration, or none that is longer than nothing and at most :data:`LONGEST`."""
     period = parse_duration(value)
-    if period <= timedelta(0):
-        raise ValueError("it must be longer than nothing")
+    if not timedelta(0) < period <= LONGEST:
+        raise ValueError(f"it must be longer than nothing, and {LONGEST.days} days at most")
     return period
 
 
@@ -81,9 +84,20 @@ def parse_choice(*allowed: str) -> Callable[[Any], str]:
 
 def parse_text(value: object) -> str:
     """:raises ValueError: it is no text, an empty one, or one that no database keeps."""
-    if not isinstance(value, str) or not value.strip() or "\x00" in value or len(value) > 500:
+    if not isinstance(value, str) or not value.strip() or len(value) > 500:
         raise ValueError("it must be a text of 1 to 500 characters")
-    return value
+    return check_storable(value)
+
+
+def check_storable(text: str) -> str:
+    """:raises ValueError: no database keeps it: it has a NUL, or half of a surrogate pair."""
+    if "\x00" in text:
+        raise ValueError("it must hold no NUL characters")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("it must hold no halves of surrogate pairs, as no database keeps them") from None
+    return text
 
 
 def _is_default(declared: Any, field: Any) -> bool:

@@ -28,11 +28,18 @@ class InvalidSchedule(SchedulingError):
         self.field = field
         self.value = value
         self.problem = problem
-        super().__init__(f"{field} = {value!r:.200} is not usable: {problem.rstrip('.')}.")
+        super().__init__(f"{field} = {_shown(value)} is not usable: {problem.rstrip('.')}.")
 
     def below(self, parent: str) -> InvalidSchedule:
         """The same error, seen from further up."""
         return InvalidSchedule(f"{parent}.{self.field}", self.value, self.problem)
+
+
+def _shown(value: object) -> str:
+    try:
+        return f"{value!r:.200}"
+    except (ValueError, RecursionError):  # a number of thousands of digits, or something nested as deeply
+        return f"a {type(value).__name__} too large to show"
 
 
 class ScheduleExists(SchedulingError):

@@ -10,8 +10,9 @@ until they have committed.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -19,7 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.scheduling.errors import InvalidEvent
-from airflow_snowpack.store import Store
+from airflow_snowpack.store import Store, new_id
 from airflow_snowpack.store.schedule_tables import events
 
 MAX_KEY = 1_000
@@ -65,7 +66,8 @@ class EventLog:
         :returns: how many were new.
         :raises InvalidEvent: one of them cannot be recorded; then none was.
         """
-        batch = list(happened)
+        # Each has an id of its own before the first try, so that a repeat whose first try went through adds nothing.
+        batch = [event if event.source_id is not None else replace(event, source_id=f"once:{new_id()}") for event in happened]
         return self._store.transact(lambda conn: publish(conn, self._store, batch))
 
     def latest(self, key: str | None = None, *, before: int | None = None, limit: int = 100) -> list[RecordedEvent]:
@@ -104,10 +106,12 @@ def last_number(conn: sa.Connection) -> int:
 
 
 def _row(event: Event, now: datetime) -> dict[str, Any]:
-    if not event.key or len(event.key) > MAX_KEY or "\x00" in event.key:
+    if not event.key or len(event.key) > MAX_KEY or not _storable(event.key):
         raise InvalidEvent(
             f"The event key {event.key[:80]!r} cannot be used: it must have 1 to {MAX_KEY} characters, and no NUL."
         )
+    if event.source_id is not None and (not _storable(event.source_id) or len(event.source_id) > 2 * MAX_KEY):
+        raise InvalidEvent(f"The event {event.key} has a source id that cannot be kept: it is too long, or has a NUL in it.")
     if event.at.tzinfo is None:
         raise InvalidEvent(f"The event {event.key} has a moment without a zone, {event.at}. Give an aware one, such as in UTC.")
     wrong = [
@@ -115,6 +119,10 @@ def _row(event: Event, now: datetime) -> dict[str, Any]:
     ]
     if wrong:
         raise InvalidEvent(f"The event {event.key} has amounts that are no whole numbers of 0 or more: {', '.join(wrong)}.")
+    named = event.detail.get("partitions", [])
+    if not isinstance(named, list | tuple) or not all(isinstance(name, str) for name in named):
+        raise InvalidEvent(f"The event {event.key} has `partitions` that are no list of names: {named!r:.80}.")
+    _check_json(event)
     return {
         "key": event.key,
         "source_id": event.source_id,
@@ -123,6 +131,19 @@ def _row(event: Event, now: datetime) -> dict[str, Any]:
         "amounts": dict(event.amounts),
         "detail": dict(event.detail),
     }
+
+
+def _storable(text: str) -> bool:
+    return "\x00" not in text and text == text.encode(errors="ignore").decode()
+
+
+def _check_json(event: Event) -> None:
+    try:
+        text = json.dumps([dict(event.amounts), dict(event.detail)], allow_nan=False, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidEvent(f"The event {event.key} has amounts or details that are no JSON ({error}).") from error
+    if "\\u0000" in text or not _storable(text):
+        raise InvalidEvent(f"The event {event.key} has details that no database keeps: a NUL, or half of a surrogate pair.")
 
 
 def _event_from(row: sa.Row[Any]) -> RecordedEvent:

@@ -33,7 +33,7 @@ def load_schedules(file: Path) -> list[Schedule]:
 
     try:
         said = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:  # ValueError: a date such as 2026-13-45 is one
         raise InvalidSchedule(file.name, str(file), f"it cannot be read: {error}") from error
     if not isinstance(said, Mapping) or set(said) != {"schedules"} or not isinstance(said["schedules"], list):
         raise InvalidSchedule(file.name, str(file), "it must have one key, `schedules`, with a list of schedules")

@@ -28,7 +28,7 @@ from airflow_snowpack.iceberg.names import LEVEL
 from airflow_snowpack.scheduling.composites import parse_trigger
 from airflow_snowpack.scheduling.constraint import Constraint, parse_constraint
 from airflow_snowpack.scheduling.constraints import CONSTRAINTS
-from airflow_snowpack.scheduling.declared import parse_period
+from airflow_snowpack.scheduling.declared import check_storable, parse_period
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.trigger import Trigger
 
@@ -144,6 +144,8 @@ def _checked(name: str, value: Any, parse: Callable[[Any], Any]) -> Any:
         raise error if error.field.startswith(name) else error.below(name) from error
     except (ValueError, SnowpackError) as error:
         raise InvalidSchedule(name, value, str(error)) from error
+    except RecursionError:
+        raise InvalidSchedule(name, "…", "it is nested too deeply") from None
 
 
 def _one_of(choices: type[StrEnum]) -> Callable[[Any], StrEnum]:
@@ -175,12 +177,12 @@ def _conf(value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise ValueError('it must be a mapping, such as {"table": "analytics.page_views"}')
     try:
-        text = json.dumps(dict(value), allow_nan=False)
+        text = json.dumps(dict(value), allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError) as error:
         raise ValueError(f"it must hold nothing but JSON values ({error})") from error
     if "\\u0000" in text:
         raise ValueError("it must hold no NUL characters")
-    conf: Mapping[str, Any] = json.loads(text)
+    conf: Mapping[str, Any] = json.loads(check_storable(text))
     return conf
 
 
@@ -219,9 +221,9 @@ def _flag(value: object) -> bool:
 
 
 def _description(value: object) -> str:
-    if not isinstance(value, str) or "\x00" in value:
+    if not isinstance(value, str):
         raise ValueError("it must be a text")
-    return value
+    return check_storable(value)
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {
