@@ -19,8 +19,16 @@ import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.clocks import restart_periods
 from airflow_snowpack.scheduling.constraint import RECHECK, Constraint, Ruling, Verdict
-from airflow_snowpack.scheduling.constraints import ClusterLoad, MaxConcurrent, PoolSlots, SinceLastRun
+from airflow_snowpack.scheduling.constraints import (
+    ClusterLoad,
+    MaxConcurrent,
+    PoolSlots,
+    SinceLastRun,
+    dag_wait_key,
+    group_wait_key,
+)
 from airflow_snowpack.scheduling.counting import count_events, fired_by
+from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.facts import StoredFacts, take_turns
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.pending import OPEN, PendingState, Reason, move, reasons_from_json, reasons_to_json
@@ -33,6 +41,7 @@ from airflow_snowpack.store.schedule_tables import launches, pending_jobs, sched
 log = logging.getLogger(__name__)
 
 Rulings = Sequence[tuple[Constraint, Ruling]]
+WOKEN = (dag_wait_key(""), group_wait_key(""))
 NOT_WAITING = {"next_check_at": None, "waits_for": None}
 
 
@@ -83,7 +92,7 @@ class Checker:
         due = self._find(limit)
         if not due:
             return CheckReport()
-        snapshot = self._ask([schedule for _, schedule in due])
+        snapshot = self._ask([schedule for _, schedule in due if schedule is not None])
         outcomes = {pending_id: self._look_at(pending_id, snapshot) for pending_id, _ in due}
         return CheckReport(
             looked_at=sum(outcome is not None for outcome in outcomes.values()),
@@ -91,16 +100,17 @@ class Checker:
             discarded=tuple(key for key, outcome in outcomes.items() if outcome is PendingState.DISCARDED),
         )
 
-    def _find(self, limit: int) -> list[tuple[str, Schedule]]:
+    def _find(self, limit: int) -> list[tuple[str, Schedule | None]]:
         query = (
             sa.select(pending_jobs.c.pending_id, schedules.c.definition)
-            .join(schedules, schedules.c.name == pending_jobs.c.schedule)
+            # Outer: the subscriber may begin a job while its schedule is deleted, and it is discarded here.
+            .join(schedules, schedules.c.name == pending_jobs.c.schedule, isouter=True)
             .where(pending_jobs.c.next_check_at <= self._store.clock(), pending_jobs.c.state.in_(OPEN))
             .order_by(pending_jobs.c.priority.desc(), pending_jobs.c.next_check_at, pending_jobs.c.pending_id)
             .limit(limit)
         )
         rows = self._store.read(lambda conn: conn.execute(query).all())
-        return [(row.pending_id, Schedule.from_json(row.definition)) for row in rows]
+        return [(row.pending_id, _readable(row.definition)) for row in rows]
 
     def _ask(self, due: Sequence[Schedule]) -> Snapshot:
         """Everything that the constraints of these will ask of Airflow, at once and outside of any transaction."""
@@ -137,10 +147,18 @@ class Checker:
         row = conn.execute(mine).first()
         if row is None:
             return None
-        current = conn.execute(sa.select(schedules).where(schedules.c.name == row.schedule)).first()
+        named = sa.select(schedules).where(schedules.c.name == row.schedule)
+        # Shared, so that no change of the schedule commits between this look and its effect. One that is under way holds the
+        # row already and will want the pending job: so this look is left for later, and neither waits for the other.
+        current = conn.execute(named.with_for_update(read=True, skip_locked=True)).first()
+        if current is None and conn.execute(named).first() is not None:
+            return None
         if current is None or current.generation != row.generation:
             return self._discard(conn, row, PendingState(row.state), "the schedule was changed")
-        schedule = Schedule.from_json(current.definition)
+        try:
+            schedule = Schedule.from_json(current.definition)
+        except InvalidSchedule as error:
+            return self._set_aside(conn, row, error)
         counted = count_events(conn, row, schedule)
         judgement = schedule.trigger.judge(counted.progress, now)
         if row.triggered_at is None and not judgement.satisfied:
@@ -152,6 +170,13 @@ class Checker:
         if row.triggered_at is None:
             self._note_triggered(conn, due)
         return self._constrain(conn, due, snapshot)
+
+    def _set_aside(self, conn: sa.Connection, row: sa.Row[Any], error: InvalidSchedule) -> PendingState:
+        """A definition that this process cannot read, such as one of a newer version: it waits, and keeps nobody else."""
+        log.error("schedule_not_readable: %s: %s", row.schedule, error)
+        reason = Reason("schedule", f"its definition cannot be read: {error}", met=False)
+        self._wait(conn, row, (reason,), self._store.clock() + RECHECK, None, {})
+        return PendingState(row.state)
 
     def _note_triggered(self, conn: sa.Connection, due: _Due) -> None:
         note(conn, self._store, due.schedule.name, "triggered", due.row.pending_id, says=due.trigger.says)
@@ -167,14 +192,14 @@ class Checker:
         rulings = _rule(schedule, facts, reasons_from_json(due.row.reasons))
         reasons = (due.trigger, *(_reason(constraint, said) for constraint, said in rulings))
         never = [said.says for _, said in rulings if said.verdict is Verdict.NEVER]
-        if never:
+        later = [said for _, said in rulings if said.verdict is Verdict.LATER]
+        if never and not later:  # whether a run is skipped is decided when it could start but for that
             return self._discard(conn, due.row, PendingState.CONSTRAINT, "; ".join(never), reasons, what="skipped")
         if all(reason.met for reason in reasons):
             return self._send_off(conn, due, reasons)
         if now >= due.expires_at:
             return self._time_out(conn, due, reasons)
-        waits_for = next((said.waits_for for _, said in rulings if said.waits_for is not None), None)
-        self._wait(conn, due.row, reasons, min(_next_look(rulings, now), due.expires_at), waits_for, due.counted)
+        self._wait(conn, due.row, reasons, min(_next_look(later, now), due.expires_at), _waits_for(later), due.counted)
         return PendingState.CONSTRAINT
 
     def _time_out(self, conn: sa.Connection, due: _Due, reasons: tuple[Reason, ...]) -> PendingState:
@@ -254,11 +279,28 @@ def _reason(constraint: Constraint, said: Ruling) -> Reason:
     return Reason(constraint.kind, said.says, said.verdict is Verdict.MET, said.not_before)
 
 
-def _next_look(rulings: Rulings, now: datetime) -> datetime:
-    """All must be met, so the latest of the moments that were named is soon enough; where one named none, soon."""
-    unmet = [said.not_before for _, said in rulings if said.verdict is Verdict.LATER]
-    named = [moment for moment in unmet if moment is not None]
-    return max(named) if len(named) == len(unmet) else max([*named, now + RECHECK])
+def _next_look(unmet: Sequence[Ruling], now: datetime) -> datetime:
+    """All must be met, so the latest of the moments that were named is soon enough; where none was named, soon."""
+    named = [said.not_before for said in unmet if said.not_before is not None]
+    return max(named, default=now + RECHECK)
+
+
+def _waits_for(unmet: Sequence[Ruling]) -> str | None:
+    """What may wake it, and what it stands in line for: nothing while a moment keeps it anyway.
+
+    Of several, the end of a run first, because that is told; a free slot has to be looked for.
+    """
+    if any(said.not_before is not None for said in unmet):
+        return None
+    keys = [said.waits_for for said in unmet if said.waits_for is not None]
+    return min(keys, key=lambda key: not key.startswith(WOKEN), default=None)
+
+
+def _readable(definition: object) -> Schedule | None:
+    try:
+        return None if definition is None else Schedule.from_json(definition)
+    except InvalidSchedule:
+        return None  # said in its look
 
 
 def _load(probe: str) -> float:

@@ -9,25 +9,39 @@ and the schedule's policy says what becomes of them; in any case they are on rec
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.cron import next_tick
-from airflow_snowpack.scheduling.events import Event, publish
+from airflow_snowpack.scheduling.errors import InvalidSchedule
+from airflow_snowpack.scheduling.events import Event, last_number, number_in_turn, publish
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.leaves import Cron, Every
 from airflow_snowpack.scheduling.pending import OPEN, PendingState
 from airflow_snowpack.scheduling.schedule import Missed, Schedule
+from airflow_snowpack.scheduling.subscriber import CURSOR
 from airflow_snowpack.scheduling.trigger import Leaf, clock_key
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.schedule_tables import pending_jobs, schedule_clocks, schedules
+from airflow_snowpack.store.schedule_tables import (
+    event_cursors,
+    events,
+    pending_jobs,
+    schedule_clocks,
+    schedule_triggers,
+    schedules,
+)
+
+log = logging.getLogger(__name__)
 
 LATE = timedelta(minutes=1)
 """A tick that is noticed later than this was missed."""
 MANY = 10_000
 """More missed ticks than this are not counted one by one."""
+MAX_TOLD = 100
+"""A record names so many of them at most; how many there were it has in any case."""
 UNTIL_THE_RUN_IS_OFF = timedelta(seconds=5)
 
 
@@ -42,9 +56,13 @@ class Clocks:
 
         :returns: how many it looked at.
         """
+        come = sa.select(schedule_clocks.c.schedule).where(schedule_clocks.c.look_at <= self._store.clock()).limit(1)
+        if self._store.read(lambda conn: conn.execute(come).first()) is None:
+            return 0
         return self._store.transact(lambda conn: self._look(conn, limit))
 
     def _look(self, conn: sa.Connection, limit: int) -> int:
+        number_in_turn(conn)  # before any row is held, as everybody does who both holds rows and publishes
         now = self._store.clock()
         due = (
             sa.select(schedule_clocks, schedules.c.definition, schedules.c.generation)
@@ -60,15 +78,20 @@ class Clocks:
         return len(rows)
 
     def _tick(self, conn: sa.Connection, row: sa.Row[Any], now: datetime) -> Event | None:
-        schedule = Schedule.from_json(row.definition)
+        try:
+            schedule = Schedule.from_json(row.definition)
+        except InvalidSchedule as error:  # such as one of a newer version: it waits, and keeps nobody else
+            log.error("schedule_not_readable: %s: %s", row.schedule, error)
+            self._set(conn, row, row.next_at, look_at=now + LATE)
+            return None
         leaf = schedule.trigger.leaves()[row.leaf]
         moments = _due_moments(leaf, row.next_at, now)
         missed = [moment for moment in moments if now - moment > LATE]
-        if len(moments) > 1 and schedule.missed is Missed.ALL:
+        if schedule.missed is Missed.ALL and (missed or len(moments) > 1):
             return self._one_at_a_time(conn, row, leaf, moments, missed, now)
         self._set(conn, row, _after(leaf, now))
         if missed:
-            note(conn, self._store, row.schedule, "ticks_missed", policy=str(schedule.missed), ticks=_texts(missed))
+            self._note_missed(conn, row, schedule.missed, missed)
         if len(missed) == len(moments) and schedule.missed is Missed.NONE:
             return None
         return _event(row, moments)
@@ -77,18 +100,28 @@ class Clocks:
         self, conn: sa.Connection, row: sa.Row[Any], leaf: Leaf, moments: list[datetime], missed: list[datetime], now: datetime
     ) -> Event | None:
         """Each missed tick is a run of its own: the next comes when the run of the one before is off."""
-        on_its_way = sa.select(pending_jobs.c.pending_id).where(
+        if self._is_on_its_way(conn, row):
+            self._set(conn, row, row.next_at, look_at=now + UNTIL_THE_RUN_IS_OFF)
+            return None
+        self._set(conn, row, moments[1] if len(moments) > 1 else _after(leaf, now))
+        if moments[0] in missed:
+            self._note_missed(conn, row, Missed.ALL, moments[:1])
+        return _event(row, moments[:1])
+
+    def _is_on_its_way(self, conn: sa.Connection, row: sa.Row[Any]) -> bool:
+        """Whether the tick before has not become a launched run yet, or has not even reached the subscriber."""
+        pending = sa.exists().where(
             pending_jobs.c.schedule == row.schedule,
             pending_jobs.c.generation == row.generation,
             pending_jobs.c.state.in_([*OPEN, PendingState.LAUNCH.value]),
         )
-        if conn.execute(on_its_way.limit(1)).first() is not None:
-            self._set(conn, row, row.next_at, look_at=now + UNTIL_THE_RUN_IS_OFF)
-            return None
-        self._set(conn, row, moments[1])
-        if moments[0] in missed:
-            note(conn, self._store, row.schedule, "ticks_missed", policy=str(Missed.ALL), ticks=_texts(moments[:1]))
-        return _event(row, moments[:1])
+        passed = sa.select(sa.func.max(event_cursors.c.position)).where(event_cursors.c.name == CURSOR).scalar_subquery()
+        unheard = sa.exists().where(events.c.key == clock_key(row.schedule, row.leaf), events.c.id > sa.func.coalesce(passed, 0))
+        return bool(conn.execute(sa.select(sa.or_(pending, unheard))).scalar_one())
+
+    def _note_missed(self, conn: sa.Connection, row: sa.Row[Any], policy: Missed | str, missed: list[datetime]) -> None:
+        told = _texts(missed[-MAX_TOLD:])
+        note(conn, self._store, row.schedule, "ticks_missed", policy=str(policy), count=len(missed), ticks=told)
 
     def _set(self, conn: sa.Connection, row: sa.Row[Any], next_at: datetime, *, look_at: datetime | None = None) -> None:
         mine = sa.and_(schedule_clocks.c.schedule == row.schedule, schedule_clocks.c.leaf == row.leaf)
@@ -102,6 +135,10 @@ def restart_periods(conn: sa.Connection, store: Store, schedule: Schedule) -> No
             next_at = _after(leaf, store.clock())
             mine = sa.and_(schedule_clocks.c.schedule == schedule.name, schedule_clocks.c.leaf == number)
             conn.execute(sa.update(schedule_clocks).where(mine).values(next_at=next_at, look_at=next_at))
+            # A period that ended a moment ago and is on its way to the subscriber was the last launch's, and counts no more.
+            # The clock's row is held from here on, so none is under way that this does not see.
+            mine = sa.and_(schedule_triggers.c.schedule == schedule.name, schedule_triggers.c.leaf == number)
+            conn.execute(sa.update(schedule_triggers).where(mine).values(counts_after=last_number(conn)))
 
 
 def _due_moments(leaf: Leaf, next_at: datetime, now: datetime) -> list[datetime]:
@@ -125,7 +162,7 @@ def _after(leaf: Leaf, now: datetime) -> datetime:
 def _event(row: sa.Row[Any], moments: list[datetime]) -> Event:
     key = clock_key(row.schedule, row.leaf)
     source = f"tick:{row.generation}:{row.leaf}:{moments[-1].isoformat()}"
-    return Event(key, moments[-1], detail={"ticks": _texts(moments[-100:])}, source_id=source)
+    return Event(key, moments[-1], detail={"ticks": _texts(moments[-MAX_TOLD:])}, source_id=source)
 
 
 def _texts(moments: list[datetime]) -> list[str]:

@@ -105,7 +105,7 @@ class Constraint(Declared):
         """Whether a run may start now, with what is to become of one that may not."""
         ruling = self.look(facts)
         if ruling.verdict is Verdict.LATER and self.on_unmet is OnUnmet.SKIP:
-            return Ruling(Verdict.NEVER, f"{ruling.says} (skipped, as on_unmet says)")
+            return Ruling(Verdict.NEVER, f"{ruling.says} (on_unmet is skip)")
         return ruling
 
     def look(self, facts: Facts) -> Ruling:

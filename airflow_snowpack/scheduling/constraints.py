@@ -10,9 +10,11 @@ the trigger was satisfied.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import ClassVar
 from zoneinfo import ZoneInfo
 
@@ -21,6 +23,9 @@ from airflow_snowpack.scheduling.constraint import Constraint, Facts, OnUnmet, R
 from airflow_snowpack.scheduling.cron import check_zone
 from airflow_snowpack.scheduling.declared import parse_period, parse_text
 from airflow_snowpack.scheduling.errors import InvalidSchedule
+
+FEW_DAYS = 4
+"""Any window opens within as many: a zone has left out a whole day before."""
 
 
 def dag_wait_key(dag_id: str) -> str:
@@ -54,7 +59,7 @@ class MaxConcurrent(Constraint):
             active, whose = facts.active_runs_of_group(self.group), f"group {self.group}"
             key = group_wait_key(self.group)
         says = f"{active} of at most {self.limit} runs of {whose} are active"
-        return met(says) if active < self.limit else later(says, waits_for=key)
+        return _after_the_more_urgent(facts, key, says) if active < self.limit else later(says, waits_for=key)
 
 
 @dataclass(frozen=True)
@@ -164,17 +169,27 @@ class TimeWindow(Constraint):
         return wall >= self.start or wall < self.end
 
     def _next_start(self, now: datetime) -> datetime:
-        """The first moment after now at which the window is open. On the day of a leap that may be later than its start."""
+        """The first moment after now at which the window is open: one of its starts, or one at which the clock leaps into it."""
         assert isinstance(self.start, time), "checked when it was made"
         zone = ZoneInfo(self.tz)
         today = now.astimezone(zone).date()
-        for days in range(4):
-            for fold in (0, 1):
-                start = datetime.combine(today + timedelta(days=days), self.start, zone).replace(fold=fold)
-                moment = start.astimezone(now.tzinfo)
-                if moment > now and self._holds(moment):
-                    return moment
-        raise AssertionError(f"a window that does not open within four days: {self}")
+        days = [datetime.combine(today + timedelta(days=days), self.start, zone) for days in range(FEW_DAYS)]
+        starts = [start.replace(fold=fold).astimezone(UTC) for start in days for fold in (0, 1)]
+        return min(moment for moment in [*starts, *_leaps(zone, now)] if moment > now and self._holds(moment))
+
+
+def _leaps(zone: ZoneInfo, now: datetime) -> Iterator[datetime]:
+    """When the clocks of the zone change within the next few days, to the second."""
+    for hour in range(FEW_DAYS * 24):
+        before = (now + timedelta(hours=hour)).replace(microsecond=0)
+        after = before + timedelta(hours=1)
+        was, becomes = before.astimezone(zone).utcoffset(), after.astimezone(zone).utcoffset()
+        if was == becomes:
+            continue
+        while after - before > timedelta(seconds=1):
+            middle = before + timedelta(seconds=(after - before) // timedelta(seconds=2))
+            before, after = (middle, after) if middle.astimezone(zone).utcoffset() == was else (before, middle)
+        yield after.astimezone(UTC)
 
 
 @dataclass(frozen=True)
@@ -250,7 +265,7 @@ def parse_probe(value: object) -> str:
 
 def parse_limit(value: object) -> float:
     """:raises ValueError: it is no positive number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
         raise ValueError("it must be a number above zero")
     return float(value)
 

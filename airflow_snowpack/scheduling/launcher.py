@@ -59,7 +59,7 @@ class Launcher:
             if claimed is None:
                 break
             launch, attempt_id, attempt = claimed
-            problem = self._starter.start(launch)
+            problem = self._start(launch)
             if problem is None:
                 self._finish(launch, attempt_id)
                 launched.append(launch.run_id)
@@ -67,6 +67,13 @@ class Launcher:
                 self._give_back(launch, attempt_id, attempt, problem)
                 waiting.append(launch.run_id)
         return LaunchReport(tuple(launched), tuple(waiting))
+
+    def _start(self, launch: Launch) -> NotStarted | None:
+        try:
+            return self._starter.start(launch)
+        except Exception as error:  # whatever Airflow's client raises: the run waits, and keeps no other from starting
+            log.warning("launch_failed: %s", launch.run_id, exc_info=True)
+            return NotStarted(f"{type(error).__name__}: {error}")
 
     def _claim(self) -> tuple[Launch, str, int] | None:
         now, attempt_id = self._store.clock(), self._make_id()
@@ -85,9 +92,9 @@ class Launcher:
             return None
         return Launch(row.pending_id, row.schedule, row.dag_id, row.run_id, row.conf), attempt_id, row.attempt_count
 
-    def _is_wanted(self, conn: sa.Connection, pending_id: str) -> bool:
+    def _is_wanted(self, conn: sa.Connection, pending_id: str, *, held: bool = False) -> bool:
         state = sa.select(pending_jobs.c.state).where(pending_jobs.c.pending_id == pending_id)
-        return conn.execute(state).scalar() == PendingState.LAUNCH.value
+        return conn.execute(state.with_for_update() if held else state).scalar() == PendingState.LAUNCH.value
 
     def _forget(self, conn: sa.Connection, row: sa.Row[Any]) -> None:
         """A launch whose schedule was changed or deleted in the meantime."""
@@ -103,7 +110,7 @@ class Launcher:
             now = self._store.clock()
             run = sa.and_(schedule_runs.c.dag_id == launch.dag_id, schedule_runs.c.run_id == launch.run_id)
             conn.execute(sa.update(schedule_runs).where(run).values(launched_at=now))
-            if self._is_wanted(conn, launch.pending_id):
+            if self._is_wanted(conn, launch.pending_id, held=True):
                 move(conn, launch.pending_id, PendingState.LAUNCH, PendingState.LAUNCHED, ended_at=now)
                 note(conn, self._store, launch.schedule, "launched", launch.pending_id, run_id=launch.run_id)
             else:

@@ -36,6 +36,7 @@ class Runs:
         """Note that a run ended; once, however often it is told.
 
         :param state: ``success`` or ``failed``.
+        :param at: the run's own end date, so that whoever tells it says the same.
         :returns: whether that was news.
         """
         source = f"run:{dag_id}:{run_id}:{at.isoformat()}"  # a cleared run ends again, at another moment
@@ -45,7 +46,8 @@ class Runs:
             if not publish(conn, self._store, [event]):
                 return False
             run = sa.and_(schedule_runs.c.dag_id == dag_id, schedule_runs.c.run_id == run_id)
-            conn.execute(sa.update(schedule_runs).where(run).values(ended_at=at, state=state))
+            earlier = sa.or_(schedule_runs.c.ended_at.is_(None), schedule_runs.c.ended_at < at)
+            conn.execute(sa.update(schedule_runs).where(run, earlier).values(ended_at=at, state=state))
             if state == SUCCESS:
                 self._note_success(conn, dag_id, run_id, at)
             self._wake(conn, dag_id)
@@ -64,7 +66,10 @@ class Runs:
         groups = conn.execute(sa.select(schedule_groups.c.group_name).where(schedule_groups.c.dag_id == dag_id).distinct())
         keys = [dag_wait_key(dag_id), *(group_wait_key(group) for group in groups.scalars())]
         waiting = sa.and_(pending_jobs.c.waits_for.in_(keys), pending_jobs.c.state.in_(OPEN))
-        conn.execute(sa.update(pending_jobs).where(waiting).values(next_check_at=self._store.clock()))
+        # In one order for everybody, as the subscriber locks them too.
+        mine = sa.select(pending_jobs.c.pending_id).where(waiting).order_by(pending_jobs.c.pending_id).with_for_update()
+        woken = pending_jobs.c.pending_id.in_(conn.execute(mine).scalars().all())
+        conn.execute(sa.update(pending_jobs).where(woken).values(next_check_at=self._store.clock()))
 
 
 def reserved_runs(conn: sa.Connection, dag_ids: Iterable[str]) -> dict[str, frozenset[str]]:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -37,6 +37,8 @@ from airflow_snowpack.store.schedule_tables import (
     schedule_triggers,
     schedules,
 )
+
+T = TypeVar("T")
 
 
 class Origin(StrEnum):
@@ -121,7 +123,7 @@ class Schedules:
             conn.execute(sa.delete(schedules).where(schedules.c.name == name))
             note(conn, self.store, name, "deleted", by=by)
 
-        self.store.transact(write)
+        self._write(write)
 
     def suspend(self, name: str, *, by: str | None = None) -> StoredSchedule:
         """Discard what is pending and take no more events. Doing it twice changes nothing.
@@ -139,7 +141,10 @@ class Schedules:
 
     def get(self, name: str) -> StoredSchedule:
         """:raises ScheduleNotFound: there is none of this name."""
-        return self.store.read(lambda conn: _stored_from(self._required(conn, name)))
+        row = self.store.read(lambda conn: conn.execute(sa.select(schedules).where(schedules.c.name == name)).first())
+        if row is None:
+            raise ScheduleNotFound(name)
+        return _stored_from(row)
 
     def list(self, *, dag_id: str | None = None, after: str | None = None, limit: int = 1_000) -> list[StoredSchedule]:
         """Schedules in order of their names.
@@ -168,7 +173,20 @@ class Schedules:
             write(conn)
             return _stored_from(self._required(conn, name))
 
-        return self.store.transact(change)
+        return self._write(change)
+
+    def _write(self, work: Callable[[sa.Connection], T]) -> T:
+        """One change of a schedule after the other, and none while events get their numbers.
+
+        Whoever holds rows and then wants numbers could wait for himself in a circle; so numbers come first, here and
+        wherever events are published.
+        """
+
+        def in_turn(conn: sa.Connection) -> T:
+            number_in_turn(conn)
+            return work(conn)
+
+        return self.store.transact(in_turn)
 
     def _definition(self, schedule: Schedule, by: str | None, origin: Origin) -> dict[str, Any]:
         return {
@@ -189,7 +207,6 @@ class Schedules:
             conn.execute(sa.insert(schedule_groups).values(schedule=name, group_name=group, dag_id=schedule.dag_id))
         if not row.enabled:
             return
-        number_in_turn(conn)
         counts_after = last_number(conn)
         counts_from = now.replace(microsecond=now.microsecond // 1_000 * 1_000)  # Iceberg's moments have milliseconds
         for number, leaf in enumerate(schedule.trigger.leaves()):
@@ -201,7 +218,7 @@ class Schedules:
                 conn.execute(sa.insert(schedule_clocks).values(schedule=name, leaf=number, next_at=first, look_at=first))
 
     def _forget(self, conn: sa.Connection, name: str) -> None:
-        for table in (schedule_triggers, schedule_groups, schedule_clocks):
+        for table in (schedule_clocks, schedule_triggers, schedule_groups):  # in the order of who restarts a period
             conn.execute(sa.delete(table).where(table.c.schedule == name))
 
     def _discard(self, conn: sa.Connection, name: str, why: str) -> None:
