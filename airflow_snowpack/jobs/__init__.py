@@ -1,7 +1,6 @@
 """The job lifecycle: submit, claim, heartbeat, finish, cancel, delete, sweep and drain, and the worker that goes through it."""
 
 from airflow_snowpack.jobs.attempt import Attempt
-from airflow_snowpack.jobs.audit import AuditTrail
 from airflow_snowpack.jobs.desk import Asked, Desk
 from airflow_snowpack.jobs.engine import Engine
 from airflow_snowpack.jobs.errors import (
@@ -24,8 +23,6 @@ from airflow_snowpack.jobs.locks import TableLocks
 from airflow_snowpack.jobs.model import (
     ActionOutcome,
     ActionResult,
-    Actor,
-    AuditEntry,
     Claim,
     DrainState,
     HistoryEntry,
@@ -40,6 +37,7 @@ from airflow_snowpack.jobs.model import (
 )
 from airflow_snowpack.jobs.standing import Standing, explain, standings
 from airflow_snowpack.jobs.worker import Worker
+from airflow_snowpack.store import Actor, AuditEntry, AuditTrail
 
 __all__ = [
     "ActionOutcome",

@@ -18,11 +18,10 @@ import sqlalchemy as sa
 
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs import idempotency
-from airflow_snowpack.jobs.audit import write_audit
 from airflow_snowpack.jobs.errors import JobNotFound, LockInUse, TableLocked
 from airflow_snowpack.jobs.lifecycle import Jobs
-from airflow_snowpack.jobs.model import ActionResult, Actor, DrainState, Job, JobStatus, SweepReport, TableLock
-from airflow_snowpack.store import storable
+from airflow_snowpack.jobs.model import ActionResult, DrainState, Job, JobStatus, SweepReport, TableLock
+from airflow_snowpack.store import Actor, storable, write_audit
 
 DRAIN, QUEUE = "drain", "queue"
 

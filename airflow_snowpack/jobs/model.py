@@ -187,35 +187,6 @@ class DrainState:
 
 
 @dataclass(frozen=True, slots=True)
-class Actor:
-    """Who asks for a change, and through which door, for the audit trail.
-
-    :param name: the user, as the door knows him.
-    :param via: the door: ``api``, ``page`` or ``cli``.
-    """
-
-    name: str
-    via: str
-
-
-@dataclass(frozen=True, slots=True)
-class AuditEntry:
-    """One change that somebody made.
-
-    :param change: such as ``submit``, ``cancel`` or ``drain_on``.
-    :param subject: what was changed: a job's id, a table's name with its catalog, or ``drain``.
-    """
-
-    id: int
-    at: datetime
-    actor: str
-    via: str
-    change: str
-    subject: str
-    detail: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
 class QueueState:
     """The queue at one moment.
 

@@ -1,5 +1,6 @@
 """The one database: engine, schema, migrations, clock, and the lease-and-fence primitive that every room uses."""
 
+from airflow_snowpack.store.audit import Actor, AuditEntry, AuditTrail, write_audit
 from airflow_snowpack.store.clock import Clock, utc_now
 from airflow_snowpack.store.errors import SchemaOutOfDate, StoreError, StoreUnreachable, UnsupportedStore
 from airflow_snowpack.store.ids import IdMaker, new_id
@@ -11,6 +12,9 @@ from airflow_snowpack.store.store import Store, open_store
 from airflow_snowpack.store.text import storable
 
 __all__ = [
+    "Actor",
+    "AuditEntry",
+    "AuditTrail",
     "ClaimCursor",
     "Clock",
     "Expired",
@@ -30,4 +34,5 @@ __all__ = [
     "storable",
     "upgrade_schema",
     "utc_now",
+    "write_audit",
 ]

@@ -3,20 +3,53 @@
     jobs.cancel(job_id, also=lambda conn, job: write_audit(conn, store, actor, "cancel", job_id))
     AuditTrail(store).of(job_id)
 
-Unlike the history of a job, which is best-effort, a change that somebody asked for is never without its entry.
+Every room that people change things in writes into this one trail. Unlike the history of a job, which is best-effort, a change
+that somebody asked for is never without its entry.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.jobs.model import Actor, AuditEntry
-from airflow_snowpack.store import Store, storable
 from airflow_snowpack.store.schema import audit_trail
+from airflow_snowpack.store.store import Store
+from airflow_snowpack.store.text import storable
 
 LAST_ID = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who asks for a change, and through which door, for the audit trail.
+
+    :param name: the user, as the door knows him.
+    :param via: the door: ``api``, ``page`` or ``cli``.
+    """
+
+    name: str
+    via: str
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One change that somebody made.
+
+    :param change: such as ``submit``, ``cancel`` or ``drain_on``.
+    :param subject: what was changed: a job's id, a table's name with its catalog, ``drain``, or ``schedule:`` with a name.
+    """
+
+    id: int
+    at: datetime
+    actor: str
+    via: str
+    change: str
+    subject: str
+    detail: Mapping[str, Any]
 
 
 def write_audit(conn: sa.Connection, store: Store, actor: Actor, change: str, subject: str, **detail: Any) -> None:
