@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling.checker import Checker as Checker
     from airflow_snowpack.scheduling.checker import CheckReport as CheckReport
     from airflow_snowpack.scheduling.clocks import Clocks as Clocks
+    from airflow_snowpack.scheduling.collecting import collect as collect
     from airflow_snowpack.scheduling.composites import AllOf as AllOf
     from airflow_snowpack.scheduling.composites import AnyOf as AnyOf
     from airflow_snowpack.scheduling.composites import Since as Since
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling.explanation import Explanation as Explanation
     from airflow_snowpack.scheduling.explanation import explain as explain
     from airflow_snowpack.scheduling.files import load_schedules as load_schedules
+    from airflow_snowpack.scheduling.intake import Intake as Intake
+    from airflow_snowpack.scheduling.intake import work_is_due as work_is_due
     from airflow_snowpack.scheduling.launcher import Launcher as Launcher
     from airflow_snowpack.scheduling.launcher import LaunchReport as LaunchReport
     from airflow_snowpack.scheduling.leaves import AssetEvents as AssetEvents
@@ -53,7 +56,10 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling.pending import Reason as Reason
     from airflow_snowpack.scheduling.poller import Poller as Poller
     from airflow_snowpack.scheduling.poller import PollReport as PollReport
+    from airflow_snowpack.scheduling.polling import Polling as Polling
     from airflow_snowpack.scheduling.retention import forget_old as forget_old
+    from airflow_snowpack.scheduling.rounds import RoundReport as RoundReport
+    from airflow_snowpack.scheduling.rounds import Rounds as Rounds
     from airflow_snowpack.scheduling.runs import Runs as Runs
     from airflow_snowpack.scheduling.schedule import Missed as Missed
     from airflow_snowpack.scheduling.schedule import Schedule as Schedule
@@ -66,6 +72,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling.surroundings import DagRuns as DagRuns
     from airflow_snowpack.scheduling.surroundings import EndedRun as EndedRun
     from airflow_snowpack.scheduling.surroundings import Launch as Launch
+    from airflow_snowpack.scheduling.surroundings import NotKnown as NotKnown
     from airflow_snowpack.scheduling.surroundings import NotStarted as NotStarted
     from airflow_snowpack.scheduling.surroundings import Snapshot as Snapshot
     from airflow_snowpack.scheduling.surroundings import Starter as Starter
@@ -76,6 +83,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "checker": ["CheckReport", "Checker"],
         "clocks": ["Clocks"],
+        "collecting": ["collect"],
         "composites": ["AllOf", "AnyOf", "Since", "parse_trigger"],
         "constraint": ["OnUnmet"],
         "constraints": ["ClusterLoad", "Delay", "MaxConcurrent", "MaxRuns", "PoolSlots", "SinceLastRun", "TimeWindow"],
@@ -83,6 +91,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "events": ["Event", "EventLog"],
         "explanation": ["Explanation", "explain"],
         "files": ["load_schedules"],
+        "intake": ["Intake", "work_is_due"],
         "launcher": ["LaunchReport", "Launcher"],
         "leaves": [
             "AssetEvents",
@@ -99,12 +108,14 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         ],
         "pending": ["PendingJob", "PendingState", "Reason"],
         "poller": ["PollReport", "Poller"],
+        "polling": ["Polling"],
         "retention": ["forget_old"],
+        "rounds": ["RoundReport", "Rounds"],
         "runs": ["Runs"],
         "schedule": ["Missed", "Schedule", "Then", "Timeout"],
         "schedules": ["Origin", "Schedules", "StoredSchedule"],
         "subscriber": ["Subscriber"],
         "deployment": ["SyncReport", "sync"],
-        "surroundings": ["DagRuns", "EndedRun", "Launch", "NotStarted", "Snapshot", "Starter", "Surroundings"],
+        "surroundings": ["DagRuns", "EndedRun", "Launch", "NotKnown", "NotStarted", "Snapshot", "Starter", "Surroundings"],
     },
 )

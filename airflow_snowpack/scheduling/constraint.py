@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol
 
 from airflow_snowpack.scheduling.declared import Declared
 from airflow_snowpack.scheduling.errors import InvalidSchedule
+from airflow_snowpack.scheduling.surroundings import NotKnown
 
 
 class Verdict(StrEnum):
@@ -82,7 +83,7 @@ class Facts(Protocol):
         """When this schedule launched since then, oldest first."""
         ...
 
-    def free_slots(self, pool: str) -> int | None:
+    def free_slots(self, pool: str) -> int | NotKnown | None:
         """How many slots of the Airflow pool are free; ``None`` when there is no such pool."""
         ...
 

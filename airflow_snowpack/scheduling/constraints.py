@@ -23,6 +23,7 @@ from airflow_snowpack.scheduling.constraint import Constraint, Facts, OnUnmet, R
 from airflow_snowpack.scheduling.cron import check_zone
 from airflow_snowpack.scheduling.declared import parse_period, parse_text
 from airflow_snowpack.scheduling.errors import InvalidSchedule
+from airflow_snowpack.scheduling.surroundings import NotKnown
 
 FEW_DAYS = 4
 """Any window opens within as many: a zone has left out a whole day before."""
@@ -210,6 +211,8 @@ class PoolSlots(Constraint):
         key, free = f"pool:{self.pool}", facts.free_slots(self.pool)
         if free is None:
             return later(f"there is no pool {self.pool!r}", waits_for=key)
+        if isinstance(free, NotKnown):
+            return later(f"the free slots of pool {self.pool} are not known: {free.why}", waits_for=key)
         if free < self.free:
             return later(f"{free} of {self.free} slots of pool {self.pool} are free", waits_for=key)
         return _after_the_more_urgent(facts, key, f"{free} slots of pool {self.pool} are free")

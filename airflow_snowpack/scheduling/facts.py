@@ -11,7 +11,7 @@ from airflow_snowpack.scheduling.constraints import MaxConcurrent, SinceLastRun,
 from airflow_snowpack.scheduling.pending import OPEN
 from airflow_snowpack.scheduling.runs import dags_of_group, reserved_runs
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.scheduling.surroundings import DagRuns, Snapshot
+from airflow_snowpack.scheduling.surroundings import DagRuns, NotKnown, Snapshot
 from airflow_snowpack.store.schedule_tables import dag_successes, pending_jobs, schedule_runs
 
 RESERVE = sa.text("SELECT pg_advisory_xact_lock(hashtext('airflow_snowpack_constraints'), hashtext(:key))")
@@ -46,7 +46,7 @@ class StoredFacts:
         query = sa.select(schedule_runs.c.reserved_at).where(mine).order_by(schedule_runs.c.reserved_at)
         return tuple(self.conn.execute(query).scalars())
 
-    def free_slots(self, pool: str) -> int | None:
+    def free_slots(self, pool: str) -> int | NotKnown | None:
         return self.snapshot.free_slots.get(pool)
 
     def load(self, probe: str) -> float:

@@ -84,6 +84,9 @@ class Poller:
             except SnowpackError as problem:
                 log.warning("table_not_polled: %s", problem)
                 problems[str(table)] = str(problem)
+            except Exception as problem:  # a catalog or a file system of whatever kind; the other tables go on
+                log.exception("table_not_polled: %s", table)
+                problems[str(table)] = f"{type(problem).__name__}: {problem}"
         return PollReport(len(due), published, problems)
 
     def _due(self) -> dict[TableName, sa.Row[Any]]:

@@ -36,6 +36,13 @@ class DagRuns:
 
 
 @dataclass(frozen=True, slots=True)
+class NotKnown:
+    """What could not be asked, and why: for people."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """How things stood when they were asked about.
 
@@ -45,7 +52,7 @@ class Snapshot:
     """
 
     dag_runs: Mapping[str, DagRuns] = field(default_factory=dict)
-    free_slots: Mapping[str, int | None] = field(default_factory=dict)
+    free_slots: Mapping[str, int | NotKnown | None] = field(default_factory=dict)
     loads: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -59,8 +66,8 @@ class Surroundings(Protocol):
         """
         ...
 
-    def free_slots(self, pools: Iterable[str]) -> Mapping[str, int | None]:
-        """Free slots of these pools; ``None`` for one that does not exist."""
+    def free_slots(self, pools: Iterable[str]) -> Mapping[str, int | NotKnown | None]:
+        """Free slots of these pools; ``None`` for one that does not exist. What asks for one that is not known waits."""
         ...
 
 

@@ -1,0 +1,91 @@
+"""One round after the other: take in what has happened, check what is due, start what may start.
+
+    rounds = Rounds(store, surroundings, starter, "scheduler-1")
+    rounds.step()
+    rounds.keep_going(stop)        # until somebody sets the event
+
+The dispatcher DAG and ``airflow snowpack scheduler`` both work this way, and any number of them at once. The invariant: whatever
+ends the process between two lines, the next round of any other goes on from there; all state is in the store.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.scheduling.checker import Checker
+from airflow_snowpack.scheduling.intake import Intake
+from airflow_snowpack.scheduling.launcher import Launcher
+from airflow_snowpack.scheduling.retention import forget_old
+from airflow_snowpack.scheduling.surroundings import Starter, Surroundings
+from airflow_snowpack.store import Store
+
+log = logging.getLogger(__name__)
+
+TIDY_EVERY = timedelta(hours=1)
+AFTER_A_FAILURE = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundReport:
+    """What one round did.
+
+    :param taken: how many events were taken in; ``looked_at``: at how many pending jobs the checker looked.
+    :param launched: the ids of DAG runs that are there now; ``waiting``: of those that could not be started.
+    """
+
+    taken: int = 0
+    looked_at: int = 0
+    launched: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self.taken or self.looked_at or self.launched or self.waiting)
+
+
+class Rounds:
+    """All parts of the scheduler but the poller, which has a thread of its own (:class:`Polling`).
+
+    :param surroundings: tells how things stand in Airflow; ``starter``: starts runs there.
+    :param name: who holds the claims on launches, for people who look.
+    """
+
+    def __init__(self, store: Store, surroundings: Surroundings, starter: Starter, name: str) -> None:
+        self._store = store
+        self._intake = Intake(store)
+        self._checker = Checker(store, surroundings)
+        self._launcher = Launcher(store, starter, name)
+        self._tidy_at: datetime | None = None
+
+    def step(self) -> RoundReport:
+        """One round."""
+        taken = self._intake.step()
+        checked = self._checker.step()
+        launched = self._launcher.step()
+        self._tidy()
+        report = RoundReport(taken, checked.looked_at, launched.launched, launched.waiting)
+        for run_id in report.launched:
+            log.info("Launched %s", run_id)
+        return report
+
+    def keep_going(self, stop: threading.Event, pause: timedelta = timedelta(milliseconds=500)) -> None:
+        """Round after round until ``stop`` is set, which ends it between two rounds. A round that fails is told and repeated."""
+        while not stop.is_set():
+            try:
+                wait = pause if self.step().is_idle else timedelta(0)
+            except SnowpackError as problem:
+                log.warning("round_failed: %s", problem)
+                wait = AFTER_A_FAILURE
+            stop.wait(wait.total_seconds())
+
+    def _tidy(self) -> None:
+        now = self._store.clock()
+        if self._tidy_at is None or now >= self._tidy_at:
+            self._tidy_at = now + TIDY_EVERY
+            gone = forget_old(self._store)
+            if gone:
+                log.info("Forgot %s rows that nobody can need any more", gone)
