@@ -25,19 +25,28 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling.constraints import SinceLastRun as SinceLastRun
     from airflow_snowpack.scheduling.constraints import TimeWindow as TimeWindow
     from airflow_snowpack.scheduling.deployment import SyncReport as SyncReport
+    from airflow_snowpack.scheduling.deployment import plan_sync as plan_sync
     from airflow_snowpack.scheduling.deployment import sync as sync
     from airflow_snowpack.scheduling.errors import InvalidEvent as InvalidEvent
+    from airflow_snowpack.scheduling.errors import InvalidPendingCursor as InvalidPendingCursor
     from airflow_snowpack.scheduling.errors import InvalidSchedule as InvalidSchedule
     from airflow_snowpack.scheduling.errors import ScheduleExists as ScheduleExists
     from airflow_snowpack.scheduling.errors import ScheduleNotFound as ScheduleNotFound
     from airflow_snowpack.scheduling.errors import SchedulingError as SchedulingError
     from airflow_snowpack.scheduling.events import Event as Event
     from airflow_snowpack.scheduling.events import EventLog as EventLog
+    from airflow_snowpack.scheduling.events import RecordedEvent as RecordedEvent
     from airflow_snowpack.scheduling.explanation import Explanation as Explanation
     from airflow_snowpack.scheduling.explanation import explain as explain
+    from airflow_snowpack.scheduling.explanation import explain_all as explain_all
     from airflow_snowpack.scheduling.files import load_schedules as load_schedules
+    from airflow_snowpack.scheduling.files import parse_schedules as parse_schedules
+    from airflow_snowpack.scheduling.history import ScheduleEntry as ScheduleEntry
+    from airflow_snowpack.scheduling.history import read_history as read_history
     from airflow_snowpack.scheduling.intake import Intake as Intake
     from airflow_snowpack.scheduling.intake import work_is_due as work_is_due
+    from airflow_snowpack.scheduling.launched import LaunchedRun as LaunchedRun
+    from airflow_snowpack.scheduling.launched import read_runs as read_runs
     from airflow_snowpack.scheduling.launcher import Launcher as Launcher
     from airflow_snowpack.scheduling.launcher import LaunchReport as LaunchReport
     from airflow_snowpack.scheduling.leaves import AssetEvents as AssetEvents
@@ -54,12 +63,16 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling.pending import PendingJob as PendingJob
     from airflow_snowpack.scheduling.pending import PendingState as PendingState
     from airflow_snowpack.scheduling.pending import Reason as Reason
+    from airflow_snowpack.scheduling.pending_queue import PendingPage as PendingPage
+    from airflow_snowpack.scheduling.pending_queue import PendingQueue as PendingQueue
+    from airflow_snowpack.scheduling.pending_queue import QueuedJob as QueuedJob
     from airflow_snowpack.scheduling.poller import Poller as Poller
     from airflow_snowpack.scheduling.poller import PollReport as PollReport
     from airflow_snowpack.scheduling.polling import Polling as Polling
     from airflow_snowpack.scheduling.retention import forget_old as forget_old
     from airflow_snowpack.scheduling.rounds import RoundReport as RoundReport
     from airflow_snowpack.scheduling.rounds import Rounds as Rounds
+    from airflow_snowpack.scheduling.run_now import run_now as run_now
     from airflow_snowpack.scheduling.runs import Runs as Runs
     from airflow_snowpack.scheduling.schedule import Missed as Missed
     from airflow_snowpack.scheduling.schedule import Schedule as Schedule
@@ -68,6 +81,8 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling.schedules import Origin as Origin
     from airflow_snowpack.scheduling.schedules import Schedules as Schedules
     from airflow_snowpack.scheduling.schedules import StoredSchedule as StoredSchedule
+    from airflow_snowpack.scheduling.sending import Sent as Sent
+    from airflow_snowpack.scheduling.sending import send_event as send_event
     from airflow_snowpack.scheduling.subscriber import Subscriber as Subscriber
     from airflow_snowpack.scheduling.surroundings import DagRuns as DagRuns
     from airflow_snowpack.scheduling.surroundings import EndedRun as EndedRun
@@ -87,11 +102,20 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "composites": ["AllOf", "AnyOf", "Since", "parse_trigger"],
         "constraint": ["OnUnmet"],
         "constraints": ["ClusterLoad", "Delay", "MaxConcurrent", "MaxRuns", "PoolSlots", "SinceLastRun", "TimeWindow"],
-        "errors": ["InvalidEvent", "InvalidSchedule", "ScheduleExists", "ScheduleNotFound", "SchedulingError"],
-        "events": ["Event", "EventLog"],
-        "explanation": ["Explanation", "explain"],
-        "files": ["load_schedules"],
+        "errors": [
+            "InvalidEvent",
+            "InvalidPendingCursor",
+            "InvalidSchedule",
+            "ScheduleExists",
+            "ScheduleNotFound",
+            "SchedulingError",
+        ],
+        "events": ["Event", "EventLog", "RecordedEvent"],
+        "explanation": ["Explanation", "explain", "explain_all"],
+        "files": ["load_schedules", "parse_schedules"],
+        "history": ["ScheduleEntry", "read_history"],
         "intake": ["Intake", "work_is_due"],
+        "launched": ["LaunchedRun", "read_runs"],
         "launcher": ["LaunchReport", "Launcher"],
         "leaves": [
             "AssetEvents",
@@ -107,15 +131,18 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "RunsSucceeded",
         ],
         "pending": ["PendingJob", "PendingState", "Reason"],
+        "pending_queue": ["PendingPage", "PendingQueue", "QueuedJob"],
         "poller": ["PollReport", "Poller"],
         "polling": ["Polling"],
         "retention": ["forget_old"],
         "rounds": ["RoundReport", "Rounds"],
+        "run_now": ["run_now"],
         "runs": ["Runs"],
         "schedule": ["Missed", "Schedule", "Then", "Timeout"],
         "schedules": ["Origin", "Schedules", "StoredSchedule"],
+        "sending": ["Sent", "send_event"],
         "subscriber": ["Subscriber"],
-        "deployment": ["SyncReport", "sync"],
+        "deployment": ["SyncReport", "plan_sync", "sync"],
         "surroundings": ["DagRuns", "EndedRun", "Launch", "NotKnown", "NotStarted", "Snapshot", "Starter", "Surroundings"],
     },
 )

@@ -17,7 +17,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.clocks import restart_periods
 from airflow_snowpack.scheduling.constraint import RECHECK, Constraint, Ruling, Verdict
 from airflow_snowpack.scheduling.constraints import (
     ClusterLoad,
@@ -32,11 +31,12 @@ from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.facts import StoredFacts, take_turns
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.pending import OPEN, PendingState, Reason, move, reasons_from_json, reasons_to_json
+from airflow_snowpack.scheduling.reservation import reserve_run, run_id_of
 from airflow_snowpack.scheduling.runs import Runs, dags_of_group, launched_runs
 from airflow_snowpack.scheduling.schedule import Schedule, Then
 from airflow_snowpack.scheduling.surroundings import DagRuns, Snapshot, Surroundings, ask_probe
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.schedule_tables import launches, pending_jobs, schedule_runs, schedules
+from airflow_snowpack.store.schedule_tables import pending_jobs, schedules
 
 log = logging.getLogger(__name__)
 
@@ -226,16 +226,11 @@ class Checker:
 
     def _send_off(self, conn: sa.Connection, due: _Due, reasons: tuple[Reason, ...]) -> PendingState:
         """Reserve the run and hand it to the launcher."""
-        now, schedule, pending_id = self._store.clock(), due.schedule, due.row.pending_id
+        schedule, pending_id = due.schedule, due.row.pending_id
         run_id = run_id_of(schedule.name, pending_id, due.row.created_at)
         changes = {"reasons": reasons_to_json(reasons), "run_id": run_id, **NOT_WAITING, **due.counted}
         move(conn, pending_id, PendingState.CONSTRAINT, PendingState.LAUNCH, **changes)
-        run = {"dag_id": schedule.dag_id, "run_id": run_id, "schedule": schedule.name}
-        conn.execute(sa.insert(schedule_runs).values(**run, reserved_at=now))
-        conf = {**schedule.conf, "snowpack": fired_by(conn, pending_id, schedule)}
-        claimable = {"enqueued_at": now, "visible_at": now, "attempt_count": 0}
-        conn.execute(sa.insert(launches).values(pending_id=pending_id, **run, conf=conf, **claimable))
-        restart_periods(conn, self._store, schedule)
+        reserve_run(conn, self._store, schedule, pending_id, run_id, fired_by(conn, pending_id, schedule))
         return PendingState.LAUNCH
 
     def _discard(
@@ -253,11 +248,6 @@ class Checker:
         move(conn, row.pending_id, was, PendingState.DISCARDED, **ended)
         note(conn, self._store, row.schedule, what, row.pending_id, because=why)
         return PendingState.DISCARDED
-
-
-def run_id_of(schedule: str, pending_id: str, created_at: datetime) -> str:
-    """The id of the DAG run that a pending job becomes: readable, and always the same."""
-    return f"snowpack__{schedule[:100]}__{created_at:%Y%m%dT%H%M%S}__{pending_id[:12]}"
 
 
 def _rule(schedule: Schedule, facts: StoredFacts, before: tuple[Reason, ...]) -> Rulings:

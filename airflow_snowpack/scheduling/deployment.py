@@ -29,6 +29,25 @@ class SyncReport:
     left: tuple[str, ...] = ()
 
 
+def plan_sync(
+    schedules: Schedules, declared: Iterable[Schedule], *, update: bool, dag_ids: Collection[str] | None = None
+) -> SyncReport:
+    """What :func:`sync` would do now; nothing is changed.
+
+    :raises InvalidSchedule: two files declare the same name.
+    """
+    wanted = _by_name(declared)
+    stored = {one.schedule.name: one for one in schedules.list(limit=1_000_000)}
+    orphans = {name for name, one in stored.items() if dag_ids is not None and one.schedule.dag_id not in dag_ids}
+    differing = {name for name, one in wanted.items() if name in stored and not _same(one, stored[name])}
+    missing = wanted.keys() - stored.keys()
+    if not update:
+        return SyncReport(deleted=_sorted(orphans), left=_sorted((differing | missing) - orphans))
+    undeclared = {name for name, one in stored.items() if one.origin is not Origin.HAND and name not in wanted}
+    gone = (orphans | undeclared) - wanted.keys()  # a new file may declare it for another DAG
+    return SyncReport(_sorted(missing), _sorted(differing), _sorted(gone))
+
+
 def sync(
     schedules: Schedules,
     declared: Iterable[Schedule],
@@ -45,21 +64,18 @@ def sync(
     :raises InvalidSchedule: two files declare the same name; nothing was changed.
     """
     wanted = _by_name(declared)
-    stored = {one.schedule.name: one for one in schedules.list(limit=1_000_000)}
-    orphans = [name for name, one in stored.items() if dag_ids is not None and one.schedule.dag_id not in dag_ids]
-    differing = [name for name, one in wanted.items() if name in stored and not _same(one, stored[name])]
-    missing = [name for name in wanted if name not in stored]
-    if not update:
-        _delete(schedules, orphans, by)
-        return SyncReport(deleted=tuple(orphans), left=tuple(sorted({*differing, *missing} - set(orphans))))
-    gone = {*orphans, *(name for name, one in stored.items() if one.origin is not Origin.HAND and name not in wanted)}
-    gone -= set(wanted)  # a new file may declare it for another DAG
-    _delete(schedules, gone, by)
-    for name in missing:
+    plan = plan_sync(schedules, wanted.values(), update=update, dag_ids=dag_ids)
+    for name in plan.deleted:
+        schedules.delete(name, by=by)
+    for name in plan.created:
         schedules.create(wanted[name], by=by, origin=Origin.FILE)
-    for name in differing:
+    for name in plan.updated:
         schedules.update(wanted[name], by=by, origin=Origin.FILE)
-    return SyncReport(tuple(sorted(missing)), tuple(sorted(differing)), tuple(sorted(gone)))
+    return plan
+
+
+def _sorted(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(names))
 
 
 def _by_name(declared: Iterable[Schedule]) -> dict[str, Schedule]:
@@ -74,8 +90,3 @@ def _same(wanted: Schedule, stored: StoredSchedule) -> bool:
     """Whether a change would change anything; being enabled is not part of a definition once the schedule is there."""
     have = stored.schedule.to_json() | {"enabled": wanted.enabled}
     return stored.origin is Origin.FILE and have == wanted.to_json()
-
-
-def _delete(schedules: Schedules, names: Iterable[str], by: str | None) -> None:
-    for name in names:
-        schedules.delete(name, by=by)

@@ -5,6 +5,7 @@ SchedulingError
 ├── ScheduleExists       the name is taken
 ├── ScheduleNotFound     no schedule has this name
 ├── InvalidEvent         an event that cannot be recorded
+├── InvalidPendingCursor where no page of the queue ended
 └── WrongTransition      a pending job asked to go where it cannot go
 """
 
@@ -58,6 +59,13 @@ class ScheduleNotFound(SchedulingError):
 
 class InvalidEvent(SchedulingError):
     """An event that cannot be recorded."""
+
+
+class InvalidPendingCursor(SchedulingError):
+    """A cursor where no page of the queue ended."""
+
+    def __init__(self, cursor: str) -> None:
+        super().__init__(f"The cursor {cursor[:80]!r} is none that a page of the queue gave. Begin again without one.")
 
 
 class WrongTransition(SchedulingError):

@@ -94,6 +94,12 @@ def publish(conn: sa.Connection, store: Store, batch: Iterable[Event]) -> int:
     return conn.execute(sa.select(sa.func.count()).where(events.c.id > before)).scalar_one()
 
 
+def find_event(conn: sa.Connection, source_id: str) -> RecordedEvent | None:
+    """The event that its source knows by this, if it was recorded."""
+    row = conn.execute(sa.select(events).where(events.c.source_id == source_id)).first()
+    return None if row is None else _event_from(row)
+
+
 def number_in_turn(conn: sa.Connection) -> None:
     """Until this transaction ends, nobody else gets numbers. SQLite has one writer at a time anyway."""
     if conn.dialect.name == "postgresql":

@@ -7,6 +7,7 @@ It is told from the store as it is now, the events that no check has counted yet
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -93,33 +94,64 @@ def explain(schedules: Schedules, name: str) -> Explanation:
 
     :raises ScheduleNotFound: there is none of this name.
     """
-    stored = schedules.get(name)
+    return explain_all(schedules, [schedules.get(name)])[name]
+
+
+def explain_all(schedules: Schedules, stored: Sequence[StoredSchedule]) -> dict[str, Explanation]:
+    """Everything about several, by name: a few statements for all of them, and one for each whose events are to be counted."""
+    if not stored:
+        return {}
     return schedules.store.read(lambda conn: _explain(conn, stored, schedules.store.clock()))
 
 
-def _explain(conn: sa.Connection, stored: StoredSchedule, now: datetime) -> Explanation:
-    mine = pending_jobs.c.schedule == stored.schedule.name
-    current = sa.and_(mine, pending_jobs.c.generation == stored.generation)
-    waiting = conn.execute(sa.select(pending_jobs).where(current, pending_jobs.c.state.in_(OPEN))).first()
-    sent = sa.select(pending_jobs).where(current, pending_jobs.c.state == PendingState.LAUNCH.value)
-    launching = conn.execute(sent.order_by(pending_jobs.c.created_at).limit(1)).first()
-    over = sa.select(pending_jobs).where(mine, pending_jobs.c.ended_at.is_not(None))
-    ended = conn.execute(over.order_by(pending_jobs.c.created_at.desc()).limit(LAST)).all()
-    clock = sa.select(sa.func.min(schedule_clocks.c.next_at)).where(schedule_clocks.c.schedule == stored.schedule.name)
-    progress = count_events(conn, waiting, stored.schedule).progress if waiting is not None else {}
-    return Explanation(
-        stored=stored,
-        trigger=stored.schedule.trigger.judge(progress, now),
-        pending=_pending(waiting),
-        launching=_pending(launching),
-        problem=None if launching is None else _problem(conn, launching.pending_id),
-        next_tick=conn.execute(clock).scalar(),
-        ended=tuple(pending_from(row) for row in ended),
+def _explain(conn: sa.Connection, stored: Sequence[StoredSchedule], now: datetime) -> dict[str, Explanation]:
+    names = [one.schedule.name for one in stored]
+    waiting, launching = _current(conn, stored)
+    ended, ticks = _ended(conn, names), _next_ticks(conn, names)
+    told = {}
+    for one in stored:
+        name, row = one.schedule.name, waiting.get(one.schedule.name)
+        sent = launching.get(name)
+        progress = count_events(conn, row, one.schedule).progress if row is not None else {}
+        told[name] = Explanation(
+            stored=one,
+            trigger=one.schedule.trigger.judge(progress, now),
+            pending=_pending(row),
+            launching=_pending(sent),
+            problem=None if sent is None else sent.problem,
+            next_tick=ticks.get(name),
+            ended=tuple(ended.get(name, ())),
+        )
+    return told
+
+
+def _current(conn: sa.Connection, stored: Sequence[StoredSchedule]) -> tuple[dict[str, sa.Row[Any]], dict[str, sa.Row[Any]]]:
+    """The jobs that are on their way: those that take events up, and the oldest of those that are being started."""
+    generations = [(one.schedule.name, one.generation) for one in stored]
+    mine = sa.tuple_(pending_jobs.c.schedule, pending_jobs.c.generation).in_(generations)
+    waiting = conn.execute(sa.select(pending_jobs).where(mine, pending_jobs.c.state.in_(OPEN))).all()
+    sent = sa.select(pending_jobs, launches.c.problem).join(launches, launches.c.pending_id == pending_jobs.c.pending_id)
+    sent = sent.where(mine, pending_jobs.c.state == PendingState.LAUNCH.value).order_by(pending_jobs.c.created_at.desc())
+    return {row.schedule: row for row in waiting}, {row.schedule: row for row in conn.execute(sent)}
+
+
+def _ended(conn: sa.Connection, names: Sequence[str]) -> dict[str, list[PendingJob]]:
+    """The newest of each schedule, by the index on schedule and moment."""
+    newest_first = pending_jobs.c.created_at.desc()
+    place = sa.func.row_number().over(partition_by=pending_jobs.c.schedule, order_by=newest_first).label("place")
+    over = (
+        sa.select(pending_jobs, place).where(pending_jobs.c.schedule.in_(names), pending_jobs.c.ended_at.is_not(None)).subquery()
     )
+    found: dict[str, list[PendingJob]] = {}
+    for row in conn.execute(sa.select(over).where(over.c.place <= LAST).order_by(over.c.schedule, over.c.place)):
+        found.setdefault(row.schedule, []).append(pending_from(row))
+    return found
 
 
-def _problem(conn: sa.Connection, pending_id: str) -> str | None:
-    return conn.execute(sa.select(launches.c.problem).where(launches.c.pending_id == pending_id)).scalar()
+def _next_ticks(conn: sa.Connection, names: Sequence[str]) -> dict[str, datetime]:
+    first = sa.select(schedule_clocks.c.schedule, sa.func.min(schedule_clocks.c.next_at)).group_by(schedule_clocks.c.schedule)
+    rows = conn.execute(first.where(schedule_clocks.c.schedule.in_(names)))
+    return {row[0]: row[1] for row in rows}
 
 
 def _pending(row: sa.Row[Any] | None) -> PendingJob | None:

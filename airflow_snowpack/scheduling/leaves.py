@@ -127,7 +127,8 @@ class BytesAdded(_TableLeaf):
 
     def judge(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
         amount, wanted = progress.get(self, Progress()).amount, int(self.size)
-        return Judgement(amount >= wanted, f"{say_bytes(amount)} of {say_bytes(wanted)} of {self.table}")
+        says = f"{say_bytes(amount)} of {say_bytes(wanted)} of {self.table}"
+        return Judgement(amount >= wanted, says, have=amount, want=wanted)
 
 
 @dataclass(frozen=True)

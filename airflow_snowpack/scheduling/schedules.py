@@ -27,7 +27,7 @@ from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.leaves import Cron, Every
 from airflow_snowpack.scheduling.pending import OPEN, PendingState
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.store import IdMaker, Store, new_id
+from airflow_snowpack.store import Actor, IdMaker, Store, new_id, storable, write_audit
 from airflow_snowpack.store.schedule_tables import (
     launches,
     pending_jobs,
@@ -39,6 +39,16 @@ from airflow_snowpack.store.schedule_tables import (
 )
 
 T = TypeVar("T")
+
+
+CHANGES = {
+    "created": "create_schedule",
+    "updated": "update_schedule",
+    "deleted": "delete_schedule",
+    "suspended": "suspend_schedule",
+    "resumed": "resume_schedule",
+}
+"""What the audit trail calls the changes that the history names."""
 
 
 class Origin(StrEnum):
@@ -72,11 +82,13 @@ class Schedules:
     """Creates, changes and finds schedules.
 
     :param catalog: what the tables of triggers belong to.
+    :param actor: on whose behalf; each change has its entry in the audit trail then, and stands in his name.
     """
 
-    def __init__(self, store: Store, *, catalog: str, make_id: IdMaker = new_id) -> None:
+    def __init__(self, store: Store, *, catalog: str, actor: Actor | None = None, make_id: IdMaker = new_id) -> None:
         self.store = store
         self.catalog = catalog
+        self.actor = actor
         self._make_id = make_id
 
     def create(self, schedule: Schedule, *, by: str | None = None, origin: Origin = Origin.HAND) -> StoredSchedule:
@@ -89,7 +101,7 @@ class Schedules:
             values = {"name": schedule.name, "created_at": now, "enabled": schedule.enabled, "generation": self._make_id()}
             conn.execute(sa.insert(schedules).values(**values, **self._definition(schedule, by, origin)))
             self._listen(conn, schedule.name)
-            note(conn, self.store, schedule.name, "created", by=by, enabled=schedule.enabled)
+            self._record(conn, schedule.name, "created", by, enabled=schedule.enabled)
 
         return self._changed(schedule.name, write)
 
@@ -106,7 +118,7 @@ class Schedules:
             conn.execute(sa.update(schedules).where(schedules.c.name == schedule.name).values(**values))
             self._discard(conn, schedule.name, "the schedule was changed")
             self._listen(conn, schedule.name)
-            note(conn, self.store, schedule.name, "updated", by=by)
+            self._record(conn, schedule.name, "updated", by)
 
         return self._changed(schedule.name, write)
 
@@ -121,7 +133,7 @@ class Schedules:
             self._discard(conn, name, "the schedule was deleted")
             self._forget(conn, name)
             conn.execute(sa.delete(schedules).where(schedules.c.name == name))
-            note(conn, self.store, name, "deleted", by=by)
+            self._record(conn, name, "deleted", by)
 
         self._write(write)
 
@@ -146,25 +158,50 @@ class Schedules:
             raise ScheduleNotFound(name)
         return _stored_from(row)
 
-    def list(self, *, dag_id: str | None = None, after: str | None = None, limit: int = 1_000) -> list[StoredSchedule]:
+    def list(
+        self,
+        *,
+        dag_id: str | None = None,
+        enabled: bool | None = None,
+        search: str | None = None,
+        after: str | None = None,
+        limit: int = 1_000,
+    ) -> list[StoredSchedule]:
         """Schedules in order of their names.
 
+        :param search: part of the name or of the DAG's id, whatever the case.
         :param after: only names that come later: the next page.
         """
         query = sa.select(schedules).order_by(schedules.c.name).limit(limit)
-        query = query if dag_id is None else query.where(schedules.c.dag_id == dag_id)
-        query = query if after is None else query.where(schedules.c.name > after)
+        query = query if dag_id is None else query.where(schedules.c.dag_id == storable(dag_id))
+        query = query if enabled is None else query.where(schedules.c.enabled.is_(enabled))
+        query = query if after is None else query.where(schedules.c.name > storable(after))
+        if search:
+            text = storable(search).lower()
+            searched = (schedules.c.name, schedules.c.dag_id)
+            query = query.where(sa.or_(*(sa.func.lower(each).contains(text, autoescape=True) for each in searched)))
         return [_stored_from(row) for row in self.store.read(lambda conn: conn.execute(query).all())]
+
+    def count(self) -> dict[bool, int]:
+        """How many are enabled, and how many suspended."""
+        query = sa.select(schedules.c.enabled, sa.func.count()).group_by(schedules.c.enabled)
+        rows = self.store.read(lambda conn: conn.execute(query).all())
+        return {True: 0, False: 0} | {row[0]: row[1] for row in rows}
 
     def _switch(self, name: str, *, on: bool, by: str | None) -> StoredSchedule:
         def write(conn: sa.Connection) -> None:
             if self._required(conn, name).enabled == on:
                 return
-            values = {"enabled": on, "generation": self._make_id(), "changed_at": self.store.clock(), "changed_by": by}
+            values = {
+                "enabled": on,
+                "generation": self._make_id(),
+                "changed_at": self.store.clock(),
+                "changed_by": self._name(by),
+            }
             conn.execute(sa.update(schedules).where(schedules.c.name == name).values(**values))
             self._discard(conn, name, "the schedule was suspended")
             self._listen(conn, name)
-            note(conn, self.store, name, "resumed" if on else "suspended", by=by)
+            self._record(conn, name, "resumed" if on else "suspended", by)
 
         return self._changed(name, write)
 
@@ -188,13 +225,22 @@ class Schedules:
 
         return self.store.transact(in_turn)
 
+    def _record(self, conn: sa.Connection, name: str, what: str, by: str | None, **detail: Any) -> None:
+        """In the schedule's history and, where somebody asked for the change, in the audit trail."""
+        note(conn, self.store, name, what, by=self._name(by), **detail)
+        if self.actor is not None:
+            write_audit(conn, self.store, self.actor, CHANGES[what], audit_subject(name), **detail)
+
+    def _name(self, by: str | None) -> str | None:
+        return storable(self.actor.name) if by is None and self.actor is not None else by
+
     def _definition(self, schedule: Schedule, by: str | None, origin: Origin) -> dict[str, Any]:
         return {
             "definition": schedule.to_json(),
             "dag_id": schedule.dag_id,
             "origin": origin.value,
             "changed_at": self.store.clock(),
-            "changed_by": by,
+            "changed_by": self._name(by),
         }
 
     def _listen(self, conn: sa.Connection, name: str) -> None:
@@ -240,6 +286,11 @@ class Schedules:
         if row is None:
             raise ScheduleNotFound(name)
         return row
+
+
+def audit_subject(name: str) -> str:
+    """How the audit trail calls a schedule, which may have the name of something else."""
+    return f"schedule:{name}"
 
 
 def first_tick(leaf: object, now: datetime) -> datetime | None:

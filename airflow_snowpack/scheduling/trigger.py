@@ -39,12 +39,15 @@ class Judgement:
     :param says: for people, such as "3 of 5 partitions".
     :param next_at: when time alone may change it; ``None`` for never.
     :param parts: the judgements that it is made of.
+    :param have: how much there is of what is counted, and ``want``: how much there must be; ``None`` where nothing is.
     """
 
     satisfied: bool
     says: str
     next_at: datetime | None = None
     parts: tuple[Judgement, ...] = ()
+    have: int | None = None
+    want: int | None = None
 
 
 class Trigger(Declared):
@@ -94,7 +97,7 @@ class Leaf(Trigger):
 
     def _counted(self, progress: Mapping[Leaf, Progress], wanted: int, unit: str) -> Judgement:
         amount = progress.get(self, Progress()).amount
-        return Judgement(amount >= wanted, f"{amount:,} of {wanted:,} {unit}")
+        return Judgement(amount >= wanted, f"{amount:,} of {wanted:,} {unit}", have=amount, want=wanted)
 
 
 def table_key(table: TableName) -> str:

@@ -1,0 +1,41 @@
+"""Reserving a run: from here on it counts as active, and the launcher starts it.
+
+    reserve_run(conn, store, schedule, pending_id, run_id, told)
+
+The invariant: a run that is reserved has its pending job, its place among the active runs and its launch, or none of the three;
+the caller's transaction holds them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_snowpack.scheduling.clocks import restart_periods
+from airflow_snowpack.scheduling.schedule import Schedule
+from airflow_snowpack.store import Store
+from airflow_snowpack.store.schedule_tables import launches, schedule_runs
+
+
+def reserve_run(
+    conn: sa.Connection, store: Store, schedule: Schedule, pending_id: str, run_id: str, told: Mapping[str, Any]
+) -> None:
+    """Reserve it, and hand it to the launcher.
+
+    :param told: what the run finds in its ``conf`` under ``snowpack``, about why it runs.
+    """
+    now = store.clock()
+    run = {"dag_id": schedule.dag_id, "run_id": run_id, "schedule": schedule.name}
+    conn.execute(sa.insert(schedule_runs).values(**run, reserved_at=now))
+    conf = {**schedule.conf, "snowpack": dict(told)}
+    claimable = {"enqueued_at": now, "visible_at": now, "attempt_count": 0}
+    conn.execute(sa.insert(launches).values(pending_id=pending_id, **run, conf=conf, **claimable))
+    restart_periods(conn, store, schedule)
+
+
+def run_id_of(schedule: str, pending_id: str, created_at: datetime) -> str:
+    """The id of the DAG run that a pending job becomes: readable, and always the same."""
+    return f"snowpack__{schedule[:100]}__{created_at:%Y%m%dT%H%M%S}__{pending_id[:12]}"

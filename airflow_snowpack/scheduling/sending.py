@@ -1,0 +1,88 @@
+"""Events that people and programs send from outside.
+
+    sent = send_event(store, Actor("vera", "api"), "orders_closed", {"records": 900}, source_id="2026-11-21")
+    sent.recorded.id, sent.again
+
+They have keys of their own (``event:<name>``), so nobody can make a table's commit or a run's end up. The invariant: the same
+``source_id`` under the same name is one event, however often it is sent, and an event and its entry in the audit trail are one
+transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_snowpack.scheduling.declared import parse_text
+from airflow_snowpack.scheduling.errors import InvalidEvent
+from airflow_snowpack.scheduling.events import Event, RecordedEvent, find_event, publish
+from airflow_snowpack.scheduling.trigger import custom_key
+from airflow_snowpack.store import Actor, Store, new_id, write_audit
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The event as it stands in the log.
+
+    :param again: it had been sent before, and this is what was recorded then.
+    """
+
+    recorded: RecordedEvent
+    again: bool
+
+
+def send_event(
+    store: Store,
+    actor: Actor,
+    name: str,
+    amounts: Mapping[str, int] | None = None,
+    detail: Mapping[str, Any] | None = None,
+    *,
+    source_id: str | None = None,
+    at: datetime | None = None,
+) -> Sent:
+    """Record an event that :class:`CustomEvents` of this name count.
+
+    :param source_id: what the sender knows it by.
+    :param at: when it happened; now, when nothing is said. It cannot be later than now.
+    :raises InvalidEvent: it cannot be recorded.
+    """
+    event = _event(name, amounts or {}, detail or {}, source_id, at, store.clock())
+
+    def write(conn: sa.Connection) -> Sent:
+        assert event.source_id is not None, "it was given one"
+        again = not publish(conn, store, [event])
+        recorded = find_event(conn, event.source_id)
+        assert recorded is not None, "it is there now, if it was not before"
+        if not again:
+            write_audit(conn, store, actor, "send_event", event.key, event_id=recorded.id, amounts=dict(event.amounts))
+        return Sent(recorded, again)
+
+    return store.transact(write)
+
+
+def _event(
+    name: str,
+    amounts: Mapping[str, int],
+    detail: Mapping[str, Any],
+    source_id: str | None,
+    at: datetime | None,
+    now: datetime,
+) -> Event:
+    try:
+        parse_text(name)
+        if source_id is not None:
+            parse_text(source_id)
+    except ValueError as error:
+        raise InvalidEvent(
+            f"The event {name!r:.80} cannot be recorded: its name and its source id must each be a text of 1 to 500 characters, "
+            "without a NUL."
+        ) from error
+    if at is not None and at > now:
+        raise InvalidEvent(f"The event {name!r:.80} is said to happen at {at.isoformat()}, which is still to come.")
+    known_by = f"sent:{name}:{source_id}" if source_id is not None else f"sent-once:{new_id()}"
+    return Event(custom_key(name), at or now, amounts, detail, known_by)
