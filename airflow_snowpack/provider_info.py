@@ -85,6 +85,32 @@ CONFIG: dict[str, Any] = {
                 "How old the API's list of the catalog's tables gets before it is read again. Twice that, and `/readyz` says no.",
                 default="5m",
             ),
+            "table_poll": _option(
+                "How often each table is read that enabled schedules, sensors or watchers listen to. Only metadata is read.",
+                default="10s",
+            ),
+            "schedule_files": _option(
+                "The files that declare schedules, below the DAGs folder: glob patterns, separated by commas. YAML files, and "
+                "Python files that have schedules at their top level.",
+                default="**/*schedules.yaml,**/*schedules.yml,**/*schedules.py",
+            ),
+            "update_schedules": _option(
+                "Whether the store follows these files: creates, changes and deletes what they do. False: people keep the "
+                "schedules by API, pages and command line, and the files change nothing.",
+                default="True",
+                kind="boolean",
+            ),
+            "airflow_conn_id": _option(
+                "The Airflow connection (`http`: address, user and password, or the extra `token`) of Airflow's own REST API. "
+                "`airflow snowpack scheduler` needs it; the dispatcher DAG only for constraints on pools.",
+                default="",
+                example="snowpack_airflow",
+            ),
+            "listen_to_airflow": _option(
+                "Whether ends of DAG runs and asset events become events of the store, for schedules that wait for them.",
+                default="True",
+                kind="boolean",
+            ),
             "api_host": _option("The address that `airflow snowpack api` listens on.", default="127.0.0.1", example="0.0.0.0"),
             "api_port": _option("Its port.", default="8085", kind="integer"),
             "api_token": _option(
@@ -180,9 +206,10 @@ def get_provider_info() -> dict[str, Any]:
             "maintain_table",
             "cancel_maintenance",
             "sweep",
+            "dispatcher",
         ),
         "sensors": _modules("sensors", "maintenance_job", "table_lock"),
-        "triggers": _modules("triggers", "maintenance_job", "table_lock"),
+        "triggers": _modules("triggers", "maintenance_job", "table_lock", "dispatcher"),
         "connection-types": CONNECTION_TYPES,
         "extra-links": ["airflow_snowpack.links.MaintenanceJobLink"],
         "cli": ["airflow_snowpack.cli.definition.get_cli_commands"],

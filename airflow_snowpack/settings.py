@@ -65,6 +65,11 @@ class Settings:
     action_order: tuple[Action, ...]
     continue_on_error: bool
     table_cache_refresh: timedelta
+    table_poll: timedelta
+    schedule_files: tuple[str, ...]
+    update_schedules: bool
+    airflow_conn_id: str | None
+    listen_to_airflow: bool
     api_host: str
     api_port: int
     api_token: str | None = field(repr=False)
@@ -93,6 +98,11 @@ class Settings:
             action_order=_read("action_order", _order),
             continue_on_error=_read("continue_on_error", _flag),
             table_cache_refresh=_read("table_cache_refresh", _period),
+            table_poll=_read("table_poll", _period),
+            schedule_files=_read("schedule_files", _patterns),
+            update_schedules=_read("update_schedules", _flag),
+            airflow_conn_id=_read("airflow_conn_id", _optional),
+            listen_to_airflow=_read("listen_to_airflow", _flag),
             api_host=_read("api_host", _required),
             api_port=_read("api_port", _port),
             api_token=_read("api_token", _optional),
@@ -155,6 +165,13 @@ def _level(text: str) -> str:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _patterns(text: str) -> tuple[str, ...]:
+    patterns = _names(text)
+    if any(Path(pattern).is_absolute() or ".." in Path(pattern).parts for pattern in patterns):
+        raise ValueError("each pattern must be relative to the DAGs folder, and stay below it")
+    return patterns
 
 
 def _order(text: str) -> tuple[Action, ...]:

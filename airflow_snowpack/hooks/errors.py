@@ -52,3 +52,10 @@ class IncompleteConnection(SnowpackError):
 
     def __init__(self, conn_id: str, purpose: str, missing: str) -> None:
         super().__init__(f"The Airflow connection {conn_id!r} for {purpose} has no {missing}. Add it to the connection.")
+
+
+class AirflowUnreachable(SnowpackError):
+    """Airflow was asked and did not answer, or not so that anything could be done with it."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"Airflow cannot be asked: {problem.rstrip('.')}. It is asked again soon.")

@@ -17,7 +17,7 @@ from airflow.sdk import BaseHook
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.hooks.catalog_connection import PURPOSE, catalog_config
-from airflow_snowpack.hooks.connections import read_connection
+from airflow_snowpack.hooks.connections import read_connection, read_connection_in_trigger
 from airflow_snowpack.hooks.errors import (
     ConnectionNotFound,
     IncompleteConnection,
@@ -72,6 +72,13 @@ class IcebergCatalogHook(BaseHook):
         if conn_id is None:
             return CatalogConfig.embedded(self.settings.home, name)
         return catalog_config(read_connection(conn_id, PURPOSE), name)
+
+    async def config_in_trigger(self) -> CatalogConfig:
+        """As :attr:`config`, for a trigger's event loop."""
+        conn_id = self._given_conn_id or self.settings.catalog_conn_id
+        if conn_id is None:
+            return self.config
+        return catalog_config(await read_connection_in_trigger(conn_id, PURPOSE), self.settings.catalog_name)
 
     @cached_property
     def catalog(self) -> Catalog:

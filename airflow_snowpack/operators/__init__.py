@@ -1,4 +1,4 @@
-"""Operators: maintain tables, guard one's own writes with the same lock, and steer jobs.
+"""Operators: maintain tables, guard one's own writes with the same lock, steer jobs, and start what schedules want.
 
 Most DAGs need only :class:`MaintainTableOperator`. Names load when they are first used, so that a DAG file pays only for what it
 needs.
@@ -11,6 +11,7 @@ import lazy_loader
 if TYPE_CHECKING:
     from airflow_snowpack.operators.acquire_table_lock import AcquireTableLockOperator as AcquireTableLockOperator
     from airflow_snowpack.operators.cancel_maintenance import CancelMaintenanceOperator as CancelMaintenanceOperator
+    from airflow_snowpack.operators.dispatcher import SnowpackDispatcherOperator as SnowpackDispatcherOperator
     from airflow_snowpack.operators.maintain_table import MaintainTableOperator as MaintainTableOperator
     from airflow_snowpack.operators.release_table_lock import ReleaseTableLockOperator as ReleaseTableLockOperator
     from airflow_snowpack.operators.run_maintenance_job import RunMaintenanceJobOperator as RunMaintenanceJobOperator
@@ -22,6 +23,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "acquire_table_lock": ["AcquireTableLockOperator"],
         "cancel_maintenance": ["CancelMaintenanceOperator"],
+        "dispatcher": ["SnowpackDispatcherOperator"],
         "maintain_table": ["MaintainTableOperator"],
         "release_table_lock": ["ReleaseTableLockOperator"],
         "run_maintenance_job": ["RunMaintenanceJobOperator"],

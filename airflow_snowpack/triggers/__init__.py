@@ -1,14 +1,19 @@
-"""Triggers: wait for a job or for a free table in the triggerer, without holding a worker's slot."""
+"""Triggers: wait for a job, a free table, or what schedules wait for in the triggerer, without holding a worker's slot."""
 
 from typing import TYPE_CHECKING
 
 import lazy_loader
 
 if TYPE_CHECKING:
+    from airflow_snowpack.triggers.dispatcher import DispatcherTrigger as DispatcherTrigger
     from airflow_snowpack.triggers.maintenance_job import MaintenanceJobTrigger as MaintenanceJobTrigger
     from airflow_snowpack.triggers.table_lock import TableLockTrigger as TableLockTrigger
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submod_attrs={"maintenance_job": ["MaintenanceJobTrigger"], "table_lock": ["TableLockTrigger"]},
+    submod_attrs={
+        "dispatcher": ["DispatcherTrigger"],
+        "maintenance_job": ["MaintenanceJobTrigger"],
+        "table_lock": ["TableLockTrigger"],
+    },
 )

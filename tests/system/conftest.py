@@ -93,6 +93,7 @@ class AirflowHome:
             "LOGGING__TRIGGER_LOG_SERVER_PORT": str(free_port()),
             "SNOWPACK__SPARK_MASTER": "local[2]",
             "SNOWPACK__FENCE_CHECK": "1s",
+            "SNOWPACK__TABLE_POLL": "1s",
         }
         self.environment = inherited | {"AIRFLOW_HOME": str(home)} | {f"AIRFLOW__{key}": value for key, value in settings.items()}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
 
 from airflow_snowpack.operators import (
@@ -44,3 +45,8 @@ with DAG("system_guard", schedule=None, params={"table": "db.none"}):
     acquire = AcquireTableLockOperator(task_id="acquire", table="{{ params.table }}", if_locked="wait", poll_interval=SOON)
     release = ReleaseTableLockOperator(task_id="release", table="{{ params.table }}", trigger_rule="all_done")
     acquire >> release
+
+# What schedules start: one DAG for each test, so that they can run at the same time.
+for target in ("system_scheduled_1", "system_scheduled_4", "system_scheduled_6", "system_scheduled_8", "system_scheduled_late"):
+    with DAG(target, schedule=None):
+        EmptyOperator(task_id="work")

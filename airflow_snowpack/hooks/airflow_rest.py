@@ -1,0 +1,136 @@
+"""Airflow's REST API: the way to Airflow for processes that are no task.
+
+    with AirflowRest.from_connection("snowpack_airflow") as rest:
+        rest.ask("GET", "/dags/maintain_page_views")
+
+The connection is of the type ``http``: its host is the API server, with scheme and port; login and password are a user's, or the
+extra ``token`` is a token. A token that was fetched is fetched again when it has expired.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Self
+
+from airflow_snowpack.hooks.connections import read_connection
+from airflow_snowpack.hooks.errors import AirflowUnreachable, IncompleteConnection
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    import httpx
+    from airflow.sdk import Connection
+
+PURPOSE = "Airflow's REST API"
+PATIENCE = timedelta(seconds=15)
+UNAUTHORIZED, OK = 401, range(200, 300)
+REFUSED = range(400, 500)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the API said.
+
+    :param body: parsed; ``None`` when it is no JSON.
+    """
+
+    status: int
+    body: Any
+
+    @property
+    def is_ok(self) -> bool:
+        return self.status in OK
+
+    @property
+    def says(self) -> str:
+        """The reason that it gives, for people."""
+        detail = self.body.get("detail") if isinstance(self.body, dict) else None
+        if isinstance(detail, dict):
+            detail = detail.get("message") or detail.get("reason")
+        return str(detail or f"HTTP {self.status}")[:500]
+
+
+@dataclass
+class AirflowRest:
+    """A client of the API, version 2.
+
+    :param address: of the API server, such as ``http://airflow-api:8080``.
+    :param token: a token that does not expire while this lives, instead of login and password.
+    """
+
+    address: str
+    login: str | None = None
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    _client: httpx.Client | None = field(default=None, init=False, repr=False)
+    _fetched: str | None = field(default=None, init=False, repr=False)
+
+    @classmethod
+    def from_connection(cls, conn_id: str) -> Self:
+        """:raises ConnectionNotFound, IncompleteConnection: it is not there, or lacks what is needed."""
+        connection = read_connection(conn_id, PURPOSE)
+        token = connection.extra_dejson.get("token")
+        if not connection.host:
+            raise IncompleteConnection(conn_id, PURPOSE, "host (the address of the API server)")
+        if not token and not (connection.login and connection.password):
+            raise IncompleteConnection(conn_id, PURPOSE, "login and password, and no extra `token` either")
+        return cls(_address(connection), connection.login, connection.password, token)
+
+    def ask(self, method: str, path: str, *, params: Any = None, body: Any = None) -> Answer:
+        """One call.
+
+        :param path: below ``/api/v2``.
+        :returns: the answer, a refusal (4xx) included.
+        :raises AirflowUnreachable: there was none, or it is the server that has a problem.
+        """
+        answer = self._send(method, f"/api/v2{path}", params=params, json=body, token=self._token())
+        if answer.status == UNAUTHORIZED and self._fetched is not None:
+            self._fetched = None
+            answer = self._send(method, f"/api/v2{path}", params=params, json=body, token=self._token())
+        if answer.is_ok or (answer.status in REFUSED and answer.status != UNAUTHORIZED):
+            return answer
+        raise AirflowUnreachable(f"{self.address} answered {answer.status} to {method} {path}: {answer.says}")
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.close()
+
+    def _token(self) -> str:
+        if self.token is not None:
+            return self.token
+        if self._fetched is None:
+            said = self._send("POST", "/auth/token", json={"username": self.login, "password": self.password})
+            if not said.is_ok:
+                raise AirflowUnreachable(f"{self.address} gives {self.login} no token: {said.says}")
+            self._fetched = str(said.body["access_token"])
+        return self._fetched
+
+    def _send(self, method: str, path: str, *, token: str | None = None, **arguments: Any) -> Answer:
+        import httpx
+
+        if self._client is None:
+            self._client = httpx.Client(base_url=self.address, timeout=PATIENCE.total_seconds())
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        try:
+            said = self._client.request(method, path, headers=headers, **arguments)
+        except httpx.HTTPError as error:
+            raise AirflowUnreachable(f"{self.address} does not answer: {type(error).__name__}: {error}") from error
+        try:
+            return Answer(said.status_code, said.json())
+        except ValueError:
+            return Answer(said.status_code, None)
+
+
+def _address(connection: Connection) -> str:
+    host = str(connection.host).rstrip("/")
+    scheme = "" if "://" in host else f"{connection.schema or 'http'}://"
+    return f"{scheme}{host}:{connection.port}" if connection.port else f"{scheme}{host}"

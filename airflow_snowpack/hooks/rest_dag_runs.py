@@ -1,0 +1,93 @@
+"""DAG runs from outside of a task, through Airflow's REST API.
+
+RestDagRuns(AirflowRest.from_connection("snowpack_airflow")).start(launch)
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from airflow_snowpack.hooks.airflow_rest import AirflowRest, Answer
+from airflow_snowpack.hooks.dag_runs import ACTIVE, AirflowDagRuns, RunState
+from airflow_snowpack.hooks.errors import AirflowUnreachable
+from airflow_snowpack.scheduling.surroundings import NotKnown, NotStarted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from airflow_snowpack.scheduling.surroundings import Launch
+
+NOT_FOUND, CONFLICT = 404, 409
+PAGE = 100
+
+
+class RestDagRuns(AirflowDagRuns):
+    """Asks the REST API."""
+
+    def __init__(self, rest: AirflowRest) -> None:
+        self._rest = rest
+
+    def free_slots(self, pools: Iterable[str]) -> Mapping[str, int | NotKnown | None]:
+        found = {}
+        for pool in pools:
+            answer = self._found(f"/pools/{quote(pool, safe='')}")
+            found[pool] = None if answer is None else int(answer["open_slots"])
+        return found
+
+    def is_paused(self, dag_id: str) -> bool | None:
+        dag = self._found(f"/dags/{_quoted(dag_id)}")
+        return None if dag is None else bool(dag["is_paused"])
+
+    def trigger(self, launch: Launch) -> NotStarted | None:
+        note = f"Started by the Snowpack schedule {launch.schedule}."
+        body = {"dag_run_id": launch.run_id, "logical_date": None, "conf": dict(launch.conf), "note": note}
+        answer = self._rest.ask("POST", f"/dags/{_quoted(launch.dag_id)}/dagRuns", body=body)
+        if answer.is_ok or (answer.status == CONFLICT and self.find(launch.dag_id, launch.run_id) is not None):
+            return None
+        if answer.status == NOT_FOUND:  # the DAG was there a moment ago, so that it is one that Airflow calls stale
+            return NotStarted(f"the file of the DAG {launch.dag_id} is gone, or does not parse any more ({answer.says})")
+        return NotStarted(answer.says)
+
+    def find(self, dag_id: str, run_id: str) -> RunState | None:
+        run = self._found(f"/dags/{_quoted(dag_id)}/dagRuns/{_quoted(run_id)}")
+        if run is None:
+            return None
+        return RunState(str(run["state"]), datetime.fromisoformat(run["end_date"]) if run["end_date"] else None)
+
+    def count_active(self, dag_id: str, among: frozenset[str]) -> tuple[int, int]:
+        active = {run["dag_run_id"] for run in self._pages(f"/dags/{_quoted(dag_id)}/dagRuns", "dag_runs", state=list(ACTIVE))}
+        return len(active), len(active & among)
+
+    def dag_ids(self) -> frozenset[str]:
+        """The DAGs that there are. One whose file does not parse is still there: its author will mend it."""
+        every = self._pages("/dags", "dags", exclude_stale=False)
+        return frozenset(dag["dag_id"] for dag in every if not dag["is_stale"] or dag["has_import_errors"])
+
+    def _found(self, path: str) -> Any:
+        """What stands there; ``None`` when nothing does."""
+        answer = self._rest.ask("GET", path)
+        if answer.status == NOT_FOUND:
+            return None
+        return _required(answer, path)
+
+    def _pages(self, path: str, key: str, **params: Any) -> Iterator[Any]:
+        offset = 0
+        while True:
+            answer = self._rest.ask("GET", path, params={"limit": PAGE, "offset": offset, **params})
+            page = [] if answer.status == NOT_FOUND else _required(answer, path)[key]
+            yield from page
+            offset += PAGE
+            if len(page) < PAGE:
+                return
+
+
+def _required(answer: Answer, path: str) -> Any:
+    if not answer.is_ok:
+        raise AirflowUnreachable(f"it refuses GET {path}: {answer.says}")
+    return answer.body
+
+
+def _quoted(part: str) -> str:
+    return quote(part, safe="")

@@ -1,0 +1,86 @@
+"""The scheduler's parts as this installation wants them: its poller, and its declared schedules.
+
+with Polling(open_poller(store, settings, catalog_hook.config.load)): ...
+deploy(store, settings, dags_folder, by="dispatcher")
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from pyiceberg.catalog import Catalog
+
+    from airflow_snowpack.scheduling import Poller, SyncReport
+    from airflow_snowpack.settings import Settings
+    from airflow_snowpack.store import Store
+
+log = logging.getLogger(__name__)
+
+KEEP_CATALOG = timedelta(minutes=5)
+
+
+class KeptCatalog:
+    """Gives one catalog again and again, and a fresh one now and then: connections and tokens do not live for ever.
+
+    :param load: connects to the catalog.
+    """
+
+    def __init__(self, load: Callable[[], Catalog], keep: timedelta = KEEP_CATALOG) -> None:
+        self._load = load
+        self._keep_s = keep.total_seconds()
+        self._kept: tuple[float, Catalog] | None = None
+
+    def __call__(self) -> Catalog:
+        now = time.monotonic()
+        if self._kept is None or now - self._kept[0] > self._keep_s:
+            self._kept = (now, self._load())
+        return self._kept[1]
+
+
+def open_poller(store: Store, settings: Settings, load_catalog: Callable[[], Catalog]) -> Poller:
+    """The poller of the tables that this installation's schedules listen to."""
+    from airflow_snowpack.scheduling import Poller
+
+    return Poller(store, catalog_name=settings.catalog_name, load_catalog=KeptCatalog(load_catalog), every=settings.table_poll)
+
+
+def deploy(
+    store: Store, settings: Settings, root: Path, *, dag_ids: Collection[str] | None = None, by: str | None = None
+) -> SyncReport | None:
+    """Bring the schedules of the store in line with the files that declare them.
+
+    :param root: the folder that ``[snowpack] schedule_files`` is relative to.
+    :param dag_ids: the DAGs that there are; ``None`` when nobody knows, and then no schedule goes with its DAG.
+    :returns: what was changed; ``None`` when the files could not be used, which is logged, or when somebody else was at it.
+    """
+    from airflow_snowpack.scheduling import InvalidSchedule, ScheduleExists, ScheduleNotFound, Schedules, collect, sync
+
+    try:
+        declared = collect(root, settings.schedule_files)
+        schedules = Schedules(store, catalog=settings.catalog_name)
+        report = sync(schedules, declared, update=settings.update_schedules, dag_ids=dag_ids, by=by)
+    except InvalidSchedule as problem:
+        log.error("schedules_not_deployed: the schedules stay as they are: %s", problem)
+        return None
+    except (ScheduleExists, ScheduleNotFound):
+        log.info("Another process deploys the schedules just now")
+        return None
+    if report.created or report.updated or report.deleted:
+        log.info("Schedules created: %s, updated: %s, deleted: %s", report.created, report.updated, report.deleted)
+    if report.left:
+        log.info("Schedules whose files differ and were left as they are (update_schedules is off): %s", report.left)
+    return report
+
+
+def dags_folder() -> Path:
+    """Where this installation has its DAG files."""
+    from airflow.configuration import conf
+
+    return Path(conf.get("core", "dags_folder"))

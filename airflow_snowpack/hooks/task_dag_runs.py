@@ -1,0 +1,129 @@
+"""DAG runs from inside of a task, through the Task SDK: Airflow's own identity of the task is all that it takes.
+
+    TaskDagRuns().start(launch)
+
+The messages go to the task's supervisor, which asks the API server. Pools it cannot be asked about; an Airflow connection for the
+REST API fills that gap.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+
+from airflow_snowpack.hooks.dag_runs import ACTIVE, AirflowDagRuns, RunState
+from airflow_snowpack.hooks.errors import AirflowUnreachable
+from airflow_snowpack.scheduling.surroundings import NotKnown, NotStarted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
+    from airflow_snowpack.scheduling.surroundings import Launch
+
+NOT_FOUND = 404
+REFUSED = range(400, 500)
+
+
+class _Refused(Exception):
+    """The API server's answer was no.
+
+    :ivar status: of HTTP.
+    """
+
+    def __init__(self, status: int, says: str) -> None:
+        self.status = status
+        super().__init__(says)
+
+
+class TaskDagRuns(AirflowDagRuns):
+    """Asks through the task's supervisor.
+
+    :param rest: who knows about pools; ``None`` for nobody.
+    """
+
+    def __init__(self, rest: RestDagRuns | None = None) -> None:
+        self._rest = rest
+
+    def free_slots(self, pools: Iterable[str]) -> Mapping[str, int | NotKnown | None]:
+        if self._rest is not None:
+            return self._rest.free_slots(pools)
+        why = "a task cannot ask Airflow for pools; name a connection to its REST API in [snowpack] airflow_conn_id"
+        return dict.fromkeys(pools, NotKnown(why))
+
+    def is_paused(self, dag_id: str) -> bool | None:
+        from airflow.sdk.execution_time.comms import GetDag
+
+        try:
+            return bool(_ask(GetDag(dag_id=dag_id)).is_paused)
+        except _Refused as refused:
+            if refused.status == NOT_FOUND:
+                return None
+            raise AirflowUnreachable(f"it does not tell about the DAG {dag_id}: {refused}") from refused
+
+    def trigger(self, launch: Launch) -> NotStarted | None:
+        from airflow.sdk.execution_time.comms import TriggerDagRun
+
+        note = f"Started by the Snowpack schedule {launch.schedule}."
+        try:
+            _ask(TriggerDagRun(dag_id=launch.dag_id, run_id=launch.run_id, conf=dict(launch.conf), note=note))
+        except _Refused as refused:
+            if refused.status == NOT_FOUND:  # the DAG was there a moment ago, so that it is one that Airflow calls stale
+                return NotStarted(f"the file of the DAG {launch.dag_id} is gone, or does not parse any more ({refused})")
+            return NotStarted(str(refused))
+        return None
+
+    def find(self, dag_id: str, run_id: str) -> RunState | None:
+        from airflow.sdk.execution_time.comms import GetDagRun
+
+        try:
+            run = _ask(GetDagRun(dag_id=dag_id, run_id=run_id))
+        except _Refused as refused:
+            if refused.status == NOT_FOUND:
+                return None
+            raise AirflowUnreachable(f"it does not tell about the run {run_id}: {refused}") from refused
+        return RunState(str(run.state.value), run.end_date)
+
+    def count_active(self, dag_id: str, among: frozenset[str]) -> tuple[int, int]:
+        from airflow.sdk.execution_time.comms import GetDRCount
+
+        try:
+            total = _ask(GetDRCount(dag_id=dag_id, states=list(ACTIVE))).count
+            still = _ask(GetDRCount(dag_id=dag_id, states=list(ACTIVE), run_ids=sorted(among))).count if among else 0
+        except _Refused as refused:
+            raise AirflowUnreachable(f"it does not count the runs of {dag_id}: {refused}") from refused
+        return total, still
+
+
+def _ask(message: Any) -> Any:
+    """One question to the supervisor.
+
+    :raises _Refused: the API server said no.
+    :raises AirflowUnreachable: it did not answer, or not sensibly.
+    """
+    from airflow.sdk.execution_time.comms import ErrorResponse
+    from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
+
+    try:
+        answer = SUPERVISOR_COMMS.send(message)
+    except AirflowRuntimeError as error:
+        answer = error.error
+    if not isinstance(answer, ErrorResponse):
+        return answer
+    if answer.error is ErrorType.DAGRUN_ALREADY_EXISTS:
+        return None
+    detail = answer.detail or {}
+    status, says = detail.get("status_code"), _words(detail)
+    if isinstance(status, int) and status in REFUSED:
+        raise _Refused(status, says)
+    raise AirflowUnreachable(f"the API server answered {status or answer.error.value}: {says}")
+
+
+def _words(detail: Mapping[str, Any]) -> str:
+    """What the API server said, out of the supervisor's wrapping."""
+    inner: Any = detail
+    while isinstance(inner, dict) and isinstance(inner.get("detail"), dict | str):
+        inner = inner["detail"]
+    said = inner.get("message") if isinstance(inner, dict) else inner
+    return str(said or detail.get("message") or "no reason was given")[:500]

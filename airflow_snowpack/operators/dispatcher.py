@@ -1,0 +1,138 @@
+"""Starts the DAG runs that schedules want: the scheduler of :mod:`airflow_snowpack.scheduling`, as a task.
+
+    SnowpackDispatcherOperator(task_id="dispatch")
+
+Between two rounds it waits in the triggerer, which takes in events meanwhile and wakes it when there is something to check or to
+start. It ends after a while, so that the DAG's next run goes on with fresh code and a log of its own. Any number may run at once.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowException
+
+from airflow_snowpack.operators.identity import worker_of
+from airflow_snowpack.operators.refusals import refusals_are_final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow.sdk import Context
+
+    from airflow_snowpack.hooks.dag_runs import AirflowDagRuns
+    from airflow_snowpack.hooks.store import SnowpackHook
+    from airflow_snowpack.scheduling import Rounds
+
+PAUSE_S = 0.2
+
+
+class SnowpackDispatcherOperator(BaseOperator):
+    """Checks what is due and launches what may start, round after round.
+
+    :param run_for: how long, until the task ends.
+    :param linger: how long a task that has nothing to do stays before it waits in the triggerer. Longer launches faster, since no
+        task has to be started; it holds a worker's slot meanwhile.
+    :param look_interval: the pause between two looks of the triggerer.
+    :param store_conn_id: the store's Airflow connection; ``None`` for the installation's. Likewise ``catalog_conn_id``, and
+        ``airflow_conn_id`` for Airflow's REST API, which only constraints on pools need.
+
+    When the task begins, the schedules that files declare are brought into the store (``[snowpack] schedule_files``). It returns
+    how many DAG runs it launched.
+    """
+
+    template_fields: Sequence[str] = ("store_conn_id", "catalog_conn_id", "airflow_conn_id")
+    ui_color = "#e6f1f2"
+
+    def __init__(
+        self,
+        *,
+        run_for: timedelta = timedelta(minutes=55),
+        linger: timedelta = timedelta(seconds=5),
+        look_interval: timedelta = timedelta(milliseconds=500),
+        store_conn_id: str | None = None,
+        catalog_conn_id: str | None = None,
+        airflow_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.run_for = run_for
+        self.linger = linger
+        self.look_interval = look_interval
+        self.store_conn_id = store_conn_id
+        self.catalog_conn_id = catalog_conn_id
+        self.airflow_conn_id = airflow_conn_id
+
+    def execute(self, context: Context) -> int:
+        """Bring the declared schedules into the store, and begin."""
+        from airflow_snowpack.hooks.scheduling import deploy
+        from airflow_snowpack.hooks.store import SnowpackHook
+
+        with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
+            deploy(hook.store(), hook.settings, _folder_of(context), by=worker_of(context))
+            until = hook.store().clock() + self.run_for
+            return self._work(context, hook, until, launched=0)
+
+    def go_on(self, context: Context, event: dict[str, Any], until: str, launched: int) -> int:
+        """The triggerer saw something to do, or the end of the time."""
+        from airflow_snowpack.hooks.store import SnowpackHook
+
+        if problem := event.get("problem"):
+            raise AirflowException(problem)
+        with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
+            return self._work(context, hook, datetime.fromisoformat(until), launched)
+
+    def _work(self, context: Context, hook: SnowpackHook, until: datetime, launched: int) -> int:
+        """Work while there is something to do, then wait in the triggerer."""
+        from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+        from airflow_snowpack.hooks.scheduling import open_poller
+        from airflow_snowpack.scheduling import Polling, Rounds
+
+        store, runs = hook.store(), self._dag_runs(hook)
+        rounds = Rounds(store, runs, runs, worker_of(context))
+        load = IcebergCatalogHook(self.catalog_conn_id).config.load
+        with Polling(open_poller(store, hook.settings, load)):
+            launched += self._until_idle(rounds, lambda: store.clock() < until)
+        if store.clock() < until:
+            self._wait(until, launched)
+        return launched
+
+    def _until_idle(self, rounds: Rounds, goes_on: Any) -> int:
+        """Round after round until nothing has happened for a while; gives how many runs were launched."""
+        launched, busy_at = 0, time.monotonic()
+        while goes_on() and time.monotonic() - busy_at <= self.linger.total_seconds():
+            report = rounds.step()
+            launched += len(report.launched)
+            if report.is_idle:
+                time.sleep(PAUSE_S)
+            else:
+                busy_at = time.monotonic()
+        return launched
+
+    def _wait(self, until: datetime, launched: int) -> None:
+        from airflow_snowpack.triggers.dispatcher import DispatcherTrigger
+
+        trigger = DispatcherTrigger(
+            until.isoformat(), self.store_conn_id, self.catalog_conn_id, self.look_interval.total_seconds()
+        )
+        self.defer(trigger=trigger, method_name="go_on", kwargs={"until": until.isoformat(), "launched": launched})
+
+    def _dag_runs(self, hook: SnowpackHook) -> AirflowDagRuns:
+        from airflow_snowpack.hooks.airflow_rest import AirflowRest
+        from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
+        from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
+
+        conn_id = self.airflow_conn_id or hook.settings.airflow_conn_id
+        return TaskDagRuns(None if conn_id is None else RestDagRuns(AirflowRest.from_connection(conn_id)))
+
+
+def _folder_of(context: Context) -> Path:
+    """The folder that this DAG's bundle has its files in."""
+    from airflow_snowpack.hooks.scheduling import dags_folder
+
+    bundle = getattr(context["ti"], "bundle_instance", None)
+    return dags_folder() if bundle is None else Path(bundle.path)

@@ -1,0 +1,116 @@
+"""Does for schedules what needs no Airflow, and fires when there is something that does.
+
+Ticks, events and arrivals in tables are taken in here, in the triggerer, and triggers are counted: a busy table wakes no task
+before enough has arrived. The event that it leaves is a nudge; what there is to do stands in the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.triggers.base import BaseTrigger
+
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.triggers.event import event_of
+from airflow_snowpack.triggers.shared_catalog import catalog_loader
+from airflow_snowpack.triggers.shared_store import shared_store
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from airflow.triggers.base import TriggerEvent
+
+    from airflow_snowpack.scheduling import Polling
+    from airflow_snowpack.store import Store
+
+log = logging.getLogger(__name__)
+
+AFTER_A_FAILURE_S = 5.0
+
+
+class DispatcherTrigger(BaseTrigger):
+    """Fires when a pending job is to be checked or a DAG run to be started, or when its time is over.
+
+    :param until: no longer than this, as ISO 8601 text.
+    :param look_seconds: the pause between two looks, in seconds (Airflow keeps a trigger's arguments as JSON).
+    """
+
+    def __init__(
+        self,
+        until: str,
+        store_conn_id: str | None = None,
+        catalog_conn_id: str | None = None,
+        look_seconds: float = 0.5,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's is untyped
+        self.until = until
+        self.store_conn_id = store_conn_id
+        self.catalog_conn_id = catalog_conn_id
+        self.look_seconds = look_seconds
+        self._polling: Polling | None = None
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """The trigger as Airflow keeps it."""
+        arguments = {
+            "until": self.until,
+            "store_conn_id": self.store_conn_id,
+            "catalog_conn_id": self.catalog_conn_id,
+            "look_seconds": self.look_seconds,
+        }
+        return "airflow_snowpack.triggers.dispatcher.DispatcherTrigger", arguments
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """One event: ``due``, ``over``, or what kept the trigger from looking."""
+        try:
+            yield event_of({"why": await self._wait()})
+        except SnowpackError as problem:
+            yield event_of({"problem": str(problem)})
+        finally:
+            self._stop_polling()
+
+    async def cleanup(self) -> None:
+        """The triggerer lets go of the trigger, whatever the reason."""
+        self._stop_polling()
+
+    async def _wait(self) -> str:
+        from airflow_snowpack.store import StoreUnreachable, utc_now
+
+        until = datetime.fromisoformat(self.until)
+        while utc_now() < until:
+            try:
+                store = await shared_store(self.store_conn_id)
+                await self._start_polling(store)
+                if await asyncio.to_thread(_take_in, store):
+                    return "due"
+                pause = self.look_seconds
+            except StoreUnreachable as outage:
+                log.warning("Waiting on for the store: %s", outage)
+                pause = AFTER_A_FAILURE_S
+            await asyncio.sleep(pause)
+        return "over"
+
+    async def _start_polling(self, store: Store) -> None:
+        from airflow_snowpack.hooks.scheduling import open_poller
+        from airflow_snowpack.scheduling import Polling
+        from airflow_snowpack.settings import Settings
+
+        if self._polling is None:
+            load = await catalog_loader(self.catalog_conn_id)
+            self._polling = Polling(open_poller(store, Settings.load(), load))
+            self._polling.start()
+
+    def _stop_polling(self) -> None:
+        if self._polling is not None:
+            self._polling.stop()
+            self._polling = None
+
+
+def _take_in(store: Store) -> bool:
+    """One round of what needs no Airflow; whether something is due that does."""
+    from airflow_snowpack.scheduling import Intake, work_is_due
+
+    Intake(store).step()
+    return work_is_due(store)

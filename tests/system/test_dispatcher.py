@@ -1,0 +1,163 @@
+"""The dispatcher DAG on a running Airflow: the specification's scenarios 1, 4, 6 and 8, with real commits and real DAG runs."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField
+
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.scheduling import (
+    CommitsAdded,
+    CustomEvents,
+    Delay,
+    Event,
+    EventLog,
+    MaxConcurrent,
+    PartitionsAdded,
+    Schedule,
+    Schedules,
+    SinceLastRun,
+    explain,
+)
+
+if TYPE_CHECKING:
+
+    from pyiceberg.catalog import Catalog
+
+    from airflow_snowpack.jobs import Jobs
+    from tests.system.conftest import RunningAirflow
+
+PER_PART = PartitionSpec(PartitionField(source_id=1, field_id=1000, transform=IdentityTransform(), name="part"))
+COLUMNS = Schema(NestedField(1, "part", LongType()), NestedField(2, "value", LongType()))
+QUIET_S = 10.0  # how long the specification waits to see that nothing happens
+
+
+class Feed:
+    """A table that gets partitions."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.name = TableName("lake", "db", f"feed_{uuid4().hex[:10]}")
+        self._table = catalog.create_table(self.name.identifier, schema=COLUMNS, partition_spec=PER_PART)
+        self._parts = 0
+
+    def add_partition(self, count: int = 1) -> None:
+        for _ in range(count):
+            self._parts += 1
+            self._table.append(pa.table({"part": pa.array([self._parts]), "value": pa.array([1])}))
+
+
+@pytest.fixture
+def feed(catalog: Catalog) -> Feed:
+    return Feed(catalog)
+
+
+@pytest.fixture
+def schedules(jobs: Jobs) -> Schedules:
+    return Schedules(jobs.store, catalog="lake")
+
+
+def name_of(dag_id: str) -> str:
+    return f"of_{dag_id}_{uuid4().hex[:6]}"
+
+
+def runs_of(airflow: RunningAirflow, dag_id: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = airflow.call("GET", f"/dags/{dag_id}/dagRuns?order_by=run_after")["dag_runs"]
+    return found
+
+
+def see_runs(airflow: RunningAirflow, dag_id: str, count: int) -> list[dict[str, Any]]:
+    """Wait for so many."""
+    found: list[dict[str, Any]] = airflow.until(
+        lambda: (runs := runs_of(airflow, dag_id)) and len(runs) >= count and runs, f"{dag_id} has {count} runs"
+    )
+    assert len(found) == count
+    return found
+
+
+def quiet(airflow: RunningAirflow, dag_id: str, count: int = 0) -> None:
+    """Nothing is started for as long as the specification waits."""
+    time.sleep(QUIET_S)
+    assert len(runs_of(airflow, dag_id)) == count
+
+
+def test_scenario_1_partitions_within_the_interval_start_no_second_run(
+    airflow: RunningAirflow, schedules: Schedules, feed: Feed
+) -> None:
+    dag_id = "system_scheduled_1"
+    trigger, constraints = PartitionsAdded(feed.name.dotted), [SinceLastRun("15s")]
+    schedule = schedules.create(
+        Schedule(name_of(dag_id), dag_id=dag_id, trigger=trigger, constraints=constraints, enabled=True)
+    ).schedule
+    feed.add_partition()
+    (first,) = see_runs(airflow, dag_id, 1)
+    assert first["conf"]["snowpack"]["event_count"] == 1
+
+    for _ in range(4):
+        time.sleep(2)
+        feed.add_partition()
+    assert len(runs_of(airflow, dag_id)) == 1
+    airflow.until(lambda: explain(schedules, schedule.name).blocked_by, "the second run waits, and says why")
+    assert "succeeded less than" in str(explain(schedules, schedule.name))
+
+    *_, second = see_runs(airflow, dag_id, 2)
+    assert second["conf"]["snowpack"]["event_count"] == 4
+
+
+def test_scenario_4_after_an_update_counting_begins_anew_and_the_run_has_the_new_properties(
+    airflow: RunningAirflow, schedules: Schedules, feed: Feed
+) -> None:
+    dag_id = "system_scheduled_4"
+    trigger, name = PartitionsAdded(feed.name.dotted, 5), name_of(dag_id)
+    schedules.create(Schedule(name, dag_id=dag_id, trigger=trigger, conf={"mode": "old"}, enabled=True))
+    feed.add_partition()
+    airflow.until(lambda: "1 of 5 partitions" in str(explain(schedules, name)), "the partition is counted")
+    schedules.update(Schedule(name, dag_id=dag_id, trigger=trigger, conf={"mode": "new"}))
+    feed.add_partition(4)
+    quiet(airflow, dag_id)
+    assert "4 of 5 partitions" in str(explain(schedules, name))
+
+    feed.add_partition()
+    (run,) = see_runs(airflow, dag_id, 1)
+    assert (run["conf"]["mode"], run["conf"]["snowpack"]["event_count"]) == ("new", 5)
+
+
+def test_scenario_6_a_deleted_schedule_starts_nothing(airflow: RunningAirflow, schedules: Schedules, feed: Feed) -> None:
+    dag_id, name = "system_scheduled_6", name_of("system_scheduled_6")
+    schedules.create(Schedule(name, dag_id=dag_id, trigger=PartitionsAdded(feed.name.dotted, 5), enabled=True))
+    feed.add_partition(4)
+    airflow.until(lambda: "4 of 5 partitions" in str(explain(schedules, name)), "four partitions are counted")
+    schedules.delete(name)
+    feed.add_partition()
+    quiet(airflow, dag_id)
+
+
+def test_scenario_8_a_run_starts_only_when_the_trigger_and_all_constraints_are_satisfied(
+    airflow: RunningAirflow, schedules: Schedules, feed: Feed
+) -> None:
+    dag_id, name = "system_scheduled_8", name_of("system_scheduled_8")
+    log = EventLog(schedules.store)
+    trigger = CommitsAdded(feed.name.dotted) & CustomEvents(name)
+    constraints = [Delay("6s"), MaxConcurrent(1), SinceLastRun("1s")]
+    schedules.create(Schedule(name, dag_id=dag_id, trigger=trigger, constraints=constraints, enabled=True))
+    busy = airflow.trigger(dag_id, {})
+    feed.add_partition()
+    airflow.until(lambda: "1 of 1 commits" in str(explain(schedules, name)), "the commit is counted")
+    log.publish([Event(f"event:{name}", schedules.store.clock())])
+    airflow.until(lambda: explain(schedules, name).blocked_by, "the trigger is satisfied, and the delay is waited for")
+    assert airflow.ended(busy) == "success"
+    assert len(runs_of(airflow, dag_id)) == 1
+
+    *_, run = see_runs(airflow, dag_id, 2)
+    pending = explain(schedules, name).ended[0]
+    assert pending.run_id == run["dag_run_id"]
+    assert pending.triggered_at is not None
+    assert pending.ended_at is not None
+    assert (pending.ended_at - pending.triggered_at).total_seconds() >= 6
