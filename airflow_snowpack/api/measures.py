@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from airflow_snowpack.api.schedule_measures import schedule_metrics
 from airflow_snowpack.api.services import Services
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -59,6 +60,7 @@ class _Read(Collector):
         yield from self._queue()
         yield from self._jobs()
         yield from self._inventory()
+        yield from schedule_metrics(self._services.schedules())
 
     def _queue(self) -> Iterator[Metric]:
         jobs = self._services.jobs

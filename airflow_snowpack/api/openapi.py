@@ -10,17 +10,23 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
+from airflow_snowpack.api.schedule_shapes import EventBody, ScheduleBody
 from airflow_snowpack.api.shapes import DrainBody, ProblemShape, SubmitBody
 
 PROBES = ("/healthz", "/readyz")
 SCHEMES = {
     "token": {"type": "http", "scheme": "bearer", "description": "The token of the API, or one of Airflow's when mounted."}
 }
-DESCRIPTION = "Maintenance of Apache Iceberg tables: submit it, watch it, cancel it, and see how the tables are."
+DESCRIPTION = (
+    "Maintenance of Apache Iceberg tables: submit it, watch it, cancel it, and see how the tables are. "
+    "Schedules: declare when DAGs are to run, and ask why one has not."
+)
 READ_BY_ROUTES: tuple[tuple[str, type[BaseModel]], ...] = (
     ("Problem", ProblemShape),
     (SubmitBody.__name__, SubmitBody),
     (DrainBody.__name__, DrainBody),
+    (ScheduleBody.__name__, ScheduleBody),
+    (EventBody.__name__, EventBody),
 )
 
 

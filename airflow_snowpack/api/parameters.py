@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from airflow_snowpack.api.errors import InvalidRequest
 from airflow_snowpack.api.services import Open
-from airflow_snowpack.api.shapes import JOB_ID, DrainBody, SubmitBody
+from airflow_snowpack.api.shapes import JOB_ID, Shape
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.iceberg.names import LEVEL
 from airflow_snowpack.jobs import InvalidCursor, JobFilter, JobNotFound, JobStatus
@@ -25,7 +25,7 @@ CURSOR = re.compile(r"[A-Za-z0-9_-]{1,400}")
 # The offset's plus sign is a space when somebody forgot to encode it.
 MOMENT = re.compile(r"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)(?:([Zz])|([+\- ]\d\d:\d\d))")
 
-Model = TypeVar("Model", SubmitBody, DrainBody)
+Model = TypeVar("Model", bound=Shape)
 
 Database = Annotated[
     str,

@@ -37,6 +37,7 @@ from airflow_snowpack.jobs import (
     TableLocked,
 )
 from airflow_snowpack.maintenance import Action, InvalidOption, NoActions, UnknownAction
+from airflow_snowpack.scheduling import InvalidEvent, InvalidPendingCursor, InvalidSchedule, ScheduleExists, ScheduleNotFound
 from airflow_snowpack.store import StoreError, StoreUnreachable
 
 log = logging.getLogger(__name__)
@@ -61,6 +62,11 @@ STATUS: Mapping[type[SnowpackError], int] = {
     InvalidKey: 422,
     KeyUsedBefore: 422,
     InvalidRequest: 422,
+    ScheduleNotFound: 404,
+    ScheduleExists: 409,
+    InvalidSchedule: 422,
+    InvalidEvent: 422,
+    InvalidPendingCursor: 422,
     DrainModeOn: 503,
     CatalogUnreachable: 503,
     CatalogTooSlow: 503,
@@ -183,6 +189,8 @@ def _more(error: Exception) -> dict[str, Any]:
         case DrainModeOn():
             state = error.state
             return {"since": _moment(state.since), "by": state.by, "reason": state.reason}
+        case InvalidSchedule():
+            return {"field": error.field}
         case InvalidRequest():
             return {"errors": error.errors}
     return {}

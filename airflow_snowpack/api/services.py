@@ -27,6 +27,7 @@ from airflow_snowpack.inventory import Inventory, Refresher
 from airflow_snowpack.inventory.inventory import REFRESH_EVERY
 from airflow_snowpack.jobs import Actor, Desk, Jobs
 from airflow_snowpack.maintenance import Action
+from airflow_snowpack.scheduling import Schedules
 
 T = TypeVar("T")
 
@@ -59,6 +60,13 @@ class Services:
     def desk(self, name: str, via: str) -> Desk:
         """The desk of one user."""
         return Desk(self.jobs, Actor(name, via))
+
+    def schedules(self, actor: Actor | None = None) -> Schedules:
+        """The schedules.
+
+        :param actor: on whose behalf they are changed.
+        """
+        return Schedules(self.jobs.store, catalog=self.inventory.catalog_name, actor=actor)
 
     def ask_catalog(self, question: Callable[[], T], patience: timedelta = CATALOG_PATIENCE) -> T:
         """Ask something of the catalog, which may hang: what takes too long goes on in a thread apart, for nobody.

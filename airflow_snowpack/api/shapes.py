@@ -115,7 +115,9 @@ class AuditShape(Shape):
     actor: str
     via: str = Field(examples=["api"])
     change: str = Field(examples=["cancel"])
-    subject: str = Field(description="A job's id, a table with its catalog, `drain` or `queue`.")
+    subject: str = Field(
+        description="A job's id, a table with its catalog, `drain`, `queue`, `schedule:<name>` or `event:<name>`."
+    )
     detail: dict[str, Any]
 
 

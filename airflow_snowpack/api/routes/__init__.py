@@ -2,7 +2,22 @@
 
 from fastapi import APIRouter
 
-from airflow_snowpack.api.routes import audit, batch, document, drain, jobs, locks, maintenance, metrics, probes, queue, tables
+from airflow_snowpack.api.routes import (
+    audit,
+    batch,
+    document,
+    drain,
+    events,
+    jobs,
+    locks,
+    maintenance,
+    metrics,
+    pending,
+    probes,
+    queue,
+    schedules,
+    tables,
+)
 
 # In this order they are looked through: a batch before the jobs, whose paths would take it for an id.
 ROUTERS: tuple[APIRouter, ...] = (
@@ -14,6 +29,9 @@ ROUTERS: tuple[APIRouter, ...] = (
     queue.router,
     drain.router,
     audit.router,
+    schedules.router,
+    pending.router,
+    events.router,
     probes.router,
     metrics.router,
     document.router,

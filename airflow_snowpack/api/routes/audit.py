@@ -25,7 +25,9 @@ def audit(
         int | None, Query(ge=1, le=2**63 - 1, description="Only entries older than this one: the next page.")
     ] = None,
     limit: Limit = 100,
-    subject: Annotated[str | None, text_parameter("Of one job (its id), table (with its catalog), `drain` or `queue`.")] = None,
+    subject: Annotated[
+        str | None, text_parameter("Of one job (its id), table (with its catalog), `drain`, `queue` or `schedule:<name>`.")
+    ] = None,
 ) -> JSONResponse:
     """Every change that was asked for through the API, the pages or the command line."""
     trail = AuditTrail(services.jobs.store)

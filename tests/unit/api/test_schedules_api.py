@@ -1,0 +1,310 @@
+"""The REST API of schedules, events and the queue of pending jobs, through the app itself on a real store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from pages_world import SomebodyIs, World, open_world
+
+from airflow_snowpack.api import build_app
+from airflow_snowpack.scheduling import Checker, Launcher, NotStarted, Snapshot, Subscriber
+from airflow_snowpack.store import AuditTrail
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from airflow_snowpack.scheduling import DagRuns, Launch
+
+NIGHTLY: dict[str, Any] = {
+    "name": "nightly",
+    "dag_id": "maintain",
+    "trigger": {"any_of": [{"custom_events": {"name": "arrived", "count": 5}}, {"every": {"period": "PT4H"}}]},
+    "constraints": [{"delay": "10m"}],
+    "enabled": True,
+}
+
+
+class Airflow:
+    """An Airflow in which nothing runs and whose DAG is paused."""
+
+    def dag_runs(self, known: Mapping[str, frozenset[str]]) -> Mapping[str, DagRuns]:
+        return Snapshot().dag_runs
+
+    def free_slots(self, pools: Iterable[str]) -> Mapping[str, int | None]:
+        return dict.fromkeys(pools)
+
+    def start(self, launch: Launch) -> NotStarted | None:
+        return NotStarted("the DAG maintain is paused")
+
+
+class Client:
+    """Asks the app, without a network between them."""
+
+    def __init__(self, app: object) -> None:
+        self._transport = httpx.ASGITransport(app=app)  # type: ignore[arg-type]  # it is an ASGI app
+
+    def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
+        async def ask() -> httpx.Response:
+            async with httpx.AsyncClient(transport=self._transport, base_url="http://snowpack.test") as client:
+                content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+                return await client.request(method, path, content=content, headers=headers)
+
+        return asyncio.run(ask())
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    opened = open_world(tmp_path)
+    yield opened
+    opened.jobs.close()
+
+
+@pytest.fixture
+def auth() -> SomebodyIs:
+    return SomebodyIs("vera")
+
+
+@pytest.fixture
+def api(world: World, auth: SomebodyIs) -> Client:
+    return Client(build_app(lambda: world.services, auth))
+
+
+def work(world: World) -> None:
+    Subscriber(world.store).step()
+    Checker(world.store, Airflow()).step()
+    Launcher(world.store, Airflow(), "test").step()
+
+
+def test_a_schedule_is_created_read_changed_and_deleted(api: Client) -> None:
+    created = api("POST", "/schedules", NIGHTLY)
+    assert (created.status_code, created.headers["location"]) == (201, "/schedules/nightly")
+    assert created.json()["origin"] == "hand"
+    assert created.json()["changed_by"] == "vera"
+
+    definition = api("GET", "/schedules/nightly").json()["definition"]
+    changed = api("PUT", "/schedules/nightly", definition | {"priority": 5})
+    assert changed.json()["definition"] == definition | {"priority": 5}
+    assert changed.json()["generation"] != created.json()["generation"]
+
+    assert api("DELETE", "/schedules/nightly").status_code == 204
+    assert api("GET", "/schedules/nightly").status_code == 404
+
+
+def test_a_change_needs_no_name_and_keeps_the_schedule_enabled(api: Client) -> None:
+    api("POST", "/schedules", NIGHTLY)
+    changed = api("PUT", "/schedules/nightly", {"dag_id": "another", "trigger": {"every": "1h"}, "enabled": False})
+
+    assert changed.status_code == 200
+    assert changed.json()["enabled"] is True
+    assert changed.json()["definition"]["enabled"] is True
+
+
+def test_suspending_and_resuming_twice_is_doing_it_once(api: Client) -> None:
+    api("POST", "/schedules", NIGHTLY)
+    suspended = [api("POST", "/schedules/nightly/suspend").json() for _ in range(2)]
+    resumed = [api("POST", "/schedules/nightly/resume").json() for _ in range(2)]
+
+    assert suspended[0] == suspended[1]
+    assert resumed[0] == resumed[1]
+    assert (suspended[0]["enabled"], resumed[0]["enabled"]) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (NIGHTLY | {"trigger": {"custom_events": {"name": "x", "count": 0}}}, "trigger.custom_events.count"),
+        (NIGHTLY | {"constraints": [{"delay": "10m"}, {"time_window": {"start": "25:00"}}]}, "constraints[1].time_window"),
+        (NIGHTLY | {"nmae": "x"}, "nmae"),
+        ({"name": "nightly"}, "dag_id"),
+        (["no", "schedule"], "schedule"),
+    ],
+)
+def test_what_is_wrong_with_a_schedule_is_named_by_its_field(api: Client, body: Any, field: str) -> None:
+    answer = api("POST", "/schedules", body)
+
+    assert answer.status_code == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["error"] == "invalid_schedule"
+    assert answer.json()["field"].startswith(field)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b'{"name": NaN}', b"\xff", b"[" * 100_000, b'{"trigger":' + b'{"all_of":[' * 20_000])
+def test_a_body_that_is_no_json_is_refused(api: Client, body: bytes) -> None:
+    assert api("POST", "/schedules", body).status_code == 422
+
+
+def test_a_schedule_that_is_nested_beyond_measure_is_refused(api: Client) -> None:
+    trigger = b'{"all_of": [' * 900 + b'{"every": "1h"}' + b"]}" * 900
+    body = b'{"name": "deep", "dag_id": "maintain", "trigger": ' + trigger + b"}"
+
+    assert api("POST", "/schedules", body).status_code == 422
+
+
+def test_a_name_that_is_taken_a_name_that_is_not_there_and_another_name_than_that_of_the_address(api: Client) -> None:
+    api("POST", "/schedules", NIGHTLY)
+
+    taken = api("POST", "/schedules", NIGHTLY)
+    assert (taken.status_code, taken.json()["error"]) == (409, "schedule_exists")
+    assert api("PUT", "/schedules/nightly", NIGHTLY | {"name": "other"}).json()["field"] == "name"
+    assert api("PUT", "/schedules/other", NIGHTLY | {"name": "other"}).status_code == 404
+    for method, what in (("GET", ""), ("DELETE", ""), ("POST", "/suspend"), ("POST", "/resume"), ("POST", "/run"),
+                         ("GET", "/explain"), ("GET", "/history")):  # fmt: skip
+        for name in ("other", "..", "a%00b", "1x", "x" * 300):
+            assert api(method, f"/schedules/{name}{what}").status_code == 404
+
+
+def test_schedules_are_listed_by_filter_and_by_pages(api: Client) -> None:
+    for number in range(5):
+        api("POST", "/schedules", NIGHTLY | {"name": f"s{number}", "dag_id": f"dag_{number % 2}", "enabled": number > 1})
+
+    def names(query: str) -> list[str]:
+        return [one["name"] for one in api("GET", f"/schedules?{query}").json()["schedules"]]
+
+    assert names("dag=dag_1") == ["s1", "s3"]
+    assert names("enabled=false") == ["s0", "s1"]
+    assert names("search=S4") == ["s4"]
+    first = api("GET", "/schedules?limit=3").json()
+    assert first["next"] == "s2"
+    assert names(f"limit=3&after={first['next']}") == ["s3", "s4"]
+    assert api("GET", "/schedules?dagg=x").status_code == 422
+
+
+def test_an_event_counts_and_the_explanation_tells_how_far_it_is(api: Client, world: World) -> None:
+    api("POST", "/schedules", NIGHTLY)
+    for number in range(3):
+        assert api("POST", "/events", {"name": "arrived", "source_id": f"{number}"}).status_code == 201
+    work(world)
+
+    told = api("GET", "/schedules/nightly/explain").json()
+    events, clock = told["trigger"]["parts"]
+    assert (events["says"], events["have"], events["want"]) == ("3 of 5 events arrived", 3, 5)
+    assert clock["have"] is None
+    assert told["pending"]["state"] == "pending_trigger"
+    assert told["sentences"][0] == "nightly is enabled and starts maintain."
+    assert told["next_tick"] is not None
+
+
+def test_the_queue_tells_state_reasons_and_next_check(api: Client, world: World) -> None:
+    api("POST", "/schedules", NIGHTLY)
+    for number in range(5):
+        api("POST", "/events", {"name": "arrived", "source_id": f"{number}"})
+    work(world)
+
+    (job,) = api("GET", "/pending").json()["pending"]
+    assert job["state"] == "pending_constraint"
+    assert [(reason["what"], reason["met"]) for reason in job["reasons"]] == [("trigger", True), ("delay", False)]
+    assert job["next_check_at"] == job["reasons"][1]["not_before"]
+    assert api("GET", "/pending?state=pending_launch").json() == {"pending": [], "next": None}
+    assert api("GET", "/pending?schedule=other").json()["pending"] == []
+    assert api("GET", "/pending?state=launched").status_code == 422
+    assert api("GET", "/pending?cursor=nonsense").status_code == 422
+
+
+def test_running_now_says_which_run_it_will_be_and_why_it_has_not_started(api: Client, world: World) -> None:
+    api("POST", "/schedules", NIGHTLY)
+    asked = api("POST", "/schedules/nightly/run")
+    work(world)
+
+    assert asked.status_code == 202
+    (job,) = api("GET", "/pending").json()["pending"]
+    assert job["run_id"] == asked.json()["run_id"]
+    assert job["problem"] == "the DAG maintain is paused"
+    whats = [entry["what"] for entry in api("GET", "/schedules/nightly/history").json()["entries"]]
+    assert whats == ["launch_waits", "asked_for", "created"]
+
+
+def test_the_same_event_sent_again_is_one_event(api: Client) -> None:
+    body = {"name": "arrived", "amounts": {"records": 9}, "detail": {"by": "etl"}, "source_id": "7"}
+    first, second = api("POST", "/events", body), api("POST", "/events", body)
+
+    assert first.json() == second.json()
+    assert second.headers["idempotency-replayed"] == "true"
+    assert "idempotency-replayed" not in first.headers
+    (event,) = api("GET", "/events?key=event:arrived").json()["events"]
+    assert event["amounts"] == {"records": 9}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"name": ""},
+        {"name": " "},
+        {"name": "x", "key": "table:lake.a.b"},
+        {"name": "x", "amounts": {"records": -1}},
+        {"name": "x", "amounts": {"records": True}},
+        {"name": "x", "at": "yesterday"},
+        {"name": "x", "at": "2999-01-01T00:00:00Z"},
+        {"name": "x", "detail": {"note": "a\x00b"}},
+    ],
+)
+def test_an_event_that_cannot_be_recorded_is_refused(api: Client, body: dict[str, Any]) -> None:
+    assert api("POST", "/events", body).status_code == 422
+    assert api("GET", "/events").json() == {"events": [], "next": None}
+
+
+def test_the_log_of_events_goes_by_pages(api: Client) -> None:
+    for number in range(5):
+        api("POST", "/events", {"name": f"e{number % 2}"})
+
+    first = api("GET", "/events?limit=3").json()
+    rest = api("GET", f"/events?limit=3&before={first['next']}").json()
+    assert [len(first["events"]), len(rest["events"]), rest["next"]] == [3, 2, None]
+    assert len(api("GET", "/events?key=event:e1").json()["events"]) == 2
+
+
+def test_whoever_may_only_read_changes_nothing(api: Client, auth: SomebodyIs, world: World) -> None:
+    api("POST", "/schedules", NIGHTLY)
+    auth.user = type(auth.user)("anton", may_edit=False)  # type: ignore[misc]  # it is a User
+    for method, path, body in (
+        ("POST", "/schedules", NIGHTLY | {"name": "other"}),
+        ("PUT", "/schedules/nightly", NIGHTLY),
+        ("DELETE", "/schedules/nightly", None),
+        ("POST", "/schedules/nightly/suspend", None),
+        ("POST", "/schedules/nightly/resume", None),
+        ("POST", "/schedules/nightly/run", None),
+        ("POST", "/events", {"name": "arrived"}),
+    ):
+        assert api(method, path, body).status_code == 403
+    for path in ("/schedules", "/schedules/nightly", "/schedules/nightly/explain", "/pending", "/events"):
+        assert api("GET", path).status_code == 200
+    assert len(AuditTrail(world.store).latest()) == 1
+
+
+def test_each_change_is_in_the_audit_trail_with_its_door(api: Client) -> None:
+    api("POST", "/schedules", NIGHTLY)
+    api("POST", "/schedules/nightly/run", **{"X-Snowpack-Page": "1"})
+    api("POST", "/events", {"name": "arrived"})
+
+    entries = api("GET", "/audit").json()["entries"]
+    assert [(entry["change"], entry["via"], entry["subject"]) for entry in entries] == [
+        ("send_event", "api", "event:arrived"),
+        ("run_schedule", "page", "schedule:nightly"),
+        ("create_schedule", "api", "schedule:nightly"),
+    ]
+
+
+def test_prometheus_reads_how_schedules_and_their_queue_are(api: Client, world: World) -> None:
+    api("POST", "/schedules", NIGHTLY)
+    api("POST", "/schedules", NIGHTLY | {"name": "other", "enabled": False})
+    api("POST", "/events", {"name": "arrived"})
+    work(world)
+    api("POST", "/events", {"name": "arrived"})
+    api("POST", "/schedules/nightly/run")
+    lines = api("GET", "/metrics").text.splitlines()
+
+    for line in (
+        'snowpack_schedules{state="enabled"} 1.0',
+        'snowpack_schedules{state="suspended"} 1.0',
+        'snowpack_pending_jobs{state="pending_trigger"} 1.0',
+        'snowpack_pending_jobs{state="pending_launch"} 1.0',
+        "snowpack_events_newest 2.0",
+        "snowpack_events_unread 1.0",
+        "snowpack_launches_waiting 1.0",
+    ):
+        assert line in lines
