@@ -5,11 +5,16 @@ Airflow is replaced at its outermost edge: what runs there, and the call that st
 
 from __future__ import annotations
 
+import shutil
+import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
+import sqlalchemy as sa
+from sqlalchemy.engine import make_url
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.scheduling import (
@@ -21,17 +26,26 @@ from airflow_snowpack.scheduling import (
     Launcher,
     NotStarted,
     Runs,
+    Schedule,
     Schedules,
     Subscriber,
 )
-from airflow_snowpack.scheduling.trigger import table_key
+from airflow_snowpack.scheduling.history import read_history
+from airflow_snowpack.scheduling.pending import pending_from
+from airflow_snowpack.scheduling.trigger import custom_key, table_key
 from airflow_snowpack.store import Store, open_store, upgrade_schema
 from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store.schedule_tables import pending_jobs
+from airflow_snowpack.store.schema import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
 
-    from airflow_snowpack.scheduling import CheckReport, EndedRun, Launch
+    from airflow_snowpack.scheduling import CheckReport, EndedRun, Launch, PendingJob
+    from airflow_snowpack.scheduling.constraint import Constraint
+    from airflow_snowpack.scheduling.history import ScheduleEntry
+    from airflow_snowpack.scheduling.trigger import Trigger
 
 
 class MovedClock:
@@ -90,6 +104,36 @@ class Scheduler:
         self.launcher = Launcher(store, self.airflow, "test")
         self._snapshots = 0
 
+    def declare(self, name: str, trigger: Trigger, *constraints: Constraint, **fields: Any) -> Schedule:
+        """An enabled schedule of DAG ``maintain``, if nothing else is said."""
+        declared = Schedule(name, **{"dag_id": "maintain", "enabled": True, **fields}, trigger=trigger, constraints=constraints)
+        self.schedules.create(declared)
+        return declared
+
+    def send(self, name: str, times: int = 1) -> None:
+        """Events from outside."""
+        self.log.publish([Event(custom_key(name), self.clock()) for _ in range(times)])
+
+    def go_on(self, **period: float) -> CheckReport:
+        """Let time pass, then one round."""
+        self.clock.forward(**period)
+        return self.work()
+
+    def history(self, name: str) -> list[str]:
+        """What is on record of a schedule, oldest first."""
+        return [entry.what for entry in self.entries(name)]
+
+    def entries(self, name: str) -> list[ScheduleEntry]:
+        return read_history(self.store, name)[::-1]
+
+    def last_entry(self, name: str) -> ScheduleEntry:
+        return self.entries(name)[-1]
+
+    def pending(self, name: str) -> list[PendingJob]:
+        """The schedule's pending jobs, whatever became of them, oldest first."""
+        query = sa.select(pending_jobs).where(pending_jobs.c.schedule == name).order_by(pending_jobs.c.created_at)
+        return [pending_from(row) for row in self.store.read(lambda conn: conn.execute(query).all())]
+
     def arrive(self, table: str = "web.page_views", *, partitions: int = 1, **amounts: int) -> None:
         """A commit that adds partitions that were not there before."""
         self._snapshots += 1
@@ -123,9 +167,43 @@ def clock() -> MovedClock:
     return MovedClock()
 
 
+@pytest.fixture(scope="session")
+def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An SQLite file with all tables, to be copied."""
+    file = tmp_path_factory.mktemp("schedules") / "template.db"
+    open_store(f"sqlite:///{file}").close()
+    return file
+
+
+@pytest.fixture(scope="session")
+def migrated_postgres(postgres_url: str) -> Iterator[Store]:
+    """A database with all tables, to be emptied after each test: to make one for each takes longer than most tests."""
+    server = make_url(postgres_url)
+    name = f"schedules_{uuid.uuid4().hex[:12]}"
+    admin = server.set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(admin, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+        store = Store(open_engine(server.set(database=name)))
+        upgrade_schema(store)
+        yield store
+        store.close()
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """An empty database with all tables: the test runs once on each kind."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{shutil.copy(request.getfixturevalue('migrated_sqlite'), tmp_path / 'snowpack.db')}"
+        return
+    postgres: Store = request.getfixturevalue("migrated_postgres")
+    yield postgres.engine.url.render_as_string(hide_password=False)
+    names = ", ".join(table.name for table in metadata.sorted_tables)
+    postgres.transact(lambda conn: conn.exec_driver_sql(f"TRUNCATE {names} RESTART IDENTITY"))
+
+
 @pytest.fixture
 def store(store_url: str, clock: MovedClock) -> Iterator[Store]:
-    upgrade_schema(Store(open_engine(store_url)))
     with open_store(store_url, clock=clock) as store:
         yield store
 
