@@ -12,6 +12,7 @@ from typing import Any
 from airflow.cli.cli_config import ARG_OUTPUT, ARG_YES, Arg, positive_int
 
 ACTIONS = ("rewrite_data_files", "rewrite_position_delete_files", "rewrite_manifests", "expire_snapshots", "remove_orphan_files")
+PENDING_STATES = ("pending_trigger", "pending_constraint", "pending_launch")
 STATUSES = ("pending", "running", "completed", "failed", "cancelled")
 
 OUTPUT, YES = ARG_OUTPUT, ARG_YES
@@ -35,6 +36,7 @@ _COUNT = positive_int(allow_zero=False)  # type: ignore[no-untyped-call]  # Airf
 
 STORE_CONN_ID = conn_id("store", "the store", "store_conn_id", "the embedded file")
 CATALOG_CONN_ID = conn_id("catalog", "the Iceberg catalog", "catalog_conn_id", "the embedded catalog")
+AIRFLOW_CONN_ID = conn_id("airflow", "Airflow's own REST API", "airflow_conn_id", "an error")
 SPARK_CONN_ID = conn_id("spark", "the Spark cluster", "spark_conn_id", "a session in this process")
 
 TABLE = arg("table", metavar="DATABASE.TABLE", help="The table, without its catalog")
@@ -80,13 +82,45 @@ AFTER = arg("--after", metavar="DATABASE.TABLE", help="Only tables whose names c
 HOLDER = arg("--holder", metavar="NAME", help="Release only if this is who holds the table: a name, or a job's id")
 FORCE = arg("--force", action="store_true", help="Also while the worker of a cancelled job may still be at work on the table")
 REASON = arg("--reason", metavar="TEXT", help="For the people who are refused meanwhile")
-SUBJECT = arg("--subject", metavar="WHAT", help="Only what was done to this: a job's id, a table, drain or queue")
+SUBJECT = arg("--subject", metavar="WHAT", help="Only what was done to this: a job's id, a table, drain, queue or schedule:NAME")
 BEFORE = arg("--before", type=_COUNT, metavar="ID", help="Only entries older than the one of this id")
+
+# schedules, events, pending jobs
+SCHEDULE = arg("schedule", metavar="SCHEDULE", help="The schedule's name")
+SCHEDULES = arg("schedules", metavar="SCHEDULE", nargs="+", help="Schedules' names")
+SCHEDULE_FILE = arg("file", metavar="FILE", help="A YAML or JSON file with one schedule, or with a list of them; - for stdin")
+SCHEDULE_PATHS = arg(
+    "paths", metavar="PATH", nargs="*",
+    help="Files that declare schedules, and folders that are searched for them; without any, the DAGs folder",
+)  # fmt: skip
+OF_DAG = arg("--dag", metavar="DAG_ID", help="Only schedules of this DAG")
+ENABLED = arg("--enabled", action=BooleanOptionalAction, default=None, help="Only those that are enabled, or only suspended ones")
+SEARCH_SCHEDULES = arg("--search", metavar="TEXT", help="Only schedules with this in their name or their DAG's id")
+AFTER_SCHEDULE = arg("--after", metavar="SCHEDULE", help="Only schedules whose names come after this one")
+BEFORE_LINE = arg("--before", type=_COUNT, metavar="ID", help="Only what is older than the line of this id")
+UPDATE_SCHEDULES = arg(
+    "--update-schedules", action=BooleanOptionalAction, default=None,
+    help="Whether the files have the say; without it, what the setting update_schedules says",
+)  # fmt: skip
+PLAN_SYNC = arg("-n", "--dry-run", action="store_true", help="Only tell what would be created, changed and deleted")
+EVENT_NAME = arg("name", metavar="NAME", help="What triggers of the kind custom_events listen to")
+AMOUNT = arg("--amount", action="append", metavar="NAME=NUMBER", help="What it brought, such as records=900; may be repeated")
+DETAIL = arg("--detail", metavar="JSON", help="For people and for the run that it starts: a JSON object")
+SOURCE_ID = arg("--source-id", metavar="ID", help="The same one again, under the same name, is the same event")
+EVENT_KEY = arg("--key", metavar="KEY", help="Only events of this key, such as table:lake.demo.flights")
+STATE = arg(
+    "-s", "--state", action="append", choices=PENDING_STATES, metavar="STATE",
+    help=f"Only pending jobs in this state; may be repeated. One of: {', '.join(PENDING_STATES)}",
+)  # fmt: skip
+OF_SCHEDULE = arg("--schedule", dest="of_schedule", metavar="SCHEDULE", help="Only pending jobs of this schedule")
 
 # worker
 ONCE = arg("--once", action="store_true", help="Run one job and leave; leave at once when none waits")
 MAX_JOBS = arg("--max-jobs", type=_COUNT, metavar="N", help="Leave after this many jobs")
 WORKER_POLL = arg("--poll", metavar="PERIOD", default="5s", help="How long to wait when the queue is empty (default: 5s)")
+SCHEDULER_POLL = arg(
+    "--poll", metavar="PERIOD", default="1s", help="The pause after a round that had nothing to do (default: 1s)"
+)
 WORKER_ID = arg("--worker-id", metavar="NAME", help="The name that its claims carry (default: host:process)")
 
 # api

@@ -98,6 +98,79 @@ DRAIN = (
             example="drain status"),
 )  # fmt: skip
 
+SCHEDULES = (
+    command(
+        "list", "schedules.list_schedules", "List schedules, how far their triggers are and what they wait for",
+        a.OF_DAG, a.ENABLED, a.SEARCH_SCHEDULES, a.AFTER_SCHEDULE, a.LIMIT, a.OUTPUT,
+        example="schedules list --enabled",
+    ),
+    command(
+        "show", "schedules.show", "Show how a schedule is declared", a.SCHEDULE, a.OUTPUT,
+        example="schedules show page_views_nightly",
+    ),
+    command(
+        "explain", "schedules.explain", "Tell why a schedule has not run", a.SCHEDULE, a.OUTPUT,
+        example="schedules explain page_views_nightly",
+    ),
+    command(
+        "history", "schedules.history", "Tell what became of a schedule's wishes, the newest first",
+        a.SCHEDULE, a.LIMIT, a.BEFORE_LINE, a.OUTPUT,
+        example="schedules history page_views_nightly",
+    ),
+    command(
+        "create", "schedule_changes.create", "Create schedules; they are suspended unless they say enabled",
+        a.SCHEDULE_FILE, a.OUTPUT,
+        example="schedules create nightly.yaml",
+    ),
+    command(
+        "update", "schedule_changes.update", "Change schedules; what is pending is discarded", a.SCHEDULE_FILE, a.OUTPUT,
+        example="schedules update nightly.yaml",
+    ),
+    command(
+        "delete", "schedule_changes.delete", "Delete schedules, and what is pending with them", a.SCHEDULES, a.YES, a.OUTPUT,
+        example="schedules delete page_views_nightly --yes",
+    ),
+    command(
+        "suspend", "schedule_changes.suspend", "Discard what is pending, and let no event count", a.SCHEDULES, a.OUTPUT,
+        example="schedules suspend page_views_nightly",
+    ),
+    command(
+        "resume", "schedule_changes.resume", "Let events count, from now on", a.SCHEDULES, a.OUTPUT,
+        example="schedules resume page_views_nightly",
+    ),
+    command(
+        "run", "schedule_changes.run", "Start a schedule's DAG now, whatever its trigger and constraints say",
+        a.SCHEDULE, a.OUTPUT,
+        example="schedules run page_views_nightly",
+    ),
+    command(
+        "sync", "schedule_sync.sync", "Bring the store in line with the files that declare schedules",
+        a.SCHEDULE_PATHS, a.UPDATE_SCHEDULES, a.PLAN_SYNC, a.OUTPUT,
+        example="schedules sync --dry-run",
+    ),
+)  # fmt: skip
+
+EVENTS = (
+    command(
+        "list", "events.list_events", "List what happened, the newest first",
+        a.EVENT_KEY, a.LIMIT, a.BEFORE_LINE, a.OUTPUT,
+        example="events list --key table:lake.demo.flights",
+    ),
+    command(
+        "send", "events.send", "Tell of something that happened elsewhere",
+        a.EVENT_NAME, a.AMOUNT, a.DETAIL, a.SOURCE_ID, a.OUTPUT,
+        example="events send orders_closed --amount records=900 --source-id 2026-11-21",
+    ),
+)  # fmt: skip
+
+PENDING = (
+    command(
+        "list", "pending.list_pending", "List runs that may come, and what each waits for",
+        a.STATE, a.OF_SCHEDULE, a.LIMIT, a.CURSOR, a.OUTPUT,
+        example="pending list --state pending_constraint",
+    ),
+)  # fmt: skip
+
 DB = (
     command(
         "upgrade", "db.upgrade", "Bring the store's tables to the revision that this version needs",
@@ -115,7 +188,7 @@ def get_cli_commands() -> list[CLICommand]:
     return [
         GroupCommand(
             name="snowpack",
-            help="Maintain Apache Iceberg tables",
+            help="Maintain Apache Iceberg tables, and run DAGs when their data is there",
             description=(
                 "Maintain Apache Iceberg tables: ask for maintenance, watch it, and see how tables and jobs are.\n"
                 "Lists and answers take --output json for programs."
@@ -125,6 +198,9 @@ def get_cli_commands() -> list[CLICommand]:
                 GroupCommand(name="tables", help="The tables of the catalog and how they are", subcommands=TABLES),
                 GroupCommand(name="locks", help="Who has which table", subcommands=LOCKS),
                 GroupCommand(name="drain", help="Refuse new maintenance for a while", subcommands=DRAIN),
+                GroupCommand(name="schedules", help="When DAGs run, and why one has not", subcommands=SCHEDULES),
+                GroupCommand(name="events", help="What happened, for schedules that listen to it", subcommands=EVENTS),
+                GroupCommand(name="pending", help="Runs that may come", subcommands=PENDING),
                 GroupCommand(name="db", help="The database of jobs, locks and claims", subcommands=DB),
                 command("queue", "queue.show", "Tell how much work waits and runs", a.OUTPUT, example="queue"),
                 command("sweep", "queue.sweep", "Take back what dead workers left", a.OUTPUT, example="sweep"),
@@ -136,6 +212,11 @@ def get_cli_commands() -> list[CLICommand]:
                     "worker", "worker.work", "Run jobs from the queue until it is told to stop",
                     a.ONCE, a.MAX_JOBS, a.WORKER_POLL, a.WORKER_ID, a.CATALOG_CONN_ID, a.SPARK_CONN_ID,
                     example="worker --worker-id pod-7",
+                ),
+                command(
+                    "scheduler", "scheduler.schedule", "Start the DAG runs that schedules want, until it is told to stop",
+                    a.SCHEDULER_POLL, a.AIRFLOW_CONN_ID, a.CATALOG_CONN_ID,
+                    example="scheduler --airflow-conn-id snowpack_airflow",
                 ),
                 command(
                     "api", "serve.serve", "Serve the REST API and its pages, for whoever has the token",

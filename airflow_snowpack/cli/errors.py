@@ -2,6 +2,7 @@
 
 SnowpackError
 ├── UsageProblem       an argument that cannot be used: exit code 2
+│   ├── UnreadableFile     a file that is not there, or cannot be read
 │   ├── AmbiguousJobId     the beginning of several ids
 │   └── Unconfirmed        a question, and nobody there to answer it
 ├── NotTheHolder       a lock that somebody else has
@@ -43,6 +44,13 @@ class Unconfirmed(UsageProblem):
         super().__init__(
             f"{question} There is no terminal to answer on, so nothing was done. Say --yes to go on without the question."
         )
+
+
+class UnreadableFile(UsageProblem):
+    """A file that is not there, or cannot be read."""
+
+    def __init__(self, file: str, problem: object) -> None:
+        super().__init__(f"{file!r} cannot be read: {problem}. Give a file, or - for standard input where the command takes it.")
 
 
 class NotTheHolder(SnowpackError):

@@ -37,7 +37,7 @@ MEANINGS = {
     ExitCode.REFUSED: "refused or failed; the same command again ends the same way",
     ExitCode.USAGE: "an argument that cannot be used, or a question that nobody was there to answer (give `--yes`)",
     ExitCode.JOB_FAILED: "the job that was watched failed or was cancelled",
-    ExitCode.NOT_FOUND: "there is no such job or table",
+    ExitCode.NOT_FOUND: "there is no such job, table or schedule",
     ExitCode.TRY_LATER: "the table is locked, or drain mode is on: try again later",
     ExitCode.UNREACHABLE: "the store or the catalog does not answer: try again later",
     ExitCode.TIMEOUT: "the time of `--timeout` was up; the job goes on",
@@ -65,6 +65,7 @@ def _codes() -> dict[type, ExitCode]:
     from airflow_snowpack.iceberg import errors as iceberg
     from airflow_snowpack.jobs import errors as jobs
     from airflow_snowpack.maintenance import errors as maintenance
+    from airflow_snowpack.scheduling import errors as scheduling
     from airflow_snowpack.store import errors as store
 
     return {
@@ -75,6 +76,10 @@ def _codes() -> dict[type, ExitCode]:
         maintenance.InvalidOption: ExitCode.USAGE,
         maintenance.NoActions: ExitCode.USAGE,
         maintenance.UnknownAction: ExitCode.USAGE,
+        scheduling.InvalidSchedule: ExitCode.USAGE,
+        scheduling.InvalidEvent: ExitCode.USAGE,
+        scheduling.InvalidPendingCursor: ExitCode.USAGE,
+        scheduling.ScheduleNotFound: ExitCode.NOT_FOUND,
         jobs.JobNotFound: ExitCode.NOT_FOUND,
         iceberg.TableNotFound: ExitCode.NOT_FOUND,
         jobs.TableLocked: ExitCode.TRY_LATER,

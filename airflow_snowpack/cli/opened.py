@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.inventory import Inventory
     from airflow_snowpack.jobs import AuditTrail, Desk, Job, Jobs
+    from airflow_snowpack.scheduling import Schedules
     from airflow_snowpack.settings import Settings
+    from airflow_snowpack.store import Actor
 
 VIA = "cli"
 
@@ -47,11 +49,25 @@ class Opened:
         return self._hook.jobs()
 
     @cached_property
+    def actor(self) -> Actor:
+        """Who asks, for the audit trail."""
+        from airflow_snowpack.store import Actor
+
+        return Actor(os_user(), VIA)
+
+    @cached_property
     def desk(self) -> Desk:
         """Takes the changes that this user asks for."""
-        from airflow_snowpack.jobs import Actor, Desk
+        from airflow_snowpack.jobs import Desk
 
-        return Desk(self.jobs, Actor(os_user(), VIA))
+        return Desk(self.jobs, self.actor)
+
+    @cached_property
+    def schedules(self) -> Schedules:
+        """The schedules, on behalf of this user."""
+        from airflow_snowpack.scheduling import Schedules
+
+        return Schedules(self._hook.store(), catalog=self.settings.catalog_name, actor=self.actor)
 
     @cached_property
     def inventory(self) -> Inventory:
