@@ -1,0 +1,278 @@
+"""Several schedulers at once, on both databases: nothing is lost, nothing happens twice, and nobody waits in a circle."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+from scripted_engine import eventually
+
+from airflow_snowpack.scheduling import (
+    Checker,
+    Clocks,
+    CustomEvents,
+    Event,
+    EventLog,
+    Every,
+    Launcher,
+    MaxConcurrent,
+    Runs,
+    Schedule,
+    Schedules,
+    SinceLastRun,
+    Subscriber,
+)
+from airflow_snowpack.scheduling.events import publish
+from airflow_snowpack.scheduling.trigger import custom_key
+from airflow_snowpack.store import Store, open_store, utc_now
+from airflow_snowpack.store.schedule_tables import pending_events, pending_jobs, schedule_history
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from airflow_snowpack.scheduling import Launch
+
+
+class Crew:
+    """Threads that each go round with a store of their own until told to stop; what one raises, the test raises."""
+
+    def __init__(self, url: str, clock: Callable[[], Any] = utc_now) -> None:
+        self._url, self._clock = url, clock
+        self._stop, self._stores = threading.Event(), []
+        self._pool, self._hired = ThreadPoolExecutor(32), []
+        self.deadlocks = 0
+
+    def store(self) -> Store:
+        store = open_store(self._url, clock=self._clock)
+        sa.event.listen(store.engine, "handle_error", self._count)
+        self._stores.append(store)
+        return store
+
+    def _count(self, context: Any) -> None:
+        self.deadlocks += getattr(context.original_exception, "sqlstate", None) == "40P01"
+
+    def hire(self, step: Callable[[], object], *, pause: float = 0.001) -> None:
+        def rounds() -> None:
+            while not self._stop.is_set():
+                step()
+                time.sleep(pause)
+
+        self._hired.append(self._pool.submit(rounds))
+
+    def together(self, *steps: Callable[[], object]) -> list[Any]:
+        """Each step once, all of them let go at the same moment."""
+        gate = threading.Barrier(len(steps))
+
+        def once(step: Callable[[], object]) -> object:
+            gate.wait(30)
+            return step()
+
+        return [future.result() for future in [self._pool.submit(once, step) for step in steps]]
+
+    def dismiss(self) -> None:
+        self._stop.set()
+        self._pool.shutdown()
+        for store in self._stores:
+            store.close()
+        for future in self._hired:
+            future.result()
+
+
+@contextmanager
+def crew_of(url: str, clock: Callable[[], Any] = utc_now) -> Iterator[Crew]:
+    crew = Crew(url, clock)
+    try:
+        yield crew
+    finally:
+        crew.dismiss()
+    assert crew.deadlocks == 0, "nobody waits in a circle"
+
+
+def hire_schedulers(crew: Crew, airflow: Any, number: int = 2) -> None:
+    for each in range(number):
+        store = crew.store()
+        launcher = Launcher(store, airflow, f"crew-{each}")
+        for step in (Clocks(store).step, Subscriber(store).step, Checker(store, airflow).step, launcher.step):
+            crew.hire(step)
+
+
+def rows(store: Store, query: Any) -> list[Any]:
+    return list(store.read(lambda conn: conn.execute(query).all()))
+
+
+@pytest.fixture
+def now(clock: Any) -> None:
+    clock.now = utc_now()
+
+
+@pytest.mark.usefixtures("now")
+def test_many_schedulers_count_every_event_once_and_start_every_run_once(store_url: str, scheduler: Any) -> None:
+    """Everything that takes locks at once: publishers, run ends, ticks, changes of other schedules, and three schedulers."""
+    for name in ("a", "b"):
+        scheduler.declare(name, CustomEvents("go") | Every("1s"), MaxConcurrent(1, group="g"), dag_id=f"dag_{name}")
+        scheduler.declare(f"{name}_free", CustomEvents("go"), dag_id=f"dag_{name}")
+    with crew_of(store_url) as crew:
+        hire_schedulers(crew, scheduler.airflow, 3)
+        log, runs = EventLog(crew.store()), Runs(crew.store())
+        busy = Schedules(crew.store(), catalog="lake")
+
+        def send() -> None:
+            log.publish([Event(custom_key("go"), utc_now()) for _ in range(3)])
+
+        def end_all() -> None:
+            for launch in list(scheduler.started):
+                if launch.run_id in scheduler.airflow.running[launch.dag_id]:
+                    scheduler.airflow.running[launch.dag_id].discard(launch.run_id)
+                    runs.ended(launch.dag_id, launch.run_id, "success", utc_now())
+
+        def change() -> None:
+            other = Schedule("other", dag_id="dag_a", trigger=CustomEvents("go") | Every("1s"), enabled=True)
+            busy.create(other)
+            busy.update(other)
+            busy.suspend("other")
+            busy.resume("other")
+            busy.delete("other")
+
+        for step in (send, send, end_all, change):
+            crew.hire(step, pause=0.01)
+        time.sleep(4)
+        crew.dismiss()
+    told = Counter[tuple[str, int]]()
+    scheduler.clock.now = utc_now()
+    for _ in range(8):  # what was left in the middle, and waits half a minute for a run that has ended since, or for a lease
+        for number, launch in enumerate(scheduler.started):
+            if launch.run_id in scheduler.airflow.running[launch.dag_id]:
+                scheduler.end_run(number)
+        scheduler.go_on(seconds=31)
+    for launch in scheduler.started:
+        events = rows(scheduler.store, sa.select(pending_events).where(pending_events.c.pending_id == launch.pending_id))
+        told.update((launch.schedule, event.event_id) for event in events if event.leaf == 0)
+    assert set(told.values()) == {1}
+    heard = Counter(schedule for schedule, _ in told)
+    del heard["other"]
+    sent = sum(one.event.key == custom_key("go") for one in log_of(scheduler))
+    assert heard == dict.fromkeys(("a", "a_free", "b", "b_free"), sent)
+    assert sent > 20
+    assert len({launch.run_id for launch in scheduler.started}) == len(scheduler.started)
+
+
+@pytest.mark.parametrize("constraint", [MaxConcurrent(1), MaxConcurrent(1, group="one_at_a_time"), SinceLastRun("5m")])
+def test_two_schedules_of_one_dag_checked_at_the_same_moment_are_one_run(
+    store_url: str, scheduler: Any, clock: Any, constraint: Any
+) -> None:
+    for name in ("a", "b"):
+        scheduler.declare(name, CustomEvents("go"), constraint)
+    with crew_of(store_url, clock) as crew:
+        checkers = [Checker(crew.store(), scheduler.airflow) for _ in range(3)]
+        for turn in range(25):
+            clock.forward(minutes=10)
+            scheduler.send("go")
+            scheduler.subscriber.step()
+            reports = crew.together(*(checker.step for checker in checkers))
+            assert sum(len(report.sent_off) for report in reports) == 1
+            scheduler.launcher.step()
+            assert len(scheduler.started) == turn + 1
+            scheduler.end_run()
+
+
+def test_no_event_is_passed_over_when_a_slow_transaction_took_its_numbers_first(store_url: str, scheduler: Any) -> None:
+    scheduler.declare("both", CustomEvents("go", 2))
+    key, moment = custom_key("go"), scheduler.clock()
+    with crew_of(store_url, scheduler.clock) as crew:
+        slow, fast, reader = crew.store(), EventLog(crew.store()), crew.store()
+        numbered, commit = threading.Event(), threading.Event()
+
+        def publish_slowly() -> None:
+            def write(conn: sa.Connection) -> None:
+                publish(conn, slow, [Event(key, moment, source_id="slow")])
+                numbered.set()
+                assert commit.wait(30)
+
+            slow.transact(write)
+
+        def publish_fast() -> None:
+            numbered.wait(30)
+            fast.publish([Event(key, moment, source_id="fast")])
+
+        def read() -> None:
+            numbered.wait(30)
+            if reader.is_postgres:  # on SQLite the subscriber would wait for the writer
+                Subscriber(reader).step()
+            commit.set()
+            eventually(lambda: len(fast.latest()) == 2)
+
+        crew.together(publish_slowly, publish_fast, read)
+        scheduler.work()
+    assert [event.event.source_id for event in fast.latest()] == ["fast", "slow"]
+    assert len(scheduler.started) == 1
+
+
+@pytest.mark.usefixtures("now")
+@pytest.mark.parametrize("change", ["update", "suspend_and_resume", "delete_and_create"])
+def test_a_change_in_the_middle_loses_no_later_event_and_launches_nothing_stale(
+    store_url: str, scheduler: Any, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    chance, version, stale = random.Random(7), [0], []
+
+    def declared(number: int) -> Schedule:
+        return Schedule("one", dag_id="maintain", trigger=CustomEvents("go"), conf={"version": number}, enabled=True)
+
+    start = scheduler.airflow.start
+
+    def start_and_look(launch: Launch) -> Any:
+        if launch.conf["version"] < version[0]:
+            stale.append(launch.pending_id)
+        return start(launch)
+
+    monkeypatch.setattr(scheduler.airflow, "start", start_and_look)
+    scheduler.schedules.create(declared(0))
+    with crew_of(store_url) as crew:
+        hire_schedulers(crew, scheduler.airflow)
+        log, changes = EventLog(crew.store()), Schedules(crew.store(), catalog="lake")
+
+        def send() -> None:
+            log.publish([Event(custom_key("go"), utc_now(), detail={"version": version[0]})])
+
+        crew.hire(send, pause=0.002)
+        for number in range(1, 25):
+            time.sleep(chance.random() * 0.1)
+            if change == "suspend_and_resume":
+                changes.suspend("one")
+                changes.update(declared(number))
+                changes.resume("one")
+            elif change == "delete_and_create":
+                changes.delete("one")
+                changes.create(declared(number))
+            else:
+                changes.update(declared(number))
+            version[0] = number
+        crew.dismiss()
+    scheduler.clock.now = utc_now()
+    scheduler.work()
+    for _ in range(2):  # a launch that was claimed when its thread was dismissed
+        scheduler.go_on(minutes=3)
+
+    runs = [(launch.conf["version"], event) for launch in scheduler.started for event in launch.conf["snowpack"]["events"]]
+    assert all(event["detail"]["version"] >= of - 1 for of, event in runs), "what was sent before a change never counts after it"
+    assert set(Counter(event["id"] for _, event in runs).values()) == {1}
+    last = [one.id for one in log_of(scheduler) if one.event.detail["version"] == version[0]]
+    counted = {event["id"] for of, event in runs if of == version[0]}
+    assert set(last) <= counted, "what was sent after the last change is all there"
+
+    entries = rows(scheduler.store, sa.select(schedule_history.c.pending_id, schedule_history.c.what))
+    overtaken = {entry.pending_id for entry in entries if entry.what == "launched_while_changed"}
+    assert set(stale) <= overtaken, "only what was being started when the change came, and that is on record"
+    left = rows(scheduler.store, sa.select(pending_jobs.c.state).where(pending_jobs.c.state.like("pending%")))
+    assert left == []
+
+
+def log_of(scheduler: Any) -> list[Any]:
+    found: list[Any] = scheduler.log.latest(limit=100_000)
+    return found
