@@ -17,10 +17,12 @@ class Backlog:
     """The log at one moment.
 
     :param newest: the number of the newest event; it only ever grows.
+    :param taken: the number up to which the subscriber has taken them.
     :param unread: how many events the subscriber has not taken, and ``oldest``: since when the oldest of them stands there.
     """
 
     newest: int
+    taken: int
     unread: int
     oldest: datetime | None
 
@@ -31,5 +33,5 @@ def read_backlog(store: Store) -> Backlog:
     ahead = events.c.id > sa.func.coalesce(passed, 0)
     unread = sa.select(sa.func.count(), sa.func.min(events.c.recorded_at)).where(ahead).subquery()
     newest = sa.select(sa.func.max(events.c.id)).scalar_subquery()
-    row = store.read(lambda conn: conn.execute(sa.select(newest, unread)).one())
-    return Backlog(row[0] or 0, row[1], row[2])
+    row = store.read(lambda conn: conn.execute(sa.select(newest, passed, unread)).one())
+    return Backlog(row[0] or 0, row[1] or 0, row[2], row[3])

@@ -85,7 +85,7 @@ class Composite(Trigger):
         enough = bool(satisfied(part.satisfied for part in parts))
         moments = [part.next_at for part in parts if part.next_at is not None and not part.satisfied]
         says = f" {self.word} ".join(f"({part.says})" if part.parts else part.says for part in parts)
-        return Judgement(enough, says, None if enough else min(moments, default=None), parts)
+        return Judgement(enough, says, None if enough else min(moments, default=None), parts, self.word)
 
     def to_json(self) -> dict[str, Any]:
         return {self.kind: [trigger.to_json() for trigger in self.triggers]}

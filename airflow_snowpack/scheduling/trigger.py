@@ -39,6 +39,7 @@ class Judgement:
     :param says: for people, such as "3 of 5 partitions".
     :param next_at: when time alone may change it; ``None`` for never.
     :param parts: the judgements that it is made of.
+    :param word: ``and`` or ``or``, which joins its parts.
     :param have: how much there is of what is counted, and ``want``: how much there must be; ``None`` where nothing is.
     """
 
@@ -46,6 +47,7 @@ class Judgement:
     says: str
     next_at: datetime | None = None
     parts: tuple[Judgement, ...] = ()
+    word: str | None = None
     have: int | None = None
     want: int | None = None
 

@@ -24,6 +24,13 @@ WORDS = {
     "drain_off": "switched drain mode off",
     "release_lock": "released the lock of",
     "sweep": "swept",
+    "create_schedule": "created",
+    "update_schedule": "changed",
+    "delete_schedule": "deleted",
+    "suspend_schedule": "suspended",
+    "resume_schedule": "resumed",
+    "run_schedule": "ran",
+    "send_event": "sent",
 }
 
 router = APIRouter(route_class=PageRoute)

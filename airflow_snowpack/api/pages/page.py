@@ -39,7 +39,10 @@ TITLES = {
     422: "That cannot be understood",
     503: "Something that is needed does not answer",
 }
+NOT_FOUND = {"schedule_not_found": "There is no such schedule"}
 BROKEN = "Something is broken"
+LONGEST = 500
+"""Characters of a parameter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,10 @@ class Page:
     def root(self) -> str:
         """Where the app is mounted; empty at the root."""
         return _root(self.request)
+
+    def asked(self, name: str) -> str:
+        """A parameter of the address, trimmed; empty when it is not there. No database takes a NUL character."""
+        return self.request.query_params.get(name, "").replace("\x00", "").strip()[:LONGEST]
 
     @property
     def airflow(self) -> str | None:
@@ -110,7 +117,8 @@ def _error_page(request: Request, error: Exception) -> HTMLResponse:
     """The same words that a program gets, which tell nothing of the inside."""
     problem = problem_of(error)
     body = json.loads(bytes(problem.body))
-    answer = _message(request, problem.status_code, TITLES.get(problem.status_code, BROKEN), body["detail"])
+    title = NOT_FOUND.get(body["error"]) or TITLES.get(problem.status_code, BROKEN)
+    answer = _message(request, problem.status_code, title, body["detail"])
     for name in ("retry-after", "www-authenticate"):
         if name in problem.headers:
             answer.headers[name] = problem.headers[name]

@@ -1,0 +1,89 @@
+"""How far a trigger is, and what constraints say, as lines that a page can show.
+
+progress(explanation.trigger)[0].says, .share      # '3 of 5 partitions of web.page_views', 600
+rules(explanation)[0].state                        # 'met', 'waits' or 'idle'
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from airflow_snowpack.scheduling import Explanation, PendingState
+from airflow_snowpack.scheduling.constraint import Constraint
+from airflow_snowpack.scheduling.trigger import Judgement
+
+FULL = 1000
+"""The length of a whole bar, in units of its drawing."""
+LEAST = 6
+"""What is not zero can be seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One trigger, or one that a trigger is made of.
+
+    :param share: of :data:`FULL`; ``None`` where nothing is counted.
+    :param joined: ``and`` or ``or``, between this one and the one before it.
+    :param depth: how deep it is nested.
+    """
+
+    says: str
+    satisfied: bool
+    share: int | None
+    next_at: datetime | None
+    joined: str | None
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One constraint.
+
+    :param state: ``met``, ``waits``, or ``idle``: it is asked when the trigger is satisfied.
+    :param says: what it said when it was last asked, or how it is declared.
+    :param not_before: it is not asked again before this moment.
+    """
+
+    kind: str
+    state: str
+    says: str
+    not_before: datetime | None = None
+
+
+def progress(trigger: Judgement) -> list[Step]:
+    """The trigger taken apart into what is counted, each with its share of what is wanted."""
+    return _steps(trigger, None, 0)
+
+
+def rules(told: Explanation) -> list[Rule]:
+    """The constraints of a schedule in their order."""
+    asked = told.pending is not None and told.pending.state is PendingState.CONSTRAINT
+    said = told.pending.reasons[1:] if told.pending is not None and asked else ()
+    found = []
+    for number, constraint in enumerate(told.stored.schedule.constraints):
+        if number < len(said):
+            reason = said[number]
+            found.append(Rule(constraint.kind, "met" if reason.met else "waits", reason.says, reason.not_before))
+        else:
+            found.append(Rule(constraint.kind, "idle", declared(constraint)))
+    return found
+
+
+def declared(constraint: Constraint) -> str:
+    """How a constraint is declared, in a line."""
+    ((_, fields),) = constraint.to_json().items()
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in fields.items())
+
+
+def _steps(judgement: Judgement, joined: str | None, depth: int) -> list[Step]:
+    if judgement.word is None:
+        inner = [step for part in judgement.parts for step in _steps(part, None, depth + 1)]
+        share = None if judgement.have is None or not judgement.want else _share(judgement.have, judgement.want)
+        return [Step(judgement.says, judgement.satisfied, share, judgement.next_at, joined, depth), *inner]
+    deeper = depth + 1 if joined else depth
+    return [
+        step for number, part in enumerate(judgement.parts) for step in _steps(part, judgement.word if number else joined, deeper)
+    ]
+
+
+def _share(have: int, want: int) -> int:
+    return min(max(FULL * have // want, LEAST if have else 0), FULL)

@@ -1,0 +1,236 @@
+"""The pages of schedules, pending jobs and events through the app itself, on a real store."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from pages_world import SomebodyIs, World, open_world
+from schedules_world import PAUSED, Made, make_schedules
+
+from airflow_snowpack.api import build_app
+from airflow_snowpack.scheduling import Event, run_now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+EVERY_PAGE = ("/ui/schedules", "/ui/pending", "/ui/events")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    opened = open_world(tmp_path)
+    yield opened
+    opened.jobs.close()
+
+
+@pytest.fixture
+def made(world: World) -> Made:
+    return make_schedules(world)
+
+
+@pytest.fixture
+def auth() -> SomebodyIs:
+    return SomebodyIs("vera")
+
+
+@pytest.fixture
+def get(world: World, auth: SomebodyIs) -> Callable[..., httpx.Response]:
+    """Ask the app for a page, without a network between."""
+    app = build_app(lambda: world.services, auth)
+
+    def ask(path: str, root: str = "") -> httpx.Response:
+        async def answer() -> httpx.Response:
+            transport = httpx.ASGITransport(app=app, root_path=root)
+            async with httpx.AsyncClient(transport=transport, base_url="http://snowpack.test") as client:
+                return await client.get(path, headers={"Accept": "text/html"})
+
+        return asyncio.run(answer())
+
+    return ask
+
+
+def words(page: httpx.Response) -> str:
+    """What a person reads: no tags, no runs of spaces."""
+    assert page.status_code == 200, page.text
+    return " ".join(re.sub(r"<[^>]+>", " ", page.text).split())
+
+
+def row(page: httpx.Response, key: str) -> str:
+    """What a person reads in one row of a list."""
+    (found,) = re.findall(rf'<tr data-key="{re.escape(key)}">(.*?)</tr>', page.text, re.DOTALL)
+    return " ".join(re.sub(r"<[^>]+>", " ", found).split())
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/ui/schedules", "A schedule starts a DAG when its data has arrived"),
+        ("/ui/pending", "An event that an enabled schedule listens to begins a pending job."),
+        ("/ui/events", "Commits to tables that schedules listen to"),
+    ],
+)
+def test_an_empty_page_says_why_it_is_empty_and_what_to_do(get: Any, path: str, told: str) -> None:
+    assert told in words(get(path))
+
+
+def test_a_schedule_shows_how_far_its_trigger_is(get: Any, made: Made) -> None:
+    page = get("/ui/schedules")
+
+    counting = row(page, "counts")
+    assert "3 of 5 partitions of analytics.page_views and 41 GB of 100 GB of analytics.page_views" in counting
+    assert "or 4:00:00 since the last launch have not passed" in counting
+    assert 'width="600"' in page.text
+    assert 'width="410"' in page.text
+
+
+def test_a_schedule_shows_what_blocks_it_until_when_and_what_is_met(get: Any, made: Made) -> None:
+    delayed = row(get("/ui/schedules"), "is_delayed")
+
+    assert "delay delayed by 0:10:00 until" in delayed
+    assert "max concurrent 0 of at most 2 runs of maintain_page_views are active" in delayed
+
+
+def test_a_run_that_cannot_be_started_says_why_in_the_list(get: Any, made: Made) -> None:
+    assert f"is being started {PAUSED}" in row(get("/ui/schedules"), "cannot_start")
+
+
+def test_the_last_launches_lead_to_the_runs_in_airflow(get: Any, made: Made, auth: SomebodyIs) -> None:
+    auth.probes_are_open = False
+    (launch,) = made.airflow.started
+    address = f"/af/dags/maintain_page_views/runs/{launch.run_id}"
+
+    assert f'href="{address}" target="_top"' in get("/af/snowpack/ui/schedules", root="/af/snowpack").text
+    assert f'href="{address}" target="_top"' in get("/af/snowpack/ui/schedules/launched", root="/af/snowpack").text
+    assert "/af/dags/" not in get("/ui/schedules").text
+
+
+def test_schedules_are_narrowed_by_the_address(get: Any, made: Made) -> None:
+    def names(query: str) -> list[str]:
+        return re.findall(r'<tr data-key="(\w+)">', get(f"/ui/schedules?{query}").text)
+
+    assert names("state=suspended") == ["suspended"]
+    assert names("dag=maintain_paused") == ["cannot_start"]
+    assert names("search=COUNT") == ["counts"]
+    assert names("state=lost") == ["cannot_start", "counts", "is_delayed", "launched", "suspended"]
+    assert "No schedule fits" in words(get("/ui/schedules?search=nothing"))
+
+
+def test_a_long_list_goes_by_pages(get: Any, made: Made) -> None:
+    for number in range(60):
+        made.create(f"z{number:02}", {"every": "1h"})
+    first = get("/ui/schedules").text
+    (address,) = re.findall(r'href="\?(after=[^"]+)" rel="next"', first)
+    rest = get(f"/ui/schedules?{address}").text
+
+    assert len(re.findall(r"<tr data-key", first)) == 50
+    assert len(re.findall(r"<tr data-key", rest)) == 15
+    assert 'rel="next"' not in rest
+
+
+def test_the_page_of_a_schedule_tells_all_of_it(get: Any, made: Made) -> None:
+    run_now(made.schedules, "launched")
+    page = get("/ui/schedules/launched")
+    said = words(page)
+
+    assert "launched is enabled and starts maintain_page_views." in said
+    assert "After the shop has closed." in said
+    assert "name: launched" in said
+    assert "success" in said
+    assert "jana ran it via api" in said
+    for what in ("launched", "triggered", "asked for", "created"):
+        assert f"<span>{what}</span>" in page.text
+    assert "is being started" in said
+
+
+def test_the_definition_on_the_page_can_be_read_again(get: Any, made: Made) -> None:
+    import html
+
+    from airflow_snowpack.scheduling import parse_schedules
+
+    (shown,) = re.findall(r'<pre id="definition"[^>]*>(.*?)</pre>', get("/ui/schedules/counts").text, re.DOTALL)
+    assert parse_schedules(html.unescape(shown), "page") == [made.schedules.get("counts").schedule]
+
+
+@pytest.mark.parametrize("name", ["never", "1x", "a%00b", "%3Cscript%3E"])
+def test_a_schedule_that_is_not_there_is_a_page_that_says_so(get: Any, name: str) -> None:
+    answer = get(f"/ui/schedules/{name}")
+
+    assert answer.status_code == 404
+    assert "There is no such schedule" in answer.text
+
+
+def test_the_queue_shows_states_reasons_and_next_checks(get: Any, made: Made) -> None:
+    rows = re.findall(r"<tr data-key.*?</tr>", get("/ui/pending").text, re.DOTALL)
+    told = {text.split()[0]: text for text in (" ".join(re.sub(r"<[^>]+>", " ", row).split()) for row in rows)}
+
+    assert "waits for its trigger" in told["counts"]
+    assert "waits for its constraints trigger 3 of 1 partitions" in told["is_delayed"]
+    assert "delay delayed by 0:10:00 until" in told["is_delayed"]
+    assert f"is being started {PAUSED}" in told["cannot_start"]
+    assert len(told) == 3
+
+
+def test_the_queue_is_narrowed_by_the_address(get: Any, made: Made) -> None:
+    assert "counts" not in get("/ui/pending?state=pending_launch").text
+    assert len(re.findall(r"<tr data-key", get("/ui/pending?schedule=counts").text)) == 1
+    assert "Nothing pending fits" in words(get("/ui/pending?schedule=nothing"))
+    assert len(re.findall(r"<tr data-key", get("/ui/pending?cursor=bent").text)) == 3
+
+
+def test_the_log_shows_what_came_and_is_narrowed_by_its_key(get: Any, made: Made) -> None:
+    said = words(get("/ui/events"))
+    assert "event:orders_closed" in said
+    assert "table:lake.analytics.page_views" in said
+    assert "3 partitions" in said
+    assert "All are matched to schedules." in said
+    only = get("/ui/events?key=event:orders_closed").text
+    assert len(re.findall(r"<tr data-key", only)) == 1
+
+    made.arrive(1)
+    assert "1 event not matched to schedules yet" in words(get("/ui/events"))
+    assert "No such event" in words(get("/ui/events?key=event:never"))
+
+
+def test_whoever_may_only_read_sees_no_button_that_would_be_refused(get: Any, made: Made, auth: SomebodyIs) -> None:
+    editors = get("/ui/schedules").text
+    assert "data-method" in editors
+    assert auth.user is not None
+    auth.user = type(auth.user)("anton", may_edit=False)
+    for path in (*EVERY_PAGE, "/ui/schedules/counts"):
+        assert "data-method" not in get(path).text
+
+
+def test_what_comes_from_outside_is_text_on_every_page(get: Any, made: Made) -> None:
+    made.create("hostile", {"custom_events": {"name": HOSTILE}}, description=HOSTILE, conf={"x": HOSTILE})
+    made.log.publish([Event(f"event:{HOSTILE}", made.world.clock(), {HOSTILE: 1}, {HOSTILE: HOSTILE})])
+    made.work()
+    for path in (*EVERY_PAGE, "/ui/schedules/hostile", f"/ui/events?key={HOSTILE}", f"/ui/schedules?search={HOSTILE}",
+                 f"/ui/pending?schedule={HOSTILE}", "/ui/audit"):  # fmt: skip
+        page = get(path)
+        assert page.status_code == 200
+        assert "<script>alert" not in page.text
+        assert "<img src=x" not in page.text
+        assert not re.search(r"<script(?![^>]*\bsrc=)", page.text)
+        tags = [re.sub(r'"[^"]*"', '""', tag) for tag in re.findall(r"<[a-z][^>]*>", page.text)]
+        assert not [tag for tag in tags if re.search(r"\s(?:on\w+|style)=", tag)]
+
+
+def test_the_audit_trail_leads_to_the_schedule(get: Any, made: Made) -> None:
+    page = get("/ui/audit")
+
+    assert 'href="/ui/schedules/counts"' in page.text
+    assert "created" in words(page)
+
+
+def test_every_address_on_the_pages_is_below_the_root_of_the_app(get: Any, made: Made, auth: SomebodyIs) -> None:
+    auth.probes_are_open = False
+    for path in (*EVERY_PAGE, "/ui/schedules/counts"):
+        page = get(f"/af/snowpack{path}", root="/af/snowpack").text
+        for address in re.findall(r'(?:href|src|action)="([^"#?][^"]*)"', page):
+            assert address.startswith("/af/"), address
