@@ -30,7 +30,7 @@ from airflow_snowpack.scheduling.counting import count_events, fired_by
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.facts import StoredFacts, take_turns
 from airflow_snowpack.scheduling.history import note
-from airflow_snowpack.scheduling.pending import OPEN, PendingState, Reason, move, reasons_from_json, reasons_to_json
+from airflow_snowpack.scheduling.pending import PendingState, Reason, is_open, move, reasons_from_json, reasons_to_json
 from airflow_snowpack.scheduling.reservation import reserve_run, run_id_of
 from airflow_snowpack.scheduling.runs import Runs, dags_of_group, launched_runs
 from airflow_snowpack.scheduling.schedule import Schedule, Then
@@ -105,7 +105,7 @@ class Checker:
             sa.select(pending_jobs.c.pending_id, schedules.c.definition)
             # Outer: the subscriber may begin a job while its schedule is deleted, and it is discarded here.
             .join(schedules, schedules.c.name == pending_jobs.c.schedule, isouter=True)
-            .where(pending_jobs.c.next_check_at <= self._store.clock(), pending_jobs.c.state.in_(OPEN))
+            .where(pending_jobs.c.next_check_at <= self._store.clock(), is_open)
             .order_by(pending_jobs.c.priority.desc(), pending_jobs.c.next_check_at, pending_jobs.c.pending_id)
             .limit(limit)
         )
@@ -142,7 +142,7 @@ class Checker:
     def _look(self, conn: sa.Connection, pending_id: str, snapshot: Snapshot) -> PendingState | None:
         """Look at one; ``None`` when somebody else is at it, or it is not due any more."""
         now = self._store.clock()
-        mine = sa.select(pending_jobs).where(pending_jobs.c.pending_id == pending_id, pending_jobs.c.state.in_(OPEN))
+        mine = sa.select(pending_jobs).where(pending_jobs.c.pending_id == pending_id, is_open)
         mine = mine.where(pending_jobs.c.next_check_at <= now).with_for_update(skip_locked=True)
         row = conn.execute(mine).first()
         if row is None:

@@ -8,7 +8,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.constraints import MaxConcurrent, SinceLastRun, dag_wait_key, group_wait_key
-from airflow_snowpack.scheduling.pending import OPEN
+from airflow_snowpack.scheduling.pending import is_open
 from airflow_snowpack.scheduling.runs import dags_of_group, reserved_runs
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.surroundings import DagRuns, NotKnown, Snapshot
@@ -53,7 +53,7 @@ class StoredFacts:
         return self.snapshot.loads[probe]
 
     def more_urgent(self, key: str) -> int:
-        waiting = sa.and_(pending_jobs.c.waits_for == key, pending_jobs.c.state.in_(OPEN))
+        waiting = sa.and_(pending_jobs.c.waits_for == key, is_open)
         query = sa.select(sa.func.count()).select_from(pending_jobs)
         return self.conn.execute(query.where(waiting, pending_jobs.c.priority > self.priority)).scalar_one()
 

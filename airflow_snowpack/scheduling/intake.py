@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from airflow_snowpack.scheduling.clocks import Clocks
 from airflow_snowpack.scheduling.counting import count_events
 from airflow_snowpack.scheduling.errors import InvalidSchedule
-from airflow_snowpack.scheduling.pending import OPEN, PendingState, Reason, reasons_to_json
+from airflow_snowpack.scheduling.pending import PendingState, Reason, is_open, reasons_to_json
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.subscriber import BATCH, CURSOR, Subscriber
 from airflow_snowpack.store import Store
@@ -60,7 +60,7 @@ class Intake:
     def _count_waiting(self) -> None:
         due = (
             sa.select(pending_jobs.c.pending_id)
-            .where(pending_jobs.c.state == PendingState.TRIGGER.value, pending_jobs.c.state.in_(OPEN))
+            .where(pending_jobs.c.state == PendingState.TRIGGER.value, is_open)
             .where(pending_jobs.c.next_check_at <= self._store.clock())
             .order_by(pending_jobs.c.priority.desc(), pending_jobs.c.next_check_at, pending_jobs.c.pending_id)
             .limit(AT_ONCE)
@@ -98,7 +98,7 @@ class Intake:
 def work_is_due(store: Store) -> bool:
     """Whether the checker or the launcher has something to do now. Two index look-ups, however much waits."""
     now = store.clock()
-    to_check = sa.select(sa.literal(1)).where(pending_jobs.c.next_check_at <= now, pending_jobs.c.state.in_(OPEN)).limit(1)
+    to_check = sa.select(sa.literal(1)).where(pending_jobs.c.next_check_at <= now, is_open).limit(1)
     to_launch = sa.select(sa.literal(1)).where(launches.c.visible_at <= now).limit(1)
     return store.read(
         lambda conn: (

@@ -37,6 +37,8 @@ TRANSITIONS: Mapping[PendingState, frozenset[PendingState]] = {
     PendingState.DISCARDED: frozenset(),
 }
 OPEN = (PendingState.TRIGGER.value, PendingState.CONSTRAINT.value)
+is_open = pending_jobs.c.state.in_(sa.bindparam("open_states", OPEN, expanding=True, literal_execute=True))
+"""Written out, not bound: the partial indexes on open jobs serve only a statement that says the same as they do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.errors import InvalidPendingCursor
-from airflow_snowpack.scheduling.pending import OPEN, PendingJob, PendingState, pending_from
+from airflow_snowpack.scheduling.pending import OPEN, PendingJob, PendingState, is_open, pending_from
 from airflow_snowpack.store import Store, storable
 from airflow_snowpack.store.schedule_tables import launches, pending_jobs
 from airflow_snowpack.store.types import UtcDateTime
@@ -71,7 +71,6 @@ class PendingQueue:
 
     def count_by_state(self) -> dict[PendingState, int]:
         """How many there are in each state of the queue."""
-        is_open = pending_jobs.c.state.in_(OPEN)
         of_open = sa.select(pending_jobs.c.state, sa.func.count()).where(is_open).group_by(pending_jobs.c.state)
         sent_off = sa.select(sa.literal(PendingState.LAUNCH.value), sa.func.count()).select_from(launches)
         rows = self._store.read(lambda conn: conn.execute(sa.union_all(of_open, sent_off)).all())
@@ -91,8 +90,7 @@ def _query(states: list[PendingState], where: list[sa.ColumnElement[bool]], limi
     problem = sa.null().cast(sa.Text).label("problem")
     parts = []
     if open_states:
-        is_open = [pending_jobs.c.state.in_(OPEN), pending_jobs.c.state.in_(open_states)]
-        parts.append(sa.select(pending_jobs, problem).where(*is_open, *where))
+        parts.append(sa.select(pending_jobs, problem).where(is_open, pending_jobs.c.state.in_(open_states), *where))
     if PendingState.LAUNCH in states:
         sent_off = sa.select(pending_jobs, launches.c.problem).join(launches, launches.c.pending_id == pending_jobs.c.pending_id)
         parts.append(sent_off.where(pending_jobs.c.state == PendingState.LAUNCH.value, *where))

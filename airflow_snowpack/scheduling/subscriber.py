@@ -15,7 +15,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from airflow_snowpack.scheduling.pending import OPEN, PendingState
+from airflow_snowpack.scheduling.pending import PendingState, is_open
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import (
     event_cursors,
@@ -41,7 +41,6 @@ same_schedule = sa.and_(
     pending_jobs.c.schedule == schedule_triggers.c.schedule,
     pending_jobs.c.generation == schedule_triggers.c.generation,
 )
-is_open = pending_jobs.c.state.in_(OPEN)
 
 MATCHED = (
     sa.select(schedule_triggers.c.schedule, schedule_triggers.c.generation)

@@ -1,0 +1,94 @@
+"""Any sequence of events, changes and time does what a model of a few lines says: events → pending jobs → launches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from airflow_snowpack.scheduling import CustomEvents, Delay, NotStarted, Schedule
+
+WANTED, DELAY = 3, timedelta(minutes=10)
+steps = st.lists(
+    st.sampled_from(["send", "send", "send", "work", "work", "wait", "suspend", "resume", "update", "pause", "unpause"]),
+    max_size=40,
+)
+
+
+@dataclass
+class Model:
+    """One schedule that wants three events and then waits ten minutes."""
+
+    minutes: int = 0
+    enabled: bool = True
+    paused: bool = False
+    unread: int = 0
+    waiting: int = 0
+    triggered: int | None = None
+    launching: list[int] = field(default_factory=list)
+    launched: list[int] = field(default_factory=list)
+
+    def send(self) -> None:
+        self.unread += self.enabled
+
+    def change(self, *, enabled: bool) -> None:
+        self.unread = self.waiting = 0
+        self.triggered, self.enabled, self.launching = None, enabled, []
+
+    def work(self) -> None:
+        self.waiting, self.unread = self.waiting + self.unread, 0
+        if self.triggered is None and self.waiting >= WANTED:
+            self.triggered = self.minutes
+        if self.triggered is not None and self.minutes >= self.triggered + 10:
+            self.launching.append(self.waiting)
+            self.waiting, self.triggered = 0, None
+        if not self.paused:
+            self.launched, self.launching = self.launched + self.launching, []
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(sequence=steps)
+def test_the_scheduler_does_what_the_model_says(scheduler: Any, sequence: list[str]) -> None:
+    declared = Schedule("one", dag_id="maintain", trigger=CustomEvents("go", WANTED), constraints=[Delay(DELAY)], enabled=True)
+    scheduler.airflow.started.clear()
+    scheduler.airflow.refusal = None
+    scheduler.schedules.create(declared)
+    model = Model()
+    try:
+        for step in sequence:
+            take(scheduler, model, declared, step)
+            counts = [launch.conf["snowpack"]["event_count"] for launch in scheduler.started]
+            assert sorted(counts) == sorted(model.launched)
+            assert len({launch.run_id for launch in scheduler.started}) == len(counts)
+    finally:
+        scheduler.schedules.delete("one")
+
+
+def take(scheduler: Any, model: Model, declared: Schedule, step: str) -> None:
+    match step:
+        case "send":
+            scheduler.send("go")
+            model.send()
+        case "work":
+            scheduler.work()
+            model.work()
+        case "wait":
+            scheduler.clock.forward(minutes=5)
+            model.minutes += 5
+        case "suspend" if model.enabled:
+            scheduler.schedules.suspend("one")
+            model.change(enabled=False)
+        case "resume" if not model.enabled:
+            scheduler.schedules.resume("one")
+            model.change(enabled=True)
+        case "update":
+            scheduler.schedules.update(declared)
+            model.change(enabled=model.enabled)
+        case "pause" | "unpause":
+            model.paused = step == "pause"
+            scheduler.airflow.refusal = NotStarted("the DAG is paused") if model.paused else None
+            scheduler.clock.forward(minutes=5)  # longer than the pause after a launch that did not work
+            model.minutes += 5
