@@ -35,8 +35,8 @@ class SnowpackDispatcherOperator(BaseOperator):
     """Checks what is due and launches what may start, round after round.
 
     :param run_for: how long, until the task ends.
-    :param linger: how long a task that has nothing to do stays before it waits in the triggerer. Longer launches faster, since no
-        task has to be started; it holds a worker's slot meanwhile.
+    :param linger: how long a task that has nothing to do stays before it waits in the triggerer. While it stays it
+        launches within a second, and holds a worker's slot; for ten seconds after it has left, nothing can wake it.
     :param look_interval: the pause between two looks of the triggerer.
     :param store_conn_id: the store's Airflow connection; ``None`` for the installation's. Likewise ``catalog_conn_id``, and
         ``airflow_conn_id`` for Airflow's REST API, which only constraints on pools need.
@@ -52,7 +52,7 @@ class SnowpackDispatcherOperator(BaseOperator):
         self,
         *,
         run_for: timedelta = timedelta(minutes=55),
-        linger: timedelta = timedelta(seconds=5),
+        linger: timedelta = timedelta(seconds=20),
         look_interval: timedelta = timedelta(milliseconds=500),
         store_conn_id: str | None = None,
         catalog_conn_id: str | None = None,

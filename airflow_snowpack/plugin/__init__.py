@@ -1,4 +1,4 @@
-"""What Airflow loads: the API and the pages mounted at ``/snowpack``, and the pages' places in Airflow's navigation.
+"""What Airflow loads: the API and the pages at ``/snowpack``, the pages' places in Airflow's navigation, and a listener.
 
 Every Airflow process imports this package, tasks included, and only the API server answers requests. The invariant: importing it
 loads nothing that Airflow has not loaded already; the app is built by the first request (:mod:`airflow_snowpack.plugin.mount`).
@@ -12,6 +12,7 @@ from __future__ import annotations
 from airflow.plugins_manager import AirflowPlugin
 
 from airflow_snowpack.plugin.icons import DARK, LIGHT
+from airflow_snowpack.plugin.listener import StoreListener
 from airflow_snowpack.plugin.mount import LazyApp
 
 
@@ -21,6 +22,7 @@ class SnowpackPlugin(AirflowPlugin):
     name = "snowpack"
     # Airflow declares both as lists of the instance, and reads them from the class.
     fastapi_apps = [{"app": LazyApp(), "url_prefix": "/snowpack", "name": "Snowpack"}]  # noqa: RUF012 - as said above
+    listeners = [StoreListener()]  # noqa: RUF012 - as said above
     # The addresses are relative: Airflow's UI resolves them below its own base path.
     external_views = [  # noqa: RUF012 - as said above
         {

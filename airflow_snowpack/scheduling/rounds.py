@@ -72,9 +72,15 @@ class Rounds:
             log.info("Launched %s", run_id)
         return report
 
-    def keep_going(self, stop: threading.Event, pause: timedelta = timedelta(milliseconds=500)) -> None:
-        """Round after round until ``stop`` is set, which ends it between two rounds. A round that fails is told and repeated."""
-        while not stop.is_set():
+    def keep_going(
+        self, stop: threading.Event, pause: timedelta = timedelta(milliseconds=500), until: datetime | None = None
+    ) -> None:
+        """Round after round until ``stop`` is set, which ends it between two rounds. A round that fails is told and repeated.
+
+        :param pause: after a round that had nothing to do.
+        :param until: no longer than this.
+        """
+        while not stop.is_set() and (until is None or self._store.clock() < until):
             try:
                 wait = pause if self.step().is_idle else timedelta(0)
             except SnowpackError as problem:

@@ -18,7 +18,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.scheduling.constraints import dag_wait_key, group_wait_key
 from airflow_snowpack.scheduling.events import Event, publish
-from airflow_snowpack.scheduling.pending import OPEN
+from airflow_snowpack.scheduling.pending import is_open
 from airflow_snowpack.scheduling.trigger import run_key
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import dag_successes, pending_jobs, schedule_groups, schedule_runs
@@ -55,6 +55,10 @@ class Runs:
 
         return self._store.transact(write)
 
+    def wake(self, dag_id: str) -> None:
+        """Have everybody who waits for runs of the DAG, or of its groups, looked at now."""
+        self._store.transact(lambda conn: self._wake(conn, dag_id))
+
     def _note_success(self, conn: sa.Connection, dag_id: str, run_id: str, at: datetime) -> None:
         insert = postgresql.insert if self._store.is_postgres else sqlite.insert
         values = {"ended_at": at, "run_id": run_id}
@@ -65,7 +69,7 @@ class Runs:
     def _wake(self, conn: sa.Connection, dag_id: str) -> None:
         groups = conn.execute(sa.select(schedule_groups.c.group_name).where(schedule_groups.c.dag_id == dag_id).distinct())
         keys = [dag_wait_key(dag_id), *(group_wait_key(group) for group in groups.scalars())]
-        waiting = sa.and_(pending_jobs.c.waits_for.in_(keys), pending_jobs.c.state.in_(OPEN))
+        waiting = sa.and_(pending_jobs.c.waits_for.in_(keys), is_open)
         # In one order for everybody, as the subscriber locks them too.
         mine = sa.select(pending_jobs.c.pending_id).where(waiting).order_by(pending_jobs.c.pending_id).with_for_update()
         woken = pending_jobs.c.pending_id.in_(conn.execute(mine).scalars().all())

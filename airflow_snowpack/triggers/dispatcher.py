@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger
 
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.triggers.event import event_of
+from airflow_snowpack.triggers.event import SETTLED, event_of
 from airflow_snowpack.triggers.shared_catalog import catalog_loader
 from airflow_snowpack.triggers.shared_store import shared_store
 
@@ -78,18 +78,19 @@ class DispatcherTrigger(BaseTrigger):
     async def _wait(self) -> str:
         from airflow_snowpack.store import StoreUnreachable, utc_now
 
-        until = datetime.fromisoformat(self.until)
+        until, settled = datetime.fromisoformat(self.until), utc_now() + SETTLED
         while utc_now() < until:
             try:
                 store = await shared_store(self.store_conn_id)
                 await self._start_polling(store)
-                if await asyncio.to_thread(_take_in, store):
+                if await asyncio.to_thread(_take_in, store) and utc_now() >= settled:
                     return "due"
                 pause = self.look_seconds
             except StoreUnreachable as outage:
                 log.warning("Waiting on for the store: %s", outage)
                 pause = AFTER_A_FAILURE_S
             await asyncio.sleep(pause)
+        await asyncio.sleep(max(0.0, (settled - utc_now()).total_seconds()))
         return "over"
 
     async def _start_polling(self, store: Store) -> None:

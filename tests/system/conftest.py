@@ -94,6 +94,8 @@ class AirflowHome:
             "SNOWPACK__SPARK_MASTER": "local[2]",
             "SNOWPACK__FENCE_CHECK": "1s",
             "SNOWPACK__TABLE_POLL": "1s",
+            "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "10",
+            "DAG_PROCESSOR__REFRESH_INTERVAL": "5",
         }
         self.environment = inherited | {"AIRFLOW_HOME": str(home)} | {f"AIRFLOW__{key}": value for key, value in settings.items()}
 
@@ -212,6 +214,11 @@ class RunningAirflow:
         """Run all tasks of the run again."""
         body = {"dry_run": False, "dag_run_id": run.run_id, "only_failed": False, "reset_dag_runs": True}
         self.call("POST", f"/dags/{run.dag_id}/clearTaskInstances", body)
+
+    def end_active(self, dag_id: str) -> None:
+        """Mark the DAG's active runs failed."""
+        for run in self.call("GET", f"/dags/{dag_id}/dagRuns?state=running&state=queued")["dag_runs"]:
+            self.call("PATCH", f"/dags/{dag_id}/dagRuns/{run['dag_run_id']}", {"state": "failed"})
 
     def _state(self, path: str) -> str:
         return str(self.call("GET", path)["state"])

@@ -29,7 +29,6 @@ from airflow_snowpack.scheduling import (
 )
 
 if TYPE_CHECKING:
-
     from pyiceberg.catalog import Catalog
 
     from airflow_snowpack.jobs import Jobs

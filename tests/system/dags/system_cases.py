@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Asset
 
 from airflow_snowpack.operators import (
     AcquireTableLockOperator,
@@ -50,3 +50,6 @@ with DAG("system_guard", schedule=None, params={"table": "db.none"}):
 for target in ("system_scheduled_1", "system_scheduled_4", "system_scheduled_6", "system_scheduled_8", "system_scheduled_late"):
     with DAG(target, schedule=None):
         EmptyOperator(task_id="work")
+
+with DAG("system_asset", schedule=None):
+    EmptyOperator(task_id="work", outlets=[Asset("x://system/late")])

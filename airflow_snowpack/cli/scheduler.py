@@ -1,0 +1,89 @@
+"""``airflow snowpack scheduler``: the dispatcher DAG's work as a process, such as a pod beside Airflow's own.
+
+It reaches Airflow by its REST API. SIGTERM and Ctrl-C end it between two rounds; kill -9 loses nothing either, since all state is
+in the store. Any number may run at once, beside the dispatcher DAG too.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.cli.errors import UsageProblem
+from airflow_snowpack.cli.job_filter import read_period
+from airflow_snowpack.cli.outcome import ends_cleanly
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.hooks.airflow_rest import AirflowRest
+from airflow_snowpack.hooks.iceberg_catalog import reach_catalog
+from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
+from airflow_snowpack.hooks.scheduling import dags_folder, deploy, open_poller
+from airflow_snowpack.hooks.store import SnowpackHook
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from airflow_snowpack.cli.exit_code import ExitCode
+
+log = logging.getLogger(__name__)
+
+DEPLOY_EVERY = timedelta(minutes=55)
+
+
+@ends_cleanly
+def schedule(args: Namespace) -> ExitCode | None:
+    """``scheduler``"""
+    from airflow_snowpack.scheduling import Polling, Rounds
+
+    _log_to_stderr()
+    pause = read_period("--poll", args.poll)
+    name = f"{socket.gethostname()}:{os.getpid()}"
+    stop = _stop_signal()
+    with SnowpackHook(args.store_conn_id) as hook, _rest(args, hook) as rest:
+        store, runs = hook.store(), RestDagRuns(rest)
+        rounds = Rounds(store, runs, runs, name)
+        log.info("Scheduler %s works on the store at %s and the Airflow at %s", name, store.where, rest.address)
+        with Polling(open_poller(store, hook.settings, lambda: reach_catalog(args.catalog_conn_id))):
+            while not stop.is_set():
+                deploy(store, hook.settings, dags_folder(), dag_ids=_dag_ids(runs), by=name)
+                rounds.keep_going(stop, pause, until=store.clock() + DEPLOY_EVERY)
+        log.info("Scheduler %s leaves", name)
+    return None
+
+
+def _rest(args: Namespace, hook: SnowpackHook) -> AirflowRest:
+    conn_id = args.airflow_conn_id or hook.settings.airflow_conn_id
+    if conn_id is None:
+        raise UsageProblem(
+            "Airflow's REST API is not named. Give --airflow-conn-id, or set [snowpack] airflow_conn_id, to a connection of the "
+            "type http with the address of the API server, a user and a password."
+        )
+    return AirflowRest.from_connection(conn_id)
+
+
+def _dag_ids(runs: RestDagRuns) -> frozenset[str] | None:
+    try:
+        return runs.dag_ids()
+    except SnowpackError as problem:
+        log.warning("Which DAGs there are is not known, so that no schedule goes with its DAG: %s", problem)
+        return None
+
+
+def _stop_signal() -> threading.Event:
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
+
+
+def _log_to_stderr() -> None:
+    """As Airflow's commands do that print something, and at the level of Airflow's settings."""
+    from airflow.cli.utils import redirect_stdout_log_handlers_to_stderr
+
+    sys.stdout.flush()
+    redirect_stdout_log_handlers_to_stderr()

@@ -1,0 +1,140 @@
+"""What Airflow's processes tell the store, and that they never wait for it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_snowpack.plugin.listener import StoreListener
+from airflow_snowpack.plugin.outbox import Outbox
+from airflow_snowpack.scheduling import EventLog
+from airflow_snowpack.store import StoreUnreachable, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from airflow_snowpack.jobs import Jobs
+    from airflow_snowpack.store import Store
+
+AT = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+AT_ONCE = timedelta(0)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        yield store
+
+
+def eventually(look: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + 20
+    while not (found := look()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
+
+
+def test_what_is_sent_is_written_when_the_sender_goes_on(store: Store) -> None:
+    written: list[str] = []
+    assert Outbox(lambda: store).send("a note", lambda store: written.append("a")) is True
+    assert written == ["a"]
+
+
+def test_a_sender_does_not_wait_for_a_store_that_hangs(store: Store) -> None:
+    released = threading.Event()
+    outbox = Outbox(lambda: store, wait=timedelta(milliseconds=50))
+    assert outbox.send("a note", lambda store: released.wait(20)) is False
+    released.set()
+
+
+def test_what_is_sent_while_the_store_is_away_is_written_in_order_when_it_is_back(store: Store) -> None:
+    written, is_back = [], threading.Event()
+
+    def open_it() -> Store:
+        if not is_back.is_set():
+            raise StoreUnreachable("postgresql://db", OSError("refused"))
+        return store
+
+    outbox = Outbox(open_it, wait=timedelta(milliseconds=50), pause=timedelta(milliseconds=10))
+    assert [outbox.send("a note", lambda store, n=n: written.append(n)) for n in range(5)] == [False] * 5
+    is_back.set()
+    eventually(lambda: len(written) == 5)
+    assert written == [0, 1, 2, 3, 4]
+
+
+def test_a_write_that_fails_for_good_does_not_keep_the_next_one(store: Store) -> None:
+    written: list[str] = []
+    outbox = Outbox(lambda: store)
+    outbox.send("nonsense", lambda store: 1 / 0)
+    assert outbox.send("a note", lambda store: written.append("b")) is True
+    assert written == ["b"]
+
+
+def test_the_oldest_goes_when_too_many_wait(store: Store) -> None:
+    released, written = threading.Event(), []
+    outbox = Outbox(lambda: store, wait=AT_ONCE, keep=3)
+    outbox.send("slow", lambda store: released.wait(20))
+    eventually(lambda: outbox._thread is not None)
+    for n in range(5):
+        outbox.send("a note", lambda store, n=n: written.append(n))
+    released.set()
+    eventually(lambda: 4 in written)
+    assert written == [2, 3, 4]
+
+
+@pytest.fixture
+def listener(installation: Path) -> StoreListener:
+    return StoreListener()
+
+
+@pytest.mark.parametrize(
+    ("hook", "key"), [("on_dag_run_success", "run:maintain:success"), ("on_dag_run_failed", "run:maintain:failed")]
+)
+def test_the_end_of_a_run_is_an_event_once(listener: StoreListener, jobs: Jobs, hook: str, key: str) -> None:
+    run = SimpleNamespace(dag_id="maintain", run_id="manual__1", end_date=AT)
+    getattr(listener, hook)(dag_run=run, msg="")
+    getattr(listener, hook)(dag_run=run, msg="")
+
+    (event,) = [recorded.event for recorded in EventLog(jobs.store).latest()]
+    assert (event.key, event.at, event.detail["run_id"]) == (key, AT, "manual__1")
+
+
+def test_an_asset_event_is_an_event_with_its_extra_and_its_source(listener: StoreListener, jobs: Jobs) -> None:
+    asset = SimpleNamespace(uri="s3://bucket/day")
+    source = {"source_dag_id": "load", "source_run_id": "r", "source_task_id": "t"}
+    listener.on_asset_event_emitted(SimpleNamespace(asset=asset, extra={"rows": 3}, partition_key=None, **source))
+
+    (event,) = [recorded.event for recorded in EventLog(jobs.store).latest()]
+    assert event.key == "asset:s3://bucket/day"
+    assert event.detail["extra"] == {"rows": 3}
+    assert event.detail["source"]["dag_id"] == "load"
+
+
+def test_nothing_is_recorded_where_that_is_switched_off(
+    listener: StoreListener, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__LISTEN_TO_AIRFLOW", "False")
+    listener.on_dag_run_success(dag_run=SimpleNamespace(dag_id="maintain", run_id="r", end_date=AT), msg="")
+    assert EventLog(jobs.store).latest() == []
+
+
+def test_airflow_goes_on_whatever_it_passes_and_however_the_settings_are(
+    listener: StoreListener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listener.on_dag_run_success(dag_run=None, msg="")
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__LISTEN_TO_AIRFLOW", "perhaps")
+    StoreListener().on_dag_run_failed(dag_run=None, msg="")
+
+
+def test_airflow_finds_the_listener_and_its_hooks() -> None:
+    from airflow.listeners.listener import get_listener_manager
+
+    manager = get_listener_manager()
+    found = {type(plugin).__name__ for plugin in manager.pm.get_plugins()}
+    assert "StoreListener" in found
