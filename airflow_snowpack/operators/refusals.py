@@ -35,6 +35,7 @@ def _refusals() -> tuple[type[SnowpackError], ...]:
     from airflow_snowpack.jobs.errors import JobNotFound
     from airflow_snowpack.maintenance.errors import InvalidActionOrder, InvalidOption, NoActions, UnknownAction
     from airflow_snowpack.operators.rendered import UnreadableArgument
+    from airflow_snowpack.scheduling.errors import InvalidSchedule
     from airflow_snowpack.settings import InvalidSetting
 
     return (
@@ -50,4 +51,5 @@ def _refusals() -> tuple[type[SnowpackError], ...]:
         UnusableAddress,
         UnusableExtra,
         JobNotFound,
+        InvalidSchedule,
     )

@@ -201,3 +201,13 @@ table_places = sa.Table(
     sa.Column("committed_at", UtcDateTime),
     sa.Column("read_at", UtcDateTime, nullable=False),
 )
+
+considered = sa.Table(
+    "considered",
+    metadata,
+    sa.Column("consumer", sa.Text, primary_key=True),
+    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("since", sa.JSON, nullable=False),
+    sa.Column("upto", sa.JSON, nullable=False),
+    sa.Column("changed_at", UtcDateTime, nullable=False),
+)

@@ -1,0 +1,111 @@
+"""The sensor of arriving data, in Airflow's own task runner, on a real table and a real store."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_snowpack.hooks import IcebergCatalogHook
+from airflow_snowpack.scheduling import CommitsAdded, Every, PartitionsAdded, RecordsAdded
+from airflow_snowpack.sensors import IcebergDataArrivalSensor
+
+if TYPE_CHECKING:
+    from conftest import Runner
+
+    from airflow_snowpack.iceberg import TableName
+
+
+def add(table: TableName, commits: int = 1) -> None:
+    import pyarrow as pa
+
+    loaded = IcebergCatalogHook().catalog.load_table(table.identifier)
+    for _ in range(commits):
+        loaded.append(pa.table({"month": pa.array([1], pa.int32()), "delay": pa.array([3], pa.int32())}))
+
+
+def sensor(trigger: Any, **arguments: Any) -> IcebergDataArrivalSensor:
+    return IcebergDataArrivalSensor(task_id="wait", trigger=trigger, consumer="report", **arguments)
+
+
+def as_another_run(sensor: IcebergDataArrivalSensor, task_id: str) -> IcebergDataArrivalSensor:
+    """The owner is made of the DAG, the run and the task, so that another task stands for another run."""
+    sensor.task_id = task_id
+    return sensor
+
+
+def test_before_the_first_time_everything_that_is_there_is_new(run_operator: Runner, flights: TableName) -> None:
+    outcome = run_operator(sensor(CommitsAdded("demo.flights", 6)))
+    assert outcome.state == "success", outcome.error
+    assert outcome.xcom["enough"] is True
+    (amounts,) = outcome.xcom["tables"].values()
+    assert (amounts["commits"], amounts["files"], amounts["records"]) == (6, 6, 12)
+
+
+def test_what_was_considered_is_not_counted_again_and_what_came_since_is(run_operator: Runner, flights: TableName) -> None:
+    assert run_operator(sensor(CommitsAdded("demo.flights", 3))).state == "success"
+    assert run_operator(as_another_run(sensor(CommitsAdded("demo.flights", 3)), "second")).state == "deferred"
+
+    add(flights, 3)
+    outcome = run_operator(as_another_run(sensor(CommitsAdded("demo.flights", 3)), "second"))
+    assert (outcome.state, outcome.xcom["says"]) == ("success", "3 of 3 commits of demo.flights")
+
+
+def test_a_retry_of_the_same_run_counts_from_where_its_first_try_began(run_operator: Runner, flights: TableName) -> None:
+    for try_number in (1, 2):
+        outcome = run_operator(sensor(RecordsAdded("demo.flights", 12)), try_number=try_number)
+        assert (outcome.state, outcome.xcom["says"]) == ("success", "12 of 12 records of demo.flights")
+
+
+def test_one_consumer_takes_nothing_from_another(run_operator: Runner, flights: TableName) -> None:
+    assert run_operator(sensor(CommitsAdded("demo.flights", 6))).state == "success"
+    other = IcebergDataArrivalSensor(task_id="other", trigger=CommitsAdded("demo.flights", 6))
+    assert run_operator(other).state == "success"
+
+
+def test_what_is_awaited_may_be_written_as_json_with_templates(run_operator: Runner, flights: TableName) -> None:
+    awaited = {"any_of": [{"commits_added": {"table": "{{ params.table }}", "count": 6}}, {"every": "4h"}]}
+    assert run_operator(sensor(awaited), params={"table": "demo.flights"}).state == "success"
+
+
+def test_it_waits_in_the_triggerer_for_what_has_not_arrived(run_operator: Runner, flights: TableName) -> None:
+    outcome = run_operator(sensor(PartitionsAdded("demo.flights", 5), timeout=timedelta(hours=6)))
+    assert outcome.state == "deferred"
+    assert outcome.message.classpath == "airflow_snowpack.triggers.data_arrival.DataArrivalTrigger"
+    assert outcome.message.next_method == "go_on"
+
+
+OVER = ("go_on", {"event": {"why": "over"}, "began_at": "2026-11-21T12:00:00+00:00", "until": "2026-11-21T18:00:00+00:00"})
+
+
+def test_when_the_time_is_up_it_goes_on_with_what_there_is_and_that_is_considered(
+    run_operator: Runner, flights: TableName
+) -> None:
+    waits = CommitsAdded("demo.flights", 100)
+    outcome = run_operator(sensor(waits, on_timeout="go_on"), resume=OVER)
+    assert (outcome.state, outcome.xcom["enough"]) == ("success", False)
+
+    again = run_operator(as_another_run(sensor(waits, on_timeout="go_on"), "second"), resume=OVER)
+    (amounts,) = again.xcom["tables"].values()
+    assert amounts["commits"] == 0
+
+
+@pytest.mark.parametrize(("on_timeout", "state"), [("skip", "skipped"), ("fail", "failed")])
+def test_when_the_time_is_up_it_skips_or_fails_and_what_came_stays_new(
+    run_operator: Runner, flights: TableName, on_timeout: Any, state: str
+) -> None:
+    outcome = run_operator(sensor(CommitsAdded("demo.flights", 100), on_timeout=on_timeout), resume=OVER)
+    assert outcome.state in (state, "up_for_retry")
+    assert run_operator(as_another_run(sensor(CommitsAdded("demo.flights", 6)), "second")).state == "success"
+
+
+def test_time_alone_may_be_enough(run_operator: Runner, flights: TableName) -> None:
+    event = {"event": {"why": "arrived"}, "began_at": "2026-01-01T00:00:00+00:00", "until": "2030-01-01T00:00:00+00:00"}
+    assert run_operator(sensor(Every("4h")), resume=("go_on", event)).state == "success"
+    assert run_operator(as_another_run(sensor(Every("4h")), "second")).state == "deferred"
+
+
+def test_a_trigger_that_cannot_be_used_fails_for_good(run_operator: Runner, flights: TableName) -> None:
+    outcome = run_operator(sensor({"commits_added": {"table": "demo.flights", "count": 0}}))
+    assert (outcome.state, "count" in str(outcome.error)) == ("failed", True)
