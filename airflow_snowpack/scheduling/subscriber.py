@@ -82,6 +82,8 @@ WAKE = (
     sa.update(pending_jobs)
     .where(
         pending_jobs.c.state == PendingState.TRIGGER.value,
+        # Not those that are due anyway, such as those begun a moment ago: to write them again costs more than all the rest.
+        sa.or_(pending_jobs.c.next_check_at.is_(None), pending_jobs.c.next_check_at > sa.bindparam("b_now")),
         sa.tuple_(pending_jobs.c.schedule, pending_jobs.c.generation).in_(sa.select(MATCHED)),
     )
     .values(next_check_at=sa.bindparam("b_now", type_=pending_jobs.c.next_check_at.type))
