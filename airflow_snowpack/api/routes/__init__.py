@@ -6,8 +6,8 @@ from airflow_snowpack.api.routes import audit, batch, document, drain, jobs, loc
 
 # In this order they are looked through: a batch before the jobs, whose paths would take it for an id.
 ROUTERS: tuple[APIRouter, ...] = (
-    maintenance.router,
     batch.router,
+    maintenance.router,
     jobs.router,
     tables.router,
     locks.router,

@@ -11,10 +11,10 @@ from airflow_snowpack.api.documented import documented
 from airflow_snowpack.api.parameters import Limit, text_parameter
 from airflow_snowpack.api.services import Open
 from airflow_snowpack.api.shapes import AuditPageShape
-from airflow_snowpack.api.threads import Threaded
+from airflow_snowpack.api.strict import Strict
 from airflow_snowpack.jobs import AuditTrail
 
-router = APIRouter(route_class=Threaded, tags=["audit"])
+router = APIRouter(route_class=Strict, tags=["audit"])
 
 
 @router.get("/audit", **documented("list_audit", "See who did what, newest first", AuditPageShape))

@@ -16,13 +16,13 @@ from airflow_snowpack.api.parameters import Cursor, Filter
 from airflow_snowpack.api.routes.maintenance import Admitting
 from airflow_snowpack.api.services import AtDesk, Open, Services
 from airflow_snowpack.api.shapes import BatchShape
-from airflow_snowpack.api.threads import Threaded
+from airflow_snowpack.api.strict import Strict
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg import TableNotFound
 from airflow_snowpack.jobs import JobAlreadyFinished, JobFilter, JobNotFound, JobStillActive, TableLocked
 from airflow_snowpack.jobs.listing import cursor_of
 
-router = APIRouter(prefix="/jobs/batch", route_class=Threaded, tags=["jobs"])
+router = APIRouter(prefix="/jobs/batch", route_class=Strict, tags=["jobs"])
 
 AT_ONCE = 100
 SECONDS = 2.5

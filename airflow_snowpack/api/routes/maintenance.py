@@ -12,10 +12,10 @@ from airflow_snowpack.api.links import link_to
 from airflow_snowpack.api.parameters import Database, JobId, RawBody, Table
 from airflow_snowpack.api.services import AtDesk, Open
 from airflow_snowpack.api.shapes import JobShape, SubmitBody
-from airflow_snowpack.api.threads import Threaded
+from airflow_snowpack.api.strict import Strict
 from airflow_snowpack.jobs import Job
 
-router = APIRouter(route_class=Threaded, tags=["jobs"])
+router = APIRouter(route_class=Strict, tags=["jobs"])
 
 POLL_SECONDS = 30
 
