@@ -47,7 +47,7 @@ class AuditTrail:
         :param subject: only what was done to this job, table or switch.
         """
         query = sa.select(audit_trail).order_by(audit_trail.c.id.desc()).limit(limit)
-        query = query if before is None else query.where(audit_trail.c.id < min(before, LAST_ID))
+        query = query if before is None else query.where(audit_trail.c.id < max(0, min(before, LAST_ID)))
         return self._read(query if subject is None else query.where(_about(subject)))
 
     def _read(self, query: sa.Select[Any]) -> list[AuditEntry]:
