@@ -5,6 +5,7 @@ The token never stands on the command line, which every user of the machine can 
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +33,8 @@ def serve(args: Namespace) -> ExitCode | None:
     token = read_token(args.token_file)
     settings = Settings.load()
     host, port = args.host or settings.api_host, args.port or settings.api_port
+    # Airflow gave this logger a handler of its own, which uvicorn takes away, and kept it from the one that uvicorn brings.
+    logging.getLogger("uvicorn.error").propagate = True
     from airflow_snowpack.api import TokenAuth, build_app
     from airflow_snowpack.api.serve import serve as serve_app
 

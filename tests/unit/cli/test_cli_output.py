@@ -22,46 +22,44 @@ NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
 @pytest.fixture
-def screen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
-    """Make standard output a real terminal; gives what stands on it."""
+def on_screen(snowpack: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
+    """Run a command whose standard output is a real terminal; gives what stands on it."""
     mine, theirs = os.openpty()
-    os.set_blocking(mine, False)
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "160")
+
+    def run(*arguments: str) -> str:
+        # Not in the fixture itself: pytest puts its own standard output back before the test begins.
+        with monkeypatch.context() as now:
+            now.setattr("sys.stdout", out)
+            snowpack(*arguments)
+        out.flush()
+        return os.read(mine, 65536).decode()
+
     with os.fdopen(theirs, "w") as out:
-        monkeypatch.setattr("sys.stdout", out)
-
-        def shown() -> str:
-            out.flush()
-            return os.read(mine, 65536).decode()
-
-        yield shown
+        yield run
     os.close(mine)
 
 
-def test_a_terminal_has_colours(snowpack: Run, jobs: Jobs, flights: TableName, screen: Callable[[], str]) -> None:
+def test_a_terminal_has_colours(jobs: Jobs, flights: TableName, on_screen: Callable[..., str]) -> None:
     jobs.submit(flights, ["expire_snapshots"])
-    snowpack("jobs", "list")
 
-    assert "\x1b[33mpending\x1b[0m" in screen()
+    assert "\x1b[33mpending\x1b[0m" in on_screen("jobs", "list")
 
 
 def test_a_terminal_has_no_colours_where_somebody_wants_none(
-    snowpack: Run, jobs: Jobs, flights: TableName, screen: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+    jobs: Jobs, flights: TableName, on_screen: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     jobs.submit(flights, ["expire_snapshots"])
-    snowpack("jobs", "list")
+    shown = on_screen("jobs", "list")
 
-    shown = screen()
     assert "pending" in shown
     assert "\x1b" not in shown
 
 
-def test_json_on_a_terminal_is_indented_for_reading(snowpack: Run, jobs: Jobs, screen: Callable[[], str]) -> None:
-    snowpack("queue", "-o", "json")
-
-    assert screen().startswith('{\r\n  "depth": 0,')
+def test_json_on_a_terminal_is_indented_for_reading(jobs: Jobs, on_screen: Callable[..., str]) -> None:
+    assert on_screen("queue", "-o", "json").startswith('{\r\n  "depth": 0,')
 
 
 @pytest.mark.parametrize(
