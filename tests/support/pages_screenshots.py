@@ -1,6 +1,6 @@
 """Takes the pictures of the pages for the documentation: ``python tests/support/pages_screenshots.py docs/images``.
 
-It builds an installation with a day of history in a temporary folder, serves it, and looks at it with Chromium, in light and dark.
+It builds an installation with a day of history in a temporary folder, serves it, and looks at it with Chromium.
 """
 
 from __future__ import annotations

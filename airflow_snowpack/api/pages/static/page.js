@@ -240,11 +240,12 @@ function tellLater(text) {
 const confirm = find("#confirm");
 
 /** Ask, then work. `work` gets {reason, forced} and gives a report to show, or nothing when the dialog can close. */
-function ask({ title, text, go: goText, reason = false, mayForce = false }, work) {
+function ask({ title, text, go: goText, reason = false, mayForce = false, danger = false }, work) {
   const [goButton, force, report, why] = ["#confirm-go", "#confirm-force", "#confirm-report", "#confirm-reason"].map((id) => find(id));
   find("#confirm-title").textContent = title;
   find("#confirm-text").textContent = text;
   goButton.textContent = goText;
+  goButton.classList.toggle("danger", danger);
   goButton.hidden = goButton.disabled = false;
   force.hidden = report.hidden = find("#confirm-progress").hidden = true;
   why.hidden = !reason;
@@ -306,7 +307,7 @@ function onButton(button) {
     refresh();
   };
   if (!text) return busy(button, work);
-  ask({ title, text, go: goText, reason: "reason" in button.dataset, mayForce: Boolean(force) }, work);
+  ask({ title, text, go: goText, reason: "reason" in button.dataset, mayForce: Boolean(force), danger: method === "DELETE" || button.classList.contains("danger") }, work);
 }
 
 async function busy(button, work) {
@@ -391,7 +392,7 @@ function onBatch(what) {
   const total = everything ? Number(batch.dataset.total) : ids.length;
   const bar = find("#confirm-progress");
   const state = { done: 0, refused: [], cursor: null, left: ids };
-  ask({ title: `${verb.do} ${howOften}?`, text: verb.note, go: `${verb.do} ${everything ? `all ${howMany(batch)}` : counted(total)}` }, async () => {
+  ask({ danger: what !== "rerun", title: `${verb.do} ${howOften}?`, text: verb.note, go: `${verb.do} ${everything ? `all ${howMany(batch)}` : counted(total)}` }, async () => {
     bar.hidden = false;
     bar.max = total;
     const closed = new Promise((resolve) => confirm.addEventListener("close", () => resolve("closed"), { once: true }));
@@ -470,12 +471,15 @@ async function submit(table, data) {
   go(`/ui/jobs/${job.job_id}`);
 }
 
-function openMaintain({ maintain: table, actions }) {
+function openMaintain({ maintain: table, actions, locked }) {
   const form = find("form", maintain);
   form.reset();
   find("[data-table]", maintain).textContent = table;
   const chosen = actions.split(" ");
   for (const box of all("[name=actions]", form)) box.checked = chosen.includes(box.value);
+  const note = find("#maintain-locked");
+  note.hidden = !locked;
+  note.textContent = `The table is locked by ${locked}: until that lets go of it only a dry run is possible.`;
   find(".report", maintain).hidden = true;
   showKind();
   maintain.showModal();
