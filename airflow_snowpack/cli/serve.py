@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.cli.errors import NoToken, WeakToken
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+from airflow_snowpack.hooks.iceberg_catalog import reach_catalog
 from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.settings import Settings
 
@@ -70,7 +70,7 @@ def services_of(args: Namespace) -> Callable[[], Services]:
         hook = SnowpackHook(args.store_conn_id, patience=Patience())
         settings = hook.settings
         # The connection is read anew with each try, so that a corrected one is found without a restart.
-        inventory = Inventory(hook.store(), settings.catalog_name, lambda: IcebergCatalogHook(args.catalog_conn_id).catalog)
+        inventory = Inventory(hook.store(), settings.catalog_name, lambda: reach_catalog(args.catalog_conn_id))
         return Services(hook.jobs(), inventory, settings.action_order)
 
     return open_services
