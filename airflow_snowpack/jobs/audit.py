@@ -17,13 +17,35 @@ from airflow_snowpack.store import Store, storable
 from airflow_snowpack.store.schema import audit_trail
 
 LAST_ID = 2**63 - 1
+COLUMNS = [column for column in audit_trail.columns if column.name != "id"]
 
 
 def write_audit(conn: sa.Connection, store: Store, actor: Actor, change: str, subject: str, **detail: Any) -> None:
     """Note a change, in the transaction that makes it."""
-    kept = {name: storable(value) if isinstance(value, str) else value for name, value in detail.items()}
-    entry = {"at": store.clock(), "actor": storable(actor.name), "via": actor.via, "change": change, "subject": subject}
-    conn.execute(sa.insert(audit_trail).values(**entry, detail=kept))
+    conn.execute(INSERT_ENTRY, entry_values(store, actor, change, subject, **detail))
+
+
+def entry_values(store: Store, actor: Actor, change: str, subject: str, **detail: Any) -> dict[str, Any]:
+    """The parameters of :func:`insert_entry`."""
+    return {
+        "a_at": store.clock(),
+        "a_actor": storable(actor.name),
+        "a_via": actor.via,
+        "a_change": change,
+        "a_subject": subject,
+        "a_detail": {name: storable(value) if isinstance(value, str) else value for name, value in detail.items()},
+    }
+
+
+def insert_entry(source: sa.FromClause | None = None) -> Any:
+    """Insert an entry from its ``a_…`` parameters, once for each row of ``source`` (none: once)."""
+    row = sa.select(*(sa.bindparam(f"a_{column.name}", type_=column.type) for column in COLUMNS))
+    return sa.insert(audit_trail).from_select(
+        [column.name for column in COLUMNS], row if source is None else row.select_from(source)
+    )
+
+
+INSERT_ENTRY = insert_entry()
 
 
 def _about(subject: str) -> sa.ColumnElement[bool]:
