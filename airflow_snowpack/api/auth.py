@@ -17,6 +17,8 @@ from fastapi import Depends, Request
 
 from airflow_snowpack.errors import SnowpackError
 
+ASKS = "airflow_snowpack.user"
+
 
 class NotAuthenticated(SnowpackError):
     """Nobody is named, or not in a way that can be believed: 401."""
@@ -99,16 +101,28 @@ def _sent_by_own_page(request: Request) -> bool:
     return origin is not None and urlsplit(origin).netloc == request.headers.get("host")
 
 
-async def _reader(request: Request) -> User:
-    auth: Auth = request.app.state.auth
-    return await auth.authenticate(request)
+async def reader_of(request: Request) -> User:
+    """Who asks; he may read. A request asks this once, whatever depends on it: FastAPI's own tree of dependencies costs more.
+
+    :raises NotAuthenticated, Forbidden: as :meth:`Auth.authenticate`.
+    """
+    known: User | None = request.scope.get(ASKS)
+    if known is None:
+        auth: Auth = request.app.state.auth
+        known = request.scope[ASKS] = await auth.authenticate(request)
+    return known
 
 
-async def _editor(user: Annotated[User, Depends(_reader)]) -> User:
+async def editor_of(request: Request) -> User:
+    """Who asks; he may change things.
+
+    :raises Forbidden: he may not.
+    """
+    user = await reader_of(request)
     if not user.may_edit:
         raise Forbidden(f"{user.name} may read but not change anything here. Ask for a role that may edit.")
     return user
 
 
-Reader = Annotated[User, Depends(_reader)]
-Editor = Annotated[User, Depends(_editor)]
+Reader = Annotated[User, Depends(reader_of)]
+Editor = Annotated[User, Depends(editor_of)]

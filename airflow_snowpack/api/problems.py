@@ -7,6 +7,7 @@ The invariant: whatever goes wrong, the answer is such a document, and it tells 
 no address but the host of the store. What was left out stands in the log.
 """
 
+import json
 import logging
 import re
 from collections.abc import Mapping
@@ -82,6 +83,15 @@ RETRY_AFTER: Mapping[type[SnowpackError], int] = {
 }
 
 
+class ProblemResponse(JSONResponse):
+    """A problem document; it may quote what a client sent, half surrogate pairs too, which UTF-8 cannot hold."""
+
+    media_type = MEDIA_TYPE
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
+
+
 def install(app: FastAPI) -> None:
     """Make every error that a route raises a problem document."""
 
@@ -139,21 +149,16 @@ def problem(
         "type": f"urn:snowpack:problem:{code}",
         "title": title,
         "status": int(status),
-        "detail": printable(detail),
+        "detail": detail,
         "error": code,
         **more,
     }
-    return JSONResponse(body, int(status), dict(headers or {}), media_type=MEDIA_TYPE)
+    return ProblemResponse(body, int(status), dict(headers or {}))
 
 
 def snake_case(name: str) -> str:
     """``TableLocked`` as ``table_locked``."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-
-
-def printable(text: str) -> str:
-    """Without half surrogate pairs, which UTF-8 cannot hold."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _known(error: Exception) -> type[SnowpackError] | None:

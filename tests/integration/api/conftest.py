@@ -39,7 +39,7 @@ PLAIN_TABLES = 40
 
 @pytest.fixture(scope="session")
 def lake_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A catalog with ``analytics.page_views``, which has small files, and ``plain.t00`` to ``plain.t39``, which are empty."""
+    """A catalog with ``analytics.page_views``, which has small files, ``analytics.clicks`` and ``plain.t00`` to ``plain.t39``, which are empty."""
     import pyarrow as pa
     from pyiceberg.schema import Schema
     from pyiceberg.types import LongType, NestedField
@@ -49,6 +49,7 @@ def lake_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     schema = Schema(NestedField(1, "id", LongType(), required=False))
     catalog.create_namespace("analytics")
     catalog.create_namespace("plain")
+    catalog.create_table("analytics.clicks", schema)
     views = catalog.create_table("analytics.page_views", schema)
     for number in range(3):
         views.append(pa.table({"id": pa.array([number], pa.int64())}))

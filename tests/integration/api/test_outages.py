@@ -143,7 +143,7 @@ def test_without_the_catalog_known_tables_are_maintained_and_unknown_ones_are_no
     sqlite_url: str, own_lake: Path, serve_app: Any
 ) -> None:
     api = serve_app(build(sqlite_url, own_lake))
-    assert api.post("/tables/refresh").json()["tables"] == 41
+    assert api.post("/tables/refresh").json()["tables"] == 42
     healthy = (own_lake / "catalog.db").read_bytes()
     (own_lake / "catalog.db").write_text("this is no database")
     refresh = api.post("/tables/refresh")
@@ -153,7 +153,7 @@ def test_without_the_catalog_known_tables_are_maintained_and_unknown_ones_are_no
     assert api.post("/tables/analytics/page_views/maintenance", json=ONE_ACTION).status_code == 202
     assert api.post("/tables/plain/t00/maintenance", json=ONE_ACTION | {"dry_run": True}).status_code == 503
     listed = api.get("/tables?limit=50").json()
-    assert len(listed["tables"]) == 41
+    assert len(listed["tables"]) == 42
     assert "cannot be reached" in listed["problem"]
     table = api.get("/tables/analytics/page_views").json()
     assert table["health"] is None
