@@ -16,12 +16,12 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks import lifecycle, maintain_table, parse, pressure
+from benchmarks import lifecycle, maintain_table, parse, plugin_cost, pressure
 from benchmarks.postgres import postgres_server
 from benchmarks.results import Results, table
 
 HERE = Path(__file__).parent
-PARTS = ["lifecycle", "pressure", "parse", "maintain_table"]
+PARTS = ["lifecycle", "pressure", "parse", "plugin", "maintain_table"]
 
 
 def main() -> int:
@@ -37,6 +37,8 @@ def main() -> int:
                 pressure.run(server, results)
     if "parse" in arguments.parts:
         parse.run(results, rounds=max(arguments.rounds, 5))
+    if "plugin" in arguments.parts:
+        plugin_cost.run(results, rounds=arguments.rounds)
     if "maintain_table" in arguments.parts:
         maintain_table.run(results, rounds=max(arguments.rounds, 6))
     machine["minutes"] = round((time.monotonic() - began) / 60, 1)
