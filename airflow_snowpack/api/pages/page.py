@@ -40,6 +40,8 @@ TITLES = {
     503: "Something that is needed does not answer",
 }
 BROKEN = "Something is broken"
+LONGEST = 500
+"""Characters of a parameter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,10 @@ class Page:
     def root(self) -> str:
         """Where the app is mounted; empty at the root."""
         return _root(self.request)
+
+    def asked(self, name: str) -> str:
+        """A parameter of the address, trimmed; empty when it is not there. No database takes a NUL character."""
+        return self.request.query_params.get(name, "").replace("\x00", "").strip()[:LONGEST]
 
     @property
     def airflow(self) -> str | None:

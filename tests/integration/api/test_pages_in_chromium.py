@@ -446,6 +446,35 @@ def test_inside_of_airflow_the_page_follows_its_colours_its_links_lead_out_and_i
     context.close()
 
 
+def test_a_person_signs_in_to_the_pages_that_are_served_alone(world: World, chromium: Browser, serve_app: Serve) -> None:
+    from airflow_snowpack.api import TokenAuth
+
+    job = world.submit("analytics.page_views")
+    client = serve_app(build_app(lambda: world.services, TokenAuth("a-token-of-some-length")))
+    context = chromium.new_context(base_url=str(client.base_url))
+    page = context.new_page()
+    page.goto(f"/ui/jobs/{job.job_id}")
+    page.get_by_label("Token").fill("not the token")
+    page.keyboard.press("Enter")
+    page.get_by_text("That is not the token.").wait_for()
+    page.get_by_label("Token").fill("a-token-of-some-length")
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("heading", name="Tables").wait_for()
+    page.goto(f"/ui/jobs/{job.job_id}")
+    page.get_by_role("button", name="Cancel…").click()
+    page.get_by_role("button", name="Cancel the job").click()
+    page.get_by_text("It was cancelled").wait_for()
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("heading", name="You are not signed in").wait_for()
+    context.close()
+
+
+def test_text_that_does_not_stand_out_would_be_found(world: World, page: Page) -> None:
+    page.goto("/ui/queue")
+    page.evaluate("document.querySelector('h1').style.color = 'rgb(170, 170, 170)'")
+    assert [found.split(":")[0] for found in page.evaluate(CONTRAST)] == ["Queue"]
+
+
 def test_ten_thousand_jobs_are_a_page_of_fifty_and_an_offer_for_all(world: World, page: Page) -> None:
     many_jobs(world, 10_000, JobStatus.COMPLETED)
     page.goto("/ui/jobs?status=completed")

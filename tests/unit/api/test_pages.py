@@ -381,6 +381,14 @@ def test_the_files_of_the_pages_are_served_and_kept(browser: Browser) -> None:
     assert browser.get("/ui/static/..%2frouter.py").status_code == 404
 
 
+@pytest.mark.parametrize(
+    "path", ["/ui/?search={}&database={}&after={}", "/ui/jobs?search={}&dag_id={}", "/ui/locks?search={}", "/ui/audit?actor={}"]
+)
+def test_what_no_database_takes_is_left_out_of_what_is_searched_for(browser: Browser, path: str) -> None:
+    assert browser.get(path.replace("{}", "%00%ff%ed%a0%80")).status_code == 200
+    assert browser.get("/ui/jobs/%00").status_code == 404
+
+
 def test_a_job_leads_to_its_task_instance_only_inside_of_airflow(world: World, auth: SomebodyIs) -> None:
     job = world.submit("analytics.page_views", owner="nightly/manual__2026-11-21T06:00:00+00:00/group.compact[3]")
     address = "/airflow/dags/nightly/runs/manual__2026-11-21T06%3A00%3A00%2B00%3A00/tasks/group.compact/mapped/3"

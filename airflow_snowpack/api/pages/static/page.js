@@ -147,6 +147,7 @@ function show(fresh) {
   const focused = document.activeElement;
   if (fresh.body.dataset.now) ahead = Date.parse(fresh.body.dataset.now) - Date.now();
   document.title = fresh.title;
+  body.dataset.every = fresh.body.dataset.every;
   for (const region of all("[data-live]")) {
     const next = find(`[data-live="${CSS.escape(region.dataset.live)}"]`, fresh);
     if (next && region.isConnected) bring(region, next);
@@ -239,6 +240,8 @@ function tellLater(text) {
 
 const confirm = find("#confirm");
 
+let asking = 0; // the newest question; what an older one still does must not close or change it
+
 /** Ask, then work. `work` gets {reason, forced} and gives a report to show, or nothing when the dialog can close. */
 function ask({ title, text, go: goText, reason = false, mayForce = false, danger = false }, work) {
   const [goButton, force, report, why] = ["#confirm-go", "#confirm-force", "#confirm-report", "#confirm-reason"].map((id) => find(id));
@@ -251,20 +254,23 @@ function ask({ title, text, go: goText, reason = false, mayForce = false, danger
   why.hidden = !reason;
   find("input", why).value = "";
   find("[data-close]", confirm).textContent = "Keep as it is";
+  const mine = ++asking;
   const attempt = async (forced) => {
     goButton.disabled = force.disabled = true;
     try {
       const told = await work({ reason: find("input", why).value.trim(), forced });
+      if (mine !== asking) return;
       if (!told) return confirm.close();
       tell(report, told);
       goButton.hidden = true;
       find("[data-close]", confirm).textContent = "Close";
       find("[data-close]", confirm).focus();
     } catch (problem) {
+      if (mine !== asking || !confirm.open) return toast(problem.message);
       tell(report, { text: problem.message, refused: true });
       force.hidden = !(mayForce && problem.status === 409 && !forced);
     } finally {
-      goButton.disabled = force.disabled = false;
+      if (mine === asking) goButton.disabled = force.disabled = false;
     }
   };
   find("form", confirm).onsubmit = (event) => {
