@@ -71,7 +71,7 @@ def services_of(args: Namespace) -> Callable[[], Services]:
         settings = hook.settings
         # The connection is read anew with each try, so that a corrected one is found without a restart.
         inventory = Inventory(hook.store(), settings.catalog_name, lambda: reach_catalog(args.catalog_conn_id))
-        return Services(hook.jobs(), inventory, settings.action_order)
+        return Services(hook.jobs(), inventory, settings.action_order, settings.table_cache_refresh)
 
     return open_services
 
