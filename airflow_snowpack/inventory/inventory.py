@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -29,9 +30,13 @@ from airflow_snowpack.store.schema import inventory_refreshes, inventory_tables
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
+    from airflow_snowpack.store.direct import Direct
+
 REFRESH_EVERY = timedelta(minutes=5)
 ANSWER_WITHIN = timedelta(seconds=4)
 """How long a REST catalog may take for each answer to who fills an inventory: ``config.load(limit=ANSWER_WITHIN)``."""
+
+HAS = sa.select(inventory_tables.c.table_key).where(inventory_tables.c.table_key == sa.bindparam("b_key", type_=sa.Text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +119,10 @@ class Inventory:
 
     def has(self, table: TableName) -> bool:
         """Whether the inventory has it; the catalog is not asked."""
-        query = sa.select(inventory_tables.c.table_key).where(inventory_tables.c.table_key == str(table))
-        return self._store.read(lambda conn: conn.execute(query).first()) is not None
+        key = {"b_key": str(table)}
+        if self._store.is_postgres:
+            return self._store.read(lambda conn: _direct_has().first(conn, key)) is not None  # each submission asks
+        return self._store.read(lambda conn: conn.execute(HAS, key).first()) is not None
 
     def tables(
         self, *, database: str | None = None, search: str | None = None, after: str | None = None, limit: int = 100
@@ -204,3 +211,11 @@ class Inventory:
         insert = postgresql.insert if self._store.is_postgres else sqlite.insert
         statement = insert(inventory_refreshes).values(catalog=self.catalog_name, **values)
         conn.execute(statement.on_conflict_do_update(index_elements=["catalog"], set_=values))
+
+
+@cache
+def _direct_has() -> Direct:
+    # Imported here: psycopg is not needed for a store in a file.
+    from airflow_snowpack.store.direct import Direct
+
+    return Direct(HAS)
