@@ -298,6 +298,21 @@ def test_the_queue_is_drawn_with_a_table_beside_it(world: World, browser: Browse
     assert "Is there a worker?" in page
 
 
+def test_the_chart_of_the_queue_is_told_anew_once_a_minute(world: World, browser: Browser) -> None:
+    def drawn() -> list[str]:
+        return re.findall(r'<path class="line-waiting" d="([^"]+)"', browser.text("/ui/queue"))
+
+    world.submit("analytics.page_views")
+    world.clock.move(hours=1)
+    first = drawn()
+    assert first
+    world.submit("payments.refunds")
+    world.clock.move(seconds=59)
+    assert drawn() == first
+    world.clock.move(seconds=1)
+    assert drawn() != first
+
+
 def test_the_audit_trail_is_filtered_by_subject_and_actor(world: World, browser: Browser) -> None:
     job = world.submit("analytics.page_views", by="anton")
     world.desk("jana").cancel(job.job_id)
