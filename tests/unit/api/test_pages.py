@@ -286,7 +286,7 @@ def test_drain_mode_is_a_banner_on_every_page_with_who_and_why(world: World, bro
     for path in EVERY_PAGE:
         page = words(browser.text(path))
         assert "Drain mode is on" in page
-        assert "switched on by vera: moving to Postgres 18" in page
+        assert "Drain mode is on , switched on just now by vera: moving to Postgres 18" in page
 
 
 def test_the_queue_is_drawn_with_a_table_beside_it(world: World, browser: Browser) -> None:
