@@ -119,7 +119,10 @@ def install(app: FastAPI) -> None:
 
 def problem_of(error: Exception) -> JSONResponse:
     """The document for an error; anything that nobody expected is logged and gives a 500 that tells nothing else."""
-    if isinstance(error, StoreUnreachable | DBAPIError | PoolTimeout):
+    if isinstance(error, StoreUnreachable):
+        log.warning("%s", error)  # it says all, and in an outage there is one for each request
+        error = StoreDown(reason_in_words(error))
+    elif isinstance(error, DBAPIError | PoolTimeout):
         log.warning("The store failed while a request was answered.", exc_info=error)
         error = StoreDown(reason_in_words(error))
     kind = _known(error)

@@ -28,10 +28,6 @@ def audit(
     subject: Annotated[str | None, text_parameter("Of one job (its id), table (with its catalog), `drain` or `queue`.")] = None,
 ) -> JSONResponse:
     """Every change that was asked for through the API, the pages or the command line."""
-    trail = AuditTrail(services.jobs.store)
-    if subject is None:
-        found = trail.latest(limit + 1, before)
-    else:
-        found = [entry for entry in reversed(trail.of(subject)) if before is None or entry.id < before][: limit + 1]
+    found = AuditTrail(services.jobs.store).latest(limit + 1, before, subject)
     shown = found[:limit]
     return JSONResponse({"entries": [audit_body(entry) for entry in shown], "next": shown[-1].id if len(found) > limit else None})
