@@ -17,6 +17,8 @@ import pytest
 import sqlalchemy as sa
 from api_process import TOKEN
 
+from airflow_snowpack.iceberg import CatalogConfig
+from airflow_snowpack.inventory import Inventory
 from airflow_snowpack.store import Store, upgrade_schema
 from airflow_snowpack.store.engine import open_engine
 
@@ -104,6 +106,7 @@ def server(store_url: str, lake_folder: Path) -> Iterator[subprocess.Popen[str]]
     """A server that comes back whenever its child is killed."""
     with Store(open_engine(store_url)) as store:
         upgrade_schema(store)
+        Inventory(store, "lake", CatalogConfig.embedded(lake_folder).load).refresh()
     command = [sys.executable, f"{SUPPORT}/forking_api.py", store_url, str(lake_folder)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     yield process
