@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 CATALOG_PATIENCE = timedelta(seconds=3)
 CATALOG_THREADS = 4
-FAILURE_LASTS = 0.5
+FAILURE_LASTS = timedelta(seconds=0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class LazyServices:
 
     def _refuse_like_a_moment_ago(self) -> None:
         """Those who waited while somebody tried in vain are not made to try, and wait, one after the other."""
-        if self._failure is not None and time.monotonic() - self._failure[0] < FAILURE_LASTS:
+        if self._failure is not None and time.monotonic() - self._failure[0] < FAILURE_LASTS.total_seconds():
             raise self._failure[1]
 
 
