@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from pseudo_terminal import PseudoTerminal
 
 from airflow_snowpack.cli.people import ago, period, size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from command_line import Run
 
@@ -22,23 +22,20 @@ NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
 @pytest.fixture
-def on_screen(snowpack: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
+def on_screen(snowpack: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """Run a command whose standard output is a real terminal; gives what stands on it."""
-    mine, theirs = os.openpty()
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "160")
 
     def run(*arguments: str) -> str:
+        screen = PseudoTerminal()
         # Not in the fixture itself: pytest puts its own standard output back before the test begins.
         with monkeypatch.context() as now:
-            now.setattr("sys.stdout", out)
+            now.setattr("sys.stdout", screen.out)
             snowpack(*arguments)
-        out.flush()
-        return os.read(mine, 65536).decode()
+        return screen.shown()
 
-    with os.fdopen(theirs, "w") as out:
-        yield run
-    os.close(mine)
+    return run
 
 
 def test_a_terminal_has_colours(jobs: Jobs, flights: TableName, on_screen: Callable[..., str]) -> None:

@@ -6,18 +6,18 @@ The world moves in the pauses between two looks, so that nothing here waits.
 from __future__ import annotations
 
 import io
-import os
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from pseudo_terminal import PseudoTerminal
 
 from airflow_snowpack.cli.live_line import LiveLine
 from airflow_snowpack.cli.watch import Watch
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, JobStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from command_line import Run
 
@@ -141,25 +141,14 @@ def test_an_outage_of_the_store_is_told_once_and_outlasted(world: World, monkeyp
     assert sum("cannot be reached" in line for line in world.lines) == 1
 
 
-@pytest.fixture
-def screen() -> Iterator[tuple[io.TextIOBase, Callable[[], str]]]:
-    """A real terminal to write on, and what stands on it."""
-    mine, theirs = os.openpty()
-    os.set_blocking(mine, False)
-    with os.fdopen(theirs, "w") as out:
-        yield out, lambda: os.read(mine, 65536).decode()
-    os.close(mine)
-
-
-def test_a_terminal_has_a_line_that_is_written_anew(
-    world: World, screen: tuple[io.StringIO, Callable[[], str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_has_a_line_that_is_written_anew(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
-    world.out, shown = screen
+    screen = PseudoTerminal()
+    world.out = screen.out
     world.watch(world.claimed, world.ended)
 
-    text = shown()
+    text = screen.shown()
     assert "\r\x1b[Kpending 0 s  Waits for a worker" in text
     assert "\r\x1b[Krunning 0 s  Attempt 1 is running on w1: 0 of 2 actions are done. Its lease ends in 29 min" in text
     assert text.endswith("completed after 0 s\r\n")
