@@ -39,10 +39,11 @@ def submit(args: Namespace) -> ExitCode | None:
         except TableLocked as refused:
             _name_the_way_out(here, refused)
             raise
-        if args.wait and not asked.job.dry_run:
-            return watch_job(args, here, asked.job)
+        watched = args.wait and not asked.job.dry_run
         if is_for_people(args.output):
-            _tell(asked)
+            _tell(asked, watched=watched)
+        if watched:
+            return watch_job(args, here, asked.job)
         print_job(args.output, asked.job)
     return None
 
@@ -105,7 +106,7 @@ def _read_options(text: str | None) -> dict[str, Any]:
 EXAMPLE = """Give, for example, --options '{"expire_snapshots": {"retain_last": 10}}'."""
 
 
-def _tell(asked: Asked) -> None:
+def _tell(asked: Asked, *, watched: bool) -> None:
     job = asked.job
     if asked.again:
         print("The same request came before, with this key; this is the job that it became.")
@@ -116,4 +117,5 @@ def _tell(asked: Asked) -> None:
         )
         return
     print(f"Job {short_id(job.job_id)} is {job.status} for {job.table.dotted}: {', '.join(job.actions)}.")
-    print(f"Watch it with: airflow snowpack jobs watch {short_id(job.job_id)}")
+    if not watched:
+        print(f"Watch it with: airflow snowpack jobs watch {short_id(job.job_id)}")

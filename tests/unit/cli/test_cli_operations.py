@@ -191,6 +191,7 @@ def test_in_drain_mode_nothing_is_swept_and_the_code_says_later(snowpack: Run) -
     swept = snowpack("sweep")
     assert (swept.code, swept.out) == (5, "Drain mode is on: nothing is swept.\n")
     assert "Drain mode is on" in snowpack("drain", "status").out
+    assert snowpack("drain", "status", "-o", "plain").out.splitlines()[0] == "on\ttrue"
     assert snowpack("drain", "off").out.startswith("Drain mode is off")
     assert snowpack("drain", "status", "-o", "json").json["on"] is False
 

@@ -186,6 +186,14 @@ def test_after_its_time_the_watch_ends_with_124_and_says_how_to_come_back(snowpa
     assert f"The job {said.json['job_id'][:12]} goes on; `airflow snowpack jobs watch" in said.err
 
 
+def test_people_who_wait_read_which_job_it_is(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
+    said = snowpack("jobs", "submit", "demo.flights", "-a", "expire_snapshots", "--wait", "--timeout", "0s")
+
+    (job,) = jobs.list()
+    assert said.out.startswith(f"Job {job.job_id[:12]} is pending for demo.flights: expire_snapshots.\n")
+    assert "Watch it with" not in said.out
+
+
 def test_ctrl_c_stops_the_watch_and_not_the_job(
     snowpack: Run, jobs: Jobs, flights: TableName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
