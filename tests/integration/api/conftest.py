@@ -39,7 +39,7 @@ PLAIN_TABLES = 40
 
 @pytest.fixture(scope="session")
 def lake_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A catalog with ``analytics.page_views``, which has small files, ``analytics.clicks`` and ``plain.t00`` to ``plain.t39``, which are empty."""
+    """``analytics.page_views`` has small files, ``analytics.clicks`` and ``plain.t00`` to ``plain.t39`` are empty."""
     import pyarrow as pa
     from pyiceberg.schema import Schema
     from pyiceberg.types import LongType, NestedField
