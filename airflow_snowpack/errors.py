@@ -7,6 +7,7 @@
     ├── jobs  JobError: TableLocked, DrainModeOn, JobNotFound, JobAlreadyFinished, JobStillActive, NotTheOwner, StaleAttempt,
     │         LockInUse, InvalidCursor, InvalidKey, KeyUsedBefore
     ├── maintenance  UnknownAction, NoActions, InvalidActionOrder, InvalidOption, OrphanRemovalRefused
+    ├── cli  UsageProblem (AmbiguousJobId, Unconfirmed), NotTheHolder, NoToken, WeakToken, Declined
     └── Airflow  InvalidSetting, ConnectionNotFound, UnsuitableConnection, IncompleteConnection, UnreadableArgument
 
 Each room keeps its own branch in its ``errors.py``. A message is a complete sentence with the value, the rule and the way out.

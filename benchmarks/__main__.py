@@ -16,27 +16,31 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks import lifecycle, maintain_table, parse, pressure
+from benchmarks import api, lifecycle, maintain_table, parse, plugin_cost, pressure
 from benchmarks.postgres import postgres_server
 from benchmarks.results import Results, table
 
 HERE = Path(__file__).parent
-PARTS = ["lifecycle", "pressure", "parse", "maintain_table"]
+PARTS = ["lifecycle", "pressure", "api", "parse", "plugin", "maintain_table"]
 
 
 def main() -> int:
     arguments = _arguments()
     results, began = Results(), time.monotonic()
     machine = _machine()
-    if {"lifecycle", "pressure"} & set(arguments.parts):
+    if {"lifecycle", "pressure", "api"} & set(arguments.parts):
         with postgres_server() as server:
             machine["postgres"] = server.version()
             if "lifecycle" in arguments.parts:
                 lifecycle.run(server, results, rounds=arguments.rounds, peers=not arguments.without_peers)
             if "pressure" in arguments.parts:
                 pressure.run(server, results)
+            if "api" in arguments.parts:
+                api.run(server, results, rounds=arguments.rounds)
     if "parse" in arguments.parts:
         parse.run(results, rounds=max(arguments.rounds, 5))
+    if "plugin" in arguments.parts:
+        plugin_cost.run(results, rounds=arguments.rounds)
     if "maintain_table" in arguments.parts:
         maintain_table.run(results, rounds=max(arguments.rounds, 6))
     machine["minutes"] = round((time.monotonic() - began) / 60, 1)

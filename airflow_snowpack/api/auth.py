@@ -7,13 +7,17 @@ token when it is served alone. A route depends on :data:`Reader` or on :data:`Ed
     def cancel(job_id: str, user: Editor, services: Open) -> …:
 """
 
+import hmac
 import secrets
 from dataclasses import dataclass
 from typing import Annotated, Protocol
+from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
 
 from airflow_snowpack.errors import SnowpackError
+
+ASKS = "airflow_snowpack.user"
 
 
 class NotAuthenticated(SnowpackError):
@@ -52,8 +56,18 @@ class Auth(Protocol):
         """
 
 
+COOKIE = "snowpack_session"
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
 class TokenAuth:
-    """One bearer token, for an app that is served alone; whoever has it may do everything."""
+    """One token, for an app that is served alone; whoever has it may do everything.
+
+    Programs send it as a bearer token. A browser cannot, so a person signs in to the pages with it once and then has a cookie,
+    which tells nothing of the token and changes something only when one of our own pages sends it.
+
+    :ivar session: the value of that cookie; another token has another one.
+    """
 
     probes_are_open = True
 
@@ -61,24 +75,54 @@ class TokenAuth:
         if not token:
             raise ValueError("An empty token would let everybody in.")
         self._token = token.encode()
+        self.session = hmac.new(self._token, b"the pages of Snowpack", "sha256").hexdigest()
+
+    def knows(self, token: str) -> bool:
+        """Whether it is the token; takes as long for one that is nearly right."""
+        return secrets.compare_digest(token.strip().encode(), self._token)
 
     async def authenticate(self, request: Request) -> User:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not secrets.compare_digest(given.strip().encode(), self._token):
+        if scheme.lower() == "bearer" and self.knows(given):
+            return User("token", may_edit=True)
+        if not secrets.compare_digest(request.cookies.get(COOKIE, "").encode(), self.session.encode()):
             raise NotAuthenticated("The request carries no valid token. Send the header `Authorization: Bearer <token>`.")
+        if request.method not in SAFE_METHODS and not _sent_by_own_page(request):
+            raise Forbidden("With the cookie of the pages only these pages may change something. Programs send the bearer token.")
         return User("token", may_edit=True)
 
 
-async def _reader(request: Request) -> User:
-    auth: Auth = request.app.state.auth
-    return await auth.authenticate(request)
+def _sent_by_own_page(request: Request) -> bool:
+    """What the browser says about the page behind the request; no script can make it lie."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        return site in ("same-origin", "none")
+    origin = request.headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc == request.headers.get("host")
 
 
-async def _editor(user: Annotated[User, Depends(_reader)]) -> User:
+async def reader_of(request: Request) -> User:
+    """Who asks; he may read. A request asks this once, whatever depends on it: FastAPI's own tree of dependencies costs more.
+
+    :raises NotAuthenticated, Forbidden: as :meth:`Auth.authenticate`.
+    """
+    known: User | None = request.scope.get(ASKS)
+    if known is None:
+        auth: Auth = request.app.state.auth
+        known = request.scope[ASKS] = await auth.authenticate(request)
+    return known
+
+
+async def editor_of(request: Request) -> User:
+    """Who asks; he may change things.
+
+    :raises Forbidden: he may not.
+    """
+    user = await reader_of(request)
     if not user.may_edit:
         raise Forbidden(f"{user.name} may read but not change anything here. Ask for a role that may edit.")
     return user
 
 
-Reader = Annotated[User, Depends(_reader)]
-Editor = Annotated[User, Depends(_editor)]
+Reader = Annotated[User, Depends(reader_of)]
+Editor = Annotated[User, Depends(editor_of)]

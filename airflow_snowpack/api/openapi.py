@@ -54,7 +54,7 @@ def document_of(app: FastAPI, root_path: str) -> dict[str, Any]:
 
 
 def _say_only_what_happens(path: str, operation: dict[str, Any], *, probes_are_open: bool) -> None:
-    impossible = set() if "parameters" in operation or "requestBody" in operation else {"422"}
+    impossible = {"422"} if path in PROBES else set()  # the others know their parameters, and refuse any other
     if path == "/healthz":
         impossible.add("503")  # it asks nothing that could be away
     if path in PROBES and probes_are_open:

@@ -20,6 +20,7 @@ from airflow_snowpack.jobs import InvalidCursor, JobFilter, JobNotFound, JobStat
 MAX_LIMIT = 1000
 MAX_BODY = 256 * 1024
 MAX_TEXT = 500
+DOTTED = rf"^{LEVEL.pattern}(\.{LEVEL.pattern})+$"
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 CURSOR = re.compile(r"[A-Za-z0-9_-]{1,400}")
 # The offset's plus sign is a space when somebody forgot to encode it.
@@ -61,7 +62,7 @@ async def _table(database: Database, table: Table, services: Open) -> TableName:
 
 async def _job_filter(
     services: Open,
-    table: Annotated[str | None, text_parameter("Of this table: `database.table_name`.")] = None,
+    table: Annotated[str | None, text_parameter("Of this table: `database.table_name`.", pattern=DOTTED)] = None,
     status: Annotated[list[JobStatus] | None, Query(description="With this status; repeat it for any of several.")] = None,
     search: Annotated[
         str | None, text_parameter("Part of a table's name, a job's id, who submitted or owns it, or its error.")

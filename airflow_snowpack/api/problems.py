@@ -7,6 +7,7 @@ The invariant: whatever goes wrong, the answer is such a document, and it tells 
 no address but the host of the store. What was left out stands in the log.
 """
 
+import json
 import logging
 import re
 from collections.abc import Mapping
@@ -88,6 +89,15 @@ RETRY_AFTER: Mapping[type[SnowpackError], int] = {
 }
 
 
+class ProblemResponse(JSONResponse):
+    """A problem document; it may quote what a client sent, half surrogate pairs too, which UTF-8 cannot hold."""
+
+    media_type = MEDIA_TYPE
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
+
+
 def install(app: FastAPI) -> None:
     """Make every error that a route raises a problem document."""
 
@@ -115,7 +125,10 @@ def install(app: FastAPI) -> None:
 
 def problem_of(error: Exception) -> JSONResponse:
     """The document for an error; anything that nobody expected is logged and gives a 500 that tells nothing else."""
-    if isinstance(error, StoreUnreachable | DBAPIError | PoolTimeout):
+    if isinstance(error, StoreUnreachable):
+        log.warning("%s", error)  # it says all, and in an outage there is one for each request
+        error = StoreDown(reason_in_words(error))
+    elif isinstance(error, DBAPIError | PoolTimeout):
         log.warning("The store failed while a request was answered.", exc_info=error)
         error = StoreDown(reason_in_words(error))
     kind = _known(error)
@@ -145,21 +158,16 @@ def problem(
         "type": f"urn:snowpack:problem:{code}",
         "title": title,
         "status": int(status),
-        "detail": printable(detail),
+        "detail": detail,
         "error": code,
         **more,
     }
-    return JSONResponse(body, int(status), dict(headers or {}), media_type=MEDIA_TYPE)
+    return ProblemResponse(body, int(status), dict(headers or {}))
 
 
 def snake_case(name: str) -> str:
     """``TableLocked`` as ``table_locked``."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-
-
-def printable(text: str) -> str:
-    """Without half surrogate pairs, which UTF-8 cannot hold."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _known(error: Exception) -> type[SnowpackError] | None:

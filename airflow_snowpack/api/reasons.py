@@ -12,7 +12,7 @@ KNOWN = (
     ("refused the connection", r"connection refused"),
     ("there is no way to it", r"no route to host|network is unreachable"),
     ("its name is not known", r"could not translate host name|failed to resolve host|name or service not known"),
-    ("it did not answer in time", r"timeout|timed out|QueuePool limit"),
+    ("it did not answer in time", r"timeout|timed out|did not answer in time|QueuePool limit"),
     ("it refused the login", r"password authentication failed|no pg_hba\.conf entry|role .* does not exist"),
     ("its database does not exist", r"database .* does not exist"),
     ("it is starting or stopping", r"is starting up|is shutting down|terminating connection|in recovery mode"),

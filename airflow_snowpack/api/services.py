@@ -19,7 +19,7 @@ from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
 
-from airflow_snowpack.api.auth import Editor, Reader
+from airflow_snowpack.api.auth import editor_of, reader_of
 from airflow_snowpack.api.errors import CatalogTooSlow
 from airflow_snowpack.api.threads import in_thread
 from airflow_snowpack.iceberg import TableName
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 CATALOG_PATIENCE = timedelta(seconds=3)
 CATALOG_THREADS = 4
-FAILURE_LASTS = 0.5
+FAILURE_LASTS = timedelta(seconds=0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,22 +131,25 @@ class LazyServices:
 
     def _refuse_like_a_moment_ago(self) -> None:
         """Those who waited while somebody tried in vain are not made to try, and wait, one after the other."""
-        if self._failure is not None and time.monotonic() - self._failure[0] < FAILURE_LASTS:
+        if self._failure is not None and time.monotonic() - self._failure[0] < FAILURE_LASTS.total_seconds():
             raise self._failure[1]
 
 
-async def _opened(request: Request, user: Reader) -> Services:
-    # After the user: whom nobody knows opens nothing.
+async def services_of(request: Request) -> Services:
+    """The open services, for somebody who may read: whom nobody knows opens nothing.
+
+    :raises SnowpackError: whatever keeps them from being opened.
+    """
+    await reader_of(request)
     lazy: LazyServices = request.app.state.services
     services: Services = lazy.at_hand() or await in_thread(lazy.get)
     return services
 
 
-Open = Annotated[Services, Depends(_opened)]
-
-
-async def _desk(request: Request, user: Editor, services: Open) -> Desk:
-    return services.desk(user.name, door_of(request))
+async def desk_of(request: Request) -> Desk:
+    """The desk of whoever asks, if he may change things."""
+    user = await editor_of(request)
+    return (await services_of(request)).desk(user.name, door_of(request))
 
 
 def door_of(request: Request) -> str:
@@ -154,4 +157,5 @@ def door_of(request: Request) -> str:
     return "page" if request.headers.get("x-snowpack-page") == "1" else "api"
 
 
-AtDesk = Annotated[Desk, Depends(_desk)]
+Open = Annotated[Services, Depends(services_of)]
+AtDesk = Annotated[Desk, Depends(desk_of)]

@@ -13,11 +13,22 @@ from pydantic import BaseModel, ConfigDict, Field
 from airflow_snowpack.iceberg.names import LEVEL
 from airflow_snowpack.jobs import JobStatus
 from airflow_snowpack.maintenance import Action
+from airflow_snowpack.maintenance.options import defaults
 
 JOB_ID = "a1b2c3d4e5f678901234567890abcdef"
 Moment = Annotated[datetime | None, Field(examples=["2026-04-25T14:35:00.000000+00:00"])]
 Level = Annotated[str, Field(pattern=f"^{LEVEL.pattern}$", examples=["page_views"])]
 Database = Annotated[str, Field(pattern=rf"^{LEVEL.pattern}(\.{LEVEL.pattern})*$", examples=["analytics"])]
+
+
+_OPTIONS: dict[str, Any] = {
+    action.value: {
+        "type": "object",
+        "properties": {name: {} if value is None else {"default": value} for name, value in defaults(action).items()},
+        "additionalProperties": False,
+    }
+    for action in Action
+}
 
 
 class Shape(BaseModel):
@@ -41,7 +52,7 @@ class SubmitBody(Shape):
     options: dict[str, dict[str, Any]] = Field(
         default_factory=dict,
         description='Options by the name of their action, such as `{"expire_snapshots": {"retain_last": 10}}`.',
-        json_schema_extra={"propertyNames": {"enum": [action.value for action in Action]}},
+        json_schema_extra={"properties": _OPTIONS, "additionalProperties": False},
     )
     where: str | None = Field(None, description="A Spark predicate for each action that can be narrowed to some rows.")
 

@@ -11,7 +11,7 @@ from typing import Any, get_args, get_origin
 from fastapi import Depends, Request
 from fastapi.dependencies.utils import get_flat_dependant
 
-from airflow_snowpack.api.auth import Reader
+from airflow_snowpack.api.auth import reader_of
 from airflow_snowpack.api.errors import InvalidRequest
 from airflow_snowpack.api.threads import Threaded
 
@@ -27,10 +27,10 @@ class Strict(Threaded):
         self.repeatable = frozenset(field.alias for field in fields if _is_list(field.field_info.annotation))
 
 
-async def _refuse_unknown(request: Request, user: Reader) -> None:
-    # After the user: whom nobody knows is told nothing else.
+async def _refuse_unknown(request: Request) -> None:
     if not request.scope["query_string"]:
         return
+    await reader_of(request)  # whom nobody knows is told nothing else
     route: Strict = request.scope["route"]
     known, given = route.query_names, [name for name, _ in request.query_params.multi_items()]
     unknown = [name for name in given if name not in known]

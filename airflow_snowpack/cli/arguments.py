@@ -6,7 +6,7 @@ offers; a test holds them against the rooms' own.
 
 from __future__ import annotations
 
-from argparse import BooleanOptionalAction
+from argparse import ArgumentTypeError, BooleanOptionalAction
 from typing import Any
 
 from airflow.cli.cli_config import ARG_OUTPUT, ARG_YES, Arg, positive_int
@@ -30,6 +30,13 @@ def conn_id(name: str, what: str, setting: str, without: str) -> Arg:
         metavar="CONN_ID",
         help=f"The Airflow connection of {what}; without it, what the setting {setting} says, or {without}",
     )
+
+
+def port(text: str) -> int:
+    """:raises ArgumentTypeError: it is no port."""
+    if not text.isdecimal() or not 0 < int(text) < 65_536:
+        raise ArgumentTypeError(f"must be a whole number from 1 to 65535, not {text!r}")
+    return int(text)
 
 
 _COUNT = positive_int(allow_zero=False)  # type: ignore[no-untyped-call]  # Airflow leaves it untyped
@@ -125,5 +132,5 @@ WORKER_ID = arg("--worker-id", metavar="NAME", help="The name that its claims ca
 
 # api
 HOST = arg("--host", metavar="ADDRESS", help="Where to listen; without it, what the setting api_host says (127.0.0.1)")
-PORT = arg("--port", type=_COUNT, metavar="PORT", help="The port; without it, what the setting api_port says (8085)")
+PORT = arg("--port", type=port, metavar="PORT", help="The port; without it, what the setting api_port says (8085)")
 TOKEN_FILE = arg("--token-file", metavar="FILE", help="The file that holds the token, such as a mounted secret")

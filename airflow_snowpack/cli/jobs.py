@@ -185,12 +185,11 @@ def _print_story(output: str, here: Opened, job: Job) -> None:
         print()
         print_rows(output, job.results, result_columns(), empty="")
     print()
-    for entry in told:
-        console().print(
-            Text(f"{entry.at:%Y-%m-%d} {clock_time(entry.at)}  ", "dim").append(printable(story_line(entry))), soft_wrap=True
-        )
-    for change in done:
-        say(f"{change.change} by {change.actor} ({change.via}), {ago(change.at, now)}")
+    lines = [(entry.at, story_line(entry)) for entry in told]
+    lines += [(change.at, f"{change.change} asked for by {change.actor} ({change.via})") for change in done]
+    for at, line in sorted(lines):
+        moment = Text(f"{at:%Y-%m-%d} {clock_time(at)}  ", "dim")
+        console().print(moment.append(printable(line), "default"), soft_wrap=True)
 
 
 def _story_body(job: Job, why: str, place: QueuePlace | None, told: list[HistoryEntry], done: list[AuditEntry]) -> dict[str, Any]:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
+    from pyiceberg.catalog import Catalog
+
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.inventory import Inventory
     from airflow_snowpack.jobs import AuditTrail, Desk, Job, Jobs
@@ -72,9 +74,12 @@ class Opened:
     @cached_property
     def inventory(self) -> Inventory:
         """The tables; the catalog is connected when it is needed."""
-        from airflow_snowpack.inventory import Inventory
+        from airflow_snowpack.inventory import ANSWER_WITHIN, Inventory
 
-        return Inventory(self._hook.store(), self.settings.catalog_name, lambda: self.catalog_hook.config.load())
+        def reach() -> Catalog:
+            return self.catalog_hook.config.load(limit=ANSWER_WITHIN)
+
+        return Inventory(self._hook.store(), self.settings.catalog_name, reach)
 
     @cached_property
     def audit(self) -> AuditTrail:

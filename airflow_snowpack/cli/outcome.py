@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable
 
-CLOSED_PIPE = 128 + 13  # as a shell tells of a program that SIGPIPE ended
-
 
 def ends_cleanly(command: Callable[[Namespace], ExitCode | None]) -> Callable[[Namespace], None]:
     """Make a command read connections as Airflow's own commands do, and say what the package's errors say without a traceback."""
@@ -46,7 +44,8 @@ def _outcome(command: Callable[[Namespace], ExitCode | None], args: Namespace) -
         print("Interrupted.", file=sys.stderr)
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        # Whoever read the output has left, such as `head`. What is still in the buffer must go somewhere, or Python complains.
+        # Whoever read the output has left, such as `head`. What is still in the buffer must go somewhere, or Python complains at
+        # its end. The code is rich's own, which meets the same when it prints a table.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return CLOSED_PIPE
+        return ExitCode.REFUSED
     return code

@@ -118,6 +118,8 @@ def console() -> AirflowConsole:
 
 
 def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()  # as JSON and YAML have it
     return "" if value is None else str(value)
 
 

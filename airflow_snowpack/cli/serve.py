@@ -5,13 +5,14 @@ The token never stands on the command line, which every user of the machine can 
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.cli.errors import NoToken, WeakToken
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+from airflow_snowpack.hooks.iceberg_catalog import reach_catalog
 from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.settings import Settings
 
@@ -32,6 +33,8 @@ def serve(args: Namespace) -> ExitCode | None:
     token = read_token(args.token_file)
     settings = Settings.load()
     host, port = args.host or settings.api_host, args.port or settings.api_port
+    # Airflow gave this logger a handler of its own, which uvicorn takes away, and kept it from the one that uvicorn brings.
+    logging.getLogger("uvicorn.error").propagate = True
     from airflow_snowpack.api import TokenAuth, build_app
     from airflow_snowpack.api.serve import serve as serve_app
 
@@ -67,8 +70,8 @@ def services_of(args: Namespace) -> Callable[[], Services]:
         hook = SnowpackHook(args.store_conn_id, patience=Patience())
         settings = hook.settings
         # The connection is read anew with each try, so that a corrected one is found without a restart.
-        inventory = Inventory(hook.store(), settings.catalog_name, lambda: IcebergCatalogHook(args.catalog_conn_id).catalog)
-        return Services(hook.jobs(), inventory, settings.action_order)
+        inventory = Inventory(hook.store(), settings.catalog_name, lambda: reach_catalog(args.catalog_conn_id))
+        return Services(hook.jobs(), inventory, settings.action_order, settings.table_cache_refresh)
 
     return open_services
 

@@ -14,7 +14,7 @@ from airflow_snowpack.cli.job_id import short_id
 from airflow_snowpack.cli.jobs import print_job, result_columns
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.cli.output import is_for_people, print_rows
+from airflow_snowpack.cli.output import is_for_people, print_rows, say
 from airflow_snowpack.cli.watch import read_periods, watch_job
 
 if TYPE_CHECKING:
@@ -22,22 +22,43 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.cli.exit_code import ExitCode
     from airflow_snowpack.cli.opened import Opened
-    from airflow_snowpack.jobs import Asked
+    from airflow_snowpack.jobs import Asked, TableLocked
     from airflow_snowpack.maintenance.submit import MaintenanceRequest
 
 
 @ends_cleanly
 def submit(args: Namespace) -> ExitCode | None:
     """``jobs submit``"""
+    from airflow_snowpack.jobs import TableLocked
+
     read_periods(args)  # what is wrong with them must not come to light when the job is there
     with opened(args) as here:
-        asked = _ask(args, here, _read_request(args, here))
-        if args.wait and not asked.job.dry_run:
-            return watch_job(args, here, asked.job)
+        request = _read_request(args, here)
+        try:
+            asked = _ask(args, here, request)
+        except TableLocked as refused:
+            _name_the_way_out(here, refused)
+            raise
+        watched = args.wait and not asked.job.dry_run
         if is_for_people(args.output):
-            _tell(asked)
+            _tell(asked, watched=watched)
+        if watched:
+            return watch_job(args, here, asked.job)
         print_job(args.output, asked.job)
     return None
+
+
+def _name_the_way_out(here: Opened, refused: TableLocked) -> None:
+    """The error's own text speaks of operators; here the way out is a command."""
+    from airflow_snowpack.jobs import JobNotFound
+
+    lock = refused.lock
+    try:
+        holder = short_id(here.jobs.get(lock.holder).job_id)
+    except JobNotFound:
+        say(f"If its holder is gone: airflow snowpack locks release {lock.table.dotted}")
+    else:
+        say(f"See what it does: airflow snowpack jobs show {holder}")
 
 
 def _read_request(args: Namespace, here: Opened) -> MaintenanceRequest:
@@ -85,7 +106,7 @@ def _read_options(text: str | None) -> dict[str, Any]:
 EXAMPLE = """Give, for example, --options '{"expire_snapshots": {"retain_last": 10}}'."""
 
 
-def _tell(asked: Asked) -> None:
+def _tell(asked: Asked, *, watched: bool) -> None:
     job = asked.job
     if asked.again:
         print("The same request came before, with this key; this is the job that it became.")
@@ -96,4 +117,5 @@ def _tell(asked: Asked) -> None:
         )
         return
     print(f"Job {short_id(job.job_id)} is {job.status} for {job.table.dotted}: {', '.join(job.actions)}.")
-    print(f"Watch it with: airflow snowpack jobs watch {short_id(job.job_id)}")
+    if not watched:
+        print(f"Watch it with: airflow snowpack jobs watch {short_id(job.job_id)}")

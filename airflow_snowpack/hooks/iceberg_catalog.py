@@ -129,10 +129,11 @@ def reach_catalog(catalog_conn_id: str | None = None) -> Catalog:
     :raises CatalogUnreachable: it does not answer, or its connection is not there or cannot be used.
     """
     from airflow_snowpack.iceberg.errors import CatalogUnreachable
+    from airflow_snowpack.inventory import ANSWER_WITHIN
 
     hook = IcebergCatalogHook(catalog_conn_id)
     try:
-        return hook.catalog
+        return hook.config.load(limit=ANSWER_WITHIN)
     except UNUSABLE as problem:
         raise CatalogUnreachable(hook.settings.catalog_name, problem) from problem
 

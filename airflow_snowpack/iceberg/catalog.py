@@ -21,6 +21,7 @@ from airflow_snowpack.iceberg.names import LEVEL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import timedelta
     from pathlib import Path
 
     from pyiceberg.catalog import Catalog
@@ -137,22 +138,36 @@ class CatalogConfig:
         drivers = {CatalogKind.SQLITE: (SQLITE_JDBC,), CatalogKind.POSTGRES: (POSTGRES_JDBC,)}
         return drivers.get(self.kind, ())
 
-    def load(self) -> Catalog:
+    def load(self, limit: timedelta | None = None) -> Catalog:
         """Connect with PyIceberg.
 
+        :param limit: how long a REST catalog may take for each answer, which PyIceberg itself waits for without end; ``None``:
+            without end.
         :raises CatalogUnreachable: it does not answer.
         """
-        from pyiceberg.catalog.rest import RestCatalog
-        from pyiceberg.catalog.sql import SqlCatalog
+        from pydantic import ValidationError
 
         properties = {"uri": self._pyiceberg_uri(), **self.properties}
         if self.warehouse:
             properties["warehouse"] = self.warehouse
-        kind = RestCatalog if self.kind is CatalogKind.REST else SqlCatalog
+        # What answers may not be a catalog at all, but a proxy with a page of its own.
+        unusable: tuple[type[Exception], ...] = (ValidationError, *connection_errors())
         try:
-            return kind(self.name, **properties)
-        except connection_errors() as error:
+            return self._connect(properties, limit)
+        except unusable as error:
             raise CatalogUnreachable(self.name, error) from error
+
+    def _connect(self, properties: dict[str, str], limit: timedelta | None) -> Catalog:
+        from pyiceberg.catalog.rest import RestCatalog
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        if self.kind is not CatalogKind.REST:
+            return SqlCatalog(self.name, **properties)
+        if limit is None:
+            return RestCatalog(self.name, **properties)
+        from airflow_snowpack.iceberg.patient_rest import PatientRestCatalog
+
+        return PatientRestCatalog(self.name, limit, **properties)
 
     def _spark_reach(self) -> dict[str, str | None]:
         if self.kind is CatalogKind.REST:
@@ -198,9 +213,11 @@ def load_table(catalog: Catalog, name: TableName) -> Table:
 def _neighbours(catalog: Catalog, name: TableName) -> tuple[str, ...]:
     from pyiceberg.exceptions import NoSuchNamespaceError
 
+    silence: tuple[type[Exception], ...] = (NoSuchNamespaceError, *connection_errors())
     try:
         return tuple(sorted(".".join(identifier) for identifier in catalog.list_tables(name.identifier[:-1])))
-    except NoSuchNamespaceError:
+    # They are a courtesy in a message; a catalog that falls silent or refuses a second question takes nothing from the first.
+    except silence:
         return ()
 
 

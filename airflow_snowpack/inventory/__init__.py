@@ -1,6 +1,6 @@
 """Which tables there are: the catalog's listing, kept in the store, so that it is at hand when the catalog is not."""
 
-from airflow_snowpack.inventory.inventory import Inventory, InventoryState
+from airflow_snowpack.inventory.inventory import ANSWER_WITHIN, Inventory, InventoryState
 from airflow_snowpack.inventory.refresher import Refresher
 
-__all__ = ["Inventory", "InventoryState", "Refresher"]
+__all__ = ["ANSWER_WITHIN", "Inventory", "InventoryState", "Refresher"]

@@ -1,6 +1,6 @@
 """The catalog's tables as they were last listed.
 
-    inventory = Inventory(store, "lake", config.load)
+    inventory = Inventory(store, "lake", lambda: config.load(limit=ANSWER_WITHIN))
     inventory.refresh()
     inventory.require(table)          # TableNotFound, with tables of similar place
     inventory.tables(search="page")   # from the store, however the catalog is
@@ -14,22 +14,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.catalog import load_table
-from airflow_snowpack.iceberg.errors import CatalogUnreachable
 from airflow_snowpack.iceberg.listing import list_tables
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.store import Store
+from airflow_snowpack.store import Store, StoreError, storable
 from airflow_snowpack.store.schema import inventory_refreshes, inventory_tables
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
+    from airflow_snowpack.store.direct import Direct
+
 REFRESH_EVERY = timedelta(minutes=5)
+ANSWER_WITHIN = timedelta(seconds=4)
+"""How long a REST catalog may take for each answer to who fills an inventory: ``config.load(limit=ANSWER_WITHIN)``."""
+
+HAS = sa.select(inventory_tables.c.table_key).where(inventory_tables.c.table_key == sa.bindparam("b_key", type_=sa.Text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +81,13 @@ class Inventory:
         """List the catalog.
 
         :raises CatalogUnreachable: it did not answer; the inventory is as it was, and remembers the problem.
+        :raises SnowpackError: whatever else keeps the catalog from being loaded; likewise.
         """
         try:
             listed = list(list_tables(self.catalog(), self.catalog_name))
-        except CatalogUnreachable as problem:
+        except StoreError:
+            raise
+        except SnowpackError as problem:
             self._catalog = None
             self._note(str(problem))
             raise
@@ -85,12 +95,13 @@ class Inventory:
         return self.state()
 
     def refresh_if_older(self, age: timedelta = REFRESH_EVERY) -> bool:
-        """Refresh when nobody tried for so long; whoever shares the store need not do it again.
+        """Refresh when nobody tried for so long, or for a quarter of it after a try that failed.
+
+        Of several that share a store, one takes the turn, and the others need not.
 
         :raises CatalogUnreachable: as :meth:`refresh`.
         """
-        tried_at = self.state().tried_at
-        if tried_at is not None and self._store.clock() - tried_at < age:
+        if not self._store.transact(lambda conn: self._take_turn(conn, age)):
             return False
         self.refresh()
         return True
@@ -99,7 +110,7 @@ class Inventory:
         """See that the table exists: from the inventory, and for one that it does not have from the catalog.
 
         :raises TableNotFound: neither has it.
-        :raises CatalogUnreachable: the inventory does not have it, and the catalog does not answer.
+        :raises CatalogUnreachable, TableUnreadable: the inventory does not have it, and the catalog gives no useful answer.
         """
         if self.has(table):
             return
@@ -108,8 +119,10 @@ class Inventory:
 
     def has(self, table: TableName) -> bool:
         """Whether the inventory has it; the catalog is not asked."""
-        query = sa.select(inventory_tables.c.table_key).where(inventory_tables.c.table_key == str(table))
-        return self._store.read(lambda conn: conn.execute(query).first()) is not None
+        key = {"b_key": str(table)}
+        if self._store.is_postgres:
+            return self._store.read(lambda conn: _direct_has().first(conn, key)) is not None  # each submission asks
+        return self._store.read(lambda conn: conn.execute(HAS, key).first()) is not None
 
     def tables(
         self, *, database: str | None = None, search: str | None = None, after: str | None = None, limit: int = 100
@@ -140,11 +153,12 @@ class Inventory:
     ) -> list[TableName]:
         query = sa.select(inventory_tables).where(inventory_tables.c.catalog == self.catalog_name)
         if database is not None:
-            query = query.where(inventory_tables.c.database_name == database)
+            query = query.where(inventory_tables.c.database_name == storable(database))
         if search:
-            query = query.where(sa.func.lower(inventory_tables.c.table_key).contains(search.lower(), autoescape=True))
+            dotted = inventory_tables.c.database_name + "." + inventory_tables.c.table_name
+            query = query.where(sa.func.lower(dotted).contains(storable(search).lower(), autoescape=True))
         if after is not None:
-            query = query.where(inventory_tables.c.table_key > f"{self.catalog_name}.{after}")
+            query = query.where(inventory_tables.c.table_key > f"{self.catalog_name}.{storable(after)}")
         rows = conn.execute(query.order_by(inventory_tables.c.table_key).limit(limit))
         return [TableName(row.catalog, row.database_name, row.table_name) for row in rows]
 
@@ -154,14 +168,25 @@ class Inventory:
         mine = sa.select(inventory_tables.c.table_key).where(inventory_tables.c.catalog == self.catalog_name)
 
         def write(conn: sa.Connection) -> None:
+            # First of all, because its row makes a second listing wait: two of them could block each other with their tables.
+            now = self._store.clock()
+            self._write_state(conn, {"tried_at": now, "refreshed_at": now, "problem": None})
             gone = [{"b_key": key} for key in conn.execute(mine).scalars() if key not in keys]
             if gone:
                 conn.execute(sa.delete(inventory_tables).where(inventory_tables.c.table_key == sa.bindparam("b_key")), gone)
             self._insert(conn, listed)
-            now = self._store.clock()
-            self._write_state(conn, {"tried_at": now, "refreshed_at": now, "problem": None})
 
         self._store.transact(write)
+
+    def _take_turn(self, conn: sa.Connection, age: timedelta) -> bool:
+        """Whether it is time, and nobody else was faster."""
+        insert = postgresql.insert if self._store.is_postgres else sqlite.insert
+        now, tried_at = self._store.clock(), inventory_refreshes.c.tried_at
+        failed = inventory_refreshes.c.problem.is_not(None)
+        due = sa.or_(tried_at <= now - age, sa.and_(failed, tried_at <= now - age / 4))
+        turn = insert(inventory_refreshes).values(catalog=self.catalog_name, tried_at=now)
+        turn = turn.on_conflict_do_update(index_elements=["catalog"], set_={"tried_at": now}, where=due)
+        return conn.execute(turn.returning(inventory_refreshes.c.catalog)).first() is not None
 
     def _insert(self, conn: sa.Connection, tables: list[TableName]) -> None:
         insert = postgresql.insert if self._store.is_postgres else sqlite.insert
@@ -179,10 +204,18 @@ class Inventory:
             conn.execute(insert(inventory_tables).on_conflict_do_nothing(), rows)
 
     def _note(self, problem: str) -> None:
-        values = {"tried_at": self._store.clock(), "problem": problem}
+        values = {"tried_at": self._store.clock(), "problem": storable(problem)}
         self._store.transact(lambda conn: self._write_state(conn, values))
 
     def _write_state(self, conn: sa.Connection, values: dict[str, Any]) -> None:
         insert = postgresql.insert if self._store.is_postgres else sqlite.insert
         statement = insert(inventory_refreshes).values(catalog=self.catalog_name, **values)
         conn.execute(statement.on_conflict_do_update(index_elements=["catalog"], set_=values))
+
+
+@cache
+def _direct_has() -> Direct:
+    # Imported here: psycopg is not needed for a store in a file.
+    from airflow_snowpack.store.direct import Direct
+
+    return Direct(HAS)

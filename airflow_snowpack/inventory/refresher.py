@@ -6,9 +6,8 @@ import logging
 import threading
 from datetime import timedelta
 
-from airflow_snowpack.iceberg.errors import CatalogUnreachable
+from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.inventory.inventory import REFRESH_EVERY, Inventory
-from airflow_snowpack.store import StoreError
 
 log = logging.getLogger(__name__)
 
@@ -33,11 +32,13 @@ class Refresher:
         self._stopped.set()
 
     def step(self) -> None:
-        """One look; what is wrong with catalog or store is logged, and mended by a later look."""
+        """One look; whatever goes wrong is logged, and a later look may mend it: the thread must not end with it."""
         try:
             self._inventory.refresh_if_older(self._every)
-        except (CatalogUnreachable, StoreError):
-            log.warning("inventory_not_refreshed", exc_info=True)
+        except SnowpackError as problem:
+            log.warning("inventory_not_refreshed: %s", problem)
+        except Exception:
+            log.exception("inventory_not_refreshed")
 
     def _run(self) -> None:
         while not self._stopped.is_set():

@@ -22,6 +22,7 @@ from airflow_snowpack.jobs.errors import JobNotFound, LockInUse, TableLocked
 from airflow_snowpack.jobs.lifecycle import Jobs
 from airflow_snowpack.jobs.model import ActionResult, DrainState, Job, JobStatus, SweepReport, TableLock
 from airflow_snowpack.store import Actor, storable, write_audit
+from airflow_snowpack.store.audit import entry_values
 
 DRAIN, QUEUE = "drain", "queue"
 
@@ -69,6 +70,10 @@ class Desk:
         :raises DrainModeOn, TableLocked: as :meth:`Jobs.submit`; nothing was written.
         :raises InvalidKey, KeyUsedBefore: the key cannot be used for this request.
         """
+        if key is None:
+            return Asked(
+                self.jobs.submit(table, actions, options=options, submitted_by=self.actor.name, entry=self._submit_entry)
+            )
 
         def ask(also: Callable[[sa.Connection, Job], None]) -> Job:
             return self.jobs.submit(table, actions, options=options, submitted_by=self.actor.name, also=also)
@@ -194,6 +199,10 @@ class Desk:
         if job.status is JobStatus.CANCELLED and lock.expires_at > self.jobs.store.clock() and not force:
             why = f"job {job.job_id} was cancelled while it ran, and its worker has not left the table yet"
             raise LockInUse(lock, why, f"Wait for it (until {lock.expires_at.isoformat()} at most), or force it when it is dead.")
+
+    def _submit_entry(self, job: Job) -> dict[str, Any]:
+        detail = {"table": str(job.table), "actions": list(job.actions)}
+        return entry_values(self.jobs.store, self.actor, "submit", job.job_id, **detail)
 
     def _note(self, conn: sa.Connection, change: str, subject: str, **detail: Any) -> None:
         write_audit(conn, self.jobs.store, self.actor, change, subject, **detail)

@@ -82,7 +82,9 @@ class History:
     def of(self, job_id: str) -> list[HistoryEntry]:
         """The events of one job, oldest first."""
         self.flush()
-        query = sa.select(job_history).where(job_history.c.job_id == job_id).order_by(job_history.c.at, job_history.c.id)
+        query = (
+            sa.select(job_history).where(job_history.c.job_id == storable(job_id)).order_by(job_history.c.at, job_history.c.id)
+        )
         rows = self._store.read(lambda conn: conn.execute(query).all())
         return [HistoryEntry(row.job_id, row.at, row.event, row.attempt_id, row.detail) for row in rows]
 

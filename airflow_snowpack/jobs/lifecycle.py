@@ -91,17 +91,19 @@ class Jobs(JobReader):
         submitted_by: str | None = None,
         owner: str | None = None,
         also: Also | None = None,
+        entry: Callable[[Job], Mapping[str, Any]] | None = None,
     ) -> Job:
         """Lock the table, record the job and queue it, in one transaction.
 
         :param options: per action, as JSON values.
         :param owner: who may take the job over later, see :meth:`take_over`.
         :param also: written in the same transaction; when it raises, nothing is.
+        :param entry: the values of an entry in the audit trail, written with the job; cheaper than ``also``.
         :raises DrainModeOn: submissions are refused; nothing was written.
         :raises TableLocked: another job or holder has the table; nothing was written.
         """
         job = self._new_job(table, actions, options, submitted_by, owner)
-        values = self._submit_values(job)
+        values = self._submit_values(job) | (dict(entry(job)) if entry is not None else {})
 
         def write(conn: sa.Connection) -> bool:
             free = self._steps.submit(conn, values)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -150,6 +151,7 @@ def _narrow(which: JobFilter) -> list[sa.ColumnElement[bool]]:
     if which.until is not None:
         where.append(jobs.c.submitted_at < which.until)
     if which.search:
-        text = storable(which.search).lower()
-        where.append(sa.or_(*(sa.func.lower(column).contains(text, autoescape=True) for column in SEARCHED)))
+        # Both sides in lower case by the database: SQLite knows only ASCII, and Python more than either.
+        text = sa.func.lower(re.sub(r"([/%_])", r"/\1", storable(which.search)))
+        where.append(sa.or_(*(sa.func.lower(column).contains(text, escape="/") for column in SEARCHED)))
     return where

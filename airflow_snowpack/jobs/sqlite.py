@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.jobs import statements as do
+from airflow_snowpack.store.audit import INSERT_ENTRY
 from airflow_snowpack.store.schema import job_queue
 
 LOCK = do.lock_table("sqlite", unless_draining=True, reentrant=False)
@@ -28,6 +29,8 @@ class SqliteSteps:
             return False
         conn.execute(INSERT_JOB, values)
         conn.execute(ENQUEUE, values)
+        if "a_subject" in values:
+            conn.execute(INSERT_ENTRY, values)
         return True
 
     def claim_next(self, conn: sa.Connection, values: Mapping[str, Any]) -> sa.Row[Any] | None:

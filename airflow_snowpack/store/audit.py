@@ -21,6 +21,7 @@ from airflow_snowpack.store.store import Store
 from airflow_snowpack.store.text import storable
 
 LAST_ID = 2**63 - 1
+COLUMNS = [column for column in audit_trail.columns if column.name != "id"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,30 @@ class AuditEntry:
 
 def write_audit(conn: sa.Connection, store: Store, actor: Actor, change: str, subject: str, **detail: Any) -> None:
     """Note a change, in the transaction that makes it."""
-    kept = {name: storable(value) if isinstance(value, str) else value for name, value in detail.items()}
-    entry = {"at": store.clock(), "actor": storable(actor.name), "via": actor.via, "change": change, "subject": subject}
-    conn.execute(sa.insert(audit_trail).values(**entry, detail=kept))
+    conn.execute(INSERT_ENTRY, entry_values(store, actor, change, subject, **detail))
+
+
+def entry_values(store: Store, actor: Actor, change: str, subject: str, **detail: Any) -> dict[str, Any]:
+    """The parameters of :func:`insert_entry`."""
+    return {
+        "a_at": store.clock(),
+        "a_actor": storable(actor.name),
+        "a_via": actor.via,
+        "a_change": change,
+        "a_subject": subject,
+        "a_detail": {name: storable(value) if isinstance(value, str) else value for name, value in detail.items()},
+    }
+
+
+def insert_entry(source: sa.FromClause | None = None) -> Any:
+    """Insert an entry from its ``a_…`` parameters, once for each row of ``source`` (none: once)."""
+    row = sa.select(*(sa.bindparam(f"a_{column.name}", type_=column.type) for column in COLUMNS))
+    return sa.insert(audit_trail).from_select(
+        [column.name for column in COLUMNS], row if source is None else row.select_from(source)
+    )
+
+
+INSERT_ENTRY = insert_entry()
 
 
 def _about(subject: str) -> sa.ColumnElement[bool]:
@@ -80,7 +102,7 @@ class AuditTrail:
         :param subject: only what was done to this job, table or switch.
         """
         query = sa.select(audit_trail).order_by(audit_trail.c.id.desc()).limit(limit)
-        query = query if before is None else query.where(audit_trail.c.id < min(before, LAST_ID))
+        query = query if before is None else query.where(audit_trail.c.id < max(0, min(before, LAST_ID)))
         return self._read(query if subject is None else query.where(_about(subject)))
 
     def _read(self, query: sa.Select[Any]) -> list[AuditEntry]:

@@ -110,7 +110,7 @@ def _limit_postgres(engine: sa.Engine, patience: Patience) -> None:
 
     def limit(connection: DBAPIConnection, _record: Any) -> None:
         cursor = connection.cursor()
-        cursor.execute(f"SET statement_timeout = {int(patience.answer.total_seconds() * 1000)}")
+        cursor.execute(f"SET statement_timeout = {int(patience.statement.total_seconds() * 1000)}")
         cursor.close()
 
     sa.event.listen(engine, "do_connect", connect)

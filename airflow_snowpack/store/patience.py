@@ -29,7 +29,7 @@ _DEADLINE: ContextVar[float | None] = ContextVar("snowpack_store_deadline", defa
 class Patience:
     """The periods of a store that answers people. All of them together stay below five seconds.
 
-    :param answer: one piece of work in all, waits and repeats included; Postgres itself ends a statement after it.
+    :param answer: one piece of work in all, waits and repeats included.
     :param repeat: after this long a passing error is not tried again.
     :param connect: for a new connection; libpq knows whole seconds, and two at the least.
     :param connection: for a connection to become free, when all of them are in use.
@@ -45,6 +45,11 @@ class Patience:
     file: timedelta = timedelta(seconds=3)
     pause: timedelta = timedelta(seconds=1)
     connections: int = 50
+
+    @property
+    def statement(self) -> timedelta:
+        """After this long Postgres itself ends a statement: before we take it for silent, which would count as an outage."""
+        return self.answer * 7 / 8
 
     @property
     def idle(self) -> int:

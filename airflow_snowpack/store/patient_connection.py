@@ -19,12 +19,12 @@ class PatientConnection(psycopg.Connection[Any]):
         return super().wait(gen if end is None else self._until(end, gen), *arguments, **options)
 
     def _until(self, end: float, gen: Any) -> Generator[Any, Any, Any]:
-        # psycopg wakes its generators ten times a second, with or without an answer.
+        # psycopg wakes its generators ten times a second, also when nothing has come.
         try:
             wanted = next(gen)
             while True:
                 ready = yield wanted
-                if time.monotonic() >= end:
+                if not ready and time.monotonic() >= end:
                     self.pgconn.finish()
                     raise psycopg.OperationalError("the server did not answer in time")
                 wanted = gen.send(ready)

@@ -56,6 +56,7 @@ def every_request(jobs: Jobs, name: str) -> None:
     again = desk.rerun(job.job_id)
     plan = desk.record_dry_run(again.table, ACTIONS, [], key=f"{name} 2").job
     desk.delete(plan.job_id)
+    desk.submit(TableName("lake", "db", f"{name}_d"), ACTIONS)
     desk.sweep()
     jobs.flush()
 

@@ -8,9 +8,13 @@ Everything in it was written by the domain's own calls, with a clock that was mo
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from airflow_snowpack.api import Services, User
 from airflow_snowpack.iceberg import CatalogConfig, TableName
@@ -21,11 +25,12 @@ from airflow_snowpack.store import Store, open_store, utc_now
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from fastapi import Request
+    from pyiceberg.catalog import Catalog
 
 CATALOG = "lake"
+FOLDER = tempfile.TemporaryDirectory(prefix="snowpack-pages-")
 TABLES = (
     "analytics.page_views",
     "analytics.sessions",
@@ -142,20 +147,29 @@ class World:
         self.clock.move(seconds=seconds)
 
 
-def open_world(folder: Path, start: datetime | None = None, tables: Sequence[str] = ()) -> World:
-    """An empty store and a catalog with these tables, listed."""
+@cache
+def _lake(tables: tuple[str, ...]) -> Catalog:
+    """A catalog with these tables, which are empty; made once in a process, since nothing here changes it."""
     from pyiceberg.schema import Schema
     from pyiceberg.types import LongType, NestedField
 
-    url = f"sqlite:///{folder / 'pages.db'}"
-    clock = MovedClock(start or utc_now())
-    store = open_store(url, clock=clock)
-    catalog = CatalogConfig.embedded(folder / "lake").load()
+    catalog = CatalogConfig.embedded(Path(FOLDER.name) / uuid4().hex).load()
     schema = Schema(NestedField(1, "month", LongType(), required=False))
     for database in sorted({name.rpartition(".")[0] for name in tables}):
         catalog.create_namespace(database)
     for name in tables:
         catalog.create_table(name, schema)
+    return catalog
+
+
+def open_world(folder: Path, start: datetime | None = None, tables: Sequence[str] = (), *, url: str | None = None) -> World:
+    """An empty store and a catalog with these tables, listed.
+
+    :param url: of a store that has its tables; ``None`` for an SQLite file in the folder.
+    """
+    clock = MovedClock(start or utc_now())
+    store = open_store(url or f"sqlite:///{folder / 'pages.db'}", clock=clock)
+    catalog = _lake(tuple(tables))
     inventory = Inventory(store, CATALOG, lambda: catalog)
     if tables:
         inventory.refresh()

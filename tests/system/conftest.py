@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).parents[2]
 PROCESSES = ("api-server", "dag-processor", "scheduler", "triggerer")
+# Who there is besides the admin, by role; each one's password is his name. The shortcut that makes everybody an admin is off.
+USERS = {"admin": "admin", "vic": "viewer", "uma": "user", "olga": "op"}
 PATIENCE_S = 300.0
 LOG_TAIL_LINES = 60
 
@@ -72,7 +74,7 @@ class AirflowHome:
         for file in (Path(__file__).parent / "dags").glob("*.py"):
             shutil.copy(file, self.dags)
         passwords = home / "passwords.json"
-        passwords.write_text(json.dumps({"admin": "admin"}))
+        passwords.write_text(json.dumps({name: name for name in USERS}))
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "_AIRFLOW"))}
         settings = {
             "CORE__LOAD_EXAMPLES": "False",
@@ -80,9 +82,11 @@ class AirflowHome:
             "CORE__EXECUTOR": "LocalExecutor",
             "CORE__PARALLELISM": "3",
             "CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{self.port}/execution/",
-            "CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin",
+            "CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
+            "CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{name}:{role}" for name, role in USERS.items()),
             "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
             "CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+            "CORE__TEST_CONNECTION": "Enabled",
             "API__HOST": "127.0.0.1",
             "API__PORT": str(self.port),
             "API__WORKERS": "1",

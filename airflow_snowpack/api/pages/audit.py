@@ -50,9 +50,8 @@ class Trail:
 
 @router.get("/audit")
 def audit(page: Here) -> HTMLResponse:
-    params = page.request.query_params
-    asked = {name: params.get(name, "").strip() for name in ("subject", "actor")}
-    before = params.get("before", "")
+    asked = {name: page.asked(name) for name in ("subject", "actor")}
+    before = page.asked("before")
     start = int(before) if before.isascii() and before.isdigit() and len(before) < 19 else None
     return page.render(
         "audit.html",

@@ -116,7 +116,7 @@ def _rewritten_size(metrics: Metrics) -> Figure | None:
     taken = metrics.get("rewritten_bytes_count")
     if not taken or "added_bytes_count" in metrics:
         return None
-    return Figure("Rewritten", _bars((("size", taken, "before"),), size))
+    return Figure("Read and written anew", (), size(taken))
 
 
 def _bars(

@@ -19,7 +19,7 @@ router = APIRouter(route_class=PageRoute)
 @router.get("/jobs/{job_id}")
 def job(job_id: str, page: Here) -> HTMLResponse:
     reader, now = page.services.jobs, page.now
-    found = reader.get(job_id)
+    found = reader.get(job_id.replace("\x00", ""))  # which no database takes
     history = reader.history(job_id)
     return page.render(
         "job.html",

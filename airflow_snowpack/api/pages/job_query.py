@@ -46,8 +46,8 @@ class JobQuery:
 
         :param now: the moment that a period counts back from.
         """
-        values = {name: params.get(name, "").strip() for name in NAMES}
-        values["dag_id"] = values["dag_id"] or params.get("dag", "").strip()
+        values = {name: _text(params.get(name, "")) for name in NAMES}
+        values["dag_id"] = values["dag_id"] or _text(params.get("dag", ""))
         statuses = [status for status in dict.fromkeys(params.getlist("status")) if status]
         given = (*(("status", status) for status in statuses), *((name, value) for name, value in values.items() if value))
         try:
@@ -104,6 +104,11 @@ def _filter(statuses: list[str], values: dict[str, str], catalog: str, now: date
         since=since,
         until=_moment("until", values["until"]),
     )
+
+
+def _text(given: str) -> str:
+    """What was given, trimmed. No database takes a NUL character."""
+    return given.replace("\x00", "").strip()
 
 
 def _table(text: str, catalog: str) -> TableName | None:

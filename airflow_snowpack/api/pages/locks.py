@@ -28,7 +28,7 @@ class Held:
 
 @router.get("/locks")
 def locks(page: Here) -> HTMLResponse:
-    search = page.request.query_params.get("search", "").strip()
+    search = page.asked("search")
     wanted = search.lower()
     everything = page.services.jobs.locks.list()
     fitting = [lock for lock in everything if wanted in lock.table.dotted.lower() or wanted in lock.holder.lower()]

@@ -17,7 +17,7 @@ from fastapi import Depends, Request, Response
 from fastapi.responses import HTMLResponse
 from starlette.exceptions import HTTPException
 
-from airflow_snowpack.api.auth import Reader, User
+from airflow_snowpack.api.auth import Reader, TokenAuth, User
 from airflow_snowpack.api.pages.assets import versioned
 from airflow_snowpack.api.pages.markup import template
 from airflow_snowpack.api.pages.task_link import airflow_root
@@ -140,6 +140,7 @@ def _everywhere(request: Request, name: str, title: str) -> dict[str, Any]:
         "here": name.removesuffix(".html"),
         "title": title,
         "airflow": airflow_root(request),
+        "by_token": isinstance(request.app.state.auth, TokenAuth),
     }
 
 

@@ -6,11 +6,12 @@ from datetime import datetime, timedelta
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from airflow_snowpack.api.pages.page import Here, PageRoute
+from airflow_snowpack.api.pages.page import Here, Page, PageRoute
 from airflow_snowpack.jobs import QueueSample
 
 PERIOD = timedelta(days=1)
 STEPS = 96
+KEPT = timedelta(minutes=1)
 WIDTH, HEIGHT = 1200, 200
 LEFT, RIGHT, TOP, BOTTOM = 36, 8, 10, 22
 ROUND = (1, 2, 5)
@@ -51,7 +52,7 @@ class Chart:
 
 @router.get("/queue")
 def queue(page: Here) -> HTMLResponse:
-    samples = page.services.jobs.queue_over_time(PERIOD, STEPS)
+    samples = _samples(page)
     return page.render(
         "queue.html",
         "Queue",
@@ -59,6 +60,15 @@ def queue(page: Here) -> HTMLResponse:
         hourly=list(reversed(samples))[:: STEPS // 24],
         busy=any(sample.waiting or sample.running for sample in samples),
     )
+
+
+def _samples(page: Page) -> list[QueueSample]:
+    """They are told from every job of two days, which a page that refreshes itself does not ask for each time."""
+    state, now = page.request.app.state, page.now
+    at, kept = getattr(state, "queue_samples", (None, []))
+    if at is None or now - at >= KEPT:
+        at, kept = state.queue_samples = now, page.services.jobs.queue_over_time(PERIOD, STEPS)
+    return list(kept)
 
 
 def chart(samples: list[QueueSample]) -> Chart:

@@ -4,11 +4,11 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from airflow_snowpack.api.auth import Reader
-from airflow_snowpack.api.pages import assets, audit, events, job, jobs, locks, pending, queue, schedule, schedules, tables
+from airflow_snowpack.api.pages import assets, audit, events, job, jobs, locks, login, pending, queue, schedule, schedules, tables
 from airflow_snowpack.api.pages.page import PageRoute, not_a_page
 
 router = APIRouter(prefix="/ui", include_in_schema=False, route_class=PageRoute)
-for each in (tables, jobs, job, schedules, schedule, pending, events, locks, queue, audit, assets):
+for each in (tables, jobs, job, schedules, schedule, pending, events, locks, queue, audit, assets, login):
     router.include_router(each.router)
 
 

@@ -43,10 +43,9 @@ class Found:
 
 @router.get("/")
 def tables(page: Here) -> HTMLResponse:
-    params = page.request.query_params
-    asked = {name: params.get(name, "").strip() for name in ("database", "search", "show")}
+    asked = {name: page.asked(name) for name in ("database", "search", "show")}
     show = asked["show"] if asked["show"] in SHOWN else ""
-    found = find(page, asked["database"], asked["search"], show, params.get("after", "") or None)
+    found = find(page, asked["database"], asked["search"], show, page.asked("after") or None)
     state = page.services.inventory.state()
     return page.render(
         "tables.html",
@@ -55,7 +54,7 @@ def tables(page: Here) -> HTMLResponse:
         stale=state.refreshed_at is not None and (page.now - state.refreshed_at).total_seconds() > STALE_AFTER_S,
         found=found,
         asked=asked | {"show": show},
-        after=params.get("after", ""),
+        after=page.asked("after"),
         shown=[(value, label) for value, (label, _) in SHOWN.items()],
         url=lambda **changes: urlencode({name: value for name, value in (asked | changes).items() if value}),
         actions=page.services.order,

@@ -109,26 +109,57 @@ def _waits(job: Job, history: Iterable[HistoryEntry], end: datetime) -> Iterable
 
 
 def _actions(job: Job, history: Sequence[HistoryEntry], end: datetime) -> Iterable[Span]:
-    attempts, told, last = _attempts(history), False, job.started_at
-    for entry in history:
-        if entry.event in CLAIMS:
-            last = entry.at
-        elif entry.event == "action":
-            told, last = True, entry.at
-            seconds = float(entry.detail.get("elapsed_seconds", 0))
-            begin = max(entry.at - timedelta(seconds=seconds), job.submitted_at)
-            outcome, attempt = str(entry.detail.get("outcome", "")), attempts.get(entry.attempt_id or "")
-            yield Span(str(entry.detail.get("action", "action")), begin, entry.at, outcome, attempt)
-    if not told and job.started_at is not None:
-        last = job.started_at
-        for result in job.results:
-            until = last + timedelta(seconds=result.elapsed_seconds)
-            yield Span(result.action, last, until, result.outcome.value, job.attempt)
-            last = until
+    """Each action of each attempt, and what an attempt was at when it was lost or stopped."""
+    yield from (_told_actions if any(entry.event == "action" for entry in history) else _told_by_results)(job, history)
+    since, attempt = _open_attempt(job, history)
     done = {result.action for result in job.results}
     current = next((action for action in job.actions if action not in done), None)
-    if job.status is JobStatus.RUNNING and current and last is not None:
-        yield Span(current, last, max(end, last), "running", job.attempt, going_on=True)
+    if since is None or current is None:
+        return
+    if job.status is JobStatus.RUNNING:
+        yield Span(current, since, max(end, since), "running", attempt, going_on=True)
+    elif job.status in (JobStatus.CANCELLED, JobStatus.FAILED) and (end - since).total_seconds() >= 1:
+        yield Span(current, since, end, "interrupted", attempt)
+
+
+def _told_actions(job: Job, history: Sequence[HistoryEntry]) -> Iterable[Span]:
+    attempts, held = _attempts(history), False
+    since = job.submitted_at
+    for entry in history:
+        if held and (entry.event == "requeued" or entry.event in CLAIMS) and entry.at > since:
+            yield Span("lost with its worker", since, entry.at, "interrupted")
+        if entry.event in CLAIMS:
+            held, since = True, entry.at
+        elif entry.event == "requeued":
+            held = False
+        elif entry.event == "action":
+            begin = max(entry.at - timedelta(seconds=float(entry.detail.get("elapsed_seconds", 0))), job.submitted_at)
+            outcome, attempt = str(entry.detail.get("outcome", "")), attempts.get(entry.attempt_id or "")
+            yield Span(str(entry.detail.get("action", "action")), begin, entry.at, outcome, attempt)
+            since = entry.at
+
+
+def _told_by_results(job: Job, history: Sequence[HistoryEntry]) -> Iterable[Span]:
+    """One after the other from the start, when the history tells of no action."""
+    yield from (span for span in _told_actions(job, history) if span.tone == "interrupted")
+    since = job.started_at
+    for result in job.results if since is not None else ():
+        assert since is not None
+        until = since + timedelta(seconds=result.elapsed_seconds)
+        yield Span(result.action, since, until, result.outcome.value, job.attempt)
+        since = until
+
+
+def _open_attempt(job: Job, history: Sequence[HistoryEntry]) -> tuple[datetime | None, int | None]:
+    """Since when the last attempt has been at the action that it has not told of, unless it went back to the queue."""
+    since, attempts = job.started_at, _attempts(history)
+    attempt: int | None = job.attempt or None
+    for entry in history:
+        if entry.event in CLAIMS or entry.event == "action":
+            since, attempt = entry.at, attempts.get(entry.attempt_id or "", attempt or 0)
+        elif entry.event == "requeued":
+            since = None
+    return since, attempt
 
 
 def _placed(span: Span, start: datetime, total: float) -> Span:

@@ -21,8 +21,8 @@ from airflow_snowpack.api.routes import (
 
 # In this order they are looked through: a batch before the jobs, whose paths would take it for an id.
 ROUTERS: tuple[APIRouter, ...] = (
-    maintenance.router,
     batch.router,
+    maintenance.router,
     jobs.router,
     tables.router,
     locks.router,

@@ -11,10 +11,10 @@ from airflow_snowpack.api.documented import documented
 from airflow_snowpack.api.parameters import Limit, text_parameter
 from airflow_snowpack.api.services import Open
 from airflow_snowpack.api.shapes import AuditPageShape
-from airflow_snowpack.api.threads import Threaded
+from airflow_snowpack.api.strict import Strict
 from airflow_snowpack.jobs import AuditTrail
 
-router = APIRouter(route_class=Threaded, tags=["audit"])
+router = APIRouter(route_class=Strict, tags=["audit"])
 
 
 @router.get("/audit", **documented("list_audit", "See who did what, newest first", AuditPageShape))
@@ -30,10 +30,6 @@ def audit(
     ] = None,
 ) -> JSONResponse:
     """Every change that was asked for through the API, the pages or the command line."""
-    trail = AuditTrail(services.jobs.store)
-    if subject is None:
-        found = trail.latest(limit + 1, before)
-    else:
-        found = [entry for entry in reversed(trail.of(subject)) if before is None or entry.id < before][: limit + 1]
+    found = AuditTrail(services.jobs.store).latest(limit + 1, before, subject)
     shown = found[:limit]
     return JSONResponse({"entries": [audit_body(entry) for entry in shown], "next": shown[-1].id if len(found) > limit else None})

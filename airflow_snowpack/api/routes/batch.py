@@ -6,6 +6,7 @@ so that a re-run's new jobs never come into the same batch.
 
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from fastapi import APIRouter
@@ -16,16 +17,16 @@ from airflow_snowpack.api.parameters import Cursor, Filter
 from airflow_snowpack.api.routes.maintenance import Admitting
 from airflow_snowpack.api.services import AtDesk, Open, Services
 from airflow_snowpack.api.shapes import BatchShape
-from airflow_snowpack.api.threads import Threaded
+from airflow_snowpack.api.strict import Strict
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg import TableNotFound
 from airflow_snowpack.jobs import JobAlreadyFinished, JobFilter, JobNotFound, JobStillActive, TableLocked
 from airflow_snowpack.jobs.listing import cursor_of
 
-router = APIRouter(prefix="/jobs/batch", route_class=Threaded, tags=["jobs"])
+router = APIRouter(prefix="/jobs/batch", route_class=Strict, tags=["jobs"])
 
 AT_ONCE = 100
-SECONDS = 2.5
+PERIOD = timedelta(seconds=2.5)
 REFUSALS = (JobAlreadyFinished, JobStillActive, JobNotFound, TableLocked, TableNotFound)
 SAYS = "Works through at most 100 jobs of the filter. Call it again with the cursor in `next` until that is null."
 
@@ -49,7 +50,7 @@ def _each(services: Services, which: JobFilter, cursor: str | None, change: Call
     """One transaction for each job: one that refuses does not keep the others from their change."""
     page = services.jobs.page(which, after=cursor, limit=AT_ONCE)
     done, refused, after = 0, list[dict[str, Any]](), page.next
-    until = time.monotonic() + SECONDS
+    until = time.monotonic() + PERIOD.total_seconds()
     for place, job in enumerate(page.jobs):
         try:
             change(job.job_id)

@@ -10,9 +10,9 @@ from airflow_snowpack.api.errors import InvalidRequest
 from airflow_snowpack.api.parameters import RawBody, parse_body
 from airflow_snowpack.api.services import AtDesk, Open
 from airflow_snowpack.api.shapes import DrainBody, DrainShape
-from airflow_snowpack.api.threads import Threaded
+from airflow_snowpack.api.strict import Strict
 
-router = APIRouter(route_class=Threaded, tags=["drain"])
+router = APIRouter(route_class=Strict, tags=["drain"])
 
 
 @router.get("/drain", **documented("get_drain", "Ask drain mode", DrainShape))

@@ -13,10 +13,10 @@ from airflow_snowpack.api.parameters import Cursor, Filter, JobId, Limit
 from airflow_snowpack.api.routes.maintenance import POLL_SECONDS
 from airflow_snowpack.api.services import AtDesk, Open
 from airflow_snowpack.api.shapes import JobShape, TimelineShape
-from airflow_snowpack.api.threads import Threaded
+from airflow_snowpack.api.strict import Strict
 from airflow_snowpack.jobs import AuditTrail, explain
 
-router = APIRouter(route_class=Threaded, tags=["jobs"])
+router = APIRouter(route_class=Strict, tags=["jobs"])
 
 NEXT: dict[str, Any] = {"Link": {"schema": {"type": "string"}, "description": 'The next page, as `<…>; rel="next"`, if any.'}}
 POLL: dict[str, Any] = {"Retry-After": {"schema": {"type": "integer"}, "description": "While the job is pending or running."}}

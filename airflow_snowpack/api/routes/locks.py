@@ -11,9 +11,9 @@ from airflow_snowpack.api.documented import documented
 from airflow_snowpack.api.parameters import NamedTable
 from airflow_snowpack.api.services import AtDesk, Open
 from airflow_snowpack.api.shapes import LockShape, ReleaseShape
-from airflow_snowpack.api.threads import Threaded
+from airflow_snowpack.api.strict import Strict
 
-router = APIRouter(route_class=Threaded, tags=["locks"])
+router = APIRouter(route_class=Strict, tags=["locks"])
 
 
 @router.get("/locks", **documented("list_locks", "List the locks, oldest first", list[LockShape]))

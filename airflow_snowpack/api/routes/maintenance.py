@@ -10,12 +10,12 @@ from airflow_snowpack.api.bodies import job_body
 from airflow_snowpack.api.documented import documented
 from airflow_snowpack.api.links import link_to
 from airflow_snowpack.api.parameters import Database, JobId, RawBody, Table
-from airflow_snowpack.api.services import AtDesk, Open
+from airflow_snowpack.api.services import desk_of, services_of
 from airflow_snowpack.api.shapes import JobShape, SubmitBody
-from airflow_snowpack.api.threads import Threaded
+from airflow_snowpack.api.strict import Strict
 from airflow_snowpack.jobs import Job
 
-router = APIRouter(route_class=Threaded, tags=["jobs"])
+router = APIRouter(route_class=Strict, tags=["jobs"])
 
 POLL_SECONDS = 30
 
@@ -40,8 +40,9 @@ Key = Annotated[
 ]
 
 
-async def _admission(services: Open, desk: AtDesk) -> Admission:
-    return Admission(services, desk)
+async def _admission(request: Request) -> Admission:
+    desk = await desk_of(request)
+    return Admission(await services_of(request), desk)
 
 
 Admitting = Annotated[Admission, Depends(_admission)]

@@ -6,9 +6,9 @@ from airflow_snowpack.api.auth import Reader
 from airflow_snowpack.api.documented import documented
 from airflow_snowpack.api.measures import Measures
 from airflow_snowpack.api.services import Open
-from airflow_snowpack.api.threads import Threaded
+from airflow_snowpack.api.strict import Strict
 
-router = APIRouter(route_class=Threaded, tags=["probes"])
+router = APIRouter(route_class=Strict, tags=["probes"])
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -11,9 +11,9 @@ from airflow_snowpack.api.bodies import queue_body, sample_body, sweep_body
 from airflow_snowpack.api.documented import documented
 from airflow_snowpack.api.services import AtDesk, Open
 from airflow_snowpack.api.shapes import QueueShape, SampleShape, SweepShape
-from airflow_snowpack.api.threads import Threaded
+from airflow_snowpack.api.strict import Strict
 
-router = APIRouter(route_class=Threaded, tags=["queue"])
+router = APIRouter(route_class=Strict, tags=["queue"])
 
 
 @router.get("/queue", **documented("get_queue", "Look at the queue", QueueShape))

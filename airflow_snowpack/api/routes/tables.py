@@ -12,11 +12,11 @@ from airflow_snowpack.api.errors import CatalogTooSlow
 from airflow_snowpack.api.parameters import Limit, NamedTable, text_parameter
 from airflow_snowpack.api.services import Open, Services
 from airflow_snowpack.api.shapes import InventoryCountShape, TableHealthShape, TablesShape
-from airflow_snowpack.api.threads import Threaded
+from airflow_snowpack.api.strict import Strict
 from airflow_snowpack.iceberg import CatalogUnreachable, TableName, TableUnreadable, load_table, read_health
 from airflow_snowpack.jobs import standings
 
-router = APIRouter(route_class=Threaded, tags=["tables"])
+router = APIRouter(route_class=Strict, tags=["tables"])
 
 
 @router.get("/tables", **documented("list_tables", "List tables by name", TablesShape))

@@ -1,6 +1,7 @@
 """The API as people reach it: uvicorn on a free port of 127.0.0.1, in a thread of the test or in a process of its own.
 
-``lake_folder`` is a catalog with a few tables that no test changes; ``serve_app`` serves an app and gives a client for it.
+``lake_folder`` is a catalog with a few tables that no test changes; ``serve_app`` serves an app and gives a client for it. A test
+that takes ``api`` runs once on each database, on one server for all of them, whose store is empty again for each.
 """
 
 from __future__ import annotations
@@ -8,14 +9,21 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import httpx
+import psycopg
 import pytest
 import uvicorn
 from api_process import TOKEN, build
+from sqlalchemy.engine import make_url
 
 from airflow_snowpack.iceberg import CatalogConfig
+from airflow_snowpack.store import Store, upgrade_schema
+from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store.schema import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,7 +39,7 @@ PLAIN_TABLES = 40
 
 @pytest.fixture(scope="session")
 def lake_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A catalog with ``analytics.page_views``, which has small files, and ``plain.t00`` to ``plain.t39``, which are empty."""
+    """``analytics.page_views`` has small files, ``analytics.clicks`` and ``plain.t00`` to ``plain.t39`` are empty."""
     import pyarrow as pa
     from pyiceberg.schema import Schema
     from pyiceberg.types import LongType, NestedField
@@ -41,6 +49,7 @@ def lake_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     schema = Schema(NestedField(1, "id", LongType(), required=False))
     catalog.create_namespace("analytics")
     catalog.create_namespace("plain")
+    catalog.create_table("analytics.clicks", schema)
     views = catalog.create_table("analytics.page_views", schema)
     for number in range(3):
         views.append(pa.table({"id": pa.array([number], pa.int64())}))
@@ -62,22 +71,69 @@ def serve_app() -> Iterator[Serve]:
         yield serve
 
 
-@pytest.fixture
-def app(store_url: str, lake_folder: Path) -> FastAPI:
-    """The app on an empty store, once on each database."""
-    from airflow_snowpack.store import Store, upgrade_schema
-    from airflow_snowpack.store.engine import open_engine
+@dataclass(frozen=True)
+class Server:
+    """An app that runs, and where."""
 
+    app: FastAPI
+    url: str
+
+
+@pytest.fixture(scope="session")
+def sqlite_server(lake_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The app on an SQLite file."""
+    with _server(f"sqlite:///{tmp_path_factory.mktemp('api-store') / 'snowpack.db'}", lake_folder) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_server(postgres_url: str, lake_folder: Path) -> Iterator[Server]:
+    """The app on Postgres, in a database of its own."""
+    with database_on(postgres_url) as url, _server(url, lake_folder) as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def server(request: pytest.FixtureRequest) -> Server:
+    """The app on an empty store, once on each database."""
+    running: Server = request.getfixturevalue(f"{request.param}_server")
+    jobs = running.app.state.services.get().jobs
+    jobs.flush()
+    jobs.store.transact(lambda conn: [conn.execute(table.delete()) for table in metadata.sorted_tables])
+    return running
+
+
+@pytest.fixture
+def app(server: Server) -> FastAPI:
+    """The running app itself."""
+    return server.app
+
+
+@pytest.fixture
+def api(server: Server) -> Iterator[httpx.Client]:
+    """A client of the running app, with the token."""
+    with httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=30) as client:
+        yield client
+
+
+@contextlib.contextmanager
+def database_on(postgres_url: str) -> Iterator[str]:
+    """An empty database, for longer than one test."""
+    server = make_url(postgres_url)
+    name = f"snowpack_api_{uuid4().hex[:12]}"
+    with psycopg.connect(server.set(drivername="postgresql").render_as_string(hide_password=False), autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {name}")
+        yield server.set(database=name).render_as_string(hide_password=False)
+        admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@contextlib.contextmanager
+def _server(store_url: str, lake_folder: Path) -> Iterator[Server]:
     with Store(open_engine(store_url)) as store:
         upgrade_schema(store)
-    built: FastAPI = build(store_url, lake_folder)
-    return built
-
-
-@pytest.fixture
-def api(app: FastAPI, serve_app: Serve) -> httpx.Client:
-    """A client of the running app, with the token."""
-    return serve_app(app)
+    app = build(store_url, lake_folder)
+    with _served(app) as url:
+        yield Server(app, url)
 
 
 @contextlib.contextmanager

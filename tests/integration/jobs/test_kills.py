@@ -142,7 +142,9 @@ def assert_every_change_is_on_record(jobs: Jobs) -> None:
     made = {(job.job_id, change) for job in every for change in ("submit", "rerun", "dry_run") if (job.job_id, change) in entries}
     assert {key for key, _ in made} == {job.job_id for job in every}
     assert {entry for entry in entries if entry[1] in ("submit", "rerun", "dry_run")} == made
-    assert {key.job_id for key in keys} == {key for key, change in made if change != "rerun"}
+    assert {key.job_id for key in keys} == {
+        job.job_id for job in every if job.table_name.endswith("_c") and (job.job_id, "rerun") not in made
+    }
     assert {job.job_id for job in every if job.status == "cancelled"} == {key for key, change in entries if change == "cancel"}
     assert {job.job_id for job in every if job.deleted_at is not None} == {key for key, change in entries if change == "delete"}
 

@@ -41,6 +41,11 @@ with DAG("system_submit", schedule=None, params={"table": "db.none"}):
     done = MaintenanceJobSensor(task_id="done", job_id="{{ ti.xcom_pull('submit')['job_id'] }}", poke_interval=SOON)
     submit >> done
 
+with DAG("system_mapped", schedule=None, params={"table": "db.none"}):
+    SubmitMaintenanceOperator.partial(task_id="plan", table="{{ params.table }}", dry_run=True).expand(
+        actions=[["rewrite_manifests"], ["expire_snapshots"]]
+    )
+
 with DAG("system_guard", schedule=None, params={"table": "db.none"}):
     acquire = AcquireTableLockOperator(task_id="acquire", table="{{ params.table }}", if_locked="wait", poll_interval=SOON)
     release = ReleaseTableLockOperator(task_id="release", table="{{ params.table }}", trigger_rule="all_done")

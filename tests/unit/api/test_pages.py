@@ -286,7 +286,7 @@ def test_drain_mode_is_a_banner_on_every_page_with_who_and_why(world: World, bro
     for path in EVERY_PAGE:
         page = words(browser.text(path))
         assert "Drain mode is on" in page
-        assert "switched on by vera: moving to Postgres 18" in page
+        assert "Drain mode is on , switched on just now by vera: moving to Postgres 18" in page
 
 
 def test_the_queue_is_drawn_with_a_table_beside_it(world: World, browser: Browser) -> None:
@@ -296,6 +296,21 @@ def test_the_queue_is_drawn_with_a_table_beside_it(world: World, browser: Browse
     assert '<path class="line-waiting"' in page
     assert page.count("<tr><td><time") == 24
     assert "Is there a worker?" in page
+
+
+def test_the_chart_of_the_queue_is_told_anew_once_a_minute(world: World, browser: Browser) -> None:
+    def drawn() -> list[str]:
+        return re.findall(r'<path class="line-waiting" d="([^"]+)"', browser.text("/ui/queue"))
+
+    world.submit("analytics.page_views")
+    world.clock.move(hours=1)
+    first = drawn()
+    assert first
+    world.submit("payments.refunds")
+    world.clock.move(seconds=59)
+    assert drawn() == first
+    world.clock.move(seconds=1)
+    assert drawn() != first
 
 
 def test_the_audit_trail_is_filtered_by_subject_and_actor(world: World, browser: Browser) -> None:
@@ -379,6 +394,14 @@ def test_the_files_of_the_pages_are_served_and_kept(browser: Browser) -> None:
         assert "immutable" in answer.headers["cache-control"]
     assert browser.get("/ui/static/router.py").status_code == 404
     assert browser.get("/ui/static/..%2frouter.py").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "path", ["/ui/?search={}&database={}&after={}", "/ui/jobs?search={}&dag_id={}", "/ui/locks?search={}", "/ui/audit?actor={}"]
+)
+def test_what_no_database_takes_is_left_out_of_what_is_searched_for(browser: Browser, path: str) -> None:
+    assert browser.get(path.replace("{}", "%00%ff%ed%a0%80")).status_code == 200
+    assert browser.get("/ui/jobs/%00").status_code == 404
 
 
 def test_a_job_leads_to_its_task_instance_only_inside_of_airflow(world: World, auth: SomebodyIs) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+from command_line import command_line
 
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 from airflow_snowpack.hooks.store import SnowpackHook
@@ -17,22 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from command_line import Said
+
     from airflow_snowpack.jobs import Jobs
 
 TABLE = TableName("lake", "demo", "flights")
-
-
-@dataclass(frozen=True)
-class Said:
-    """What a command said and how it ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
 
 
 @pytest.fixture
@@ -49,19 +38,7 @@ def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def snowpack(installation: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., Said]:
     """Run ``airflow snowpack …`` in this process, through Airflow's own parser."""
-    from airflow.cli.cli_parser import get_parser
-
-    def run(*arguments: str) -> Said:
-        capfd.readouterr()
-        try:
-            parsed = get_parser().parse_args(["snowpack", *arguments])
-            parsed.func(parsed)
-            code = 0
-        except SystemExit as ended:
-            code = ended.code if isinstance(ended.code, int) else 1
-        return Said(code, *capfd.readouterr())
-
-    return run
+    return command_line(capfd)
 
 
 @pytest.fixture

@@ -15,23 +15,26 @@ from airflow_snowpack.jobs import AuditTrail, JobStatus
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from command_line import Run
+
     from airflow_snowpack.jobs import Jobs
 
 CLICKS = TableName("lake", "demo", "clicks")
 
 
-def test_a_submitted_job_waits_for_a_worker_and_is_noted_with_the_users_name(snowpack, jobs: Jobs, flights: TableName) -> None:
+def test_a_submitted_job_waits_for_a_worker_and_is_noted_with_the_users_name(
+    snowpack: Run, jobs: Jobs, flights: TableName
+) -> None:
     said = snowpack("jobs", "submit", "demo.flights", "--action", "expire_snapshots", "-o", "json")
 
     job = jobs.get(said.json["job_id"])
     assert (said.code, said.json) == (0, bodies.job_body(job))
     assert (job.status, job.actions, job.submitted_by) == (JobStatus.PENDING, ("expire_snapshots",), "ann")
-    assert [(entry.actor, entry.via, entry.change) for entry in AuditTrail(jobs.store).of(job.job_id)] == [
-        ("ann", "cli", "submit")
-    ]
+    (entry,) = AuditTrail(jobs.store).of(job.job_id)
+    assert (entry.actor, entry.via, entry.change) == ("ann", "cli", "submit")
 
 
-def test_people_read_what_became_of_their_request_and_how_to_follow_it(snowpack, jobs: Jobs, flights: TableName) -> None:
+def test_people_read_what_became_of_their_request_and_how_to_follow_it(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
     said = snowpack("jobs", "submit", "demo.flights")
 
     (job,) = jobs.list()
@@ -40,7 +43,7 @@ def test_people_read_what_became_of_their_request_and_how_to_follow_it(snowpack,
     assert f"airflow snowpack jobs watch {short}" in said.out
 
 
-def test_a_dry_run_tells_what_each_action_would_do(snowpack, jobs: Jobs, flights: TableName) -> None:
+def test_a_dry_run_tells_what_each_action_would_do(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
     said = snowpack("jobs", "submit", "demo.flights", "--dry-run", "-a", "rewrite_data_files", "-a", "expire_snapshots")
 
     assert re.search(r"rewrite_data_files\s*\| Would compact 6 files into 1", said.out)
@@ -49,7 +52,7 @@ def test_a_dry_run_tells_what_each_action_would_do(snowpack, jobs: Jobs, flights
     assert jobs.queue_depth() == 0
 
 
-def test_options_and_a_predicate_reach_the_job(snowpack, jobs: Jobs, flights: TableName) -> None:
+def test_options_and_a_predicate_reach_the_job(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
     said = snowpack(
         "jobs", "submit", "demo.flights", "-o", "json",
         "-a", "rewrite_data_files", "-a", "expire_snapshots",
@@ -63,7 +66,7 @@ def test_options_and_a_predicate_reach_the_job(snowpack, jobs: Jobs, flights: Ta
 
 
 @pytest.mark.parametrize("dry", [(), ("--dry-run",)])
-def test_the_same_key_again_is_the_same_job(snowpack, jobs: Jobs, flights: TableName, dry: tuple[str, ...]) -> None:
+def test_the_same_key_again_is_the_same_job(snowpack: Run, jobs: Jobs, flights: TableName, dry: tuple[str, ...]) -> None:
     request = ("jobs", "submit", "demo.flights", "--idempotency-key", "k1", *dry)
     first, again = snowpack(*request, "-o", "json"), snowpack(*request)
 
@@ -72,7 +75,7 @@ def test_the_same_key_again_is_the_same_job(snowpack, jobs: Jobs, flights: Table
     assert [job.job_id for job in jobs.list()] == [first.json["job_id"]]
 
 
-def test_the_same_key_with_another_request_is_refused(snowpack, flights: TableName) -> None:
+def test_the_same_key_with_another_request_is_refused(snowpack: Run, flights: TableName) -> None:
     snowpack("jobs", "submit", "demo.flights", "--idempotency-key", "k1")
     said = snowpack("jobs", "submit", "demo.flights", "--idempotency-key", "k1", "--dry-run")
 
@@ -96,7 +99,7 @@ def test_the_same_key_with_another_request_is_refused(snowpack, flights: TableNa
     ],
 )
 def test_a_request_that_cannot_be_met_is_refused_in_a_sentence(
-    snowpack, jobs: Jobs, flights: TableName, arguments: tuple[str, ...], code: int, problem: str
+    snowpack: Run, jobs: Jobs, flights: TableName, arguments: tuple[str, ...], code: int, problem: str
 ) -> None:
     said = snowpack("jobs", "submit", *arguments)
 
@@ -105,15 +108,16 @@ def test_a_request_that_cannot_be_met_is_refused_in_a_sentence(
     assert jobs.list() == []
 
 
-def test_a_locked_table_is_a_matter_of_trying_again(snowpack, jobs: Jobs, flights: TableName) -> None:
+def test_a_locked_table_is_a_matter_of_trying_again(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
     held = jobs.submit(flights, ["expire_snapshots"])
     said = snowpack("jobs", "submit", "demo.flights")
 
     assert said.code == 5
     assert f"locked by {held.job_id}" in said.err
+    assert f"airflow snowpack jobs show {held.job_id[:12]}\n" in said.err
 
 
-def test_drain_mode_is_a_matter_of_trying_again_whatever_else_is_wrong(snowpack, jobs: Jobs) -> None:
+def test_drain_mode_is_a_matter_of_trying_again_whatever_else_is_wrong(snowpack: Run, jobs: Jobs) -> None:
     jobs.set_drain(True, by="ops", reason="moving the store")
     said = snowpack("jobs", "submit", "not a name")
 
@@ -121,7 +125,7 @@ def test_drain_mode_is_a_matter_of_trying_again_whatever_else_is_wrong(snowpack,
     assert "moving the store" in said.err
 
 
-def test_a_list_has_short_ids_and_relative_times_for_people(snowpack, jobs: Jobs, flights: TableName) -> None:
+def test_a_list_has_short_ids_and_relative_times_for_people(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
     job = jobs.submit(flights, ["expire_snapshots"], submitted_by="vera")
     heading, _rule, line = snowpack("jobs", "list").out.splitlines()[:3]
 
@@ -132,7 +136,7 @@ def test_a_list_has_short_ids_and_relative_times_for_people(snowpack, jobs: Jobs
     assert "\x1b" not in line
 
 
-def test_a_list_is_json_and_yaml_with_numbers_nulls_and_nested_results(snowpack, jobs: Jobs, flights: TableName) -> None:
+def test_a_list_is_json_and_yaml_with_numbers_nulls_and_nested_results(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
     snowpack("jobs", "submit", "demo.flights", "--dry-run")
     jobs.submit(flights, ["expire_snapshots"])
     expected = [bodies.job_body(job) for job in jobs.list()]
@@ -142,14 +146,14 @@ def test_a_list_is_json_and_yaml_with_numbers_nulls_and_nested_results(snowpack,
     assert yaml.safe_load(snowpack("jobs", "list", "-o", "yaml").out) == expected
 
 
-def test_plain_text_has_whole_ids_and_exact_moments(snowpack, jobs: Jobs, flights: TableName) -> None:
+def test_plain_text_has_whole_ids_and_exact_moments(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
     job = jobs.submit(flights, ["expire_snapshots"])
 
     line = snowpack("jobs", "list", "-o", "plain").out.splitlines()[1]
     assert line.split()[:5] == [job.job_id, "demo.flights", "pending", "expire_snapshots", bodies.moment(job.submitted_at)]
 
 
-def test_an_empty_list_is_an_empty_array_for_programs_and_a_sentence_for_people(snowpack, jobs: Jobs) -> None:
+def test_an_empty_list_is_an_empty_array_for_programs_and_a_sentence_for_people(snowpack: Run, jobs: Jobs) -> None:
     assert snowpack("jobs", "list", "-o", "json").json == []
     assert snowpack("jobs", "list").out == "There is no such job.\n"
 
@@ -180,11 +184,11 @@ def several(jobs: Jobs, flights: TableName) -> Jobs:
         (("--limit", "1"), ["pending"]),
     ],
 )
-def test_a_list_is_narrowed_by_every_filter(snowpack, several: Jobs, narrowed: tuple[str, ...], found: list[str]) -> None:
+def test_a_list_is_narrowed_by_every_filter(snowpack: Run, several: Jobs, narrowed: tuple[str, ...], found: list[str]) -> None:
     assert [job["status"] for job in snowpack("jobs", "list", "-o", "json", *narrowed).json] == found
 
 
-def test_a_page_says_where_the_next_begins_and_all_leaves_none_out(snowpack, several: Jobs) -> None:
+def test_a_page_says_where_the_next_begins_and_all_leaves_none_out(snowpack: Run, several: Jobs) -> None:
     first = snowpack("jobs", "list", "--limit", "2", "-o", "json")
     cursor = re.search(r"--cursor (\S+)", first.err)
     assert cursor is not None
@@ -205,14 +209,16 @@ def test_a_page_says_where_the_next_begins_and_all_leaves_none_out(snowpack, sev
         (("--status", "done"), "invalid choice"),
     ],
 )
-def test_a_filter_that_cannot_be_used_is_a_usage_problem(snowpack, jobs: Jobs, arguments: tuple[str, ...], problem: str) -> None:
+def test_a_filter_that_cannot_be_used_is_a_usage_problem(
+    snowpack: Run, jobs: Jobs, arguments: tuple[str, ...], problem: str
+) -> None:
     said = snowpack("jobs", "list", *arguments)
 
     assert said.code == 2
     assert problem in said.err
 
 
-def test_a_job_is_shown_with_its_reason_results_and_history(snowpack, jobs: Jobs, flights: TableName) -> None:
+def test_a_job_is_shown_with_its_reason_results_and_history(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
     job = jobs.submit(flights, ["expire_snapshots"], submitted_by="vera", options={"expire_snapshots": {"retain_last": 5}})
     jobs.flush()
     said = snowpack("jobs", "show", job.job_id[:8])
@@ -223,7 +229,7 @@ def test_a_job_is_shown_with_its_reason_results_and_history(snowpack, jobs: Jobs
     assert "submitted by vera" in said.out
 
 
-def test_a_job_as_json_has_the_jobs_own_fields_and_its_story(snowpack, jobs: Jobs, flights: TableName) -> None:
+def test_a_job_as_json_has_the_jobs_own_fields_and_its_story(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
     snowpack("jobs", "submit", "demo.flights", "--dry-run", "-a", "rewrite_data_files")
     (job,) = jobs.list()
     told = snowpack("jobs", "show", job.job_id, "-o", "json").json
@@ -237,7 +243,7 @@ def test_a_job_as_json_has_the_jobs_own_fields_and_its_story(snowpack, jobs: Job
     assert [entry["event"] for entry in told["history"]] == ["dry_run"]
 
 
-def test_the_control_characters_of_an_error_do_not_reach_the_terminal(snowpack, jobs: Jobs, flights: TableName) -> None:
+def test_the_control_characters_of_an_error_do_not_reach_the_terminal(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
     claim = jobs.submit_and_claim(flights, ["expire_snapshots"], "w1")
     jobs.finish(claim, JobStatus.FAILED, [], error="\x1b[2Jgone [/red] [snowpack] is text")
 
@@ -248,7 +254,7 @@ def test_the_control_characters_of_an_error_do_not_reach_the_terminal(snowpack, 
         assert "gone [/red] [snowpack] is text" in said.out
 
 
-def test_the_beginning_of_two_ids_is_refused_and_both_are_named(snowpack, jobs: Jobs) -> None:
+def test_the_beginning_of_two_ids_is_refused_and_both_are_named(snowpack: Run, jobs: Jobs) -> None:
     from airflow_snowpack.jobs import Jobs as MoreJobs
 
     ids = iter(["abcdefab" + "0" * 24, "abcdefab" + "1" * 24])
@@ -263,13 +269,13 @@ def test_the_beginning_of_two_ids_is_refused_and_both_are_named(snowpack, jobs: 
 
 
 @pytest.mark.parametrize(("given", "code"), [("deadbeef", 4), ("d" * 32, 4), ("no hex at all", 4), ("abc", 2), ("", 4)])
-def test_an_id_that_is_no_jobs_is_not_found_and_a_short_one_is_a_usage_problem(
-    snowpack, jobs: Jobs, given: str, code: int
+def test_an_id_of_no_job_is_not_found_and_a_short_one_is_a_usage_problem(
+    snowpack: Run, jobs: Jobs, given: str, code: int
 ) -> None:
     assert snowpack("jobs", "show", given).code == code
 
 
-def test_one_bad_id_does_not_keep_the_others_from_being_cancelled(snowpack, several: Jobs) -> None:
+def test_one_bad_id_does_not_keep_the_others_from_being_cancelled(snowpack: Run, several: Jobs) -> None:
     pending, running, cancelled = several.list()
     said = snowpack("jobs", "cancel", "deadbeef", pending.job_id[:12], cancelled.job_id, running.job_id, "--yes")
 
@@ -282,13 +288,13 @@ def test_one_bad_id_does_not_keep_the_others_from_being_cancelled(snowpack, seve
     assert AuditTrail(several.store).of(pending.job_id)[-1].actor == "ann"
 
 
-def test_the_same_id_twice_is_one_change(snowpack, several: Jobs) -> None:
+def test_the_same_id_twice_is_one_change(snowpack: Run, several: Jobs) -> None:
     pending = several.list()[0]
 
     assert snowpack("jobs", "cancel", pending.job_id, pending.job_id[:10], "--yes").code == 0
 
 
-def test_deleted_jobs_are_gone_and_active_ones_refuse(snowpack, several: Jobs) -> None:
+def test_deleted_jobs_are_gone_and_active_ones_refuse(snowpack: Run, several: Jobs) -> None:
     pending, _running, cancelled = several.list()
     said = snowpack("jobs", "delete", cancelled.job_id, pending.job_id, "--yes", "-o", "json")
 
@@ -297,7 +303,7 @@ def test_deleted_jobs_are_gone_and_active_ones_refuse(snowpack, several: Jobs) -
     assert len(several.list()) == 2
 
 
-def test_a_job_is_asked_for_once_more_and_so_is_a_dry_run(snowpack, jobs: Jobs, flights: TableName) -> None:
+def test_a_job_is_asked_for_once_more_and_so_is_a_dry_run(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
     done = jobs.submit(flights, ["expire_snapshots"], options={"expire_snapshots": {"retain_last": 9}})
     jobs.cancel(done.job_id)
     again = snowpack("jobs", "rerun", done.job_id, "-o", "json").json[0]
@@ -310,7 +316,7 @@ def test_a_job_is_asked_for_once_more_and_so_is_a_dry_run(snowpack, jobs: Jobs, 
     assert [result["message"] for result in replanned["results"]] == [result["message"] for result in plan["results"]]
 
 
-def test_a_job_of_a_table_that_is_gone_is_not_asked_for_once_more(snowpack, several: Jobs) -> None:
+def test_a_job_of_a_table_that_is_gone_is_not_asked_for_once_more(snowpack: Run, several: Jobs) -> None:
     clicks = several.list()[0]
     several.cancel(clicks.job_id)
 
@@ -318,7 +324,7 @@ def test_a_job_of_a_table_that_is_gone_is_not_asked_for_once_more(snowpack, seve
 
 
 @pytest.mark.parametrize("command", ["cancel", "delete"])
-def test_without_a_terminal_and_without_yes_nothing_is_destroyed(snowpack, several: Jobs, command: str) -> None:
+def test_without_a_terminal_and_without_yes_nothing_is_destroyed(snowpack: Run, several: Jobs, command: str) -> None:
     said = snowpack("jobs", command, several.list()[0].job_id)
 
     assert said.code == 2
@@ -328,7 +334,7 @@ def test_without_a_terminal_and_without_yes_nothing_is_destroyed(snowpack, sever
 
 @pytest.mark.parametrize(("typed", "code", "status"), [("y\n", 0, "cancelled"), ("n\n", 1, "pending"), ("\n", 1, "pending")])
 def test_on_a_terminal_the_question_is_asked(
-    snowpack, several: Jobs, terminal: Callable[[str], None], typed: str, code: int, status: str
+    snowpack: Run, several: Jobs, terminal: Callable[[str], None], typed: str, code: int, status: str
 ) -> None:
     terminal(typed)
     job = several.list()[0]

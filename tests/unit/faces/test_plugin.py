@@ -11,13 +11,14 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
+from fastapi.security import HTTPAuthorizationCredentials
 from starlette.requests import Request
 
-from airflow_snowpack.api.auth import NotAuthenticated, User
+from airflow_snowpack.api.auth import Forbidden, NotAuthenticated, User
 from airflow_snowpack.api.services import LazyServices
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.plugin import SnowpackPlugin
-from airflow_snowpack.plugin.airflow_auth import LoginNeeded
+from airflow_snowpack.plugin.airflow_auth import LoginNeeded, _refuse_other_sites
 from airflow_snowpack.plugin.gate import Gate
 from airflow_snowpack.plugin.mount import LazyApp
 from airflow_snowpack.plugin.same_site import sent_by_own_page
@@ -73,6 +74,36 @@ def test_what_the_browser_says_tells_own_pages_from_those_of_others(
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://public.example.com/airflow")
 
     assert sent_by_own_page(request(host="airflow.corp", **headers)) is own
+
+
+TOKEN = HTTPAuthorizationCredentials(scheme="Bearer", credentials="…")
+
+
+def admitted(token: HTTPAuthorizationCredentials | None, **headers: str) -> bool:
+    try:
+        _refuse_other_sites(request(host="airflow.corp", **headers), token)
+    except Forbidden:
+        return False
+    return True
+
+
+def test_with_the_cookie_only_a_page_of_airflow_changes_something_and_with_a_token_anybody_who_has_it() -> None:
+    assert admitted(None, sec_fetch_site="same-origin")
+    assert not admitted(None, sec_fetch_site="cross-site")
+    assert not admitted(None)
+    assert admitted(TOKEN)
+    assert admitted(TOKEN, origin="http://another.corp")
+
+
+def test_where_airflow_gives_everybody_an_admins_token_another_sites_page_still_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS", "True")
+
+    assert admitted(TOKEN)
+    assert admitted(TOKEN, origin="http://airflow.corp")
+    assert not admitted(TOKEN, origin="http://another.corp")
+    assert not admitted(TOKEN, sec_fetch_site="cross-site")
 
 
 class Door:

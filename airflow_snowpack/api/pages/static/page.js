@@ -147,6 +147,7 @@ function show(fresh) {
   const focused = document.activeElement;
   if (fresh.body.dataset.now) ahead = Date.parse(fresh.body.dataset.now) - Date.now();
   document.title = fresh.title;
+  body.dataset.every = fresh.body.dataset.every;
   for (const region of all("[data-live]")) {
     const next = find(`[data-live="${CSS.escape(region.dataset.live)}"]`, fresh);
     if (next && region.isConnected) bring(region, next);
@@ -239,31 +240,37 @@ function tellLater(text) {
 
 const confirm = find("#confirm");
 
+let asking = 0; // the newest question; what an older one still does must not close or change it
+
 /** Ask, then work. `work` gets {reason, forced} and gives a report to show, or nothing when the dialog can close. */
-function ask({ title, text, go: goText, reason = false, mayForce = false }, work) {
+function ask({ title, text, go: goText, reason = false, mayForce = false, danger = false }, work) {
   const [goButton, force, report, why] = ["#confirm-go", "#confirm-force", "#confirm-report", "#confirm-reason"].map((id) => find(id));
   find("#confirm-title").textContent = title;
   find("#confirm-text").textContent = text;
   goButton.textContent = goText;
+  goButton.classList.toggle("danger", danger);
   goButton.hidden = goButton.disabled = false;
   force.hidden = report.hidden = find("#confirm-progress").hidden = true;
   why.hidden = !reason;
   find("input", why).value = "";
   find("[data-close]", confirm).textContent = "Keep as it is";
+  const mine = ++asking;
   const attempt = async (forced) => {
     goButton.disabled = force.disabled = true;
     try {
       const told = await work({ reason: find("input", why).value.trim(), forced });
+      if (mine !== asking) return;
       if (!told) return confirm.close();
       tell(report, told);
       goButton.hidden = true;
       find("[data-close]", confirm).textContent = "Close";
       find("[data-close]", confirm).focus();
     } catch (problem) {
+      if (mine !== asking || !confirm.open) return toast(problem.message);
       tell(report, { text: problem.message, refused: true });
       force.hidden = !(mayForce && problem.status === 409 && !forced);
     } finally {
-      goButton.disabled = force.disabled = false;
+      if (mine === asking) goButton.disabled = force.disabled = false;
     }
   };
   find("form", confirm).onsubmit = (event) => {
@@ -306,7 +313,7 @@ function onButton(button) {
     refresh();
   };
   if (!text) return busy(button, work);
-  ask({ title, text, go: goText, reason: "reason" in button.dataset, mayForce: Boolean(force) }, work);
+  ask({ title, text, go: goText, reason: "reason" in button.dataset, mayForce: Boolean(force), danger: method === "DELETE" || button.classList.contains("danger") }, work);
 }
 
 async function busy(button, work) {
@@ -391,7 +398,7 @@ function onBatch(what) {
   const total = everything ? Number(batch.dataset.total) : ids.length;
   const bar = find("#confirm-progress");
   const state = { done: 0, refused: [], cursor: null, left: ids };
-  ask({ title: `${verb.do} ${howOften}?`, text: verb.note, go: `${verb.do} ${everything ? `all ${howMany(batch)}` : counted(total)}` }, async () => {
+  ask({ danger: what !== "rerun", title: `${verb.do} ${howOften}?`, text: verb.note, go: `${verb.do} ${everything ? `all ${howMany(batch)}` : counted(total)}` }, async () => {
     bar.hidden = false;
     bar.max = total;
     const closed = new Promise((resolve) => confirm.addEventListener("close", () => resolve("closed"), { once: true }));
@@ -470,12 +477,15 @@ async function submit(table, data) {
   go(`/ui/jobs/${job.job_id}`);
 }
 
-function openMaintain({ maintain: table, actions }) {
+function openMaintain({ maintain: table, actions, locked }) {
   const form = find("form", maintain);
   form.reset();
   find("[data-table]", maintain).textContent = table;
   const chosen = actions.split(" ");
   for (const box of all("[name=actions]", form)) box.checked = chosen.includes(box.value);
+  const note = find("#maintain-locked");
+  note.hidden = !locked;
+  note.textContent = `The table is locked by ${locked}: until that lets go of it only a dry run is possible.`;
   find(".report", maintain).hidden = true;
   showKind();
   maintain.showModal();

@@ -1,0 +1,40 @@
+"""Signing in to the pages of an app that is served alone: the token once, then a cookie.
+
+Inside of Airflow there is nothing to do here: whoever is logged in to Airflow is known.
+"""
+
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
+
+from airflow_snowpack.api.auth import COOKIE, NotAuthenticated, TokenAuth
+from airflow_snowpack.api.pages.page import PageRoute, not_a_page
+
+LONGEST = 4_096
+
+router = APIRouter(route_class=PageRoute)
+
+
+@router.post("/login")
+async def login(request: Request) -> Response:
+    """:raises NotAuthenticated: it is not the token; the page for that has the form once more."""
+    auth = request.app.state.auth
+    if not isinstance(auth, TokenAuth):
+        return not_a_page(request)
+    sent = parse_qs((await request.body())[:LONGEST].decode("utf-8", "replace"))
+    if not auth.knows(sent.get("token", [""])[0]):
+        raise NotAuthenticated("That is not the token. It is the one that `airflow snowpack api` was started with.")
+    root = str(request.scope.get("root_path", "")).rstrip("/")
+    answer = RedirectResponse(f"{root}/ui/", status_code=303)
+    secure = request.url.scheme == "https"
+    answer.set_cookie(COOKIE, auth.session, path=f"{root}/", httponly=True, samesite="strict", secure=secure)
+    return answer
+
+
+@router.post("/logout")
+async def logout(request: Request) -> Response:
+    root = str(request.scope.get("root_path", "")).rstrip("/")
+    answer = RedirectResponse(f"{root}/ui/", status_code=303)
+    answer.delete_cookie(COOKIE, path=f"{root}/", httponly=True, samesite="strict")
+    return answer

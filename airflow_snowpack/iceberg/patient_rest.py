@@ -1,0 +1,41 @@
+"""A REST catalog whose requests end: PyIceberg gives them no time limit, so that a silent server would keep its caller for ever.
+
+The limit is for the connection and then for each wait for the server to say something, as ``requests`` counts it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.catalog.rest import RestCatalog  # noqa: TID253 - imported by the function that connects, and by nobody else
+from requests.adapters import HTTPAdapter
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from requests import PreparedRequest, Response, Session
+
+
+class PatientAdapter(HTTPAdapter):
+    """Sends what comes without a limit with its own."""
+
+    def __init__(self, limit_seconds: float) -> None:
+        super().__init__()
+        self._limit = limit_seconds
+
+    def send(self, request: PreparedRequest, stream: bool = False, timeout: Any = None, *rest: Any, **named: Any) -> Response:
+        return super().send(request, stream, self._limit if timeout is None else timeout, *rest, **named)
+
+
+class PatientRestCatalog(RestCatalog):
+    """A REST catalog with a limit for each request; that for its token included, and those that are signed for AWS excluded."""
+
+    def __init__(self, name: str, limit: timedelta, **properties: str) -> None:
+        self._limit = limit.total_seconds()
+        super().__init__(name, **properties)
+
+    def _config_headers(self, session: Session) -> None:
+        # The first that PyIceberg does with each of its sessions, and before it asks for a token.
+        for scheme in ("https://", "http://"):
+            session.mount(scheme, PatientAdapter(self._limit))
+        super()._config_headers(session)

@@ -1,0 +1,34 @@
+"""The page on the API: each of its commands is run as it stands there, and what it lists is there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from api_process import TOKEN
+
+if TYPE_CHECKING:
+    import httpx
+
+PAGE = Path("docs/api.md").read_text()
+BLOCKS = [block for block in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL) if not block.startswith("export")]
+
+
+def test_every_command_of_the_page_runs(api: httpx.Client) -> None:
+    script = "set -eu -o pipefail\n" + "\n".join(BLOCKS).replace("curl -sS", "curl -sS --fail-with-body")
+    environment = {"PATH": os.environ["PATH"], "SNOWPACK": str(api.base_url).rstrip("/"), "TOKEN": TOKEN}
+    api.post("/tables/refresh")  # as the process does for itself when it starts
+    ran = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout[-500:]
+    assert script.count("curl ") > 20
+    assert "Would compact" in ran.stdout
+
+
+def test_every_metric_is_on_the_page(api: httpx.Client) -> None:
+    api.post("/tables/refresh")
+    names = set(re.findall(r"^# TYPE (snowpack_\S+) (?:gauge|histogram|counter)$", api.get("/metrics").text, re.MULTILINE))
+    told = PAGE.replace("`_age_seconds`", "snowpack_inventory_age_seconds").replace("`_failing`", "snowpack_inventory_failing")
+    assert {name for name in names if not name.endswith("_created")} <= set(re.findall(r"snowpack_[a-z_]+", told))

@@ -1,0 +1,534 @@
+"""The pages in a real browser: headless Chromium against the app under uvicorn.
+
+Without Chromium (Debian: ``apt-get install chromium``) every test here is skipped and says so.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pages_world import SomebodyIs, World, compacted, did, expired, open_world
+
+from airflow_snowpack.api import build_app
+from airflow_snowpack.jobs import ActionOutcome, AuditTrail, JobFilter, JobStatus
+from airflow_snowpack.maintenance import Action
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import httpx
+    from playwright.sync_api import Browser, Page
+    from starlette.types import ASGIApp
+
+    Serve = Callable[[ASGIApp], httpx.Client]
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+ARGUMENTS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update "
+    "--disable-sync"
+)
+TABLES = ("analytics.page_views", "analytics.sessions", "payments.refunds")
+HOSTILE = "<script>window.hacked = 1</script>\"'><img src=x onerror='window.hacked = 2'>"
+# What Airflow 3.3 puts around a plugin's page: no navigation of the top, no windows, no alerts.
+SANDBOX = "allow-scripts allow-same-origin allow-forms allow-downloads"
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="NO CHROMIUM HERE: nobody looked at the pages. Install it.")
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS.split())
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    opened = open_world(tmp_path, tables=TABLES)
+    opened.clock.move(minutes=-30)
+    yield opened
+    opened.jobs.close()
+
+
+@pytest.fixture
+def auth() -> SomebodyIs:
+    return SomebodyIs("vera")
+
+
+@pytest.fixture
+def page(world: World, auth: SomebodyIs, chromium: Browser, serve_app: Serve) -> Iterator[Page]:
+    """A window at the app; a page that its own rules forbid something fails the test."""
+    client = serve_app(build_app(lambda: world.services, auth))
+    context = chromium.new_context(base_url=str(client.base_url), viewport={"width": 1280, "height": 800})
+    opened = context.new_page()
+    opened.set_default_timeout(15_000)
+    wrong: list[str] = []
+    opened.on("pageerror", lambda error: wrong.append(str(error)))
+    opened.on("console", lambda message: wrong.append(message.text) if "Security Policy" in message.text else None)
+    opened.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
+    yield opened
+    context.close()
+    assert wrong == []
+
+
+def refresh(page: Page) -> None:
+    """What happens every few seconds, now."""
+    with page.expect_response(lambda answer: "/ui/" in answer.url):
+        page.evaluate("dispatchEvent(new Event('online'))")
+    page.wait_for_timeout(50)
+
+
+def shows(page: Page, many: int) -> None:
+    """Wait until the list has so many rows."""
+    from playwright.sync_api import expect
+
+    expect(page.locator("tr[data-key]")).to_have_count(many)
+
+
+def rows(page: Page) -> list[str]:
+    keys: list[str] = page.eval_on_selector_all("tr[data-key]", "rows => rows.map(row => row.dataset.key)")
+    return keys
+
+
+def many_jobs(world: World, many: int, status: JobStatus = JobStatus.PENDING) -> None:
+    """Jobs of as many tables, straight into the store: each by its own submit would take minutes."""
+    import sqlalchemy as sa
+
+    from airflow_snowpack.store.schema import job_queue, jobs
+
+    first = world.submit("analytics.page_views")
+    with world.store.engine.begin() as conn:
+        row = dict(conn.execute(sa.select(jobs).where(jobs.c.job_id == first.job_id)).mappings().one())
+        place = dict(conn.execute(sa.select(job_queue).where(job_queue.c.job_id == first.job_id)).mappings().one())
+        copies = [
+            row | {"job_id": f"{n:032x}", "table_key": f"lake.many.t{n}", "database_name": "many", "table_name": f"t{n}"}
+            for n in range(1, many)
+        ]
+        conn.execute(sa.insert(jobs), [copy | {"status": status.value} for copy in copies])
+        if status is JobStatus.PENDING:
+            conn.execute(sa.insert(job_queue), [place | {"job_id": copy["job_id"]} for copy in copies])
+
+
+def test_from_the_list_of_tables_to_a_job(world: World, page: Page) -> None:
+    job = world.submit("analytics.page_views", by="jana")
+    world.run(job, [compacted(1284, 93, 521), expired(362, 1190, 44)])
+    page.goto("/ui/")
+    page.get_by_role("link", name="completed").click()
+    page.wait_for_url(f"**/ui/jobs/{job.job_id}")
+    assert page.locator("figure").count() == 4
+    assert page.locator(".gantt-row").count() == 3
+    page.get_by_role("link", name="analytics.page_views").first.click()
+    page.wait_for_url("**/ui/jobs?table=analytics.page_views")
+    assert rows(page) == [job.job_id]
+
+
+def test_typing_filters_the_list_and_the_address_and_the_address_filters_the_list(world: World, page: Page) -> None:
+    wanted = world.submit("payments.refunds").job_id
+    world.submit("analytics.page_views")
+    page.goto("/ui/jobs")
+    assert len(rows(page)) == 2
+    page.get_by_role("searchbox", name="Search jobs").press_sequentially("REFUNDS")
+    shows(page, 1)
+    assert page.url.endswith("/ui/jobs?search=REFUNDS")
+    page.get_by_role("checkbox", name=re.compile("Pending")).check()
+    page.wait_for_url("**status=pending**")
+    page.reload()
+    assert rows(page) == [wanted]
+    assert page.get_by_role("checkbox", name=re.compile("Pending")).is_checked()
+    assert page.get_by_role("searchbox", name="Search jobs").input_value() == "REFUNDS"
+    page.get_by_role("link", name="Clear").click()
+    shows(page, 2)
+
+
+def test_a_job_is_cancelled_after_a_question_and_the_trail_says_by_whom(world: World, page: Page) -> None:
+    job = world.submit("analytics.page_views")
+    page.goto(f"/ui/jobs/{job.job_id}")
+    page.get_by_role("button", name="Cancel…").click()
+    page.get_by_role("button", name="Keep as it is").click()
+    assert world.jobs.get(job.job_id).status is JobStatus.PENDING
+    page.get_by_role("button", name="Cancel…").click()
+    page.get_by_role("button", name="Cancel the job").click()
+    page.get_by_role("button", name="Re-run…").wait_for()
+    assert world.jobs.get(job.job_id).status is JobStatus.CANCELLED
+    (cancelled,) = [entry for entry in AuditTrail(world.store).of(job.job_id) if entry.change == "cancel"]
+    assert (cancelled.actor, cancelled.via) == ("vera", "page")
+
+
+def test_a_refusal_is_told_where_it_was_asked_for(world: World, page: Page) -> None:
+    job = world.submit("analytics.page_views")
+    page.goto(f"/ui/jobs/{job.job_id}")
+    page.get_by_role("button", name="Cancel…").click()
+    world.desk("jana").cancel(job.job_id)
+    page.get_by_role("button", name="Cancel the job").click()
+    page.get_by_role("alert").filter(has_text="is already cancelled and stays so").wait_for()
+
+
+def test_all_250_jobs_of_a_filter_are_cancelled_and_the_others_are_not(world: World, page: Page) -> None:
+    many_jobs(world, 250)
+    done = world.submit("analytics.sessions")
+    world.run(done, [compacted(2, 1, 1)])
+    page.goto("/ui/jobs?status=pending")
+    assert page.get_by_role("button", name="Cancel…").is_disabled()
+    page.get_by_role("checkbox", name="Select all on this page").check()
+    page.get_by_text("50 selected").wait_for()
+    page.get_by_role("button", name="Select all 250 that the filter shows").click()
+    page.get_by_role("button", name="Cancel…").click()
+    assert page.get_by_role("heading", name="Cancel all 250 jobs that the filter shows?").is_visible()
+    page.get_by_role("button", name="Cancel all 250").click()
+    page.get_by_text("250 jobs cancelled.").wait_for()
+    assert world.jobs.count_by_status()[JobStatus.CANCELLED] == 250
+    assert world.jobs.get(done.job_id).status is JobStatus.COMPLETED
+
+
+def test_a_batch_reports_what_was_refused(world: World, page: Page) -> None:
+    many_jobs(world, 120)
+    ended = world.submit("analytics.sessions")
+    world.run(ended, [compacted(2, 1, 1)])
+    page.goto("/ui/jobs")
+    page.get_by_role("button", name="Select all 121 that there are").click()
+    page.get_by_role("button", name="Cancel…").click()
+    page.get_by_role("button", name="Cancel all 121").click()
+    report = page.locator("#confirm-report")
+    report.filter(has_text="120 jobs cancelled, 1 refused").wait_for()
+    assert f"The job {ended.job_id} is already completed" in report.inner_text()
+    page.get_by_role("button", name="Close").click()
+
+
+def test_selected_jobs_are_deleted_and_others_are_not(world: World, page: Page) -> None:
+    many_jobs(world, 5, JobStatus.FAILED)
+    page.goto("/ui/jobs?status=failed")
+    ids = rows(page)
+    for job_id in ids[:2]:
+        page.locator(f"[data-pick='{job_id}']").check()
+    page.get_by_role("button", name="Delete…").click()
+    page.get_by_role("button", name="Delete 2 jobs").click()
+    page.get_by_text("2 jobs deleted.").wait_for()
+    shows(page, 2)
+    assert rows(page) == ids[2:]
+
+
+def test_a_failed_job_is_run_again_as_a_new_job(world: World, page: Page) -> None:
+    job = world.submit("analytics.page_views")
+    world.run(job, [did(Action.REWRITE_DATA_FILES, "Failed", 3, {}, ActionOutcome.FAILED, "no space")], "no space")
+    page.goto(f"/ui/jobs/{job.job_id}")
+    page.get_by_role("button", name="Re-run…").click()
+    page.get_by_role("button", name="Run again").click()
+    page.wait_for_url(lambda url: "/ui/jobs/" in url and job.job_id not in url)
+    page.get_by_text("Waits for a worker: it is the next").wait_for()
+    (again,) = world.jobs.page(JobFilter(statuses=frozenset({JobStatus.PENDING}))).jobs
+    assert page.url.endswith(again.job_id)
+    assert again.actions == job.actions
+
+
+def test_a_dry_run_is_asked_for_and_its_plan_is_shown(world: World, page: Page) -> None:
+    page.goto("/ui/")
+    page.get_by_role("button", name="Dry run of analytics.page_views").click()
+    page.wait_for_url("**/ui/jobs/*")
+    assert page.get_by_role("heading", name="What it would do").is_visible()
+    assert "Would compact no files" in page.locator("main").inner_text()
+
+
+def test_maintenance_is_dry_unless_that_is_taken_away(world: World, page: Page) -> None:
+    page.goto("/ui/")
+    page.get_by_role("button", name="Maintain payments.refunds").click()
+    dialog = page.get_by_role("dialog")
+    assert dialog.get_by_role("checkbox", name="Dry run").is_checked()
+    assert dialog.get_by_role("checkbox", name="Rewrite data files").is_checked()
+    dialog.get_by_role("checkbox", name="Expire snapshots").uncheck()
+    dialog.get_by_role("checkbox", name="Dry run").uncheck()
+    dialog.get_by_role("button", name="Maintain").click()
+    page.wait_for_url("**/ui/jobs/*")
+    (job,) = world.jobs.list()
+    assert (job.status, job.actions, job.submitted_by) == (JobStatus.PENDING, ("rewrite_data_files",), "vera")
+
+
+def test_drain_mode_is_switched_on_with_a_reason_and_off_again(world: World, page: Page) -> None:
+    page.goto("/ui/queue")
+    page.get_by_role("button", name="Switch on…").click()
+    page.get_by_role("textbox", name="Reason").fill("moving to Postgres 18")
+    page.keyboard.press("Enter")
+    page.locator(".banner-drain").filter(has_text="vera: moving to Postgres 18").wait_for()
+    assert world.jobs.drain().on
+    page.get_by_role("button", name="Switch off…").click()
+    page.get_by_role("button", name="Switch off", exact=True).click()
+    page.get_by_role("heading", name="Drain mode is off").wait_for()
+    assert not world.jobs.drain().on
+    assert page.locator(".banner-drain").count() == 0
+
+
+def test_a_lock_whose_worker_may_still_write_is_released_by_force_only(world: World, page: Page) -> None:
+    job = world.submit("analytics.page_views")
+    world.start(job)
+    world.desk().cancel(job.job_id)
+    page.goto("/ui/locks")
+    page.get_by_role("button", name="Release the lock of analytics.page_views").click()
+    page.get_by_role("button", name="Release", exact=True).click()
+    page.get_by_role("alert").filter(has_text="its worker has not left the table yet").wait_for()
+    assert world.jobs.locks.list()
+    page.get_by_role("button", name="Force it").click()
+    page.get_by_role("heading", name="No table is locked").wait_for()
+    assert world.jobs.locks.list() == []
+
+
+def test_everything_can_be_done_with_the_keyboard(world: World, page: Page) -> None:
+    first, second = world.submit("analytics.page_views"), None
+    world.clock.move(seconds=1)
+    second = world.submit("payments.refunds")
+    page.goto("/ui/")
+    keys = page.keyboard
+    keys.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    keys.press("g")
+    keys.press("j")
+    page.wait_for_url("**/ui/jobs")
+    keys.press("?")
+    assert page.get_by_role("heading", name="Keyboard").is_visible()
+    keys.press("Escape")
+    keys.press("/")
+    keys.type("refunds")
+    shows(page, 1)
+    keys.press("Control+a")
+    keys.press("Delete")
+    shows(page, 2)
+    keys.press("Escape")
+    keys.press("j")
+    keys.press("x")
+    assert page.locator(f"[data-pick='{second.job_id}']").is_checked()
+    keys.press("j")
+    keys.press("Enter")
+    page.wait_for_url(f"**/ui/jobs/{first.job_id}")
+    while page.evaluate("document.activeElement.textContent") != "Cancel…":
+        keys.press("Tab")
+    keys.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "confirm-go"
+    keys.press("Enter")
+    page.get_by_text("The job is cancelled.").wait_for()
+    assert world.jobs.get(first.job_id).status is JobStatus.CANCELLED
+
+
+def test_a_refresh_keeps_what_is_typed_selected_and_focused(world: World, page: Page) -> None:
+    old = world.submit("analytics.page_views")
+    page.goto("/ui/jobs")
+    page.locator(f"[data-pick='{old.job_id}']").check()
+    field = page.get_by_role("combobox", name="Table, as database.table")
+    field.press_sequentially("analytics.pa")
+    world.clock.move(seconds=5)
+    world.submit("payments.refunds")
+    refresh(page)
+    shows(page, 2)
+    assert field.input_value() == "analytics.pa"
+    assert page.evaluate("document.activeElement.name") == "table"
+    field.fill("")
+    page.locator(f"a[href='/ui/jobs/{old.job_id}']").focus()
+    world.clock.move(seconds=5)
+    world.submit("analytics.sessions")
+    refresh(page)
+    shows(page, 3)
+    assert page.evaluate("document.activeElement.getAttribute('href')") == f"/ui/jobs/{old.job_id}"
+    assert page.locator(f"[data-pick='{old.job_id}']").is_checked()
+    assert page.get_by_text("1 selected").is_visible()
+
+
+def test_a_refresh_leaves_dialogs_details_and_selected_text_alone(world: World, page: Page) -> None:
+    job = world.submit("analytics.page_views", *Action)
+    world.start(job, [compacted(10, 2, 5)])
+    page.goto(f"/ui/jobs/{job.job_id}")
+    page.get_by_text("All numbers").click()
+    page.evaluate("getSelection().selectAllChildren(document.querySelector('#job-id'))")
+    world.clock.move(minutes=3)
+    refresh(page)
+    assert page.evaluate("getSelection().toString()").strip() == job.job_id
+    page.get_by_role("button", name="Cancel…").click()
+    world.desk("jana").cancel(job.job_id)
+    refresh(page)
+    page.get_by_text("It was cancelled").wait_for()
+    assert page.get_by_role("heading", name="Cancel this job?").is_visible()
+    assert page.locator("details[open]").count() == 1
+
+
+def test_a_page_refreshes_by_itself_until_it_is_paused(world: World, page: Page) -> None:
+    job = world.submit("analytics.page_views")
+    page.clock.install()
+    page.goto(f"/ui/jobs/{job.job_id}")
+    world.start(job, worker="worker-3")
+    page.clock.run_for(6_000)
+    page.get_by_text("is running on worker-3").wait_for()
+    page.get_by_role("button", name="Live").click()
+    world.desk().cancel(job.job_id)
+    page.clock.run_for(60_000)
+    page.wait_for_timeout(300)
+    assert page.get_by_text("is running on worker-3").is_visible()
+    page.get_by_role("button", name="Paused").click()
+    page.get_by_text("It was cancelled").wait_for()
+
+
+def test_a_server_that_does_not_answer_is_told_and_forgotten_when_it_is_back(world: World, page: Page, auth: SomebodyIs) -> None:
+    world.submit("analytics.page_views")
+    page.goto("/ui/jobs")
+    page.route("**/ui/jobs", lambda route: route.abort())
+    page.evaluate("dispatchEvent(new Event('online'))")
+    page.get_by_role("alert").filter(has_text="The server does not answer.").wait_for()
+    assert len(rows(page)) == 1
+    page.unroute("**/ui/jobs")
+    refresh(page)
+    page.locator("#trouble").wait_for(state="hidden")
+
+
+def test_what_people_wrote_runs_nowhere(world: World, page: Page) -> None:
+    job = world.jobs.submit(world.table("analytics.page_views"), ["rewrite_data_files"], submitted_by=HOSTILE, owner=HOSTILE)
+    world.run(job, [did(Action.REWRITE_DATA_FILES, HOSTILE, 1, {}, ActionOutcome.FAILED, HOSTILE + "!")], HOSTILE, worker=HOSTILE)
+    world.jobs.locks.acquire(world.table("payments.refunds"), HOSTILE, ttl=timedelta(hours=1))
+    world.desk(HOSTILE).set_drain(True, reason=HOSTILE)
+    for path in ("/ui/", "/ui/jobs", f"/ui/jobs/{job.job_id}", "/ui/locks", "/ui/queue", "/ui/audit"):
+        page.goto(path)
+        refresh(page)
+        assert HOSTILE[:30] in page.locator("body").inner_text()
+        assert page.evaluate("window.hacked") is None
+        assert page.locator("img").count() == 0
+    page.goto("/ui/locks")
+    page.get_by_role("button", name="Release the lock of payments.refunds").click()
+    assert HOSTILE in page.locator("#confirm-text").inner_text()
+    page.get_by_role("button", name="Release", exact=True).click()
+    page.get_by_role("heading", name="No table is locked").wait_for()
+    page.goto("/ui/audit")
+    page.get_by_role("searchbox", name="Who did it").fill(HOSTILE)
+    page.wait_for_url("**actor=**")
+    assert page.evaluate("window.hacked") is None
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_text_stands_out_from_its_background_in_light_and_dark(world: World, page: Page, scheme: Any) -> None:
+    done = world.submit("analytics.page_views", by="jana")
+    world.run(done, [compacted(10, 2, 5), expired(3, 4, 1)])
+    failed = world.submit("analytics.sessions")
+    world.run(failed, [did(Action.REWRITE_DATA_FILES, "Failed", 3, {}, ActionOutcome.CONFLICT, "lost")], "lost")
+    world.start(world.submit("payments.refunds"))
+    world.desk().set_drain(True, reason="an upgrade")
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    jobs = ["jobs", f"jobs/{done.job_id}", f"jobs/{failed.job_id}"]
+    for path in [f"/ui/{rest}" for rest in ("", *jobs, "locks", "queue", "audit", "nothing")]:
+        page.goto(path)
+        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (ground == "rgb(255, 255, 255)") is (scheme == "light")
+        assert page.evaluate(CONTRAST) == [], path
+
+
+def test_inside_of_airflow_the_page_follows_its_colours_its_links_lead_out_and_its_address_is_told(
+    world: World, auth: SomebodyIs, chromium: Browser, serve_app: Serve
+) -> None:
+    job = world.submit("analytics.page_views", owner="nightly/run-1/compact")
+    auth.probes_are_open = False
+    client = serve_app(framed(build_app(lambda: world.services, auth)))
+    context = chromium.new_context(base_url=str(client.base_url), color_scheme="light")
+    page = context.new_page()
+    page.goto("/browse")
+    frame = page.frame_locator("iframe")
+    frame.locator("tr[data-key]").wait_for()
+    inside = page.frames[1]
+    assert inside.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.evaluate("document.documentElement.className = 'light'")
+    frame.locator("html[data-theme=light]").wait_for()
+    loads = page.evaluate("window.loads")
+    frame.get_by_role("searchbox", name="Search jobs").fill("views")
+    page.wait_for_function("loads => window.loads.length > loads.length", arg=loads)
+    assert page.evaluate("window.loads.at(-1)") == "/snowpack/ui/jobs?search=views"
+    frame.locator(f"a[href='/snowpack/ui/jobs/{job.job_id}']").click()
+    frame.get_by_role("link", name="Task in Airflow").click()
+    page.wait_for_url("**/dags/nightly/runs/run-1/tasks/compact")
+    context.close()
+
+
+def test_a_person_signs_in_to_the_pages_that_are_served_alone(world: World, chromium: Browser, serve_app: Serve) -> None:
+    from airflow_snowpack.api import TokenAuth
+
+    job = world.submit("analytics.page_views")
+    client = serve_app(build_app(lambda: world.services, TokenAuth("a-token-of-some-length")))
+    context = chromium.new_context(base_url=str(client.base_url))
+    page = context.new_page()
+    page.goto(f"/ui/jobs/{job.job_id}")
+    page.get_by_label("Token").fill("not the token")
+    page.keyboard.press("Enter")
+    page.get_by_text("That is not the token.").wait_for()
+    page.get_by_label("Token").fill("a-token-of-some-length")
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("heading", name="Tables").wait_for()
+    page.goto(f"/ui/jobs/{job.job_id}")
+    page.get_by_role("button", name="Cancel…").click()
+    page.get_by_role("button", name="Cancel the job").click()
+    page.get_by_text("It was cancelled").wait_for()
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("heading", name="You are not signed in").wait_for()
+    context.close()
+
+
+def test_text_that_does_not_stand_out_would_be_found(world: World, page: Page) -> None:
+    page.goto("/ui/queue")
+    page.evaluate("document.querySelector('h1').style.color = 'rgb(170, 170, 170)'")
+    assert [found.split(":")[0] for found in page.evaluate(CONTRAST)] == ["Queue"]
+
+
+def test_ten_thousand_jobs_are_a_page_of_fifty_and_an_offer_for_all(world: World, page: Page) -> None:
+    many_jobs(world, 10_000, JobStatus.COMPLETED)
+    page.goto("/ui/jobs?status=completed")
+    assert len(rows(page)) == 50
+    page.get_by_role("button", name="Select all 9,999 that the filter shows").wait_for()
+    page.get_by_role("link", name="Older").click()
+    page.wait_for_url("**cursor=**")
+    assert len(rows(page)) == 50
+
+
+def framed(app: ASGIApp) -> ASGIApp:
+    """A page that shows the app in a frame as Airflow does, which notes the frame's addresses as Airflow does."""
+    from starlette.applications import Starlette
+    from starlette.responses import HTMLResponse
+    from starlette.routing import Mount, Route
+
+    around = f"""<!doctype html><html class="dark"><title>Airflow</title><script>window.loads = [];
+      const note = (frame) => loads.push(frame.contentWindow.location.pathname + frame.contentWindow.location.search);</script>
+      <iframe sandbox="{SANDBOX}" src="/snowpack/ui/jobs" width=1200 height=700 onload="note(this)"></iframe>"""
+
+    async def browse(request: object) -> HTMLResponse:
+        return HTMLResponse(around)
+
+    async def task(request: object) -> HTMLResponse:
+        return HTMLResponse("<!doctype html><title>A task instance</title>")
+
+    routes = [Route("/browse", browse), Route("/dags/{rest:path}", task), Mount("/snowpack", app)]
+    return Starlette(routes=routes)
+
+
+# Every piece of text that is seen, with the colours that are drawn, by the formula of WCAG 2; large text needs 3, other text 4.5.
+CONTRAST = """() => {
+  const canvas = new OffscreenCanvas(1, 1).getContext('2d', {willReadFrequently: true});
+  const drawn = (...colours) => {
+    canvas.clearRect(0, 0, 1, 1);
+    for (const colour of colours) { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); }
+    return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
+  };
+  const light = (rgb) => {
+    const [r, g, b] = rgb.map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const found = [];
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const text = texts.currentNode.data.trim(), element = texts.currentNode.parentElement;
+    if (!text || !element.checkVisibility() || element.closest('.sr, .skip, :disabled, script, title')) continue;
+    const style = getComputedStyle(element), grounds = [];
+    for (let each = element; each; each = each.parentElement) grounds.unshift(getComputedStyle(each).backgroundColor);
+    const colour = element instanceof SVGElement ? style.fill : style.color;
+    const below = light(drawn(...grounds)), above = light(drawn(...grounds, colour));
+    const ratio = (Math.max(below, above) + 0.05) / (Math.min(below, above) + 0.05);
+    const size = parseFloat(style.fontSize), large = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700);
+    if (ratio < (large ? 3 : 4.5)) found.push(`${text.slice(0, 40)}: ${ratio.toFixed(2)}`);
+  }
+  return found;
+}"""

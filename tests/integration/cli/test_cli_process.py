@@ -1,0 +1,160 @@
+"""``airflow snowpack …`` as real processes: what only those can show. Each costs seconds, so there are few."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import cli_modules
+import cli_worker
+import pytest
+from scripted_engine import PATIENCE_S
+
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import Jobs, JobStatus
+from airflow_snowpack.store import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+AIRFLOW = (sys.executable, "-m", "airflow", "snowpack")
+FLIGHTS = TableName("lake", "demo", "flights")
+SAFETY_LIMIT_S = 6.0
+"""Far above the two seconds that the specification speaks of: machines of tests are busy."""
+
+
+@pytest.fixture
+def store(airflow_environment: dict[str, str]) -> Iterator[Jobs]:
+    """The embedded store of that Airflow."""
+    with Jobs(open_store(f"sqlite:///{airflow_environment['AIRFLOW_HOME']}/snowpack.db")) as jobs:
+        yield jobs
+
+
+@contextmanager
+def process(command: tuple[str, ...], environment: dict[str, str], word: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that has written this word to its standard error, or to its standard output."""
+    started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+    too_long = threading.Timer(PATIENCE_S, started.kill)
+    too_long.start()
+    assert started.stdout is not None
+    said = []
+    try:
+        for line in started.stdout:
+            said.append(line)
+            if word in line:
+                break
+        else:
+            raise AssertionError("".join(said))
+        yield started
+    finally:
+        too_long.cancel()
+        started.kill()
+        started.communicate()
+
+
+def test_stdout_is_json_and_nothing_else_even_when_the_store_is_made_on_the_way(airflow_environment: dict[str, str]) -> None:
+    said = subprocess.run(
+        [*AIRFLOW, "jobs", "list", "-o", "json"], capture_output=True, text=True, env=airflow_environment, check=True
+    )
+
+    assert json.loads(said.stdout) == []
+    assert "alembic" in said.stderr, "Airflow's log, which tells of the tables that were made"
+
+
+def test_a_reader_that_leaves_early_is_no_error_worth_a_traceback(airflow_environment: dict[str, str], store: Jobs) -> None:
+    store.submit(FLIGHTS, ["expire_snapshots"])
+    read, write = os.pipe()
+    os.close(read)
+    command = [*AIRFLOW, "jobs", "list", "-o", "json"]
+    said = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, env=airflow_environment)
+    os.close(write)
+
+    assert (said.returncode, said.stderr) == (1, "")
+
+
+def test_sigterm_fails_the_job_of_a_worker_that_is_stuck_in_c_and_ends_it_with_1(
+    airflow_environment: dict[str, str], store: Jobs
+) -> None:
+    job = store.submit(FLIGHTS, ["rewrite_data_files"])
+    with process((sys.executable, cli_worker.__file__, "snowpack", "worker"), airflow_environment, "stuck") as worker:
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(SAFETY_LIMIT_S) == 1
+
+    failed = store.get(job.job_id)
+    assert (failed.status, failed.error) == (JobStatus.FAILED, "Worker received SIGTERM")
+    assert store.locks.list() == []
+
+
+def test_an_idle_worker_says_that_it_works_and_leaves_with_0(airflow_environment: dict[str, str], store: Jobs) -> None:
+    with process((*AIRFLOW, "worker", "--worker-id", "pod-7"), airflow_environment, "Worker pod-7 takes jobs") as worker:
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(SAFETY_LIMIT_S) == 0
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        free: int = probe.getsockname()[1]
+        return free
+
+
+def status_of(port: int, path: str, token: str | None = None) -> int:
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}")
+    if token is not None:
+        request.add_header("Authorization", f"Bearer {token}")
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+            code: int = answer.status
+            return code
+    except urllib.error.HTTPError as refused:
+        return refused.code
+
+
+SCHEDULER = (
+    "airflow.jobs.scheduler_job_runner",
+    "airflow.jobs.triggerer_job_runner",
+    "airflow.jobs.dag_processor_job_runner",
+    "airflow.dag_processing.dagbag",
+    "airflow.dag_processing.manager",
+    "airflow.models.dagbag",
+    "airflow.models.serialized_dag",
+    "airflow.models.taskinstance",
+    "airflow.serialization.serialized_objects",
+    "airflow.executors.base_executor",
+    "airflow.executors.local_executor",
+)
+
+
+def test_the_api_answers_who_has_the_token_and_loads_nothing_of_the_scheduler(
+    airflow_environment: dict[str, str], store: Jobs, port: int, tmp_path: Path
+) -> None:
+    token, told = secrets.token_urlsafe(32), tmp_path / "modules"
+    file = tmp_path / "token"
+    file.write_text(f"{token}\n")
+    arguments = ("snowpack", "api", "--port", str(port), "--token-file", str(file))
+    with process((sys.executable, cli_modules.__file__, str(told), *arguments), airflow_environment, "Uvicorn running") as api:
+        assert status_of(port, "/jobs") == 401
+        assert status_of(port, "/jobs", "guessed" * 5) == 401
+        assert [status_of(port, path, token) for path in ("/jobs", "/tables", "/queue", "/ui/")] == [200] * 4
+        assert token not in Path(f"/proc/{api.pid}/cmdline").read_text()
+        api.send_signal(signal.SIGINT)
+        api.wait(PATIENCE_S)
+
+    loaded = told.read_text().splitlines()
+    assert "airflow_snowpack.api.app" in loaded
+    # Every `airflow` call loads parts of these rooms before it knows its command, which is not ours to change; we add nothing.
+    assert [name for name in loaded if name.startswith(("airflow.jobs", "airflow.executors", "airflow.dag_processing"))] == []
+    assert [name for name in loaded if name.startswith(("airflow.serialization", "airflow.models.dag"))] == []
+    assert set(SCHEDULER).isdisjoint(loaded)

@@ -1,0 +1,81 @@
+"""A day at the command line, on both databases."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import AuditTrail, Jobs, JobStatus
+
+if TYPE_CHECKING:
+    from command_line import Run
+
+FLIGHTS = TableName("lake", "demo", "flights")
+
+
+def test_a_job_is_found_by_the_beginning_of_its_id_among_many(snowpack: Run, jobs: Jobs) -> None:
+    many = [jobs.submit(TableName("lake", "demo", f"t{number}"), ["expire_snapshots"]) for number in range(40)]
+
+    for job in many[::10]:
+        assert snowpack("jobs", "show", job.job_id[:8], "-o", "json").json["job_id"] == job.job_id
+        assert snowpack("jobs", "show", job.job_id[:31].upper(), "-o", "json").json["job_id"] == job.job_id
+    assert snowpack("jobs", "show", "00000000").code == 4
+
+
+def test_pages_neither_miss_nor_repeat_a_job(snowpack: Run, jobs: Jobs) -> None:
+    for number in range(7):
+        jobs.submit(TableName("lake", "demo", f"t{number}"), ["expire_snapshots"])
+
+    everything = snowpack("jobs", "list", "--all", "-o", "json").json
+    seen, cursor = [], ""
+    while True:
+        said = snowpack("jobs", "list", "--limit", "3", "-o", "json", *(["--cursor", cursor] if cursor else []))
+        seen += said.json
+        if "--cursor " not in said.err:
+            break
+        cursor = said.err.split("--cursor ")[1].split()[0]
+    assert seen == everything
+    assert len(seen) == 7
+
+
+def test_what_is_done_at_the_command_line_is_done_in_the_store_and_noted(snowpack: Run, jobs: Jobs) -> None:
+    job = jobs.submit(FLIGHTS, ["expire_snapshots"])
+    assert snowpack("jobs", "cancel", job.job_id[:12], "--yes").code == 0
+    assert snowpack("jobs", "delete", job.job_id[:12], "--yes").code == 0
+    assert snowpack("jobs", "show", job.job_id).code == 4
+    jobs.locks.acquire(FLIGHTS, "etl", ttl=timedelta(hours=1))
+    assert snowpack("locks", "release", "demo.flights", "--yes").code == 0
+    assert snowpack("drain", "on").code == 0
+    assert snowpack("sweep").code == 5
+    assert snowpack("drain", "off").code == 0
+    assert snowpack("queue", "-o", "json").json["depth"] == 0
+
+    trail = [(entry.actor, entry.via, entry.change) for entry in AuditTrail(jobs.store).latest()]
+    assert trail == [("ann", "cli", change) for change in ("drain_off", "drain_on", "release_lock", "delete", "cancel")]
+    assert [entry["change"] for entry in snowpack("audit", "-o", "json").json["entries"]] == [change for _, _, change in trail]
+
+
+@pytest.mark.parametrize("store_url", ["postgres"], indirect=True)
+def test_a_store_without_tables_is_refused_with_the_command_that_makes_them(snowpack: Run) -> None:
+    said = snowpack("jobs", "list")
+
+    assert said.code == 1
+    assert "Run `airflow snowpack db upgrade`." in said.err
+
+
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+def test_a_submitted_job_is_run_by_a_worker_on_spark_and_watched_to_its_end(
+    snowpack: Run, jobs: Jobs, small_files: TableName
+) -> None:
+    asked = snowpack("jobs", "submit", small_files.dotted, "-a", "rewrite_data_files", "-o", "json").json
+    assert snowpack("worker", "--once").code == 0
+    watched = snowpack("jobs", "watch", asked["job_id"])
+
+    assert watched.code == 0
+    assert "rewrite_data_files succeeded" in watched.out
+    assert jobs.get(asked["job_id"]).status is JobStatus.COMPLETED
+    health = snowpack("tables", "show", small_files.dotted, "-o", "json").json["health"]
+    assert (health["data_files"], health["records"]) == (1, 6)

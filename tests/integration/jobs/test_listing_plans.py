@@ -1,0 +1,139 @@
+"""What keeps a page of a list as fast with a hundred thousand jobs as with a hundred: it walks along one index, newest first."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.ext.compiler import compiles
+
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import Job, JobFilter, Jobs, JobStatus
+from airflow_snowpack.jobs.listing import cursor_of, page_query, read_latest
+from airflow_snowpack.store import Store
+from airflow_snowpack.store.schema import jobs as jobs_table
+
+FINISHED, RARE = 4_000, 3
+MOMENT = datetime(2026, 11, 21, 22, 0, tzinfo=UTC)
+TABLE = TableName("lake", "db", "t1")
+AFTER = cursor_of(Job("f" * 32, TABLE, (), {}, False, JobStatus.FAILED, MOMENT))
+
+
+@pytest.fixture
+def filled(store: Store) -> Store:
+    """Many completed jobs, and a few failed ones that are older than all of them."""
+    rows = [
+        {
+            "job_id": f"{number:032x}",
+            "catalog": "lake",
+            "database_name": "db",
+            "table_name": f"t{number % 40}",
+            "table_key": f"lake.db.t{number % 40}",
+            "actions": [],
+            "options": {},
+            "dry_run": False,
+            "inline": False,
+            "status": "failed" if number < RARE else "completed",
+            "submitted_at": MOMENT.replace(year=2025, microsecond=number),
+            "attempt": 1,
+        }
+        for number in range(FINISHED)
+    ]
+    store.transact(lambda conn: conn.execute(sa.insert(jobs_table), rows))
+    if store.is_postgres:
+        store.single(lambda conn: conn.exec_driver_sql("ANALYZE"))
+    return store
+
+
+FILTERS = {
+    "everything": (JobFilter(), "ix_jobs_submitted_at_job_id"),
+    "since a moment": (JobFilter(since=MOMENT), "ix_jobs_submitted_at_job_id"),
+    "until a moment": (JobFilter(until=MOMENT), "ix_jobs_submitted_at_job_id"),
+    "one table": (JobFilter(table=TABLE), "ix_jobs_table_key_submitted_at_job_id"),
+    "one table, several statuses": (
+        JobFilter(table=TABLE, statuses=frozenset({JobStatus.FAILED, JobStatus.PENDING})),
+        "ix_jobs_table_key_submitted_at_job_id",
+    ),
+    **{str(status): (JobFilter(statuses=frozenset({status})), "ix_jobs_status_submitted_at_job_id") for status in JobStatus},
+    "several statuses": (JobFilter(statuses=frozenset(JobStatus)), "ix_jobs_status_submitted_at_job_id"),
+}
+
+
+@pytest.mark.parametrize("after", [None, AFTER], ids=["first page", "next page"])
+def test_a_page_is_a_walk_along_one_index_without_a_sort_of_what_it_leaves_out(filled: Store, after: str | None) -> None:
+    for name, (which, index) in FILTERS.items():
+        lines = explain(filled, page_query(which, after, 51))
+        reads = [line for line in lines if re.search(r"\bScan\b.* on |^(SCAN|SEARCH) jobs", line)]
+        told = "\n".join([name, *lines])
+        assert reads, told
+        assert all(index in line and "Bitmap" not in line for line in reads), told
+        walks = len(which.statuses) if which.table is None and which.statuses else 1
+        assert len(reads) == walks, told
+        # Several walks are merged, which may sort what they give: a page of each at the most.
+        assert walks > 1 or not any(re.search(r"\bSort\b|TEMP B-TREE", line) for line in lines), told
+        assert sum("Limit" in line for line in lines) >= walks or not filled.is_postgres, told
+
+
+def test_a_page_of_a_rare_status_reads_no_other_job(filled: Store) -> None:
+    if filled.is_postgres:
+        query = page_query(JobFilter(statuses=frozenset({JobStatus.FAILED})), None, 51)
+        plan = "\n".join(filled.single(lambda conn: conn.execute(Explained("EXPLAIN ANALYZE ", query)).scalars().all()))
+        assert f"rows={RARE}" in plan
+        assert "Rows Removed by Filter" not in plan, plan
+
+
+def test_a_page_is_one_statement_whatever_its_filter(filled: Store, jobs: Jobs) -> None:
+    for which, _ in FILTERS.values():
+        assert len(statements_of(filled, lambda which=which: jobs.page(which, limit=5))) == 1
+
+
+def test_the_newest_jobs_of_many_tables_are_two_statements(filled: Store, jobs: Jobs) -> None:
+    tables = [TableName("lake", "db", f"t{number}") for number in range(40)]
+
+    assert len(statements_of(filled, lambda: jobs.latest(tables))) == 2
+    with filled.engine.connect() as conn:
+        newest = {job.table: job.job_id for job in read_latest(conn, [str(table) for table in tables], dry_run=False)}
+    assert newest == {table: f"{FINISHED - 40 + number:032x}" for number, table in enumerate(tables)}
+
+
+class Explained(sa.sql.expression.Executable, sa.sql.expression.ClauseElement):
+    """A statement behind EXPLAIN, with its own parameters."""
+
+    inherit_cache = False
+
+    def __init__(self, how: str, statement: Any) -> None:
+        self.how, self.statement = how, statement
+
+
+@compiles(Explained)
+def _compile(element: Explained, compiler: Any, **options: Any) -> str:
+    return element.how + str(compiler.process(element.statement, **options))
+
+
+def explain(store: Store, query: sa.Select[Any]) -> list[str]:
+    """The plan, one line for each step."""
+    if store.is_postgres:
+        # The generic plan, which Postgres keeps whatever the values are.
+        numbered = postgresql.psycopg.dialect(paramstyle="numeric_dollar")
+        text = str(query.compile(dialect=numbered, compile_kwargs={"render_postcompile": True}))
+        return store.single(lambda conn: list(conn.exec_driver_sql(f"EXPLAIN (GENERIC_PLAN) {text}").scalars()))
+    return store.single(lambda conn: [row[3] for row in conn.execute(Explained("EXPLAIN QUERY PLAN ", query))])
+
+
+def statements_of(store: Store, ask: Any) -> list[str]:
+    """What is sent to the database meanwhile."""
+    sent: list[str] = []
+
+    def note(_conn: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        sent.append(statement)
+
+    sa.event.listen(store.engine, "before_cursor_execute", note)
+    try:
+        ask()
+    finally:
+        sa.event.remove(store.engine, "before_cursor_execute", note)
+    return sent

@@ -1,0 +1,170 @@
+"""Why a job waits and what comes next for a table, each in one true sentence."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import ActionOutcome, ActionResult, Jobs, JobStatus, TableLocks, explain, standings
+
+if TYPE_CHECKING:
+    from conftest import MovedClock
+
+    from airflow_snowpack.jobs import Standing
+
+ACTIONS = ["rewrite_data_files", "expire_snapshots"]
+DONE = ActionResult("rewrite_data_files", ActionOutcome.SUCCEEDED, "Compacted 87 files into 12", 1.5, metrics={"files": 87})
+WORK = ActionResult("rewrite_data_files", ActionOutcome.SUCCEEDED, "would compact 87 files", 0.1, metrics={"files": 87})
+NONE = ActionResult("expire_snapshots", ActionOutcome.SUCCEEDED, "would expire nothing", 0.1, metrics={"snapshots": 0})
+
+
+def numbered(number: int) -> TableName:
+    return TableName("lake", "db", f"t{number}")
+
+
+def standing(jobs: Jobs, table: TableName) -> Standing:
+    return standings(jobs, [table])[table]
+
+
+def next_step(jobs: Jobs, table: TableName) -> str:
+    return standing(jobs, table).next_step
+
+
+@pytest.mark.parametrize(
+    ("before", "running", "sentence"),
+    [
+        (
+            0,
+            0,
+            "Waits for a worker: it is the next, and nothing is running. Is there a worker? (`airflow snowpack worker`, or a ",
+        ),
+        (1, 0, "Waits for a worker: 1 job is ahead of it, and nothing is running. Is there a worker?"),
+        (0, 1, "Waits for a worker: it is the next, and 1 job is running."),
+        (1, 1, "Waits for a worker: 1 job is ahead of it, and 1 job is running."),
+        (3, 2, "Waits for a worker: 3 jobs are ahead of it, and 2 jobs are running."),
+    ],
+)
+def test_a_waiting_job_says_how_many_are_ahead_of_it_and_how_many_run(
+    jobs: Jobs, table: TableName, clock: MovedClock, before: int, running: int, sentence: str
+) -> None:
+    for number in range(running):
+        jobs.submit_and_claim(numbered(number), ACTIONS, "w")
+    for number in range(before):
+        jobs.submit(numbered(100 + number), ACTIONS)
+    clock.forward(seconds=1)
+    job = jobs.submit(table, ACTIONS)
+
+    assert next_step(jobs, table).startswith(sentence)
+    assert explain(jobs, job) == next_step(jobs, table)
+
+
+def test_a_running_job_says_where_it_runs_and_how_far_it_is(jobs: Jobs, table: TableName, other_table: TableName) -> None:
+    claim = jobs.submit_and_claim(table, ACTIONS, "worker-1")
+    assert next_step(jobs, table) == "Attempt 1 is running on worker-1: 0 of 2 actions are done."
+    jobs.record_progress(claim, [DONE])
+    assert next_step(jobs, table) == "Attempt 1 is running on worker-1: 1 of 2 actions are done."
+
+    jobs.submit_and_claim(other_table, ACTIONS[:1], "worker-2")
+    assert next_step(jobs, other_table) == "Attempt 1 is running on worker-2: 0 of 1 action is done."
+
+
+def test_a_job_that_was_claimed_since_it_was_read_counts_the_attempt_of_its_claim(jobs: Jobs, table: TableName) -> None:
+    pending = jobs.submit(table, ACTIONS)
+    jobs.claim("worker-1")
+
+    assert explain(jobs, pending) == "Attempt 1 is running on worker-1: 0 of 2 actions are done."
+
+
+def test_a_job_that_ended_since_it_was_read_is_just_ending(jobs: Jobs, table: TableName) -> None:
+    pending = jobs.submit(table, ACTIONS)
+    jobs.cancel(pending.job_id)
+
+    assert explain(jobs, pending) == "It is just ending."
+
+
+def test_a_lost_worker_is_named_with_who_takes_the_job_back(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
+    jobs.submit(table, ACTIONS)
+    jobs.claim("worker-1")
+    clock.forward(minutes=31)
+    lost = "The lease of attempt 1 ran out at 2026-11-21 22:30:00 UTC: its worker worker-1 is gone."
+
+    assert next_step(jobs, table) == f"{lost} The next sweep takes the job back."
+    jobs.set_drain(True)
+    assert next_step(jobs, table) == f"{lost} Drain mode is on, so no sweep takes it back."
+    jobs.set_drain(False)
+    jobs.sweep()
+    assert next_step(jobs, table) == "Attempt 1 was lost; the next one may start at 2026-11-21 22:32:00 UTC."
+
+
+def test_an_ended_job_says_how_it_ended(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
+    claim = jobs.submit_and_claim(table, ACTIONS, "w")
+    jobs.finish(claim, JobStatus.COMPLETED, [DONE])
+    assert explain(jobs, jobs.get(claim.job.job_id)) == "Every action is done; it completed at 2026-11-21 22:00:00 UTC."
+    assert next_step(jobs, table) == "Nothing is asked for."
+
+    clock.forward(seconds=1)
+    claim = jobs.submit_and_claim(table, ACTIONS, "w")
+    jobs.finish(claim, JobStatus.FAILED, [], "boom")
+    assert explain(jobs, jobs.get(claim.job.job_id)).startswith("It failed at 2026-11-21 22:00:01 UTC; its error says why.")
+    assert next_step(jobs, table) == "The last job failed. Look at it, then run it again."
+
+    clock.forward(seconds=1)
+    cancelled = jobs.cancel(jobs.submit(table, ACTIONS).job_id)
+    assert explain(jobs, cancelled).startswith("It was cancelled at 2026-11-21 22:00:02 UTC, for good.")
+    assert next_step(jobs, table) == "The last job was cancelled. Look at it, then run it again."
+
+    assert explain(jobs, jobs.record_dry_run(table, ACTIONS, [])) == "A dry run: nothing was changed."
+
+
+def test_a_table_without_jobs_is_sent_to_a_dry_run(jobs: Jobs, table: TableName) -> None:
+    assert next_step(jobs, table) == "Never maintained here. Start with a dry run."
+
+
+def test_a_dry_run_that_is_newer_than_the_last_job_says_what_it_found(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
+    jobs.record_dry_run(table, ACTIONS, [WORK, NONE])
+    assert next_step(jobs, table) == "A dry run found work: would compact 87 files."
+    clock.forward(seconds=1)
+    jobs.record_dry_run(table, ACTIONS, [NONE])
+    assert next_step(jobs, table) == "A dry run found nothing to do."
+    clock.forward(seconds=1)
+    jobs.finish(jobs.submit_and_claim(table, ACTIONS, "w"), JobStatus.COMPLETED, [DONE])
+    assert next_step(jobs, table) == "Nothing is asked for."
+
+    now = standing(jobs, table)
+    assert now.last is not None
+    assert now.plan is not None
+    assert (now.last.dry_run, now.plan.dry_run) == (False, True)
+
+
+def test_a_foreign_lock_is_named_until_its_time_has_run_out(
+    jobs: Jobs, locks: TableLocks, table: TableName, clock: MovedClock
+) -> None:
+    locks.acquire(table, "etl", ttl=timedelta(hours=1))
+    assert next_step(jobs, table) == "Locked by etl until 2026-11-21 23:00:00 UTC, unless it lets go before."
+    clock.forward(hours=2)
+    assert next_step(jobs, table) == "Never maintained here. Start with a dry run."
+
+
+def test_a_cancelled_job_whose_worker_is_still_there_says_until_when_its_table_is_locked(
+    jobs: Jobs, table: TableName, clock: MovedClock
+) -> None:
+    claim = jobs.submit_and_claim(table, ACTIONS, "w")
+    jobs.cancel(claim.job.job_id)
+    assert next_step(jobs, table) == (
+        "The last job was cancelled while it ran, and its worker has not left the table yet: "
+        "locked until 2026-11-21 22:30:00 UTC at most."
+    )
+    jobs.release_lock(claim)
+    assert next_step(jobs, table) == "The last job was cancelled. Look at it, then run it again."
+
+
+def test_many_tables_are_told_at_once(jobs: Jobs, table: TableName, other_table: TableName) -> None:
+    jobs.submit(table, ACTIONS)
+
+    told = standings(jobs, [table, other_table, numbered(1)])
+    assert list(told) == [table, other_table, numbered(1)]
+    assert [each.lock is not None for each in told.values()] == [True, False, False]
+    assert standings(jobs, []) == {}

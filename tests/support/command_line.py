@@ -1,0 +1,48 @@
+"""Runs ``airflow snowpack …`` in the test's own process, through Airflow's own parser.
+
+said = run("jobs", "list", "-o", "json")
+said.code, said.json, said.err
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+    Run = Callable[..., "Said"]
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command said and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+def command_line(capfd: pytest.CaptureFixture[str]) -> Run:
+    """What runs a command and captures what its process writes."""
+    from airflow.cli.cli_parser import get_parser
+
+    def run(*arguments: str) -> Said:
+        capfd.readouterr()
+        try:
+            parsed = get_parser().parse_args(["snowpack", *arguments])
+            parsed.func(parsed)
+            code = 0
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        return Said(code, *capfd.readouterr())
+
+    return run

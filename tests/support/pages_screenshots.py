@@ -1,0 +1,77 @@
+"""Takes the pictures of the pages for the documentation: ``python tests/support/pages_screenshots.py docs/images``.
+
+It builds an installation with a day of history in a temporary folder, serves it, and looks at it with Chromium.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pages_world import World
+
+ARGUMENTS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-sync"
+WIDTH, HEIGHT = 1280, 800
+
+
+def addresses(world: World) -> dict[str, str]:
+    """The pictures by name, and what is on them."""
+    made = world.made
+    return {
+        "tables": "/ui/",
+        "jobs": "/ui/jobs?period=24h",
+        "job-completed": f"/ui/jobs/{made['done'].job_id}",
+        "job-running": f"/ui/jobs/{made['running'].job_id}",
+        "job-failed": f"/ui/jobs/{made['failed'].job_id}",
+        "job-dry-run": f"/ui/jobs/{made['dry'].job_id}",
+        "locks": "/ui/locks",
+        "queue": "/ui/queue",
+        "audit": "/ui/audit",
+    }
+
+
+def serve(world: World) -> str:
+    """Serve the installation in a thread; gives its address."""
+    import uvicorn
+    from pages_world import SomebodyIs
+
+    from airflow_snowpack.api import build_app
+
+    app = build_app(lambda: world.services, SomebodyIs("vera"))
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
+    threading.Thread(target=server.run, daemon=True).start()
+    while not server.started:
+        time.sleep(0.05)
+    return f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+
+
+def take(folder: Path, names: list[str]) -> None:
+    """Write ``<name>-light.png`` and ``<name>-dark.png``."""
+    from pages_world import build_world
+    from playwright.sync_api import sync_playwright
+
+    with tempfile.TemporaryDirectory() as home, sync_playwright() as playwright:
+        world = build_world(Path(home))
+        base = serve(world)
+        chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS.split())
+        for scheme in ("light", "dark"):
+            size = {"width": WIDTH, "height": HEIGHT}
+            context = chromium.new_context(base_url=base, color_scheme=scheme, viewport=size, reduced_motion="reduce")
+            page = context.new_page()
+            for name, address in addresses(world).items():
+                if names and name not in names:
+                    continue
+                page.goto(address)
+                page.wait_for_timeout(300)
+                page.screenshot(path=folder / f"{name}-{scheme}.png")
+        chromium.close()
+
+
+if __name__ == "__main__":
+    take(Path(sys.argv[1]), sys.argv[2:])

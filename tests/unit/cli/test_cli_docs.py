@@ -1,0 +1,89 @@
+"""docs/cli.md tells the truth: its commands run in order and end as it says, and its tables are those of the code."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from scripted_engine import ScriptedEngine
+
+from airflow_snowpack.cli import worker
+from airflow_snowpack.cli.exit_code import ExitCode
+from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+from airflow_snowpack.iceberg import TableName
+
+if TYPE_CHECKING:
+    from command_line import Run
+
+    from airflow_snowpack.jobs import Jobs
+
+PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+LINE = re.compile(r"(?:(?P<name>\w+)=\$\()?airflow snowpack (?P<command>.*?)(?: \| jq -r \.job_id\))?(?: > /dev/null)?")
+EXPECTED = re.compile(r"exit code (\d+)")
+
+
+def commands() -> list[tuple[str, str, int]]:
+    """The lines of the page's bash examples: the variable that takes a job's id, the command, and the exit code that it names."""
+    found = []
+    for block in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL):
+        for line in block.splitlines():
+            said, _, comment = line.partition("  #")
+            code = EXPECTED.search(comment or line.partition(" # ")[2])
+            match = LINE.fullmatch(said.strip())
+            assert match is not None, line
+            found.append((match["name"] or "", match["command"], int(code[1]) if code else 0))
+    return found
+
+
+@pytest.fixture
+def tables(flights: TableName, jobs: Jobs) -> None:
+    """The tables of the page, one of them locked."""
+    catalog = IcebergCatalogHook().catalog
+    for name in ("clicks", "views", "orders"):
+        catalog.create_table(f"demo.{name}", schema=catalog.load_table(flights.identifier).schema())
+    jobs.locks.acquire(TableName("lake", "demo", "events"), "etl/2026-11-21", ttl=timedelta(hours=1))
+
+
+@pytest.mark.usefixtures("tables")
+def test_every_command_of_the_page_ends_as_it_says(snowpack: Run, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "spark_engines", lambda _args: ScriptedEngine)
+    ids: dict[str, str] = {}
+
+    def with_ids(command: str) -> list[str]:
+        return shlex.split(re.sub(r"\$(\w+)", lambda each: ids[each[1]], command))
+
+    for name, command, code in commands():
+        if command.startswith("jobs watch"):
+            while jobs.queue_depth():  # the workers elsewhere that the page speaks of
+                snowpack("worker", "--once")
+        said = snowpack(*with_ids(command))
+        assert said.code == code, f"{command}\n{said.err}"
+        if name:
+            ids[name] = said.json["job_id"]
+
+
+def test_the_dry_run_of_the_page_is_the_one_of_the_table(snowpack: Run, flights: TableName) -> None:
+    (shown,) = re.findall(r"```text\n(Nothing was changed.*?)```", PAGE, re.DOTALL)
+    said = snowpack("jobs", "submit", "demo.flights", "--dry-run").out
+
+    assert [line.rstrip() for line in said.splitlines()] == shown.splitlines()
+
+
+def test_the_exit_codes_of_the_page_are_those_of_the_code() -> None:
+    rows = re.findall(r"^\| (\d+) \| (.*) \|$", PAGE, re.MULTILINE)
+
+    assert rows == [(str(code.value), code.meaning) for code in ExitCode]
+
+
+def test_the_page_names_every_command() -> None:
+    from airflow_snowpack.cli.definition import get_cli_commands
+
+    (snowpack,) = get_cli_commands()
+    for command in snowpack.subcommands:  # type: ignore[union-attr]  # it is a group
+        below = [each.name for each in getattr(command, "subcommands", [])] or [""]
+        for name in below:
+            assert f"{command.name} {name}".strip() in PAGE

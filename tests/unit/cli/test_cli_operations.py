@@ -1,0 +1,213 @@
+"""``airflow snowpack tables|locks|queue|sweep|drain|audit``."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_snowpack.api import bodies
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import AuditTrail, Jobs, LifecyclePolicy, standings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from command_line import Run
+
+CLICKS = TableName("lake", "demo", "clicks")
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_catalog_that_was_never_listed_is_listed_when_somebody_asks(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
+    said = snowpack("tables", "list", "-o", "json").json
+
+    assert said["tables"] == [bodies.table_body(standings(jobs, [flights])[flights])]
+    assert 0 <= said["age_seconds"] < 60
+    assert (said["problem"], said["next"]) == (None, None)
+
+
+def test_people_see_the_last_job_the_lock_and_the_next_step_and_how_old_the_list_is(
+    snowpack: Run, jobs: Jobs, flights: TableName
+) -> None:
+    job = jobs.submit(flights, ["expire_snapshots"])
+    said = snowpack("tables", "list")
+
+    cells = [cell.strip() for cell in said.out.splitlines()[2].split("|")]
+    assert cells[0] == "demo.flights"
+    assert cells[1].startswith("pending ")
+    assert cells[2:] == [f"job {job.job_id[:12]}", cells[3]]
+    assert cells[3].startswith("Waits for a worker")
+    assert said.err.startswith("As the catalog was listed ")
+
+
+def test_a_new_table_is_in_the_list_after_a_refresh(snowpack: Run, flights: TableName) -> None:
+    from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+
+    snowpack("tables", "list")
+    catalog = IcebergCatalogHook().catalog
+    catalog.create_table("demo.clicks", schema=catalog.load_table("demo.flights").schema())
+
+    assert snowpack("tables", "refresh").out == "The catalog has 2 tables.\n"
+    assert snowpack("tables", "refresh", "-o", "json").json["tables"] == 2
+    first = snowpack("tables", "list", "--limit", "1", "-o", "json").json
+    rest = snowpack("tables", "list", "--after", first["next"], "-o", "json").json
+    assert [table["table_name"] for table in first["tables"] + rest["tables"]] == ["clicks", "flights"]
+    assert [table["table_name"] for table in snowpack("tables", "list", "--search", "CLI", "-o", "json").json["tables"]] == [
+        "clicks"
+    ]
+    assert snowpack("tables", "list", "--database", "other").out == "The catalog has no such table.\n"
+
+
+def test_a_table_is_shown_in_numbers_from_its_metadata(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
+    told = snowpack("tables", "show", "demo.flights", "-o", "json").json
+    assert (told["health"]["data_files"], told["health"]["small_files"], told["health"]["records"]) == (6, 6, 12)
+    assert (told["next_step"], told["last_job"], told["problem"]) == ("Never maintained here. Start with a dry run.", None, None)
+
+    job = jobs.submit(flights, ["expire_snapshots"])
+    said = snowpack("tables", "show", "demo.flights")
+    assert "6 (100%)" in said.out
+    assert job.job_id[:12] in said.out
+
+
+@pytest.fixture
+def no_catalog(installation: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The catalog's service is down: nobody listens there."""
+    monkeypatch.setenv("AIRFLOW_CONN_GONE", '{"conn_type": "iceberg", "host": "http://127.0.0.1:1"}')
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__CATALOG_CONN_ID", "gone")
+
+
+@pytest.mark.usefixtures("no_catalog")
+def test_without_the_catalog_a_table_is_shown_as_the_store_knows_it_and_the_code_tells(snowpack: Run, jobs: Jobs) -> None:
+    jobs.submit(CLICKS, ["expire_snapshots"])
+    said = snowpack("tables", "show", "demo.clicks", "-o", "json")
+
+    assert said.code == 6
+    assert (said.json["health"], said.json["last_job"]["status"]) == (None, "pending")
+    assert "cannot be reached" in said.json["problem"]
+
+
+@pytest.mark.usefixtures("no_catalog")
+@pytest.mark.parametrize("command", [("tables", "refresh"), ("tables", "list"), ("jobs", "submit", "demo.clicks")])
+def test_what_needs_the_catalog_says_that_it_is_down(snowpack: Run, command: tuple[str, ...]) -> None:
+    said = snowpack(*command)
+
+    assert said.code == 6
+    assert "The Iceberg catalog 'lake' cannot be reached" in said.err
+
+
+def test_a_table_that_the_catalog_does_not_have_is_not_found(snowpack: Run, flights: TableName) -> None:
+    assert snowpack("tables", "show", "demo.nothing").code == 4
+    assert snowpack("tables", "show", "nothing").code == 2
+
+
+# -- locks -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def held(jobs: Jobs) -> Jobs:
+    """A table that an ETL run holds, and one that a pending job holds."""
+    jobs.locks.acquire(TableName("lake", "demo", "flights"), "etl/2026-11-21", ttl=timedelta(hours=4))
+    jobs.submit(CLICKS, ["expire_snapshots"])
+    return jobs
+
+
+def test_locks_are_listed_with_their_holders(snowpack: Run, held: Jobs) -> None:
+    locks = held.locks.list()
+
+    assert snowpack("locks", "list", "-o", "json").json == [bodies.lock_body(lock) for lock in locks]
+    out = snowpack("locks", "list").out
+    assert "etl/2026-11-21" in out
+    assert f"job {locks[1].holder[:12]}" in out
+
+
+def test_a_lock_is_released_after_a_question_that_names_its_holder(
+    snowpack: Run, held: Jobs, terminal: Callable[[str], None]
+) -> None:
+    terminal("y\n")
+    said = snowpack("locks", "release", "demo.flights")
+
+    assert "demo.flights is held by etl/2026-11-21, taken " in said.err
+    assert (said.code, said.out) == (0, "demo.flights is free.\n")
+    (entry,) = AuditTrail(held.store).of("lake.demo.flights")
+    assert (entry.actor, entry.change) == ("ann", "release_lock")
+
+
+def test_nobodys_lock_is_released_by_mistake(snowpack: Run, held: Jobs) -> None:
+    assert snowpack("locks", "release", "demo.flights").code == 2, "no terminal, and no --yes"
+    assert snowpack("locks", "release", "demo.flights", "--holder", "somebody", "--yes").code == 1
+    assert snowpack("locks", "release", "demo.clicks", "--yes").code == 5, "its job is active"
+    assert len(held.locks.list()) == 2
+    assert snowpack("locks", "release", "demo.flights", "--holder", "etl/2026-11-21", "--yes", "-o", "json").json["released"]
+    again = snowpack("locks", "release", "demo.flights", "--yes")
+    assert (again.code, again.out) == (0, "Nobody holds demo.flights.\n")
+
+
+def test_the_lock_of_a_cancelled_job_whose_worker_may_still_write_needs_force(snowpack: Run, jobs: Jobs) -> None:
+    claim = jobs.submit_and_claim(CLICKS, ["expire_snapshots"], "w1")
+    jobs.cancel(claim.job.job_id)
+    release = ("locks", "release", "demo.clicks", "--holder", claim.job.job_id[:12], "--yes")
+
+    assert snowpack(*release).code == 5
+    assert snowpack(*release, "--force").code == 0
+    assert jobs.locks.list() == []
+
+
+# -- queue, sweep, drain, audit ----------------------------------------------------------------------------------------
+
+
+def test_the_queue_is_told_in_numbers(snowpack: Run, jobs: Jobs) -> None:
+    assert snowpack("queue", "-o", "json").json == {
+        "depth": 0,
+        "oldest": None,
+        "oldest_seconds": None,
+        "delayed": 0,
+        "running": 0,
+    }
+
+    jobs.submit(CLICKS, ["expire_snapshots"])
+    assert snowpack("queue", "-o", "json").json["depth"] == 1
+    assert snowpack("queue").out.startswith("waiting                 1, the oldest for ")
+
+
+def test_a_sweep_tells_what_it_took_back(snowpack: Run, jobs: Jobs) -> None:
+    assert snowpack("sweep").out == "There was nothing to sweep.\n"
+
+    hasty = Jobs(jobs.store, LifecyclePolicy(lease=timedelta(microseconds=1)))
+    job = hasty.submit(CLICKS, ["expire_snapshots"])
+    hasty.claim("w1")
+    swept = snowpack("sweep", "-o", "json")
+    assert (swept.code, swept.json["requeued"]) == (0, [job.job_id])
+
+
+def test_in_drain_mode_nothing_is_swept_and_the_code_says_later(snowpack: Run) -> None:
+    on = snowpack("drain", "on", "--reason", "moving the store", "-o", "json").json
+    assert (on["on"], on["by"], on["reason"]) == (True, "ann", "moving the store")
+
+    swept = snowpack("sweep")
+    assert (swept.code, swept.out) == (5, "Drain mode is on: nothing is swept.\n")
+    assert "Drain mode is on" in snowpack("drain", "status").out
+    assert snowpack("drain", "status", "-o", "plain").out.splitlines()[0] == "on\ttrue"
+    assert snowpack("drain", "off").out.startswith("Drain mode is off")
+    assert snowpack("drain", "status", "-o", "json").json["on"] is False
+
+
+def test_the_audit_trail_is_told_newest_first_page_by_page_and_by_subject(snowpack: Run, jobs: Jobs) -> None:
+    assert snowpack("audit").out == "Nobody changed anything yet.\n"
+    snowpack("drain", "on", "--reason", "x")
+    snowpack("drain", "off")
+    job = jobs.submit(CLICKS, ["expire_snapshots"])
+    snowpack("jobs", "cancel", job.job_id, "--yes")
+
+    first = snowpack("audit", "--limit", "2", "-o", "json").json
+    assert [entry["change"] for entry in first["entries"]] == ["cancel", "drain_off"]
+    rest = snowpack("audit", "--before", str(first["next"]), "-o", "json").json
+    assert ([entry["change"] for entry in rest["entries"]], rest["next"]) == (["drain_on"], None)
+    for subject in (job.job_id, job.job_id[:12]):
+        assert len(snowpack("audit", "--subject", subject, "-o", "json").json["entries"]) == 1
+    table = snowpack("audit")
+    assert [cell.strip() for cell in table.out.splitlines()[2].split("|")][1:5] == ["ann", "cli", "cancel", job.job_id[:12]]

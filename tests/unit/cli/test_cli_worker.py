@@ -1,0 +1,106 @@
+"""``airflow snowpack worker`` in this process, on an engine that does as its script says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from scripted_engine import ScriptedEngine
+
+from airflow_snowpack.cli import worker
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import JobStatus
+
+if TYPE_CHECKING:
+    from command_line import Run
+
+    from airflow_snowpack.jobs import Job, Jobs
+
+TABLES = [TableName("lake", "demo", name) for name in ("flights", "clicks", "views")]
+
+
+@pytest.fixture
+def engines(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedEngine]:
+    """Engines instead of Spark; the ones that were made."""
+    made: list[ScriptedEngine] = []
+
+    def make() -> ScriptedEngine:
+        made.append(ScriptedEngine({"rewrite_manifests": "fail"}))
+        return made[-1]
+
+    monkeypatch.setattr(worker, "spark_engines", lambda _args: make)
+    return made
+
+
+@pytest.fixture
+def waiting(jobs: Jobs) -> list[Job]:
+    return [jobs.submit(table, ["rewrite_manifests", "expire_snapshots"]) for table in TABLES]
+
+
+def statuses(jobs: Jobs) -> list[str]:
+    return [job.status.value for job in reversed(jobs.list())]
+
+
+@pytest.mark.usefixtures("engines")
+def test_once_runs_one_job_and_is_done_however_that_ended(snowpack: Run, jobs: Jobs, waiting: list[Job]) -> None:
+    assert snowpack("worker", "--once", "--worker-id", "pod-7").code == 0
+
+    assert statuses(jobs) == ["failed", "pending", "pending"]
+    claimed = [entry for entry in jobs.history(waiting[0].job_id) if entry.event == "claimed"]
+    assert claimed[0].detail["worker"] == "pod-7"
+
+
+@pytest.mark.usefixtures("engines")
+def test_once_on_an_empty_queue_is_done_at_once(snowpack: Run, jobs: Jobs) -> None:
+    said = snowpack("worker", "--once")
+
+    assert (said.code, said.out) == (0, "")
+
+
+@pytest.mark.usefixtures("engines", "waiting")
+def test_a_worker_leaves_after_as_many_jobs_as_it_was_told(snowpack: Run, jobs: Jobs) -> None:
+    assert snowpack("worker", "--max-jobs", "2").code == 0
+    assert statuses(jobs) == ["failed", "failed", "pending"]
+
+
+@pytest.mark.usefixtures("waiting")
+def test_the_actions_after_a_failed_one_run_if_the_installation_says_so(
+    snowpack: Run, engines: list[ScriptedEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snowpack("worker", "--once")
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__CONTINUE_ON_ERROR", "True")
+    snowpack("worker", "--once")
+
+    assert [engine.ran for engine in engines] == [["rewrite_manifests"], ["rewrite_manifests", "expire_snapshots"]]
+
+
+@pytest.mark.usefixtures("waiting")
+def test_a_machine_without_java_takes_no_job(snowpack: Run, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_snowpack.spark import SparkUnavailable
+    from airflow_snowpack.spark import session as spark_session
+
+    def no_java(**_arguments: object) -> None:
+        raise SparkUnavailable("There is no Java on this machine.")
+
+    monkeypatch.setattr(spark_session, "find_java", no_java)
+    said = snowpack("worker", "--once")
+
+    assert said.code == 1
+    assert "There is no Java on this machine." in said.err
+    assert {job.status for job in jobs.list()} == {JobStatus.PENDING}
+
+
+@pytest.mark.usefixtures("waiting")
+def test_a_worker_that_cannot_reach_the_catalog_takes_no_job(snowpack: Run, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
+
+    monkeypatch.setattr(IcebergSparkHook, "check", lambda _self: None)
+    monkeypatch.setenv("AIRFLOW_CONN_GONE", '{"conn_type": "iceberg", "host": "http://127.0.0.1:1"}')
+    said = snowpack("worker", "--once", "--catalog-conn-id", "gone")
+
+    assert said.code == 6
+    assert {job.status for job in jobs.list()} == {JobStatus.PENDING}
+
+
+def test_a_period_that_is_none_is_a_usage_problem(snowpack: Run) -> None:
+    assert snowpack("worker", "--poll", "often").code == 2
