@@ -1,0 +1,103 @@
+"""The pages of schedules in a real browser: what is looked at refreshes by itself, and what is pressed is done."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from pages_world import SomebodyIs, World, open_world
+from schedules_world import Made, make_schedules
+
+from airflow_snowpack.api import build_app
+from airflow_snowpack.store import AuditTrail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import httpx
+    from playwright.sync_api import Page
+    from starlette.types import ASGIApp
+
+    Serve = Callable[[ASGIApp], httpx.Client]
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="NO CHROMIUM HERE: nobody looked at the pages. Install it.")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    opened = open_world(tmp_path)
+    yield opened
+    opened.jobs.close()
+
+
+@pytest.fixture
+def made(world: World) -> Made:
+    return make_schedules(world)
+
+
+@pytest.fixture
+def page(world: World, made: Made, serve_app: Serve) -> Iterator[Page]:
+    """A window at the app; whatever the page's own rules forbid fails the test."""
+    from playwright.sync_api import sync_playwright
+
+    client = serve_app(build_app(lambda: world.services, SomebodyIs("vera")))
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        opened = browser.new_context(base_url=str(client.base_url)).new_page()
+        opened.set_default_timeout(15_000)
+        wrong: list[str] = []
+        opened.on("pageerror", lambda error: wrong.append(str(error)))
+        opened.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+        yield opened
+        browser.close()
+    assert wrong == []
+
+
+def test_a_schedule_is_suspended_resumed_and_run_from_the_list(page: Page, made: Made, world: World) -> None:
+    from playwright.sync_api import expect
+
+    page.goto("/ui/schedules")
+    row = page.locator('tr[data-key="counts"]')
+    for button, go, then in (
+        ("Suspend", "Suspend", "suspended"),
+        ("Resume", "Resume", "enabled"),
+        ("Run", "Run now", "being started"),
+    ):
+        row.get_by_role("button", name=button).click()
+        page.locator("#confirm-go", has_text=go).click()
+        expect(row).to_contain_text(then)
+
+    changes = [entry.change for entry in AuditTrail(world.store).of("schedule:counts")]
+    assert changes == ["create_schedule", "suspend_schedule", "resume_schedule", "run_schedule"]
+    assert {entry.via for entry in AuditTrail(world.store).of("schedule:counts")[1:]} == {"page"}
+
+
+def test_progress_comes_by_itself_and_the_keys_lead_from_page_to_page(page: Page, made: Made) -> None:
+    from playwright.sync_api import expect
+
+    page.goto("/ui/schedules")
+    made.arrive(1)
+    made.work()
+    expect(page.locator('tr[data-key="counts"]')).to_contain_text("4 of 5 partitions", timeout=20_000)
+    for key, heading in (("p", "Pending"), ("e", "Events"), ("s", "Schedules")):
+        page.keyboard.press("g")
+        page.keyboard.press(key)
+        expect(page.locator("h1")).to_have_text(heading)
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_contain_text("cannot_start")
+
+
+def test_deleting_asks_first_and_leads_back_to_the_list(page: Page, made: Made) -> None:
+    from playwright.sync_api import expect
+
+    page.goto("/ui/schedules/launched")
+    page.get_by_role("button", name="Delete").click()
+    expect(page.locator("#confirm-text")).to_contain_text("What is pending goes with it.")
+    page.locator("#confirm-go").click()
+    page.wait_for_url("**/ui/schedules")
+
+    assert "launched" not in [one.schedule.name for one in made.schedules.list()]
