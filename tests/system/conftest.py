@@ -135,17 +135,26 @@ class RunningAirflow:
 
     def start(self) -> None:
         for name in PROCESSES:
-            with self.log(name).open("wb") as log:
-                self._started[name] = subprocess.Popen(
-                    [sys.executable, "-m", "airflow", name],
-                    env=self.home.environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
+            self.start_process(name)
         eventually(self._log_in, "the API server answers")
         eventually(lambda: self.call("GET", "/dags/system_maintain", allowed=(200, 404)).get("dag_id"), "the DAGs are parsed")
+
+    def start_process(self, name: str) -> None:
+        """Start one of the four; its log goes on."""
+        with self.log(name).open("ab") as log:
+            self._started[name] = subprocess.Popen(
+                [sys.executable, "-m", "airflow", name],
+                env=self.home.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def kill_process(self, name: str) -> None:
+        """What a machine that fails does: kill -9, of everything below it too."""
+        _signal_group(self._started[name].pid, signal.SIGKILL)
+        self._started[name].wait()
 
     def stop(self) -> None:
         """End what was started, with everything below it."""
