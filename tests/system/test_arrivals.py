@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -45,8 +45,9 @@ def watched(airflow: RunningAirflow, catalog: Catalog, jobs: Jobs) -> Table:
 def seen(airflow: RunningAirflow) -> list[int]:
     """The snapshots that the asset has events of."""
     (asset,) = airflow.call("GET", "/assets?uri_pattern=iceberg://lake/db/watched")["assets"]
-    events: list[dict[str, Any]] = airflow.call("GET", f"/assets/events?asset_id={asset['id']}")["asset_events"]
-    return [event["extra"]["payload"]["snapshot_id"] for event in events]
+    # Airflow 3.3.2 answers 500 while a run that an event started has not begun: its answer wants a start date.
+    answer = airflow.call("GET", f"/assets/events?asset_id={asset['id']}", allowed=(200, 500))
+    return [event["extra"]["payload"]["snapshot_id"] for event in answer.get("asset_events", [])]
 
 
 def test_a_watcher_whose_triggerer_is_killed_loses_no_arrival(airflow: RunningAirflow, watched: Table) -> None:
@@ -65,8 +66,7 @@ def test_a_watcher_whose_triggerer_is_killed_loses_no_arrival(airflow: RunningAi
     airflow.start_process("triggerer")
     airflow.until(lambda: seen(airflow), "events come")
     arrive(2)
-    airflow.until(lambda: set(seen(airflow)) >= set(snapshots), "every arrival is an event")
-    assert set(seen(airflow)) == set(snapshots)
+    airflow.until(lambda: set(seen(airflow)) == set(snapshots), "every arrival is an event, and nothing else is")
     assert airflow.call("GET", "/dags/system_watched/dagRuns")["total_entries"] >= 1
 
 
