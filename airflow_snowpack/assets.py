@@ -1,8 +1,9 @@
-"""Iceberg tables as Airflow assets, and the events that maintenance leaves on them.
+"""Iceberg tables as Airflow assets, and the events that arriving data and maintenance leave on them.
 
-    from airflow_snowpack.assets import iceberg_asset, maintained_tables
+    from airflow_snowpack.assets import IcebergTableWatcher, iceberg_asset, maintained_tables
 
     with DAG("report", schedule=iceberg_asset("demo.flights")): ...        # after this table changed or was maintained
+    with DAG("load", schedule=iceberg_asset("demo.flights", watched=True)): ...    # after data arrived, whoever wrote it
     with DAG("audit", schedule=maintained_tables()): ...                   # after any table was maintained
 
 The invariant: only work that was really done leaves an event; a dry run never does. An event's ``extra`` has the job, and the
@@ -12,9 +13,10 @@ it.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Asset, AssetAlias
+from airflow.sdk import Asset, AssetAlias, AssetWatcher
 
 from airflow_snowpack.settings import catalog_name
 
@@ -28,16 +30,43 @@ if TYPE_CHECKING:
 MAINTAINED_TABLES = "snowpack_maintained_tables"
 
 
-def iceberg_asset(table: str, *, catalog: str | None = None) -> Asset:
+class IcebergTableWatcher(AssetWatcher):
+    """Leaves an event on the asset for each snapshot that adds data to a table, whoever wrote it; never for rewrites and deletes.
+
+    :param table: ``database.table``.
+    :param name: of the watcher; it keeps its place in the table under this name. A new one begins at the table's present state.
+    :param poll: the pause between two looks at the table's metadata.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        *,
+        name: str | None = None,
+        poll: timedelta = timedelta(seconds=10),
+        store_conn_id: str | None = None,
+        catalog_conn_id: str | None = None,
+    ) -> None:
+        from airflow_snowpack.triggers.table_watcher import TableWatcherTrigger
+
+        name = name or f"snowpack {table}"
+        trigger = TableWatcherTrigger(table, name, poll.total_seconds(), store_conn_id, catalog_conn_id)
+        super().__init__(name=name, trigger=trigger)
+
+
+def iceberg_asset(table: str, *, catalog: str | None = None, watched: bool = False) -> Asset:
     """The asset ``iceberg://catalog/database/table``.
 
     :param table: ``database.table``.
     :param catalog: the catalog's name; ``None`` for the installation's.
+    :param watched: whether data that arrives leaves events on it, by an :class:`IcebergTableWatcher`.
     :raises InvalidTableName: it is not a table's name.
     """
     from airflow_snowpack.iceberg.names import TableName
 
-    return _asset(TableName.parse(table, catalog=catalog or catalog_name()))
+    name = TableName.parse(table, catalog=catalog or catalog_name())
+    watchers: list[AssetWatcher] = [IcebergTableWatcher(name.dotted)] if watched else []
+    return Asset(uri=name.asset_uri, group="iceberg", watchers=watchers)
 
 
 def maintained_tables() -> AssetAlias:

@@ -209,7 +209,7 @@ def get_provider_info() -> dict[str, Any]:
             "dispatcher",
         ),
         "sensors": _modules("sensors", "maintenance_job", "table_lock", "data_arrival"),
-        "triggers": _modules("triggers", "maintenance_job", "table_lock", "dispatcher", "data_arrival"),
+        "triggers": _modules("triggers", "maintenance_job", "table_lock", "dispatcher", "data_arrival", "table_watcher"),
         "connection-types": CONNECTION_TYPES,
         "extra-links": ["airflow_snowpack.links.MaintenanceJobLink"],
         "cli": ["airflow_snowpack.cli.definition.get_cli_commands"],

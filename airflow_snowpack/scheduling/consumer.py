@@ -97,7 +97,7 @@ class Consumer:
         arrivals = self._arrivals({key for key in keys.values() if key.startswith(TABLES)}, since.get("tables", {}))
         happened = {leaf: self._happened(leaf, key, arrivals, start, now) for leaf, key in keys.items()}
         progress = {leaf: _progress(leaf, each) for leaf, each in happened.items() if each}
-        heads = {key: _to_json(found.head) for key, found in arrivals.items()}
+        heads = {key: place_to_json(found.head) for key, found in arrivals.items()}
         return Look(
             judgement=self._trigger.judge(progress, now),
             since=since,
@@ -134,7 +134,7 @@ class Consumer:
         if not keys:
             return {}
         catalog = self._load_catalog()
-        return {key: self._arrivals_of(catalog, key, _from_json(places.get(key))) for key in sorted(keys)}
+        return {key: self._arrivals_of(catalog, key, place_from_json(places.get(key))) for key in sorted(keys)}
 
     def _arrivals_of(self, catalog: Catalog, key: str, place: Place) -> Arrivals:
         """What one table got; its manifests are read again only when it has got something."""
@@ -180,12 +180,14 @@ def _amounts(found: Arrivals) -> dict[str, int]:
     return total | {what: sum(one.to_amounts()[what] for one in found.new) for what in ("files", "records", "bytes")}
 
 
-def _to_json(place: Place) -> dict[str, Any]:
+def place_to_json(place: Place) -> dict[str, Any]:
+    """A place as the store keeps it."""
     at = None if place.committed_at is None else place.committed_at.isoformat()
     return {"snapshot_id": place.snapshot_id, "sequence": place.sequence, "committed_at": at}
 
 
-def _from_json(said: Mapping[str, Any] | None) -> Place:
+def place_from_json(said: Mapping[str, Any] | None) -> Place:
+    """The same, read back; ``None`` is the beginning of the table."""
     if said is None:
         return START
     at = said["committed_at"]

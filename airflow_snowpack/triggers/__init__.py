@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from airflow_snowpack.triggers.dispatcher import DispatcherTrigger as DispatcherTrigger
     from airflow_snowpack.triggers.maintenance_job import MaintenanceJobTrigger as MaintenanceJobTrigger
     from airflow_snowpack.triggers.table_lock import TableLockTrigger as TableLockTrigger
+    from airflow_snowpack.triggers.table_watcher import ArrivalProducer as ArrivalProducer
+    from airflow_snowpack.triggers.table_watcher import TableWatcherTrigger as TableWatcherTrigger
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
@@ -17,5 +19,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "dispatcher": ["DispatcherTrigger"],
         "maintenance_job": ["MaintenanceJobTrigger"],
         "table_lock": ["TableLockTrigger"],
+        "table_watcher": ["ArrivalProducer", "TableWatcherTrigger"],
     },
 )

@@ -7,13 +7,14 @@ from datetime import timedelta
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset
 
+from airflow_snowpack.assets import IcebergTableWatcher
 from airflow_snowpack.operators import (
     AcquireTableLockOperator,
     MaintainTableOperator,
     ReleaseTableLockOperator,
     SubmitMaintenanceOperator,
 )
-from airflow_snowpack.sensors import MaintenanceJobSensor
+from airflow_snowpack.sensors import IcebergDataArrivalSensor, MaintenanceJobSensor
 
 SOON = timedelta(seconds=1)
 
@@ -58,3 +59,16 @@ for target in ("system_scheduled_1", "system_scheduled_4", "system_scheduled_6",
 
 with DAG("system_asset", schedule=None):
     EmptyOperator(task_id="work", outlets=[Asset("x://system/late")])
+
+watched = Asset("iceberg://lake/db/watched", watchers=[IcebergTableWatcher("db.watched", poll=SOON)])
+with DAG("system_watched", schedule=watched):
+    EmptyOperator(task_id="work")
+
+with DAG("system_arrival", schedule=None, params={"table": "db.none"}):
+    IcebergDataArrivalSensor(
+        task_id="wait",
+        trigger={"partitions_added": {"table": "{{ params.table }}", "count": 3}},
+        consumer="system_arrival {{ params.table }}",
+        poke_interval=SOON,
+        timeout=timedelta(minutes=5),
+    )

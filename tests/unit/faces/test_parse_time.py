@@ -29,11 +29,12 @@ with DAG("nothing", schedule=Asset("x://a") | AssetAlias("b")):
 DAG_FILE = """
 from airflow.sdk import DAG
 from airflow_snowpack.assets import iceberg_asset, maintained_tables
+from airflow_snowpack.scheduling import BytesAdded, PartitionsAdded, Schedule, SinceLastRun
 from airflow_snowpack.operators import (
     AcquireTableLockOperator, CancelMaintenanceOperator, MaintainTableOperator, ReleaseTableLockOperator,
-    RunMaintenanceJobOperator, SubmitMaintenanceOperator, SweepOperator,
+    RunMaintenanceJobOperator, SnowpackDispatcherOperator, SubmitMaintenanceOperator, SweepOperator,
 )
-from airflow_snowpack.sensors import MaintenanceJobSensor, TableLockSensor
+from airflow_snowpack.sensors import IcebergDataArrivalSensor, MaintenanceJobSensor, TableLockSensor
 
 with DAG("everything", schedule=iceberg_asset("demo.flights") | maintained_tables()):
     MaintainTableOperator(task_id="maintain", table="demo.flights", actions=["expire_snapshots"])
@@ -46,6 +47,10 @@ with DAG("everything", schedule=iceberg_asset("demo.flights") | maintained_table
     ReleaseTableLockOperator(task_id="release", table="demo.flights")
     MaintenanceJobSensor(task_id="done", job_id="0123")
     TableLockSensor(task_id="free", table="demo.flights")
+    IcebergDataArrivalSensor(task_id="arrived", trigger=PartitionsAdded("demo.flights", 5) | BytesAdded("demo.flights", "1GB"))
+    SnowpackDispatcherOperator(task_id="dispatch")
+
+Schedule("s", dag_id="everything", trigger=PartitionsAdded("demo.flights"), constraints=[SinceLastRun("5m")])
 """
 
 HEAVY = ("pyspark", "py4j", "pyiceberg", "pyarrow", "sqlalchemy", "alembic", "psycopg", "pandas", "numpy")

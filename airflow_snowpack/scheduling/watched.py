@@ -1,0 +1,83 @@
+"""Up to where a watcher has passed on what arrived in its table.
+
+    place = WatchedTable(store, "lake/web.views", TableName("lake", "web", "views"), load_catalog=config.load)
+    for arrival in place.read():
+        ...                     # pass it on
+        place.advance(arrival)  # only when it is safe with whoever it was for
+
+The invariant: the place moves only past what was passed on. Whoever dies before is asked for the same arrivals again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from airflow_snowpack.iceberg.arrivals import Arrival, Place, head_of, read_arrivals
+from airflow_snowpack.iceberg.catalog import load_table
+from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.scheduling.consumer import place_from_json, place_to_json
+from airflow_snowpack.store import Store
+from airflow_snowpack.store.schedule_tables import considered
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+OWNER = "watcher"
+
+
+class WatchedTable:
+    """One watcher's place in one table.
+
+    :param watcher: what the watcher is called; each one has its own place.
+    """
+
+    def __init__(self, store: Store, watcher: str, table: TableName, *, load_catalog: Callable[[], Catalog]) -> None:
+        self._store = store
+        self._consumer = f"watcher:{watcher}:{table}"
+        self._name = table
+        self._load_catalog = load_catalog
+        self._passed: Place | None = None
+
+    def read(self) -> Iterable[Arrival]:
+        """What arrived since this object was asked last; the first time, since the place that was kept.
+
+        A watcher that is new begins at the table's present state.
+
+        :raises TableNotFound, CatalogUnreachable: from the catalog.
+        """
+        table = load_table(self._load_catalog(), self._name)
+        place = self._passed or self._kept()
+        if place is None:
+            place = head_of(table)
+            self._keep(place, if_new=True)
+        found = read_arrivals(table, place)
+        self._passed = found.head
+        return found.new
+
+    def advance(self, upto: Place) -> None:
+        """Everything up to here is safe."""
+        self._keep(upto)
+
+    def _kept(self) -> Place | None:
+        query = sa.select(considered.c.upto).where(considered.c.consumer == self._consumer)
+        kept = self._store.read(lambda conn: conn.execute(query).scalar())
+        return None if kept is None else place_from_json(kept["place"])
+
+    def _keep(self, place: Place, *, if_new: bool = False) -> None:
+        insert = postgresql.insert if self._store.is_postgres else sqlite.insert
+        values: dict[str, Any] = {"since": {}, "upto": {"place": place_to_json(place)}, "changed_at": self._store.clock()}
+        statement = insert(considered).values(consumer=self._consumer, owner=OWNER, **values)
+        if if_new:
+            statement = statement.on_conflict_do_nothing()
+        else:
+            statement = statement.on_conflict_do_update(index_elements=["consumer"], set_=values)
+        self._store.transact(lambda conn: conn.execute(statement))
+
+
+def place_of(arrival: Arrival) -> Place:
+    """The place just behind an arrival."""
+    return Place(arrival.snapshot_id, arrival.sequence, arrival.committed_at)

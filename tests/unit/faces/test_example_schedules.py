@@ -1,0 +1,30 @@
+"""The example DAGs about schedules are what their pages say."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+from airflow_snowpack.provider_info import CONFIG
+from airflow_snowpack.scheduling import collect
+
+DAGS = Path(__file__).parents[3] / "dags"
+EXAMPLES = ["snowpack_dispatcher", "snowpack_schedules", "snowpack_maintain_on_arrival", "snowpack_new_flights"]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_each_example_is_a_dag_with_a_page(name: str) -> None:
+    from airflow.sdk import DAG
+
+    dags = [value for value in runpy.run_path(str(DAGS / f"{name}.py")).values() if isinstance(value, DAG)]
+    assert all(dag.doc_md and dag.tasks for dag in dags)
+
+
+def test_the_dispatcher_finds_the_example_schedules_by_the_defaults_and_they_begin_suspended() -> None:
+    patterns = CONFIG["snowpack"]["options"]["schedule_files"]["default"].split(",")
+    found = {schedule.name: schedule for schedule in collect(DAGS, patterns)}
+
+    assert set(found) == {"maintain_flights", "maintain_airports", "maintain_planes"}
+    assert not any(schedule.enabled for schedule in found.values())
