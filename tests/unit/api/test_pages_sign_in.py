@@ -10,9 +10,10 @@ from starlette.responses import Response
 
 from airflow_snowpack.api import TokenAuth, build_app
 from airflow_snowpack.api.auth import COOKIE
+from airflow_snowpack.api.parameters import MAX_BODY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
 TOKEN = "a-token-of-some-length"
@@ -67,6 +68,19 @@ def test_another_token_is_refused(world: World, sent: dict[str, str]) -> None:
     answer = ask(world, "POST", "/ui/login", data=sent)
     assert answer.status_code == 401
     assert "set-cookie" not in answer.headers
+
+
+def test_of_what_a_stranger_sends_only_so_much_is_read(world: World) -> None:
+    taken = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal taken
+        for _ in range(100):
+            taken += MAX_BODY
+            yield b"a" * MAX_BODY
+
+    assert ask(world, "POST", "/ui/login", content=endless()).status_code == 422
+    assert taken <= 2 * MAX_BODY
 
 
 def test_the_cookie_of_another_token_lets_nobody_in(world: World) -> None:
