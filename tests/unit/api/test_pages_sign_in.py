@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -49,6 +50,13 @@ def test_a_browser_without_a_token_is_asked_for_it(world: World) -> None:
     answer = ask(world, "GET", "/ui/jobs")
     assert answer.status_code == 401
     assert '<form class="sign-in" method="post" action="/ui/login">' in answer.text  # type: ignore[attr-defined]
+
+
+def test_the_page_that_asks_for_the_token_has_its_files(world: World) -> None:
+    page = ask(world, "GET", "/ui/jobs").text  # type: ignore[attr-defined]
+    addresses = re.findall(r'(?:href|src)="(/ui/static/[^"]+)"', page)
+    assert addresses
+    assert {ask(world, "GET", address).status_code for address in addresses} == {200}
 
 
 def test_the_token_becomes_a_cookie_that_tells_nothing_of_it(world: World) -> None:
