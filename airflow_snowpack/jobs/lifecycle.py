@@ -301,10 +301,13 @@ class Jobs(JobReader):
         """Write the terminal state, take the job out of the queue and free the table, all fenced and in one transaction.
 
         :param status: ``COMPLETED`` or ``FAILED``.
+        :param error: why it failed. A failed job always has an error, by which lists find it.
         :returns: ``False`` when the fence has moved; then nothing was written, and ``writeback_stale_attempt`` is logged.
         """
         if status not in (JobStatus.COMPLETED, JobStatus.FAILED):
             raise ValueError(f"An attempt ends as completed or failed, not as {status}.")
+        if status is JobStatus.FAILED and error is None:
+            error = "It failed, and its worker did not say why."
         now = self.store.clock()
         values = {
             "b_key": claim.job.job_id,
