@@ -41,6 +41,19 @@ DRIVER = "postgresql+psycopg"
 REPOSITORY = Path(__file__).parent.parent
 
 
+SPARK_FIXTURES = {"spark", "spark_config", "catalog", "new_table"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep what shares something heavy in one process of a run with several: one Airflow, one Spark at a time."""
+    for item in items:
+        folders = item.path.relative_to(REPOSITORY / "tests").parts
+        if "system" in folders:
+            item.add_marker(pytest.mark.xdist_group("airflow"))
+        elif SPARK_FIXTURES & set(getattr(item, "fixturenames", ())) or {"spark", "maintenance"} & set(folders[1:2]):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
 @contextmanager
 def _running_server() -> Iterator[PostgresServer]:
     # Not pytest's temporary folder: the server's user must be able to walk to it, and pytest closes its own to all others.

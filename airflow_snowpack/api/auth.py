@@ -86,7 +86,10 @@ class TokenAuth:
         if scheme.lower() == "bearer" and self.knows(given):
             return User("token", may_edit=True)
         if not secrets.compare_digest(request.cookies.get(COOKIE, "").encode(), self.session.encode()):
-            raise NotAuthenticated("The request carries no valid token. Send the header `Authorization: Bearer <token>`.")
+            raise NotAuthenticated(
+                "The request carries no valid token. Sign in to the pages with the one that `airflow snowpack api` was started "
+                "with; programs send it in the header `Authorization: Bearer <token>`."
+            )
         if request.method not in SAFE_METHODS and not _sent_by_own_page(request):
             raise Forbidden("With the cookie of the pages only these pages may change something. Programs send the bearer token.")
         return User("token", may_edit=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -25,12 +25,13 @@ from airflow_snowpack.jobs.errors import InvalidCursor
 from airflow_snowpack.jobs.model import Job, JobStatus
 from airflow_snowpack.jobs.rows import job_from
 from airflow_snowpack.store import storable
-from airflow_snowpack.store.schema import jobs
+from airflow_snowpack.store.schema import job_queue, jobs
 from airflow_snowpack.store.types import UtcDateTime
 
 IS_LIVE = jobs.c.deleted_at.is_(None)
-NEWEST_FIRST = (jobs.c.submitted_at.desc(), jobs.c.job_id.desc())
 LONGEST_CURSOR = 256
+IN_THE_QUEUE = frozenset({JobStatus.PENDING, JobStatus.RUNNING})
+WITH_ERROR = frozenset({JobStatus.FAILED, JobStatus.CANCELLED})
 SEARCHED = (jobs.c.table_key, jobs.c.job_id, jobs.c.submitted_by, jobs.c.owner, jobs.c.error)
 
 
@@ -78,16 +79,44 @@ def page_query(which: JobFilter, after: str | None, limit: int) -> sa.Select[Any
     It is a single statement even so: between two of them a job could go from the one status to the other, and be met twice or
     not at all.
     """
-    walks = [sa.select(jobs).where(*where).order_by(*NEWEST_FIRST).limit(limit) for where in _conditions(which, after)]
+    walks = [_walk(statuses, where).limit(limit) for statuses, where in _conditions(which, after)]
     if len(walks) == 1:
         return walks[0]
     met = sa.union_all(*(sa.select(walk.subquery()) for walk in walks)).subquery()
-    return sa.select(met).order_by(met.c.submitted_at.desc(), met.c.job_id.desc()).limit(limit)
+    return sa.select(met).order_by(*_newest_first(met)).limit(limit)
+
+
+def _walk(statuses: Set[JobStatus], where: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
+    """Jobs, newest first. Those in the queue are read and sorted by themselves: a database that does not know how few they are
+    would rather walk over all jobs in order until it has met enough of them.
+    """
+    if not statuses or not statuses <= IN_THE_QUEUE:
+        return sa.select(jobs).where(*where, *_of(statuses)).order_by(*_newest_first(jobs))
+    active = sa.select(jobs).where(*where, *_kept(statuses)).cte("active").prefix_with("MATERIALIZED")
+    has_status = active.c.status.in_(sorted(statuses))
+    return sa.select(active).where(has_status).order_by(*_newest_first(active))
+
+
+def _newest_first(source: sa.FromClause) -> tuple[sa.UnaryExpression[Any], sa.UnaryExpression[Any]]:
+    return source.c.submitted_at.desc(), source.c.job_id.desc()
+
+
+def count_statuses(conn: sa.Connection) -> dict[JobStatus, int]:
+    """How many jobs have each status. Most are completed, and those are the ones that need not be looked at."""
+    found = [sa.select(jobs.c.status).where(IS_LIVE, *_of(statuses)) for statuses in (IN_THE_QUEUE, WITH_ERROR)]
+    known = sa.union_all(*found).subquery()
+    all_of_them = sa.select(sa.literal("all"), sa.func.count()).select_from(jobs).where(IS_LIVE)
+    query = sa.select(known.c.status, sa.func.count()).group_by(known.c.status).union_all(all_of_them)
+    counts: dict[str, int] = {row[0]: row[1] for row in conn.execute(query)}
+    total = counts.pop("all")
+    by_status = {JobStatus(status): number for status, number in counts.items()}
+    return {status: by_status.get(status, 0) for status in JobStatus} | {JobStatus.COMPLETED: total - sum(by_status.values())}
 
 
 def count(conn: sa.Connection, which: JobFilter, at_most: int) -> int:
     """How many jobs there are, counted up to ``at_most``."""
-    some = (sa.select(jobs.c.job_id).where(*where).limit(at_most).subquery() for where in _conditions(which, None))
+    walks = ([*where, *_of(statuses)] for statuses, where in _conditions(which, None))
+    some = (sa.select(jobs.c.job_id).where(*where).limit(at_most).subquery() for where in walks)
     found = sa.union_all(*(sa.select(each) for each in some)).subquery()
     return min(at_most, conn.execute(sa.select(sa.func.count()).select_from(found)).scalar_one())
 
@@ -97,7 +126,7 @@ def read_latest(conn: sa.Connection, table_keys: Sequence[str], *, dry_run: bool
     rows = sa.func.json_array_elements_text if conn.dialect.name == "postgresql" else sa.func.json_each
     key = rows(sa.bindparam("table_keys", list(table_keys), type_=sa.JSON)).table_valued(sa.column("value", sa.Text))
     newest = sa.select(jobs.c.job_id).where(jobs.c.table_key == key.c.value, jobs.c.dry_run == dry_run, IS_LIVE)
-    newest = newest.order_by(*NEWEST_FIRST).limit(1)
+    newest = newest.order_by(*_newest_first(jobs)).limit(1)
     ids = [job_id for job_id in conn.execute(sa.select(newest.scalar_subquery()).select_from(key)).scalars() if job_id]
     return [job_from(row) for row in conn.execute(sa.select(jobs).where(jobs.c.job_id.in_(ids)))]
 
@@ -123,18 +152,31 @@ def _place_of(cursor: str) -> tuple[datetime, str]:
     return moment, job_id
 
 
-def _conditions(which: JobFilter, after: str | None) -> list[list[sa.ColumnElement[bool]]]:
-    """One list of conditions for each way through an index: several statuses are several short walks, not one long one."""
+def _conditions(which: JobFilter, after: str | None) -> list[tuple[Set[JobStatus], list[sa.ColumnElement[bool]]]]:
+    """The statuses that each walk meets, and what else it asks: several statuses may be several short walks, not one long one."""
     common = _narrow(which)
     if after is not None:
         moment, job_id = _place_of(after)
         place = sa.tuple_(sa.literal(moment, UtcDateTime), sa.literal(job_id, sa.Text))
         common.append(sa.tuple_(jobs.c.submitted_at, jobs.c.job_id) < place)
     if which.table is not None and which.statuses:
-        return [[*common, jobs.c.status.in_([status.value for status in which.statuses])]]
+        return [(frozenset(), [*common, jobs.c.status.in_(sorted(which.statuses))])]
     if not which.statuses:
-        return [common]
-    return [[*common, jobs.c.status == status.value] for status in sorted(which.statuses)]
+        return [(frozenset(), common)]
+    walks = (which.statuses & kept for kept in (IN_THE_QUEUE, WITH_ERROR, {JobStatus.COMPLETED}))
+    return [(statuses, common) for statuses in walks if statuses]
+
+
+def _of(statuses: Set[JobStatus]) -> list[sa.ColumnElement[bool]]:
+    """The condition for statuses of one walk; no status is every status."""
+    return [jobs.c.status.in_(sorted(statuses)), *_kept(statuses)] if statuses else []
+
+
+def _kept(statuses: Set[JobStatus]) -> list[sa.ColumnElement[bool]]:
+    """Where jobs of these statuses are found without a walk over all the others; see ``store/schema.py``."""
+    if statuses <= IN_THE_QUEUE:
+        return [jobs.c.job_id.in_(sa.select(job_queue.c.job_id))]
+    return [jobs.c.error.is_not(None)] if statuses <= WITH_ERROR else []
 
 
 def _narrow(which: JobFilter) -> list[sa.ColumnElement[bool]]:

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.errors import JobNotFound
 from airflow_snowpack.jobs.history import History
-from airflow_snowpack.jobs.listing import IS_LIVE, JobFilter, JobPage, count, read_latest, read_page
+from airflow_snowpack.jobs.listing import IS_LIVE, JobFilter, JobPage, count, count_statuses, read_latest, read_page
 from airflow_snowpack.jobs.model import DrainState, HistoryEntry, Job, JobStatus, QueuePlace, QueueSample, QueueState
 from airflow_snowpack.jobs.queue import count_ahead, read_places, read_samples, read_state
 from airflow_snowpack.jobs.rows import job_from
@@ -88,9 +88,7 @@ class JobReader:
 
     def count_by_status(self) -> dict[JobStatus, int]:
         """How many jobs have each status; deleted ones are left out."""
-        query = sa.select(jobs.c.status, sa.func.count()).where(IS_LIVE).group_by(jobs.c.status)
-        found = {JobStatus(status): number for status, number in self.store.read(lambda conn: conn.execute(query).all())}
-        return {status: found.get(status, 0) for status in JobStatus}
+        return self.store.read(count_statuses)
 
     def latest(self, tables: Iterable[TableName], *, dry_run: bool = False) -> dict[TableName, Job]:
         """The newest job of each table, for those that have one.

@@ -10,19 +10,21 @@ from fastapi.responses import RedirectResponse
 
 from airflow_snowpack.api.auth import COOKIE, NotAuthenticated, TokenAuth
 from airflow_snowpack.api.pages.page import PageRoute, not_a_page
-
-LONGEST = 4_096
+from airflow_snowpack.api.parameters import read_body
 
 router = APIRouter(route_class=PageRoute)
 
 
 @router.post("/login")
 async def login(request: Request) -> Response:
-    """:raises NotAuthenticated: it is not the token; the page for that has the form once more."""
+    """The body is read no further than any other: whoever sends it is not known yet.
+
+    :raises NotAuthenticated: it is not the token; the page for that has the form once more.
+    """
     auth = request.app.state.auth
     if not isinstance(auth, TokenAuth):
         return not_a_page(request)
-    sent = parse_qs((await request.body())[:LONGEST].decode("utf-8", "replace"))
+    sent = parse_qs((await read_body(request)).decode("utf-8", "replace"))
     if not auth.knows(sent.get("token", [""])[0]):
         raise NotAuthenticated("That is not the token. It is the one that `airflow snowpack api` was started with.")
     root = str(request.scope.get("root_path", "")).rstrip("/")

@@ -255,7 +255,7 @@ def test_a_store_that_is_down_is_a_page_with_its_cause(auth: SomebodyIs) -> None
 
 def test_whoever_is_not_signed_in_learns_only_that(browser: Browser, auth: SomebodyIs) -> None:
     auth.user = None
-    for path in (*EVERY_PAGE, "/ui/jobs/nope", "/ui/static/page.js"):
+    for path in (*EVERY_PAGE, "/ui/jobs/nope", "/ui/static"):
         answer = browser.get(path)
         assert answer.status_code == 401
         assert "analytics" not in answer.text

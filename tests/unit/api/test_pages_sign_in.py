@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,9 +11,10 @@ from starlette.responses import Response
 
 from airflow_snowpack.api import TokenAuth, build_app
 from airflow_snowpack.api.auth import COOKIE
+from airflow_snowpack.api.parameters import MAX_BODY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
 TOKEN = "a-token-of-some-length"
@@ -50,6 +52,13 @@ def test_a_browser_without_a_token_is_asked_for_it(world: World) -> None:
     assert '<form class="sign-in" method="post" action="/ui/login">' in answer.text  # type: ignore[attr-defined]
 
 
+def test_the_page_that_asks_for_the_token_has_its_files(world: World) -> None:
+    page = ask(world, "GET", "/ui/jobs").text  # type: ignore[attr-defined]
+    addresses = re.findall(r'(?:href|src)="(/ui/static/[^"]+)"', page)
+    assert addresses
+    assert {ask(world, "GET", address).status_code for address in addresses} == {200}
+
+
 def test_the_token_becomes_a_cookie_that_tells_nothing_of_it(world: World) -> None:
     answer = ask(world, "POST", "/ui/login", data={"token": TOKEN})
     assert answer.status_code == 303
@@ -67,6 +76,19 @@ def test_another_token_is_refused(world: World, sent: dict[str, str]) -> None:
     answer = ask(world, "POST", "/ui/login", data=sent)
     assert answer.status_code == 401
     assert "set-cookie" not in answer.headers
+
+
+def test_of_what_a_stranger_sends_only_so_much_is_read(world: World) -> None:
+    taken = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal taken
+        for _ in range(100):
+            taken += MAX_BODY
+            yield b"a" * MAX_BODY
+
+    assert ask(world, "POST", "/ui/login", content=endless()).status_code == 422
+    assert taken <= 2 * MAX_BODY
 
 
 def test_the_cookie_of_another_token_lets_nobody_in(world: World) -> None:

@@ -17,9 +17,13 @@ def upgrade() -> None:
     # As before and with the job's id, but without the jobs that were deleted.
     op.drop_index("ix_jobs_submitted_at_job_id", "jobs")
     op.drop_index("ix_jobs_table_key_submitted_at", "jobs")
-    live = sa.text("deleted_at IS NULL")
-    for columns in (["submitted_at", "job_id"], ["table_key", "submitted_at", "job_id"], ["status", "submitted_at", "job_id"]):
-        op.create_index(f"ix_jobs_{'_'.join(columns)}", "jobs", columns, postgresql_where=live, sqlite_where=live)
+    live, with_error = sa.text("deleted_at IS NULL"), sa.text("deleted_at IS NULL AND error IS NOT NULL")
+    for name, columns, which in (
+        ("ix_jobs_submitted_at_job_id", ["submitted_at", "job_id"], live),
+        ("ix_jobs_table_key_submitted_at_job_id", ["table_key", "submitted_at", "job_id"], live),
+        ("ix_jobs_with_error", ["submitted_at", "job_id"], with_error),
+    ):
+        op.create_index(name, "jobs", columns, postgresql_where=which, sqlite_where=which)
     op.create_table(
         "audit_trail",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), sa.Identity(), nullable=False),

@@ -1,0 +1,249 @@
+"""What a worker does with a job: claim it, keep it while the work goes on, and end it.
+
+    claim = jobs.claim("worker-1")
+    jobs.renew(claim)
+    jobs.finish(claim, JobStatus.COMPLETED, results)
+
+The invariant: every write after a claim carries the claim's ``attempt_id``. Cancel, take-over and sweep move that fence, and
+whoever lost it gets ``False`` and has written nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from airflow_snowpack.jobs import statements as do
+from airflow_snowpack.jobs.errors import JobAlreadyFinished, JobNotFound, NotTheOwner
+from airflow_snowpack.jobs.listing import IS_LIVE
+from airflow_snowpack.jobs.locks import TableLocks
+from airflow_snowpack.jobs.model import ActionResult, Claim, Job, JobStatus, LifecyclePolicy
+from airflow_snowpack.jobs.reading import JobReader
+from airflow_snowpack.jobs.rows import claim_from, job_from, results_to_json
+from airflow_snowpack.store import ClaimCursor, IdMaker, Store, new_id, repeatable, storable
+from airflow_snowpack.store.schema import job_queue, jobs, table_locks
+
+if TYPE_CHECKING:
+    from airflow_snowpack.jobs.postgres import PostgresSteps
+    from airflow_snowpack.jobs.sqlite import SqliteSteps
+
+log = logging.getLogger(__name__)
+Take = Callable[[sa.Connection, Mapping[str, Any]], "sa.Row[Any] | None"]
+
+
+class Claims(JobReader):
+    """A worker's side of the lifecycle.
+
+    :param policy: lease, limits and back-off.
+    :param make_id: draws job ids and attempt ids.
+    """
+
+    def __init__(self, store: Store, policy: LifecyclePolicy | None = None, make_id: IdMaker = new_id) -> None:
+        super().__init__(store)
+        self.policy = policy or LifecyclePolicy()
+        self.locks = TableLocks(store)
+        self._make_id = make_id
+        self._steps = _steps_of(store)
+        self._step = store.single if store.is_postgres else store.transact
+        self._cursor = ClaimCursor()
+
+    def claim(self, worker_id: str, *, job_id: str | None = None) -> Claim | None:
+        """Claim the next visible job, or the one that is named; ``None`` when there is nothing to claim.
+
+        :param worker_id: who claims, for people who look.
+        """
+        now = self.store.clock()
+        if job_id is not None:
+            values = self._claim_values(worker_id, now, key=job_id)
+            row = self._take(self._steps.claim_key, values)
+            return None if row is None else self._claimed(row, worker_id, values)
+        while True:
+            values = self._claim_values(worker_id, now)
+            row = self._take(self._steps.claim_next, values)
+            if row is not None:
+                self._cursor.found(row.place)
+                return self._claimed(row, worker_id, values)
+            if not self._cursor.exhausted(now):
+                return None
+
+    def take_over(
+        self,
+        job_id: str,
+        worker_id: str,
+        *,
+        owner: str,
+        actions: Sequence[str] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Claim:
+        """Claim one's own job whoever holds it: the fence moves, and the attempt before counts no longer.
+
+        An Airflow retry uses this instead of waiting for the lease of a process that may still be alive.
+
+        :param actions: run these from now on instead of the job's; likewise ``options``.
+        :raises NotTheOwner: the job belongs to somebody else.
+        :raises JobNotFound, JobAlreadyFinished: there is nothing to take over.
+        """
+        values = self._claim_values(worker_id, self.store.clock(), key=job_id)
+
+        def take(conn: sa.Connection) -> sa.Row[Any] | None:
+            conn.execute(sa.select(job_queue.c.job_id).where(job_queue.c.job_id == job_id).with_for_update())
+            job = self._locked_job(conn, job_id)
+            if job.status.is_terminal:
+                raise JobAlreadyFinished(job_id, job.status)
+            if job.owner is None or job.owner != owner:
+                raise NotTheOwner(job_id, owner, job.owner)
+            changes: dict[str, Any] = {} if actions is None else {"actions": list(actions)}
+            changes |= {} if options is None else {"options": dict(options)}
+            if changes:
+                conn.execute(sa.update(jobs).where(jobs.c.job_id == job_id).values(**changes))
+            return self._steps.take_over(conn, values)
+
+        row = self.store.transact(repeatable(take, lambda conn: self._claimed_before(conn, values)))
+        assert row is not None, "an active job has its queue row"
+        return self._claimed(row, worker_id, values, event="taken_over")
+
+    def reclaim(self, claimant: str, worker_id: str, *, job_id: str | None = None) -> Claim | None:
+        """Take over what an earlier try of the same claimant still holds; ``None`` when it holds nothing.
+
+        For a task that claimed somebody else's job: its retry need not wait for the lease.
+
+        :param claimant: what the worker ids of all its tries begin with.
+        :param job_id: only this job; ``None`` for any.
+        """
+        values = self._claim_values(worker_id, self.store.clock())
+        # Not LIKE, which takes upper and lower case for the same on SQLite.
+        begins = sa.func.substr(job_queue.c.claimed_by, 1, len(claimant)) == claimant
+        held = sa.select(job_queue.c.job_id).where(begins)
+        held = held.where(job_queue.c.job_id == job_id) if job_id is not None else held
+
+        def take(conn: sa.Connection) -> sa.Row[Any] | None:
+            key = conn.execute(held.limit(1).with_for_update()).scalar()
+            return None if key is None else self._steps.take_over(conn, {**values, "b_key": key})
+
+        row = self.store.transact(repeatable(take, lambda conn: self._claimed_before(conn, values)))
+        return None if row is None else self._claimed(row, worker_id, values, event="taken_over")
+
+    def renew(self, claim: Claim) -> bool:
+        """The heartbeat: move the end of the lease and of the table lock. ``False``: the fence has moved, stop the work."""
+        until = self.store.clock() + self.policy.lease
+        lock = {"b_key": claim.job.job_id, "b_table": str(claim.job.table), "b_until": until}
+
+        def beat(conn: sa.Connection) -> bool:
+            if not do.LEASES.renew(conn, claim.job.job_id, claim.attempt_id, until):
+                return False
+            conn.execute(do.renew_lock(), lock)
+            return True
+
+        renewed = self.store.transact(beat)
+        if renewed:
+            self._events.record(claim.job.job_id, "heartbeat", claim.attempt_id)
+        return renewed
+
+    def holds(self, claim: Claim) -> bool:
+        """Whether this attempt still counts; reads one row."""
+        return self.store.read(lambda conn: do.LEASES.holds(conn, claim.job.job_id, claim.attempt_id))
+
+    def record_progress(self, claim: Claim, results: Sequence[ActionResult]) -> bool:
+        """Keep the results so far, fenced, so that they can be seen while the job runs and survive its worker."""
+        mine = sa.and_(jobs.c.job_id == claim.job.job_id, jobs.c.attempt_id == claim.attempt_id)
+        running = jobs.c.status == JobStatus.RUNNING.value
+        write = sa.update(jobs).where(mine, running).values(results=results_to_json(results))
+        kept = self._step(lambda conn: conn.execute(write).rowcount) == 1
+        if kept:
+            self._tell_action(claim, results[-1])
+        return kept
+
+    def finish(self, claim: Claim, status: JobStatus, results: Sequence[ActionResult], error: str | None = None) -> bool:
+        """Write the terminal state, take the job out of the queue and free the table, all fenced and in one transaction.
+
+        :param status: ``COMPLETED`` or ``FAILED``.
+        :param error: why it failed. A failed job always has an error, by which lists find it.
+        :returns: ``False`` when the fence has moved; then nothing was written, and ``writeback_stale_attempt`` is logged.
+        """
+        if status not in (JobStatus.COMPLETED, JobStatus.FAILED):
+            raise ValueError(f"An attempt ends as completed or failed, not as {status}.")
+        if status is JobStatus.FAILED and error is None:
+            error = "It failed, and its worker did not say why."
+        now = self.store.clock()
+        values = {
+            "b_key": claim.job.job_id,
+            "b_attempt": claim.attempt_id,
+            "b_now": now,
+            "b_status": status.value,
+            "b_error": None if error is None else storable(error),
+            "b_results": results_to_json(results) or None,
+        }
+        end = repeatable(lambda conn: self._steps.finish(conn, values), lambda conn: self._ended_before(conn, values))
+        if not self._step(end):
+            log.warning("writeback_stale_attempt: job %s, attempt %s, wanted %s", claim.job.job_id, claim.attempt_id, status)
+            self._events.record(claim.job.job_id, "writeback_stale_attempt", claim.attempt_id, wanted=status)
+            return False
+        if results and results[-1].action not in {result.action for result in claim.job.results}:
+            self._tell_action(claim, results[-1])
+        self._events.record(claim.job.job_id, status, claim.attempt_id, error=error)
+        return True
+
+    def release_lock(self, claim: Claim) -> bool:
+        """Free the table after a running job was cancelled; what its worker does when it has left the table alone.
+
+        Does nothing while the job is active, or when another attempt was the last: then the lock is that attempt's.
+        """
+        queued = sa.exists().where(job_queue.c.job_id == claim.job.job_id)
+        last = sa.exists().where(jobs.c.job_id == claim.job.job_id, jobs.c.attempt == claim.attempt)
+        held = sa.and_(table_locks.c.table_key == str(claim.job.table), table_locks.c.holder == claim.job.job_id)
+        released = self._step(lambda conn: conn.execute(sa.delete(table_locks).where(held, last, ~queued)).rowcount) == 1
+        if released:
+            self._events.record(claim.job.job_id, "unlocked", claim.attempt_id)
+        return released
+
+    def _claim_values(self, worker_id: str, now: datetime, key: str | None = None) -> Mapping[str, Any]:
+        start = self._cursor.start(now)
+        return do.LEASES.claim_values(worker_id, self._make_id(), now, now + self.policy.lease, key=key, start=start)
+
+    def _take(self, step: Take, values: Mapping[str, Any]) -> sa.Row[Any] | None:
+        take = repeatable(lambda conn: step(conn, values), lambda conn: self._claimed_before(conn, values))
+        row: sa.Row[Any] | None = self._step(take)
+        return row
+
+    def _claimed_before(self, conn: sa.Connection, values: Mapping[str, Any]) -> sa.Row[Any] | None:
+        """The claim that a lost answer hid: the fence is ours alone, so a job that carries it is ours."""
+        query = sa.select(jobs, job_queue.c.enqueued_at.label("place")).join_from(
+            jobs, job_queue, jobs.c.job_id == job_queue.c.job_id
+        )
+        return conn.execute(query.where(job_queue.c.attempt_id == values["b_attempt"])).first()
+
+    def _ended_before(self, conn: sa.Connection, values: Mapping[str, Any]) -> bool:
+        """The same for a terminal write: a job that carries our fence, our status and our moment was ended by us."""
+        ours = sa.and_(jobs.c.job_id == values["b_key"], jobs.c.attempt_id == values["b_attempt"])
+        ended = sa.and_(jobs.c.status == values["b_status"], jobs.c.completed_at == values["b_now"])
+        return conn.execute(sa.select(jobs.c.job_id).where(ours, ended)).first() is not None
+
+    def _locked_job(self, conn: sa.Connection, job_id: str) -> Job:
+        row = conn.execute(sa.select(jobs).where(jobs.c.job_id == job_id, IS_LIVE).with_for_update()).first()
+        if row is None:
+            raise JobNotFound(job_id)
+        return job_from(row)
+
+    def _claimed(self, row: sa.Row[Any], worker_id: str, values: Mapping[str, Any], event: str = "claimed") -> Claim:
+        claim = claim_from(row, worker_id, values["b_until"])
+        self._events.record(claim.job.job_id, event, claim.attempt_id, worker=worker_id, attempt=claim.attempt)
+        return claim
+
+    def _tell_action(self, claim: Claim, result: ActionResult) -> None:
+        detail = {"outcome": result.outcome.value, "message": result.message, "elapsed_seconds": result.elapsed_seconds}
+        self._events.record(claim.job.job_id, "action", claim.attempt_id, action=result.action, **detail)
+
+
+def _steps_of(store: Store) -> PostgresSteps | SqliteSteps:
+    # Imported here: psycopg and the statements for it cost a short task on SQLite more than all the rest of its work.
+    if store.is_postgres:
+        from airflow_snowpack.jobs.postgres import PostgresSteps
+
+        return PostgresSteps()
+    from airflow_snowpack.jobs.sqlite import SqliteSteps
+
+    return SqliteSteps()
