@@ -7,12 +7,8 @@ happened, and the name of the host.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from airflow_snowpack.store import SchemaOutOfDate
-
-if TYPE_CHECKING:
-    from airflow_snowpack.errors import SnowpackError
 
 KNOWN = (
     ("refused the connection", r"connection refused"),
@@ -43,6 +39,6 @@ def reason_in_words(error: BaseException) -> str:
     return at + (found or f"it answered with {type(cause).__name__}")
 
 
-def told_outside(error: SnowpackError) -> str:
+def told_outside(error: Exception) -> str:
     """The error's sentence, without the address of the store."""
     return error.without_address if isinstance(error, SchemaOutOfDate) else str(error)
