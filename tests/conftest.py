@@ -44,6 +44,7 @@ REPOSITORY = Path(__file__).parent.parent
 SPARK_FIXTURES = {"spark", "spark_config", "catalog", "new_table"}
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep what shares something heavy in one process of a run with several: one Airflow, one Spark at a time."""
     for item in items:
