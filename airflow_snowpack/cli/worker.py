@@ -38,9 +38,7 @@ def work(args: Namespace) -> ExitCode | None:
     poll = read_period("--poll", args.poll)
     name = args.worker_id or f"{socket.gethostname()}:{os.getpid()}"
     with SnowpackHook(args.store_conn_id) as hook:
-        jobs = hook.jobs()
-        worker = Worker(jobs, spark_engines(args), name, poll=poll, continue_on_error=hook.settings.continue_on_error)
-        log.info("Worker %s takes jobs from the store at %s", name, jobs.store.where)
+        worker = Worker(hook.jobs(), spark_engines(args), name, poll=poll, continue_on_error=hook.settings.continue_on_error)
         worker.run_forever(max_jobs=1 if args.once else args.max_jobs, until_idle=args.once)
         log.info("Worker %s leaves", name)
     return None
