@@ -49,7 +49,8 @@ def _without_store(why: str) -> dict[str, Part]:
 
 
 def _tables(state: InventoryState, age: float | None, allowed: timedelta) -> Part:
-    why = f" The last try failed: {state.problem}" if state.problem else ""
+    # A probe may be nobody, and a driver's message names addresses and users.
+    why = " The last try failed; `GET /tables` says why." if state.problem else ""
     if age is None:
         return Part(False, f"The catalog was never listed.{why}")
     if age > allowed.total_seconds():
