@@ -20,7 +20,7 @@ demo: $(READY) ## watch a fragmented Iceberg table become healthy through an Air
 	@$(BIN)/python -m airflow_snowpack.demo $(DEMO)
 
 test: $(READY) ## unit, integration and system tests, two at a time; TESTS=path or TESTS="-k words" for some of them
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup $(TESTS)
+	$(BIN)/python -m pytest --numprocesses 2 $(TESTS)
 
 unit: $(READY) ## the tests that need no JVM and no server
 	$(BIN)/python -m pytest tests/unit

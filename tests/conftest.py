@@ -14,7 +14,7 @@ import tempfile
 import uuid
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -41,17 +41,23 @@ DRIVER = "postgresql+psycopg"
 REPOSITORY = Path(__file__).parent.parent
 
 
-SPARK_FIXTURES = {"spark", "spark_config", "catalog", "new_table"}
+SPARK_FOLDERS = {"spark", "maintenance", "faces"}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep what shares something heavy in one process of a run with several: one Airflow, one Spark at a time."""
-    for item in items:
-        folders = item.path.relative_to(REPOSITORY / "tests").parts
-        if "system" in folders:
-            item.add_marker(pytest.mark.xdist_group("airflow"))
-        elif SPARK_FIXTURES & set(getattr(item, "fixturenames", ())) or {"spark", "maintenance"} & set(folders[1:2]):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hand tests out one by one, but keep in one process what shares something heavy: one Airflow, one Spark at a time."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class OneOfEach(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            folders = nodeid.partition("::")[0].split("/")
+            if "system" in folders:
+                return "airflow"
+            if "integration" in folders and (SPARK_FOLDERS & set(folders) or "on_spark" in nodeid):
+                return "spark"
+            return nodeid
+
+    return OneOfEach(config, log)
 
 
 @contextmanager

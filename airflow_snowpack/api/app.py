@@ -6,9 +6,10 @@ From outside to inside: the edge (headers, faults, counts), the deadline, encode
 same app; links in answers begin with the root path under which it stands.
 """
 
+import logging
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
@@ -22,6 +23,8 @@ from airflow_snowpack.api.pages.router import router as pages
 from airflow_snowpack.api.paths import EncodedSlashes
 from airflow_snowpack.api.routes import ROUTERS
 from airflow_snowpack.api.services import LazyServices, Services
+
+log = logging.getLogger(__name__)
 
 
 def build_app(open_services: Callable[[], Services], auth: Auth) -> FastAPI:
@@ -62,5 +65,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def _open_ahead(services: LazyServices) -> None:
-    with suppress(Exception):  # whoever asks gets the reason
+    try:
         services.get()
+    except Exception:  # whoever asks gets the reason as well, and the next one tries again
+        log.warning("The store could not be opened ahead of the first request.", exc_info=True)

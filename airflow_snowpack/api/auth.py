@@ -21,11 +21,11 @@ ASKS = "airflow_snowpack.user"
 
 
 class NotAuthenticated(SnowpackError):
-    """Nobody is named, or not in a way that can be believed: 401."""
+    """Nobody is named, or not in a way that can be believed."""
 
 
 class Forbidden(SnowpackError):
-    """The user is known and may not do this: 403."""
+    """The user is known and may not do this."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,8 +46,10 @@ Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many at most."
 
 
 def text_parameter(description: str, **schema: Any) -> Any:
-    """A query parameter of free text without a NUL."""
-    return Query(description=description, max_length=MAX_TEXT, pattern="^[^\\x00]*$", json_schema_extra=schema or None)
+    """A query parameter of free text without a NUL. An empty one is refused: it would narrow nothing, and was meant to."""
+    return Query(
+        description=description, min_length=1, max_length=MAX_TEXT, pattern="^[^\\x00]*$", json_schema_extra=schema or None
+    )
 
 
 async def _job_id(job_id: Annotated[str, Path(description="The id of a job.", json_schema_extra={"example": JOB_ID})]) -> str:

@@ -23,7 +23,7 @@ from starlette.exceptions import HTTPException
 
 from airflow_snowpack.api.auth import Forbidden, NotAuthenticated
 from airflow_snowpack.api.errors import CatalogTooSlow, InvalidRequest, StoreDown
-from airflow_snowpack.api.reasons import reason_in_words
+from airflow_snowpack.api.reasons import reason_in_words, told_outside
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg import CatalogUnreachable, InvalidTableName, TableNotFound, TableUnreadable
 from airflow_snowpack.jobs import (
@@ -142,7 +142,7 @@ def problem_of(error: Exception) -> JSONResponse:
     headers = {"Retry-After": str(RETRY_AFTER[kind])} if kind in RETRY_AFTER else {}
     if kind is NotAuthenticated:
         headers["WWW-Authenticate"] = "Bearer"
-    return problem(STATUS[kind], _code(error), _title(error), str(error), headers=headers, **_more(error))
+    return problem(STATUS[kind], _code(error), _title(error), told_outside(error), headers=headers, **_more(error))
 
 
 def problem(

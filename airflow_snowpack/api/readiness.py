@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from airflow_snowpack.api.reasons import reason_in_words
+from airflow_snowpack.api.reasons import reason_in_words, told_outside
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.store import StoreUnreachable
 
@@ -37,16 +37,20 @@ def look(lazy: LazyServices) -> dict[str, Part]:
         services = lazy.get()
         state, now = services.inventory.state(), services.jobs.store.clock()
     except (StoreUnreachable, SQLAlchemyError) as error:
-        away = Part(False, f"The store does not answer: {reason_in_words(error)}.")
-        return {"store": away, "tables": Part(False, "The list of tables is not known without the store.")}
+        return _without_store(f"The store does not answer: {reason_in_words(error)}.")
     except SnowpackError as error:
-        return {"store": Part(False, str(error)), "tables": Part(False, "The list of tables is not known without the store.")}
+        return _without_store(told_outside(error))
     age = None if state.refreshed_at is None else (now - state.refreshed_at).total_seconds()
     return {"store": Part(True, "The store answers."), "tables": _tables(state, age, PERIODS * services.refresh_every)}
 
 
+def _without_store(why: str) -> dict[str, Part]:
+    return {"store": Part(False, why), "tables": Part(False, "The list of tables is not known without the store.")}
+
+
 def _tables(state: InventoryState, age: float | None, allowed: timedelta) -> Part:
-    why = f" The last try failed: {state.problem}" if state.problem else ""
+    # A probe may be nobody, and a driver's message names addresses and users.
+    why = " The last try failed; `GET /tables` says why." if state.problem else ""
     if age is None:
         return Part(False, f"The catalog was never listed.{why}")
     if age > allowed.total_seconds():

@@ -1,4 +1,4 @@
-"""Why the store fails, in words that may leave the house.
+"""What is wrong, in words that may leave the house: clients, and probes that nobody knows, need no address of the store.
 
 A driver's message names users, ports, files and sometimes statements. Of it only this is told on: which of a few known things
 happened, and the name of the host.
@@ -7,6 +7,8 @@ happened, and the name of the host.
 from __future__ import annotations
 
 import re
+
+from airflow_snowpack.store import SchemaOutOfDate
 
 KNOWN = (
     ("refused the connection", r"connection refused"),
@@ -35,3 +37,8 @@ def reason_in_words(error: BaseException) -> str:
     host = HOST.search(text)
     at = f"the server at {host.group(1) or host.group(2)}: " if host else ""
     return at + (found or f"it answered with {type(cause).__name__}")
+
+
+def told_outside(error: Exception) -> str:
+    """The error's sentence, without the address of the store."""
+    return error.without_address if isinstance(error, SchemaOutOfDate) else str(error)

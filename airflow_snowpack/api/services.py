@@ -13,8 +13,10 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TooSlow
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from importlib import import_module
 from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
@@ -22,7 +24,7 @@ from fastapi import Depends, Request
 from airflow_snowpack.api.auth import editor_of, reader_of
 from airflow_snowpack.api.errors import CatalogTooSlow
 from airflow_snowpack.api.threads import in_thread
-from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.iceberg import CatalogUnreachable, TableName
 from airflow_snowpack.inventory import Inventory, Refresher
 from airflow_snowpack.inventory.inventory import REFRESH_EVERY
 from airflow_snowpack.jobs import Actor, Desk, Jobs
@@ -80,9 +82,19 @@ class Services:
             asked.cancel()
             raise CatalogTooSlow(self.inventory.catalog_name, patience) from None
 
+    def load_ahead(self) -> None:
+        """Load PyIceberg and the planner, for which the first question would wait longer than a request may wait."""
+        self._catalog_threads.submit(_load_ahead, self.inventory)
+
     def close(self) -> None:
         self._catalog_threads.shutdown(wait=False, cancel_futures=True)
         self.jobs.close()
+
+
+def _load_ahead(inventory: Inventory) -> None:
+    import_module("airflow_snowpack.maintenance.plan")
+    with suppress(CatalogUnreachable):  # the refresher, which asks it as well, has logged it
+        inventory.catalog()
 
 
 class LazyServices:
@@ -127,6 +139,7 @@ class LazyServices:
             raise
         self._refresher = Refresher(services.inventory, services.refresh_every)
         self._refresher.start()
+        services.load_ahead()
         return services
 
     def _refuse_like_a_moment_ago(self) -> None:

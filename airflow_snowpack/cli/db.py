@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.cli.outcome import ends_cleanly
+from airflow_snowpack.cli.output import log_to_stderr
 from airflow_snowpack.hooks.store import SnowpackHook
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ def upgrade(args: Namespace) -> None:
     """Run the migrations that the store lacks."""
     from airflow_snowpack.store import upgrade_schema
 
+    log_to_stderr()
     with SnowpackHook(args.store_conn_id) as hook, hook.unchecked_store() as store:
         upgrade_schema(store)
         print(f"The store at {store.where} is up to date.")

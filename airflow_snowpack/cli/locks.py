@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.api import bodies
 from airflow_snowpack.cli.asking import confirm
-from airflow_snowpack.cli.errors import NotTheHolder
+from airflow_snowpack.cli.errors import NotTheHolder, UsageProblem
 from airflow_snowpack.cli.job_id import HEXADECIMAL, LEAST, WHOLE, short_id
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
@@ -40,6 +40,8 @@ def release(args: Namespace) -> ExitCode | None:
             return None
         if args.holder is not None and not _is_holder(args.holder, lock):
             raise NotTheHolder(lock, args.holder)
+        if args.yes and args.holder is None:
+            raise UsageProblem(f"{table.dotted} is held by {lock.holder}. Where nobody is asked, say so: --holder {lock.holder}")
         since, until = ago(lock.acquired_at, here.now), ago(lock.expires_at, here.now)
         confirm(f"{table.dotted} is held by {lock.holder}, taken {since}, ends {until}. Release it?", yes=args.yes)
         released = here.desk.release_lock(table, lock.holder, force=args.force)

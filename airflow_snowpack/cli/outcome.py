@@ -38,7 +38,7 @@ def _outcome(command: Callable[[Namespace], ExitCode | None], args: Namespace) -
         code = command(args)
         sys.stdout.flush()
     except SnowpackError as problem:
-        print(problem, file=sys.stderr)
+        print(problem, *getattr(problem, "__notes__", ()), sep="\n", file=sys.stderr)
         return code_of(problem)
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)

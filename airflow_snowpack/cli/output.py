@@ -107,6 +107,14 @@ def say(text: str) -> None:
     print(text, file=sys.stderr)
 
 
+def log_to_stderr() -> None:
+    """Airflow does so by itself only for commands that take ``--output``."""
+    from airflow.cli.utils import redirect_stdout_log_handlers_to_stderr
+
+    sys.stdout.flush()
+    redirect_stdout_log_handlers_to_stderr()
+
+
 def is_for_people(output: str) -> bool:
     return output == "table"
 

@@ -14,7 +14,7 @@ from airflow_snowpack.cli.job_id import short_id
 from airflow_snowpack.cli.jobs import print_job, result_columns
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.cli.output import is_for_people, print_rows, say
+from airflow_snowpack.cli.output import is_for_people, print_rows
 from airflow_snowpack.cli.watch import read_periods, watch_job
 
 if TYPE_CHECKING:
@@ -49,16 +49,16 @@ def submit(args: Namespace) -> ExitCode | None:
 
 
 def _name_the_way_out(here: Opened, refused: TableLocked) -> None:
-    """The error's own text speaks of operators; here the way out is a command."""
+    """Here the way out is a command."""
     from airflow_snowpack.jobs import JobNotFound
 
     lock = refused.lock
     try:
         holder = short_id(here.jobs.get(lock.holder).job_id)
     except JobNotFound:
-        say(f"If its holder is gone: airflow snowpack locks release {lock.table.dotted}")
+        refused.add_note(f"If its holder is gone: airflow snowpack locks release {lock.table.dotted}")
     else:
-        say(f"See what it does: airflow snowpack jobs show {holder}")
+        refused.add_note(f"See what it does: airflow snowpack jobs show {holder}")
 
 
 def _read_request(args: Namespace, here: Opened) -> MaintenanceRequest:

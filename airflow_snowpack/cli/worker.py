@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import sys
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.cli.exit_code import ExitCode
 from airflow_snowpack.cli.job_filter import read_period
 from airflow_snowpack.cli.outcome import ends_cleanly
+from airflow_snowpack.cli.output import log_to_stderr
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
 from airflow_snowpack.hooks.store import SnowpackHook
@@ -34,13 +34,11 @@ def work(args: Namespace) -> ExitCode | None:
     """``worker``"""
     from airflow_snowpack.jobs import Worker
 
-    _log_to_stderr()
+    log_to_stderr()
     poll = read_period("--poll", args.poll)
     name = args.worker_id or f"{socket.gethostname()}:{os.getpid()}"
     with SnowpackHook(args.store_conn_id) as hook:
-        jobs = hook.jobs()
-        worker = Worker(jobs, spark_engines(args), name, poll=poll, continue_on_error=hook.settings.continue_on_error)
-        log.info("Worker %s takes jobs from the store at %s", name, jobs.store.where)
+        worker = Worker(hook.jobs(), spark_engines(args), name, poll=poll, continue_on_error=hook.settings.continue_on_error)
         worker.run_forever(max_jobs=1 if args.once else args.max_jobs, until_idle=args.once)
         log.info("Worker %s leaves", name)
     return None
@@ -58,11 +56,3 @@ def spark_engines(args: Namespace) -> Callable[[], Engine]:
     spark.check()
     catalog.load()
     return lambda: SparkEngine(spark.session, catalog.load)
-
-
-def _log_to_stderr() -> None:
-    """As Airflow's commands do that print something, and at the level of Airflow's settings."""
-    from airflow.cli.utils import redirect_stdout_log_handlers_to_stderr
-
-    sys.stdout.flush()
-    redirect_stdout_log_handlers_to_stderr()

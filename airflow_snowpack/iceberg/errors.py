@@ -18,9 +18,9 @@ class InvalidTableName(SnowpackError):
     """A name that is refused before any SQL is built from it."""
 
     def __init__(self, name: str, level: str | None) -> None:
-        culprit = f" Its level {level[:60]!r} does not." if level is not None else ""
+        culprit = f", because of {level[:60]!r}" if level is not None else ""
         super().__init__(
-            f"{name[:120]!r} is not a table name.{culprit} Give database.table (255 characters at most), where each level starts "
+            f"{name[:120]!r} is not a table name{culprit}. Give database.table (255 characters at most), where each level starts "
             "with a letter or an underscore and goes on with letters, digits, underscores and hyphens."
         )
 

@@ -35,10 +35,10 @@ class TableLocked(JobError):
         self.lock = lock
         if waiting:
             end = f"its period ended {lock.expires_at.isoformat()}, and the job still waits for a worker"
-            way_out = "Start a worker (RunMaintenanceJobOperator), or cancel the job (CancelMaintenanceOperator)."
+            way_out = "Start a worker, or cancel the job."
         else:
             end = f"until {lock.expires_at.isoformat()} unless its holder renews the lock"
-            way_out = "Wait for the holder, or cancel its job (CancelMaintenanceOperator)."
+            way_out = "Wait for the holder, or cancel its job."
         super().__init__(
             f"The table {lock.table} is locked by {lock.holder} since {lock.acquired_at.isoformat()}; {end}. {way_out}"
         )

@@ -79,6 +79,7 @@ class Worker:
         """
         left = max_jobs
         with ShutdownWatcher(on_signal=self._leave) as watcher:
+            log.info("Worker %s takes jobs from the store at %s", self._worker_id, self._jobs.store.where)
             while left != 0 and not watcher.requested.is_set():
                 try:
                     idle = self.run_once() is None

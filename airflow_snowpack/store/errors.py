@@ -36,11 +36,13 @@ class StoreUnreachable(StoreError):
 
 
 class SchemaOutOfDate(StoreError):
-    """The tables are missing, or older than what this package needs."""
+    """The tables are missing, or older than what this package needs.
+
+    :ivar without_address: the same, for those who need not know where the store is.
+    """
 
     def __init__(self, where: str, found: str | None, needed: str) -> None:
         state = f"is at revision {found}" if found else "has no Snowpack tables yet"
-        super().__init__(
-            f"The Snowpack store at {where} {state}, and this version of airflow-snowpack needs revision {needed}. "
-            "Run `airflow snowpack db upgrade`."
-        )
+        told = f"{state}, and this version of airflow-snowpack needs revision {needed}. Run `airflow snowpack db upgrade`."
+        self.without_address = f"The Snowpack store {told}"
+        super().__init__(f"The Snowpack store at {where} {told}")

@@ -17,7 +17,7 @@ router = APIRouter(route_class=PageRoute)
 
 @router.post("/login")
 async def login(request: Request) -> Response:
-    """The body is read no further than any other: whoever sends it is not known yet.
+    """Then on to the page that was asked for. The body is read no further than any other: whoever sends it is not known yet.
 
     :raises NotAuthenticated: it is not the token; the page for that has the form once more.
     """
@@ -28,9 +28,12 @@ async def login(request: Request) -> Response:
     if not auth.knows(sent.get("token", [""])[0]):
         raise NotAuthenticated("That is not the token. It is the one that `airflow snowpack api` was started with.")
     root = str(request.scope.get("root_path", "")).rstrip("/")
-    answer = RedirectResponse(f"{root}/ui/", status_code=303)
+    pages = f"{root}/ui/"
+    wanted = request.query_params.get("next", pages)
+    answer = RedirectResponse(wanted if wanted.startswith(pages) else pages, status_code=303)
     secure = request.url.scheme == "https"
-    answer.set_cookie(COOKIE, auth.session, path=f"{root}/", httponly=True, samesite="strict", secure=secure)
+    # Not "strict": a link to a page in somebody's mail would then lead to the sign-in once more. It changes nothing with it.
+    answer.set_cookie(COOKIE, auth.session, path=f"{root}/", httponly=True, samesite="lax", secure=secure)
     return answer
 
 
@@ -38,5 +41,5 @@ async def login(request: Request) -> Response:
 async def logout(request: Request) -> Response:
     root = str(request.scope.get("root_path", "")).rstrip("/")
     answer = RedirectResponse(f"{root}/ui/", status_code=303)
-    answer.delete_cookie(COOKIE, path=f"{root}/", httponly=True, samesite="strict")
+    answer.delete_cookie(COOKIE, path=f"{root}/", httponly=True, samesite="lax")
     return answer

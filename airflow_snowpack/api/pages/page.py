@@ -128,8 +128,16 @@ def _error_page(request: Request, error: Exception) -> HTMLResponse:
 def _message(request: Request, status: int, title: str, detail: str) -> HTMLResponse:
     """Made without the store, which may be what is missing."""
     values = _everywhere(request, "error.html", title)
-    text = template("error.html").render(**values, status=status, detail=detail, drain=None, user=None, now=None)
+    text = template("error.html").render(
+        **values, status=status, detail=detail, wanted=_wanted(request), drain=None, user=None, now=None
+    )
     return HTMLResponse(text, status)
+
+
+def _wanted(request: Request) -> str:
+    """The address to go on to after signing in, also when that fails at first."""
+    here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    return request.query_params.get("next", here)
 
 
 def _everywhere(request: Request, name: str, title: str) -> dict[str, Any]:

@@ -19,15 +19,16 @@ from airflow_snowpack.api.services import AtDesk, Open, Services
 from airflow_snowpack.api.shapes import BatchShape
 from airflow_snowpack.api.strict import Strict
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.iceberg import TableNotFound
-from airflow_snowpack.jobs import JobAlreadyFinished, JobFilter, JobNotFound, JobStillActive, TableLocked
+from airflow_snowpack.iceberg import CatalogUnreachable
+from airflow_snowpack.jobs import DrainModeOn, JobFilter
 from airflow_snowpack.jobs.listing import cursor_of
+from airflow_snowpack.store import StoreError
 
 router = APIRouter(prefix="/jobs/batch", route_class=Strict, tags=["jobs"])
 
 AT_ONCE = 100
 PERIOD = timedelta(seconds=2.5)
-REFUSALS = (JobAlreadyFinished, JobStillActive, JobNotFound, TableLocked, TableNotFound)
+STOPS = (DrainModeOn, StoreError, CatalogUnreachable)  # what is wrong with one job is not wrong with the next, but for these
 SAYS = "Works through at most 100 jobs of the filter. Call it again with the cursor in `next` until that is null."
 
 
@@ -55,13 +56,13 @@ def _each(services: Services, which: JobFilter, cursor: str | None, change: Call
         try:
             change(job.job_id)
             done += 1
-        except REFUSALS as refusal:
-            refused.append({"job_id": job.job_id, "detail": str(refusal)})
-        except SnowpackError:
-            if not done:
-                raise  # drain mode, or the store is away: nothing was done, and the whole answer says why
+        except STOPS:
+            if place == 0:
+                raise  # there is nothing else to tell, and the whole answer says why
             after = cursor_of(page.jobs[place - 1])
             break
+        except SnowpackError as refusal:
+            refused.append({"job_id": job.job_id, "detail": str(refusal)})
         if time.monotonic() > until and place + 1 < len(page.jobs):
             after = cursor_of(job)  # an answer in time, and the caller goes on from here
             break

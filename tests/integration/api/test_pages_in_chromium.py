@@ -112,7 +112,8 @@ def many_jobs(world: World, many: int, status: JobStatus = JobStatus.PENDING) ->
             row | {"job_id": f"{n:032x}", "table_key": f"lake.many.t{n}", "database_name": "many", "table_name": f"t{n}"}
             for n in range(1, many)
         ]
-        conn.execute(sa.insert(jobs), [copy | {"status": status.value} for copy in copies])
+        failed = {"error": "no space"} if status is JobStatus.FAILED else {}
+        conn.execute(sa.insert(jobs), [copy | {"status": status.value} | failed for copy in copies])
         if status is JobStatus.PENDING:
             conn.execute(sa.insert(job_queue), [place | {"job_id": copy["job_id"]} for copy in copies])
 

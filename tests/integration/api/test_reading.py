@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
+from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, JobStatus
 
 if TYPE_CHECKING:
@@ -254,6 +256,29 @@ def test_a_batch_goes_on_at_its_cursor(api: httpx.Client, services: Services) ->
         done, cursor, calls = done + answer["done"], answer["next"], calls + 1
     assert (done, api.get("/jobs").json()) == (130, [])
     assert calls >= 2
+
+
+def test_one_job_that_can_never_be_done_again_does_not_keep_a_batch_from_the_others(
+    api: httpx.Client, services: Services, lake_folder: Path
+) -> None:
+    import pyarrow as pa
+
+    catalog = CatalogConfig.embedded(lake_folder).load()
+    catalog.create_namespace_if_not_exists("broken")
+    table = catalog.create_table("broken.t", pa.schema([("n", pa.int32())]))
+    for name in ("plain.t01", "broken.t", "plain.t02"):
+        asked = api.post(f"/tables/{name.replace('.', '/')}/maintenance", json={"actions": ["expire_snapshots"], "dry_run": True})
+        assert asked.status_code == 202
+    Path(table.metadata_location.removeprefix("file://")).unlink()
+    try:
+        answer = api.post("/jobs/batch/rerun", params={"dry_run": True}).json()
+    finally:
+        catalog.drop_table("broken.t")
+    assert (answer["done"], len(answer["refused"]), answer["next"]) == (2, 1, None)
+
+
+def test_an_empty_search_is_refused_as_it_would_narrow_nothing(api: httpx.Client) -> None:
+    assert api.post("/jobs/batch/delete?search=").status_code == 422
 
 
 def test_a_batch_in_drain_mode_says_so(api: httpx.Client) -> None:

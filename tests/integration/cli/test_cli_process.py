@@ -72,6 +72,14 @@ def test_stdout_is_json_and_nothing_else_even_when_the_store_is_made_on_the_way(
     assert "alembic" in said.stderr, "Airflow's log, which tells of the tables that were made"
 
 
+def test_an_upgrade_logs_beside_its_output(airflow_environment: dict[str, str]) -> None:
+    said = subprocess.run([*AIRFLOW, "db", "upgrade"], capture_output=True, text=True, env=airflow_environment, check=True)
+
+    assert said.stdout.startswith("The store at ")
+    assert said.stdout.count("\n") == 1
+    assert "alembic" in said.stderr
+
+
 def test_a_reader_that_leaves_early_is_no_error_worth_a_traceback(airflow_environment: dict[str, str], store: Jobs) -> None:
     store.submit(FLIGHTS, ["expire_snapshots"])
     read, write = os.pipe()

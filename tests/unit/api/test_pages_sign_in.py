@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from typing import TYPE_CHECKING
 
 import pytest
@@ -49,7 +50,24 @@ def ask(
 def test_a_browser_without_a_token_is_asked_for_it(world: World) -> None:
     answer = ask(world, "GET", "/ui/jobs")
     assert answer.status_code == 401
-    assert '<form class="sign-in" method="post" action="/ui/login">' in answer.text  # type: ignore[attr-defined]
+    assert '<form class="sign-in" method="post" action="/ui/login?next=' in answer.text  # type: ignore[attr-defined]
+
+
+def test_signing_in_leads_to_the_page_that_was_asked_for(world: World) -> None:
+    page = ask(world, "GET", "/ui/jobs?status=failed&search=a%26b").text  # type: ignore[attr-defined]
+    for sent, status in (({"token": "wrong"}, 401), ({"token": TOKEN}, 303)):
+        form = re.search(r'class="sign-in" method="post" action="([^"]+)"', page)
+        assert form
+        answer = ask(world, "POST", unescape(form[1]), data=sent)
+        page = answer.text  # type: ignore[attr-defined]
+        assert answer.status_code == status
+    assert answer.headers["location"] == "/ui/jobs?status=failed&search=a%26b"
+
+
+@pytest.mark.parametrize("elsewhere", ["https://evil.test/", "//evil.test/ui/", "\\\\evil.test", "/jobs", ""])
+def test_signing_in_leads_nowhere_else(world: World, elsewhere: str) -> None:
+    answer = ask(world, "POST", "/ui/login", params={"next": elsewhere}, data={"token": TOKEN})
+    assert answer.headers["location"] == "/ui/"
 
 
 def test_the_page_that_asks_for_the_token_has_its_files(world: World) -> None:
@@ -65,7 +83,7 @@ def test_the_token_becomes_a_cookie_that_tells_nothing_of_it(world: World) -> No
     cookie = answer.headers["set-cookie"]
     assert TOKEN not in cookie
     assert "httponly" in cookie.lower()
-    assert "samesite=strict" in cookie.lower()
+    assert "samesite=lax" in cookie.lower(), "a link in a mail leads to the page, and no other site changes anything (below)"
     signed_in = {COOKIE: TokenAuth(TOKEN).session}
     assert ask(world, "GET", "/ui/jobs", cookies=signed_in).status_code == 200
     assert ask(world, "GET", "/jobs", cookies=signed_in).status_code == 200

@@ -13,11 +13,13 @@ import pytest
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from airflow_snowpack.api import Forbidden, NotAuthenticated
+from airflow_snowpack.api import Forbidden, NotAuthenticated, Services
 from airflow_snowpack.api.edge import Edge
 from airflow_snowpack.api.errors import CatalogTooSlow, InvalidRequest, StoreDown
 from airflow_snowpack.api.problems import problem_of, snake_case
+from airflow_snowpack.api.readiness import look
 from airflow_snowpack.api.reasons import reason_in_words
+from airflow_snowpack.api.services import LazyServices
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg import CatalogUnreachable, InvalidTableName, TableNotFound
 from airflow_snowpack.jobs import DrainModeOn, DrainState, InvalidCursor, JobNotFound
@@ -75,6 +77,19 @@ def test_a_store_that_is_down_is_told_with_its_host_and_nothing_else() -> None:
     said = document(StoreUnreachable("postgresql+psycopg://vera@10.0.0.7:5432/snowpack", psycopg.OperationalError(REFUSED)))
     assert "the server at 10.0.0.7: refused the connection" in said["detail"]
     assert not [secret for secret in ("vera", "5432", "postgresql", "psycopg") if secret in json.dumps(said)]
+
+
+def test_a_store_that_is_to_be_upgraded_is_told_without_its_address() -> None:
+    outdated = SchemaOutOfDate("postgresql+psycopg://vera@10.0.0.7:5432/snowpack", "0001", "0002")
+
+    def opening() -> Services:
+        raise outdated
+
+    for said in (document(outdated)["detail"], look(LazyServices(opening))["store"].says):
+        assert said == (
+            "The Snowpack store is at revision 0001, and this version of airflow-snowpack needs revision 0002. "
+            "Run `airflow snowpack db upgrade`."
+        )
 
 
 @pytest.mark.parametrize(

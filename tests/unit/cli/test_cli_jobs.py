@@ -114,7 +114,7 @@ def test_a_locked_table_is_a_matter_of_trying_again(snowpack: Run, jobs: Jobs, f
 
     assert said.code == 5
     assert f"locked by {held.job_id}" in said.err
-    assert f"airflow snowpack jobs show {held.job_id[:12]}\n" in said.err
+    assert said.err.endswith(f"airflow snowpack jobs show {held.job_id[:12]}\n"), "what to do comes after what is wrong"
 
 
 def test_drain_mode_is_a_matter_of_trying_again_whatever_else_is_wrong(snowpack: Run, jobs: Jobs) -> None:

@@ -140,7 +140,10 @@ def test_a_lock_is_released_after_a_question_that_names_its_holder(
 def test_nobodys_lock_is_released_by_mistake(snowpack: Run, held: Jobs) -> None:
     assert snowpack("locks", "release", "demo.flights").code == 2, "no terminal, and no --yes"
     assert snowpack("locks", "release", "demo.flights", "--holder", "somebody", "--yes").code == 1
-    assert snowpack("locks", "release", "demo.clicks", "--yes").code == 5, "its job is active"
+    unnamed = snowpack("locks", "release", "demo.flights", "--yes")
+    assert (unnamed.code, "--holder etl/2026-11-21" in unnamed.err) == (2, True)
+    job = held.locks.list()[1].holder
+    assert snowpack("locks", "release", "demo.clicks", "--holder", job, "--yes").code == 5, "its job is active"
     assert len(held.locks.list()) == 2
     assert snowpack("locks", "release", "demo.flights", "--holder", "etl/2026-11-21", "--yes", "-o", "json").json["released"]
     again = snowpack("locks", "release", "demo.flights", "--yes")
