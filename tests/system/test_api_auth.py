@@ -14,6 +14,7 @@ import httpx
 import jwt
 import pyarrow as pa
 import pytest
+from scripted_engine import eventually
 
 from airflow_snowpack.api import TokenAuth, build_app
 from airflow_snowpack.jobs import AuditTrail
@@ -89,8 +90,11 @@ def callers(base_url: str) -> Iterator[dict[str, Caller]]:
     """Everybody, by name, and nobody."""
     everybody = {"nobody": Caller(base_url, None)}
     for name in (*READERS, *EDITORS):
-        answer = httpx.post(f"{base_url}/auth/token", json={"username": name, "password": name})
+        answer = httpx.post(f"{base_url}/auth/token", json={"username": name, "password": name}, timeout=60)
         everybody[name] = Caller(base_url, answer.json()["access_token"])
+    # A process that has just begun to serve may still be loading what it asks the catalog with.
+    a_table = Route("GET", "/snowpack/tables/nothing/nothing")
+    eventually(lambda: everybody["admin"].by_header(a_table).status_code == 404)
     yield everybody
     for caller in everybody.values():
         caller.client.close()
@@ -195,7 +199,7 @@ def test_a_token_that_is_bad_expired_or_forged_is_nobodys(callers: dict[str, Cal
 
 
 def test_a_token_that_was_logged_out_is_nobodys(base_url: str) -> None:
-    answer = httpx.post(f"{base_url}/auth/token", json={"username": "vic", "password": "vic"})
+    answer = httpx.post(f"{base_url}/auth/token", json={"username": "vic", "password": "vic"}, timeout=60)
     caller, page = Caller(base_url, answer.json()["access_token"]), Route("GET", "/snowpack/jobs")
 
     assert caller.by_header(page).status_code == 200

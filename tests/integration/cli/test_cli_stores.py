@@ -47,7 +47,7 @@ def test_what_is_done_at_the_command_line_is_done_in_the_store_and_noted(snowpac
     assert snowpack("jobs", "delete", job.job_id[:12], "--yes").code == 0
     assert snowpack("jobs", "show", job.job_id).code == 4
     jobs.locks.acquire(FLIGHTS, "etl", ttl=timedelta(hours=1))
-    assert snowpack("locks", "release", "demo.flights", "--yes").code == 0
+    assert snowpack("locks", "release", "demo.flights", "--holder", "etl", "--yes").code == 0
     assert snowpack("drain", "on").code == 0
     assert snowpack("sweep").code == 5
     assert snowpack("drain", "off").code == 0
