@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,12 @@ def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "server")
     monkeypatch.setenv("LOGNAME", "ann")
     return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def _own_logging(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an earlier test in this process made of Airflow's logging is not part of what a command says."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
 
 
 @pytest.fixture
