@@ -110,7 +110,7 @@ def test_a_schedule_reads_back_from_a_yaml_file_as_an_equal_one(
     schedule: Schedule, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     file = tmp_path_factory.mktemp("yaml") / "schedules.yaml"
-    file.write_text(yaml.safe_dump({"schedules": [schedule.to_json()]}, allow_unicode=True), encoding="utf-8")
+    file.write_text(yaml.safe_dump({"schedules": [schedule.to_json()]}), encoding="utf-8")
     assert load_schedules(file) == [schedule]
 
 
