@@ -42,71 +42,64 @@ def parse_table(value: object) -> str:
     return value
 
 
+class _CountingTableLeaf(_TableLeaf):
+    """Counts something that commits bring.
+
+    :cvar unit: what it counts, for people.
+    """
+
+    unit: ClassVar[str]
+    count: int
+
+    def __post_init__(self) -> None:
+        self._check_table()
+        self._read("count", parse_count)
+
+    def judge(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
+        return self._counted(progress, self.count, f"{self.unit} of {self.table}")
+
+
 @dataclass(frozen=True)
-class PartitionsAdded(_TableLeaf):
+class PartitionsAdded(_CountingTableLeaf):
     """Data was added to so many partitions of a table; one that got data twice counts once."""
 
     kind: ClassVar[str] = "partitions_added"
     measure: ClassVar[str] = "partitions"
+    unit: ClassVar[str] = "partitions"
     table: str
     count: int = 1
 
-    def __post_init__(self) -> None:
-        self._check_table()
-        self._read("count", parse_count)
-
-    def judge(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
-        return self._counted(progress, self.count, f"partitions of {self.table}")
-
 
 @dataclass(frozen=True)
-class FilesAdded(_TableLeaf):
+class FilesAdded(_CountingTableLeaf):
     """So many data files were added to a table."""
 
     kind: ClassVar[str] = "files_added"
     measure: ClassVar[str] = "files"
+    unit: ClassVar[str] = "files"
     table: str
     count: int = 1
 
-    def __post_init__(self) -> None:
-        self._check_table()
-        self._read("count", parse_count)
-
-    def judge(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
-        return self._counted(progress, self.count, f"files of {self.table}")
-
 
 @dataclass(frozen=True)
-class RecordsAdded(_TableLeaf):
+class RecordsAdded(_CountingTableLeaf):
     """So many records were added to a table."""
 
     kind: ClassVar[str] = "records_added"
     measure: ClassVar[str] = "records"
+    unit: ClassVar[str] = "records"
     table: str
     count: int = 1
-
-    def __post_init__(self) -> None:
-        self._check_table()
-        self._read("count", parse_count)
-
-    def judge(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
-        return self._counted(progress, self.count, f"records of {self.table}")
 
 
 @dataclass(frozen=True)
-class CommitsAdded(_TableLeaf):
+class CommitsAdded(_CountingTableLeaf):
     """So many commits added data to a table."""
 
     kind: ClassVar[str] = "commits_added"
+    unit: ClassVar[str] = "commits"
     table: str
     count: int = 1
-
-    def __post_init__(self) -> None:
-        self._check_table()
-        self._read("count", parse_count)
-
-    def judge(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
-        return self._counted(progress, self.count, f"commits of {self.table}")
 
 
 @dataclass(frozen=True)
