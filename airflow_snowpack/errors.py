@@ -7,6 +7,8 @@
     ├── jobs  JobError: TableLocked, DrainModeOn, JobNotFound, JobAlreadyFinished, JobStillActive, NotTheOwner, StaleAttempt,
     │         LockInUse, InvalidCursor, InvalidKey, KeyUsedBefore
     ├── maintenance  UnknownAction, NoActions, InvalidActionOrder, InvalidOption, OrphanRemovalRefused
+    ├── scheduling  SchedulingError: InvalidSchedule, ScheduleExists, ScheduleNotFound, InvalidEvent,
+    │         InvalidPendingCursor, WrongTransition
     ├── cli  UsageProblem (AmbiguousJobId, Unconfirmed), NotTheHolder, NoToken, WeakToken, Declined
     └── Airflow  InvalidSetting, ConnectionNotFound, UnsuitableConnection, IncompleteConnection, UnreadableArgument
 
