@@ -9,6 +9,8 @@
     ├── maintenance  UnknownAction, NoActions, InvalidActionOrder, InvalidOption, OrphanRemovalRefused
     ├── scheduling  SchedulingError: InvalidSchedule, ScheduleExists, ScheduleNotFound, InvalidEvent,
     │         InvalidPendingCursor, WrongTransition
+    ├── builds  BuildError: InvalidBuild, InvalidKey, ShardCoverageError, ShardFailed, DatasetNotFound, BuildNotFound,
+    │         DatasetBusy, StaleBuild, PublishFailed, NothingPublished, ManifestDamaged, StorageFailed (ObjectMissing)
     ├── cli  UsageProblem (AmbiguousJobId, Unconfirmed), NotTheHolder, NoToken, WeakToken, Declined
     └── Airflow  InvalidSetting, ConnectionNotFound, UnsuitableConnection, IncompleteConnection, UnreadableArgument
 

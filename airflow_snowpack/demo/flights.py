@@ -15,8 +15,8 @@ from datetime import date
 from importlib.metadata import distribution
 from typing import TYPE_CHECKING
 
-import pyarrow as pa  # type: ignore[import-untyped]  # PyArrow ships no types.
-import pyarrow.compute as pc  # type: ignore[import-untyped]  # as above
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv
 
 if TYPE_CHECKING:

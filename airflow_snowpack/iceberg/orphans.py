@@ -118,7 +118,7 @@ def _tables(catalog: Catalog, namespace: Identifier = ()) -> Iterator[Identifier
 
 def _files_below(table: Table, root: str) -> Iterator[StoredFile]:
     """The files that Iceberg would look at: none that is hidden, or in a hidden folder, by a leading ``_`` or ``.``."""
-    from pyarrow.fs import FileSelector, FileType  # type: ignore[import-untyped]  # PyArrow ships no types.
+    from pyarrow.fs import FileSelector, FileType
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
     scheme, authority, path = PyArrowFileIO.parse_location(root, table.io.properties)

@@ -1,0 +1,148 @@
+"""What can go wrong with a build.
+
+BuildError
+├── InvalidBuild        a declaration that cannot be used, with the field that is to blame
+├── InvalidKey          a key that has no canonical bytes, or that belongs to no shard
+├── ShardCoverageError  shards without a successful attempt, or attempts at shards that do not exist
+├── ShardFailed         a shard that could not be written within its attempts
+├── DatasetNotFound     nothing was ever built under this name
+├── BuildNotFound       the dataset has no such run, manifest or publication
+├── DatasetBusy         somebody else publishes, rolls back or cleans up this dataset
+├── StaleBuild          the fence has moved: another attempt has this run or this dataset now
+├── PublishFailed       the pointer could not be set; it is what it was
+├── NothingPublished    a reader that finds no pointer
+├── ManifestDamaged     a manifest, pointer or shard that is not what was written
+└── StorageFailed       the object storage did not do what it was asked to
+    └── ObjectMissing   there is no such object
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from airflow_snowpack.errors import SnowpackError
+
+
+class BuildError(SnowpackError):
+    """The root of the room's errors."""
+
+
+class InvalidBuild(BuildError):
+    """A declaration that cannot be used.
+
+    :ivar field: the parameter that is to blame.
+    """
+
+    def __init__(self, field: str, value: object, problem: str) -> None:
+        self.field = field
+        super().__init__(f"{field} = {value!r:.200} is not usable: {problem.rstrip('.')}.")
+
+
+class InvalidKey(BuildError):
+    """A key that has no canonical bytes, or that belongs to no shard."""
+
+    def __init__(self, key: object, problem: str) -> None:
+        super().__init__(f"The key {key!r:.200} cannot be placed: {problem.rstrip('.')}.")
+
+
+class ShardCoverageError(BuildError):
+    """The attempts do not cover exactly the shards of the build.
+
+    :ivar missing: shards without a successful attempt.
+    :ivar unknown: shard ids of attempts that are outside of the build.
+    """
+
+    def __init__(self, run_id: str, num_shards: int, missing: Sequence[int], unknown: Sequence[int]) -> None:
+        self.missing = tuple(missing)
+        self.unknown = tuple(unknown)
+        told = []
+        if missing:
+            told.append(f"no attempt at {_few(missing)} succeeded")
+        if unknown:
+            told.append(f"attempts name {_few(unknown)}, outside of 0 to {num_shards - 1}")
+        super().__init__(f"The run {run_id} of {num_shards} shards cannot be published: {' and '.join(told)}. Build it again.")
+
+
+def _few(ids: Sequence[int]) -> str:
+    shown = ", ".join(str(shard_id) for shard_id in ids[:20])
+    more = f" and {len(ids) - 20} more" if len(ids) > 20 else ""
+    return f"shard{'s' if len(ids) > 1 else ''} {shown}{more}"
+
+
+class ShardFailed(BuildError):
+    """A shard could not be written within its attempts."""
+
+    def __init__(self, shard_id: int, attempts: int, cause: object) -> None:
+        self.shard_id = shard_id
+        super().__init__(f"Shard {shard_id} could not be written in {attempts} attempts; the last one ended with: {cause}")
+
+
+class DatasetNotFound(BuildError):
+    """Nothing was ever built under this name."""
+
+    def __init__(self, dataset: str) -> None:
+        super().__init__(f"There is no dataset {dataset!r}. `airflow snowpack builds list` shows those that were built.")
+
+
+class BuildNotFound(BuildError):
+    """The dataset has no such run, manifest or publication, or it was cleaned up."""
+
+    def __init__(self, dataset: str, asked: object, problem: str = "no run, manifest or publication has this name") -> None:
+        super().__init__(
+            f"{dataset} has no build {asked!r}: {problem}. `airflow snowpack builds show {dataset}` lists those there are."
+        )
+
+
+class DatasetBusy(BuildError):
+    """Somebody else publishes, rolls back or cleans up this dataset."""
+
+    def __init__(self, dataset: str, holder: str, until: datetime) -> None:
+        self.until = until
+        super().__init__(
+            f"The dataset {dataset} is held by {holder} until {until.isoformat(timespec='seconds')}, "
+            "or for as long as that renews it. Try again later."
+        )
+
+
+class StaleBuild(BuildError):
+    """The fence has moved: another attempt has this run or this dataset now, so nothing more may be written."""
+
+    def __init__(self, held: str) -> None:
+        super().__init__(f"Another attempt has taken over {held}; this one stops without writing anything more.")
+
+
+class PublishFailed(BuildError):
+    """The pointer could not be set; it is what it was."""
+
+    def __init__(self, dataset: str, run_id: str, tries: int, cause: object) -> None:
+        super().__init__(f"The run {run_id} was not published: _CURRENT of {dataset} could not be set in {tries} tries: {cause}")
+
+
+class NothingPublished(BuildError):
+    """A reader found no pointer."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(f"There is no published build at {url}: it has no _CURRENT. Publish one, or correct the address.")
+
+
+class ManifestDamaged(BuildError):
+    """A manifest, pointer or shard is not what was written."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path = path
+        super().__init__(f"{path} cannot be used: {problem.rstrip('.')}.")
+
+
+class StorageFailed(BuildError):
+    """The object storage did not do what it was asked to."""
+
+    def __init__(self, what: str, where: str, cause: object) -> None:
+        super().__init__(f"Could not {what} {where}: {cause}")
+
+
+class ObjectMissing(StorageFailed):
+    """There is no such object."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__("read", where, "there is no such object.")

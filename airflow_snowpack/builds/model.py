@@ -1,0 +1,234 @@
+"""What a build is made of: how it is sharded, what its attempts wrote, what is published of it, and what cleanup would delete.
+
+    sharding = HashSharding(num_shards=8)
+    attempt = ShardAttemptResult(shard_id=3, attempt=0, task_attempt_id=31, url="data/…/shard.parquet", rows=120, …)
+    manifest = Manifest(dataset="flights", run_id="20260101T000000Z", shards=(PublishedShard.of(attempt), …), …)
+
+All of it is plain, frozen data: ``records.py`` turns it into JSON and back, ``winners.py`` chooses, ``cleanup.py`` plans.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from airflow_snowpack.builds.errors import InvalidBuild
+from airflow_snowpack.builds.keys import Key, KeyType
+
+NO_TASK_ATTEMPT = 2**63 - 1
+"""Stands for the missing ``task_attempt_id`` in the order of attempts."""
+
+
+class ShardFormat(StrEnum):
+    """What a shard's file is: ``shard.parquet`` sorted by key, or ``shard.sqlite`` for point look-ups."""
+
+    PARQUET = "parquet"
+    SQLITE = "sqlite"
+
+
+class ShardingKind(StrEnum):
+    """How a row finds its shard."""
+
+    HASH = "hash"
+    CATEGORIES = "categories"
+    EXPRESSION = "expression"
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """How rows are placed. Make one with :meth:`hash`, :meth:`categories` or :meth:`expression`.
+
+    :param num_shards: shards have the ids from 0 to ``num_shards - 1``.
+    :param column: the column of the categories.
+    :param values: the categories in the order of their shard ids.
+    :param sql: a Spark SQL expression whose value is the shard's id.
+    """
+
+    kind: ShardingKind
+    num_shards: int
+    column: str | None = None
+    values: tuple[Key, ...] = ()
+    sql: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.num_shards <= 100_000:
+            raise InvalidBuild("num_shards", self.num_shards, "it must be from 1 to 100,000")
+
+    @classmethod
+    def hash(cls, num_shards: int) -> Sharding:
+        """By xxh3-64 of the key; see :mod:`airflow_snowpack.builds.keys`."""
+        return cls(ShardingKind.HASH, num_shards)
+
+    @classmethod
+    def categories(cls, column: str, values: tuple[Key, ...]) -> Sharding:
+        """One shard for each of exactly these values of a column; a row with another value aborts the build.
+
+        :raises InvalidBuild: a value stands there twice, or there is none.
+        """
+        if len(set(values)) != len(values):
+            raise InvalidBuild("values", values, "a category may stand there only once")
+        return cls(ShardingKind.CATEGORIES, len(values), column=column, values=values)
+
+    @classmethod
+    def expression(cls, sql: str, num_shards: int) -> Sharding:
+        """By an expression over the columns; a value outside of ``[0, num_shards)`` aborts the build."""
+        return cls(ShardingKind.EXPRESSION, num_shards, sql=sql)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardAttemptResult:
+    """What one successful attempt at one shard wrote. It is also the content of the attempt's durable record.
+
+    :param attempt: Spark's ``attemptNumber``, or the number of the try, from 0.
+    :param task_attempt_id: Spark's ``taskAttemptId``; ``None`` where there is no such thing.
+    :param url: the file, relative to the dataset's root; ``None`` when the attempt wrote no file.
+    :param checksum: ``xxh3_64:`` and 16 hex digits, of the file's bytes.
+    """
+
+    run_id: str
+    shard_id: int
+    attempt: int
+    task_attempt_id: int | None
+    url: str | None
+    rows: int
+    bytes: int
+    min_key: Key | None
+    max_key: Key | None
+    checksum: str | None
+    finished_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A build as readers see it: the winners of all shards, and everything that is needed to find a key in them.
+
+    :param as_of: the moment that the data is of (the end of the data interval): an older one never replaces a newer one.
+    :param columns: the names and Arrow types of the columns, in order.
+    :param sources: what it was built from: ``{"table": …, "snapshot_id": …}``.
+    :param previous: the manifest that was served before this one was published, for a reader that finds this one damaged.
+    """
+
+    dataset: str
+    run_id: str
+    as_of: datetime
+    created_at: datetime
+    key_column: str
+    key_type: KeyType
+    sharding: Sharding
+    shard_format: ShardFormat
+    columns: tuple[tuple[str, str], ...]
+    shards: tuple[ShardAttemptResult, ...]
+    sources: tuple[dict[str, Any], ...] = ()
+    previous: str | None = None
+
+    @property
+    def rows(self) -> int:
+        return sum(shard.rows for shard in self.shards)
+
+    @property
+    def bytes(self) -> int:
+        return sum(shard.bytes for shard in self.shards)
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """The pointer, ``_CURRENT``.
+
+    :param publication: counts every move of the pointer, rollbacks too, and never goes back: a reader that has seen 8 ignores 7.
+    :param manifest: path of the manifest, relative to the dataset's root.
+    :param checksum: of the manifest's bytes, so that a damaged one is noticed.
+    """
+
+    dataset: str
+    publication: int
+    run_id: str
+    manifest: str
+    checksum: str
+    moved_at: datetime
+
+
+class RunStatus(StrEnum):
+    """Where a run is. ``SUCCEEDED``: published, though perhaps behind a newer one. ``FAILED``: it will never be."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRun:
+    """A row of the run registry.
+
+    :param lease_until: until when its attempt has it, if nobody renews that.
+    :param error: why it failed.
+    :param losers_left: phase 1 has not gone through it yet.
+    :param deleted_at: since when cleanup has been deleting, or has deleted, its objects; it can no longer be published.
+    """
+
+    dataset: str
+    run_id: str
+    as_of: datetime
+    sequence: int
+    status: RunStatus
+    holder: str | None
+    attempt_id: str | None
+    lease_until: datetime | None
+    started_at: datetime
+    finished_at: datetime | None
+    num_shards: int
+    rows: int | None
+    bytes: int | None
+    error: str | None
+    losers_left: bool
+    deleted_at: datetime | None
+
+
+class CleanupPhase(StrEnum):
+    """The specification's three phases, in their order."""
+
+    LOSERS = "losers"
+    STALE_ATTEMPTS = "stale_attempts"
+    OLD_RUNS = "old_runs"
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupAction:
+    """One deletion, planned or done.
+
+    :param path: a folder (it ends in "/") or a single object, relative to the dataset's root.
+    :param reason: why nobody needs it any more.
+    :param objects: objects deleted; ``None`` while it is only planned.
+    :param bytes: their bytes.
+    :param error: why it could not be deleted; the next pass finds it again.
+    """
+
+    phase: CleanupPhase
+    dataset: str
+    run_id: str
+    path: str
+    reason: str
+    shard_id: int | None = None
+    objects: int | None = None
+    bytes: int | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What cleanup keeps.
+
+    :param keep_runs: successful runs kept, the newest first; the current one always is.
+    :param stale_attempt_age: from which age a run that neither succeeded nor failed, and that nobody holds, is taken for dead.
+    :raises InvalidBuild: ``keep_runs`` is below 1, or the age is negative.
+    """
+
+    keep_runs: int = 7
+    stale_attempt_age: timedelta = field(default=timedelta(days=1))
+
+    def __post_init__(self) -> None:
+        if self.keep_runs < 1:
+            raise InvalidBuild("keep_runs", self.keep_runs, "it must be at least 1, as the current run is always kept")
+        if self.stale_attempt_age < timedelta(0):
+            raise InvalidBuild("stale_attempt_age", self.stale_attempt_age, "it must not be negative")

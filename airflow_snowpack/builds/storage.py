@@ -1,0 +1,280 @@
+"""Object storage below one folder: a local path, S3, GCS, ABFS, or anything else that fsspec knows, by URL.
+
+    storage = Storage("s3://lake/builds/flights", {"endpoint_override": "http://127.0.0.1:9000"})
+    storage.write("_CURRENT", b"…")
+    for found in storage.objects("data/"): print(found.path, found.bytes)
+
+Paths are relative to the URL. The invariants: an object is there whole or not at all, also after a kill; a folder is named with
+its "/"; and **nothing outside of the URL is ever touched**. Each call is tried three times, because storages fail in passing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import pyarrow
+from pyarrow import fs
+from tenacity import (
+    Retrying,
+    before_sleep_log,
+    retry_if_exception_type,
+    retry_if_not_exception_type,
+    stop_after_attempt,
+    wait_exponential,
+)
+
+from airflow_snowpack.builds.errors import InvalidBuild, ObjectMissing, StorageFailed
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+CHUNK = 4 * 1024 * 1024
+HALF_WRITTEN = ".writing-"
+NATIVE = {"s3": fs.S3FileSystem, "gs": fs.GcsFileSystem, "gcs": fs.GcsFileSystem}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object as a listing shows it; the path is relative to the storage's URL."""
+
+    path: str
+    bytes: int
+    modified: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What a deletion got done.
+
+    :param problems: what could not be deleted, and why.
+    """
+
+    objects: int
+    bytes: int
+    problems: tuple[str, ...] = ()
+
+
+class Storage:
+    """A folder of an object storage.
+
+    It can be pickled, so that Spark's tasks open their own.
+
+    :param url: ``/a/path``, ``file://``, ``s3://``, ``gs://``, ``abfs://`` or any URL that fsspec opens.
+    :param options: of the file system: pyarrow's ``S3FileSystem`` or ``GcsFileSystem`` parameters, else fsspec's.
+    :param filesystem: in place of the one that the URL names; the URL is then a path on it.
+    :param sleep: how it waits between two tries, in seconds.
+    :raises InvalidBuild: no file system is known for the URL.
+    """
+
+    def __init__(
+        self,
+        url: str | Path,
+        options: Mapping[str, Any] | None = None,
+        *,
+        filesystem: fs.FileSystem | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.url = str(url).rstrip("/")
+        self._options = dict(options or {})
+        self._given = filesystem
+        self._sleep = sleep
+        self._fs, self._base = (filesystem, self.url) if filesystem else _open(self.url, self._options)
+        self._retrying = Retrying(
+            stop=stop_after_attempt(3),
+            wait=wait_exponential(multiplier=0.2, max=2),
+            retry=retry_if_exception_type((OSError, pyarrow.ArrowException)) & retry_if_not_exception_type(FileNotFoundError),
+            sleep=sleep,
+            reraise=True,
+            before_sleep=before_sleep_log(log, logging.WARNING),
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._given is not None:
+            raise TypeError("A storage with a file system of its own cannot be pickled; name it by URL and options.")
+        return (Storage, (self.url, self._options))
+
+    def __repr__(self) -> str:
+        return f"Storage({self.url!r})"  # without the options: they may hold secrets
+
+    def below(self, folder: str) -> Storage:
+        """The storage of a folder of this one."""
+        return Storage(f"{self.url}/{folder.strip('/')}", self._options, filesystem=self._given, sleep=self._sleep)
+
+    @property
+    def is_local(self) -> bool:
+        return isinstance(self._fs, fs.LocalFileSystem)
+
+    def local_path(self, path: str) -> Path:
+        """Where an object of a local storage stands.
+
+        :raises StorageFailed: the storage is not local.
+        """
+        if not self.is_local:
+            raise StorageFailed("find a local path of", self._told(path), "the storage is not local")
+        return Path(self._at(path))
+
+    def read(self, path: str) -> bytes:
+        """An object's bytes.
+
+        :raises ObjectMissing: there is no such object.
+        :raises StorageFailed: it could not be read in three tries.
+        """
+
+        def whole() -> bytes:
+            with self._fs.open_input_stream(self._at(path)) as stream:
+                return bytes(stream.read())
+
+        return self._tried("read", path, whole)
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such an object (a folder is none)."""
+        info = self._tried("look for", path, lambda: self._fs.get_file_info(self._at(path)))
+        return bool(info.type == fs.FileType.File)
+
+    def write(self, path: str, data: bytes) -> None:
+        """Make or replace an object, whole or not at all."""
+        if self.is_local:
+            return self._tried("write", path, lambda: self._place(path, lambda file: file.write(data)))
+
+        def put() -> None:
+            with self._fs.open_output_stream(self._at(path)) as stream:
+                stream.write(data)
+
+        return self._tried("write", path, put)
+
+    def upload(self, local: Path, path: str) -> None:
+        """Make or replace an object from a local file."""
+        if self.is_local:
+
+            def copy(file: Any) -> None:
+                with local.open("rb") as source:
+                    shutil.copyfileobj(source, file, CHUNK)
+
+            return self._tried("write", path, lambda: self._place(path, copy))
+
+        def put() -> None:
+            fs.copy_files(str(local), self._at(path), source_filesystem=fs.LocalFileSystem(), destination_filesystem=self._fs)
+
+        return self._tried("write", path, put)
+
+    def download(self, path: str, local: Path) -> None:
+        """Copy an object into a local file, whole or not at all."""
+
+        def get() -> None:
+            half = local.with_name(f"{local.name}{HALF_WRITTEN}{uuid4().hex}")
+            try:
+                with self._fs.open_input_stream(self._at(path)) as source, half.open("wb") as file:
+                    shutil.copyfileobj(source, file, CHUNK)
+                half.replace(local)
+            finally:
+                half.unlink(missing_ok=True)
+
+        self._tried("read", path, get)
+
+    def objects(self, folder: str) -> Iterator[StoredObject]:
+        """All objects below a folder, however deep; none if it is not there."""
+        for info in self._listed(folder, recursive=True):
+            if info.type == fs.FileType.File:
+                yield StoredObject(self._relative(info.path), info.size or 0, info.mtime)
+
+    def folders(self, folder: str) -> list[str]:
+        """The names of the folders right below a folder, in order, without their "/"."""
+        return sorted(info.base_name for info in self._listed(folder, recursive=False) if info.type == fs.FileType.Directory)
+
+    def delete(self, path: str) -> Deleted:
+        """Delete one object, or everything below a folder (its name ends in "/"). What is not there counts as deleted.
+
+        One failing deletion does not stop the others: it is told in the answer.
+        """
+        _check_inside(path)
+        if not path.endswith("/"):
+            return self._delete_all([StoredObject(path, 0, None)])
+        done = self._delete_all(list(self.objects(path)))
+        if not done.problems:
+            with suppress(FileNotFoundError, StorageFailed):  # only the empty folder is left, and it hurts nobody
+                self._tried("delete", path, lambda: self._fs.delete_dir(self._at(path).rstrip("/")))
+        return done
+
+    def _delete_all(self, found: list[StoredObject]) -> Deleted:
+        gone, size, problems = 0, 0, []
+        for each in found:
+            try:
+                self._tried("delete", each.path, partial(self._fs.delete_file, self._at(each.path)))
+            except ObjectMissing:
+                continue
+            except StorageFailed as error:
+                problems.append(str(error))
+                continue
+            gone, size = gone + 1, size + each.bytes
+        return Deleted(gone, size, tuple(problems))
+
+    def _listed(self, folder: str, *, recursive: bool) -> list[fs.FileInfo]:
+        if folder and not folder.endswith("/"):
+            raise ValueError(f"{folder!r} is not a folder: its name must end in '/'.")
+        selector = fs.FileSelector(self._at(folder).rstrip("/"), allow_not_found=True, recursive=recursive)
+        listed = self._tried("list", folder, lambda: self._fs.get_file_info(selector))
+        return [info for info in listed if HALF_WRITTEN not in info.base_name]
+
+    def _place(self, path: str, fill: Callable[[Any], object]) -> None:
+        target = Path(self._at(path))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        half = target.with_name(f"{target.name}{HALF_WRITTEN}{uuid4().hex}")
+        try:
+            with half.open("wb") as file:
+                fill(file)
+                file.flush()
+                os.fsync(file.fileno())
+            half.replace(target)
+        finally:
+            half.unlink(missing_ok=True)
+
+    def _at(self, path: str) -> str:
+        _check_inside(path)
+        return f"{self._base}/{path}"
+
+    def _relative(self, path: str) -> str:
+        return path[len(self._base) + 1 :]
+
+    def _told(self, path: str) -> str:
+        return f"{self.url}/{path}"
+
+    def _tried(self, what: str, path: str, once: Callable[[], T]) -> T:
+        try:
+            return self._retrying(once)
+        except FileNotFoundError:
+            raise ObjectMissing(self._told(path)) from None
+        except (OSError, pyarrow.ArrowException) as error:
+            raise StorageFailed(what, self._told(path), error) from error
+
+
+def _check_inside(path: str) -> None:
+    if path.startswith("/") or ".." in path.split("/"):
+        raise ValueError(f"{path!r} is not a path inside of the storage.")
+
+
+def _open(url: str, options: Mapping[str, Any]) -> tuple[fs.FileSystem, str]:
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return fs.LocalFileSystem(), str(Path(url).absolute())
+    if scheme == "file":
+        return fs.LocalFileSystem(), rest
+    if scheme in NATIVE:
+        return NATIVE[scheme](**options), rest
+    import fsspec
+
+    try:
+        return fs.PyFileSystem(fs.FSSpecHandler(fsspec.filesystem(scheme, **options))), rest
+    except (ValueError, ImportError) as error:
+        raise InvalidBuild("url", url, f"no file system for {scheme}:// can be opened ({error})") from error
