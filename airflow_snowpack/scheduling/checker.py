@@ -10,38 +10,29 @@ become counts from the commit on; so two schedules, or two processes, cannot bot
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.constraint import RECHECK, Constraint, Ruling, Verdict
-from airflow_snowpack.scheduling.constraints import (
-    ClusterLoad,
-    MaxConcurrent,
-    PoolSlots,
-    SinceLastRun,
-    dag_wait_key,
-    group_wait_key,
-)
+from airflow_snowpack.scheduling.asking import Asking
+from airflow_snowpack.scheduling.constraint import RECHECK
 from airflow_snowpack.scheduling.counting import count_events, fired_by
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.facts import StoredFacts, take_turns
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.pending import PendingState, Reason, is_open, move, reasons_from_json, reasons_to_json
 from airflow_snowpack.scheduling.reservation import reserve_run, run_id_of
-from airflow_snowpack.scheduling.runs import Runs, dags_of_group, launched_runs
+from airflow_snowpack.scheduling.rulings import rule_all
 from airflow_snowpack.scheduling.schedule import Schedule, Then
-from airflow_snowpack.scheduling.surroundings import DagRuns, Snapshot, Surroundings, ask_probe
+from airflow_snowpack.scheduling.surroundings import Snapshot, Surroundings
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import pending_jobs, schedules
 
 log = logging.getLogger(__name__)
 
-Rulings = Sequence[tuple[Constraint, Ruling]]
-WOKEN = (dag_wait_key(""), group_wait_key(""))
 NOT_WAITING = {"next_check_at": None, "waits_for": None}
 
 
@@ -84,15 +75,15 @@ class Checker:
 
     def __init__(self, store: Store, surroundings: Surroundings) -> None:
         self._store = store
-        self._surroundings = surroundings
-        self._runs = Runs(store)
+        self._asking = Asking(store, surroundings)
 
     def step(self, limit: int = 200) -> CheckReport:
         """Look at the pending jobs that are due, the most urgent first."""
         due = self._find(limit)
         if not due:
             return CheckReport()
-        snapshot = self._ask([schedule for _, schedule in due if schedule is not None])
+        schedules_due = [schedule for _, schedule in due if schedule is not None]
+        snapshot = self._asking.ask([(one.dag_id, each) for one in schedules_due for each in one.constraints])
         outcomes = {pending_id: self._look_at(pending_id, snapshot) for pending_id, _ in due}
         return CheckReport(
             looked_at=sum(outcome is not None for outcome in outcomes.values()),
@@ -111,30 +102,6 @@ class Checker:
         )
         rows = self._store.read(lambda conn: conn.execute(query).all())
         return [(row.pending_id, _readable(row.definition)) for row in rows]
-
-    def _ask(self, due: Sequence[Schedule]) -> Snapshot:
-        """Everything that the constraints of these will ask of Airflow, at once and outside of any transaction."""
-        asked = [(schedule, constraint) for schedule in due for constraint in schedule.constraints]
-        dag_ids = {schedule.dag_id for schedule, each in asked if isinstance(each, MaxConcurrent | SinceLastRun)}
-        groups = {each.group for _, each in asked if isinstance(each, MaxConcurrent) and each.group is not None}
-        pools = {each.pool for _, each in asked if isinstance(each, PoolSlots)}
-        probes = {each.probe for _, each in asked if isinstance(each, ClusterLoad)}
-        for group in groups:
-            dag_ids.update(self._store.read(lambda conn, group=group: dags_of_group(conn, group)))  # type: ignore[misc]  # mypy takes the default for an argument
-        return Snapshot(
-            dag_runs=self._ask_for_runs(dag_ids) if dag_ids else {},
-            free_slots=self._surroundings.free_slots(sorted(pools)) if pools else {},
-            loads={probe: _load(probe) for probe in sorted(probes)},
-        )
-
-    def _ask_for_runs(self, dag_ids: Iterable[str]) -> Mapping[str, DagRuns]:
-        """The runs of these DAGs; the end of one that nobody told the store of is told now."""
-        known = self._store.read(lambda conn: launched_runs(conn, dag_ids))
-        found = self._surroundings.dag_runs(known)
-        for dag_id, runs in found.items():
-            for run_id, ended in runs.ended.items():
-                self._runs.ended(dag_id, run_id, ended.state, ended.at)
-        return found
 
     def _look_at(self, pending_id: str, snapshot: Snapshot) -> PendingState | None:
         return self._store.transact(lambda conn: self._look(conn, pending_id, snapshot))
@@ -189,17 +156,15 @@ class Checker:
         take_turns(conn, schedule)
         place = (schedule.dag_id, schedule.name, schedule.priority)
         facts = StoredFacts(conn, snapshot, now, *place, triggered_at=due.triggered_at)
-        rulings = _rule(schedule, facts, reasons_from_json(due.row.reasons))
-        reasons = (due.trigger, *(_reason(constraint, said) for constraint, said in rulings))
-        never = [said.says for _, said in rulings if said.verdict is Verdict.NEVER]
-        later = [said for _, said in rulings if said.verdict is Verdict.LATER]
-        if never and not later:  # whether a run is skipped is decided when it could start but for that
-            return self._discard(conn, due.row, PendingState.CONSTRAINT, "; ".join(never), reasons, what="skipped")
-        if all(reason.met for reason in reasons):
+        rulings = rule_all(schedule.constraints, facts, reasons_from_json(due.row.reasons)[1:])
+        reasons = (due.trigger, *rulings.reasons)
+        if rulings.skips:
+            return self._discard(conn, due.row, PendingState.CONSTRAINT, "; ".join(rulings.skips), reasons, what="skipped")
+        if rulings.all_met:
             return self._send_off(conn, due, reasons)
         if now >= due.expires_at:
             return self._time_out(conn, due, reasons)
-        self._wait(conn, due.row, reasons, min(_next_look(later, now), due.expires_at), _waits_for(later), due.counted)
+        self._wait(conn, due.row, reasons, min(rulings.next_look(now), due.expires_at), rulings.waits_for, due.counted)
         return PendingState.CONSTRAINT
 
     def _time_out(self, conn: sa.Connection, due: _Due, reasons: tuple[Reason, ...]) -> PendingState:
@@ -250,52 +215,8 @@ class Checker:
         return PendingState.DISCARDED
 
 
-def _rule(schedule: Schedule, facts: StoredFacts, before: tuple[Reason, ...]) -> Rulings:
-    """What each constraint says; one that named a moment is not asked before it."""
-    said = dict(enumerate(before[1:]))
-    return [
-        (constraint, _kept(said.get(number), facts.now) or constraint.rule(facts))
-        for number, constraint in enumerate(schedule.constraints)
-    ]
-
-
-def _kept(earlier: Reason | None, now: datetime) -> Ruling | None:
-    if earlier is None or earlier.met or earlier.not_before is None or earlier.not_before <= now:
-        return None
-    return Ruling(Verdict.LATER, earlier.says, earlier.not_before)
-
-
-def _reason(constraint: Constraint, said: Ruling) -> Reason:
-    return Reason(constraint.kind, said.says, said.verdict is Verdict.MET, said.not_before)
-
-
-def _next_look(unmet: Sequence[Ruling], now: datetime) -> datetime:
-    """All must be met, so the latest of the moments that were named is soon enough; where none was named, soon."""
-    named = [said.not_before for said in unmet if said.not_before is not None]
-    return max(named, default=now + RECHECK)
-
-
-def _waits_for(unmet: Sequence[Ruling]) -> str | None:
-    """What may wake it, and what it stands in line for: nothing while a moment keeps it anyway.
-
-    Of several, the end of a run first, because that is told; a free slot has to be looked for.
-    """
-    if any(said.not_before is not None for said in unmet):
-        return None
-    keys = [said.waits_for for said in unmet if said.waits_for is not None]
-    return min(keys, key=lambda key: not key.startswith(WOKEN), default=None)
-
-
 def _readable(definition: object) -> Schedule | None:
     try:
         return None if definition is None else Schedule.from_json(definition)
     except InvalidSchedule:
         return None  # said in its look
-
-
-def _load(probe: str) -> float:
-    try:
-        return ask_probe(probe)
-    except Exception:  # the installation's own code: whatever it is, what asks it waits
-        log.warning("The load probe %s failed; what asks it waits", probe, exc_info=True)
-        return float("inf")

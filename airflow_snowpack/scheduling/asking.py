@@ -1,0 +1,68 @@
+"""Asking Airflow what constraints want to know of it: everything at once, and outside of any transaction.
+
+    snapshot = Asking(store, surroundings).ask([("maintain_page_views", MaxConcurrent(1))])
+
+The invariant: the end of a run that nobody told the store of is told now, so that no run holds its place for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import sqlalchemy as sa
+
+from airflow_snowpack.scheduling.constraint import Constraint
+from airflow_snowpack.scheduling.constraints import ClusterLoad, MaxConcurrent, PoolSlots, SinceLastRun
+from airflow_snowpack.scheduling.runs import Runs, dags_of_group, launched_runs
+from airflow_snowpack.scheduling.surroundings import DagRuns, Snapshot, Surroundings, ask_probe
+from airflow_snowpack.store import Store
+
+log = logging.getLogger(__name__)
+
+Known = Callable[[sa.Connection, Iterable[str]], Mapping[str, frozenset[str]]]
+
+
+class Asking:
+    """Asks for some constraints.
+
+    :param surroundings: how things stand in Airflow.
+    :param known: which runs of some DAGs the store takes for active and can tell apart from others.
+    """
+
+    def __init__(self, store: Store, surroundings: Surroundings, known: Known = launched_runs) -> None:
+        self._store = store
+        self._surroundings = surroundings
+        self._known = known
+        self._runs = Runs(store)
+
+    def ask(self, asked: Sequence[tuple[str, Constraint]]) -> Snapshot:
+        """How things stand for these constraints, each with the DAG whose run it is about."""
+        dag_ids = {dag_id for dag_id, each in asked if isinstance(each, MaxConcurrent | SinceLastRun)}
+        groups = {each.group for _, each in asked if isinstance(each, MaxConcurrent) and each.group is not None}
+        pools = {each.pool for _, each in asked if isinstance(each, PoolSlots)}
+        probes = {each.probe for _, each in asked if isinstance(each, ClusterLoad)}
+        for group in groups:
+            dag_ids.update(self._store.read(lambda conn, group=group: dags_of_group(conn, group)))  # type: ignore[misc]  # mypy takes the default for an argument
+        return Snapshot(
+            dag_runs=self._ask_for_runs(dag_ids) if dag_ids else {},
+            free_slots=self._surroundings.free_slots(sorted(pools)) if pools else {},
+            loads={probe: _load(probe) for probe in sorted(probes)},
+        )
+
+    def _ask_for_runs(self, dag_ids: Iterable[str]) -> Mapping[str, DagRuns]:
+        """The runs of these DAGs; the end of one that nobody told the store of is told now."""
+        known = self._store.read(lambda conn: self._known(conn, dag_ids))
+        found = self._surroundings.dag_runs(known)
+        for dag_id, runs in found.items():
+            for run_id, ended in runs.ended.items():
+                self._runs.ended(dag_id, run_id, ended.state, ended.at)
+        return found
+
+
+def _load(probe: str) -> float:
+    try:
+        return ask_probe(probe)
+    except Exception:  # the installation's own code: whatever it is, what asks it waits
+        log.warning("The load probe %s failed; what asks it waits", probe, exc_info=True)
+        return float("inf")
