@@ -50,6 +50,24 @@ schedule_groups = sa.Table(
     sa.Column("dag_id", sa.Text, nullable=False, index=True),
 )
 
+schedule_dags = sa.Table(
+    "schedule_dags",
+    metadata,
+    sa.Column("schedule", sa.Text, primary_key=True),
+    sa.Column("dag_id", sa.Text, primary_key=True, index=True),
+)
+"""The DAGs whose runs an enabled schedule's triggers and constraints ask about."""
+
+run_places = sa.Table(
+    "run_places",
+    metadata,
+    sa.Column("dag_id", sa.Text, primary_key=True),
+    sa.Column("since", UtcDateTime, nullable=False),
+    sa.Column("look_at", UtcDateTime, nullable=False, index=True),
+    sa.Column("mark", sa.JSON, nullable=False),
+)
+"""Up to where the ends of a DAG's runs are known to be on record."""
+
 schedule_clocks = sa.Table(
     "schedule_clocks",
     metadata,
@@ -171,6 +189,17 @@ sa.Index(
     postgresql_where=schedule_runs.c.ended_at.is_(None),
     sqlite_where=schedule_runs.c.ended_at.is_(None),
 )
+
+slot_holds = sa.Table(
+    "slot_holds",
+    metadata,
+    sa.Column("dag_id", sa.Text, primary_key=True),
+    sa.Column("run_id", sa.Text, primary_key=True),
+    sa.Column("key", sa.Text, primary_key=True, index=True),
+    sa.Column("amount", sa.Integer, nullable=False),
+    sa.Column("shown_at", UtcDateTime),
+)
+"""What runs that were let through take of a pool or of a load, for as long as Airflow does not show it."""
 
 dag_successes = sa.Table(
     "dag_successes",

@@ -1,4 +1,4 @@
-"""Up to where each consumer of a table's arrivals has considered them."""
+"""What consumers have considered, what runs hold of pools, and whose ends are on record."""
 
 from __future__ import annotations
 
@@ -23,3 +23,29 @@ def upgrade() -> None:
         sa.Column("changed_at", UtcDateTime, nullable=False),
         sa.PrimaryKeyConstraint("consumer", name="pk_considered"),
     )
+    op.create_table(
+        "run_places",
+        sa.Column("dag_id", sa.Text, nullable=False),
+        sa.Column("since", UtcDateTime, nullable=False),
+        sa.Column("look_at", UtcDateTime, nullable=False),
+        sa.Column("mark", sa.JSON, nullable=False),
+        sa.PrimaryKeyConstraint("dag_id", name="pk_run_places"),
+    )
+    op.create_index("ix_run_places_look_at", "run_places", ["look_at"])
+    op.create_table(
+        "schedule_dags",
+        sa.Column("schedule", sa.Text, nullable=False),
+        sa.Column("dag_id", sa.Text, nullable=False),
+        sa.PrimaryKeyConstraint("schedule", "dag_id", name="pk_schedule_dags"),
+    )
+    op.create_index("ix_schedule_dags_dag_id", "schedule_dags", ["dag_id"])
+    op.create_table(
+        "slot_holds",
+        sa.Column("dag_id", sa.Text, nullable=False),
+        sa.Column("run_id", sa.Text, nullable=False),
+        sa.Column("key", sa.Text, nullable=False),
+        sa.Column("amount", sa.Integer, nullable=False),
+        sa.Column("shown_at", UtcDateTime),
+        sa.PrimaryKeyConstraint("dag_id", "run_id", "key", name="pk_slot_holds"),
+    )
+    op.create_index("ix_slot_holds_key", "slot_holds", ["key"])
