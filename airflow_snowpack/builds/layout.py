@@ -1,7 +1,7 @@
 """Where the objects of a dataset stand, relative to the dataset's own folder (its *root*).
 
     _CURRENT                                                   the pointer: which manifest is served
-    manifests/<run_id>.json                                    one per published run, never rewritten
+    manifests/<run_id>/1.json                                  the run's manifest; a later try to publish the run writes 2.json
     data/<run_id>/shard=00007/attempt=00-31/shard.parquet      what one attempt at one shard wrote
     data/<run_id>/shard=00007/attempt=00-31/_ATTEMPT.json      its record, written last
 
@@ -47,9 +47,17 @@ def check_run(run_id: str) -> str:
     return run_id
 
 
-def manifest(run_id: str) -> str:
-    """The path of a run's manifest."""
-    return f"{MANIFESTS}{run_id}.json"
+def manifest_folder(run_id: str) -> str:
+    """The folder of a run's manifests."""
+    return f"{MANIFESTS}{run_id}/"
+
+
+def manifest(run_id: str, attempt: int) -> str:
+    """The path of a run's manifest.
+
+    :param attempt: counts the attempts that had the run, so that one that lost it never writes over its successor's manifest.
+    """
+    return f"{manifest_folder(run_id)}{attempt}.json"
 
 
 def run_folder(run_id: str) -> str:

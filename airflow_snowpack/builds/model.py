@@ -1,8 +1,8 @@
 """What a build is made of: how it is sharded, what its attempts wrote, what is published of it, and what cleanup would delete.
 
-    sharding = HashSharding(num_shards=8)
+    sharding = Sharding.hash(num_shards=8)
     attempt = ShardAttemptResult(shard_id=3, attempt=0, task_attempt_id=31, url="data/…/shard.parquet", rows=120, …)
-    manifest = Manifest(dataset="flights", run_id="20260101T000000Z", shards=(PublishedShard.of(attempt), …), …)
+    manifest = Manifest(dataset="flights", run_id="20260101T000000Z", shards=(attempt, …), …)
 
 All of it is plain, frozen data: ``records.py`` turns it into JSON and back, ``winners.py`` chooses, ``cleanup.py`` plans.
 """
@@ -19,6 +19,9 @@ from airflow_snowpack.builds.keys import Key, KeyType
 
 NO_TASK_ATTEMPT = 2**63 - 1
 """Stands for the missing ``task_attempt_id`` in the order of attempts."""
+
+MAX_SHARDS = 100_000
+"""The most shards that a build can have; their folders' names have five digits."""
 
 
 class ShardFormat(StrEnum):
@@ -53,8 +56,8 @@ class Sharding:
     sql: str | None = None
 
     def __post_init__(self) -> None:
-        if not 1 <= self.num_shards <= 100_000:
-            raise InvalidBuild("num_shards", self.num_shards, "it must be from 1 to 100,000")
+        if not 1 <= self.num_shards <= MAX_SHARDS:
+            raise InvalidBuild("num_shards", self.num_shards, f"it must be from 1 to {MAX_SHARDS:,}")
 
     @classmethod
     def hash(cls, num_shards: int) -> Sharding:
@@ -139,6 +142,7 @@ class Current:
     :param publication: counts every move of the pointer, rollbacks too, and never goes back: a reader that has seen 8 ignores 7.
     :param manifest: path of the manifest, relative to the dataset's root.
     :param checksum: of the manifest's bytes, so that a damaged one is noticed.
+    :param previous: the manifest to fall back to when this one, or one of its shards, is damaged; with its own checksum.
     """
 
     dataset: str
@@ -147,6 +151,8 @@ class Current:
     manifest: str
     checksum: str
     moved_at: datetime
+    previous: str | None = None
+    previous_checksum: str | None = None
 
 
 class RunStatus(StrEnum):
