@@ -67,6 +67,13 @@ class AirflowDagRuns(ABC):
         """
         return {dag_id: self._runs_of(dag_id, run_ids) for dag_id, run_ids in known.items()}
 
+    def active_among(self, dag_id: str, run_ids: frozenset[str]) -> int:
+        """How many of these runs are active.
+
+        :raises AirflowUnreachable: Airflow does not answer.
+        """
+        return self.count_active(dag_id, run_ids)[1]
+
     @abstractmethod
     def free_slots(self, pools: Iterable[str]) -> Mapping[str, int | NotKnown | None]:
         """Free slots of these pools; ``None`` for one that does not exist."""

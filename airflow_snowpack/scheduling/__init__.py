@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling.explanation import explain_all as explain_all
     from airflow_snowpack.scheduling.files import load_schedules as load_schedules
     from airflow_snowpack.scheduling.files import parse_schedules as parse_schedules
+    from airflow_snowpack.scheduling.gate import Gate as Gate
+    from airflow_snowpack.scheduling.gated_runs import GatedRun as GatedRun
+    from airflow_snowpack.scheduling.gated_runs import GatePlace as GatePlace
+    from airflow_snowpack.scheduling.gated_runs import GateState as GateState
     from airflow_snowpack.scheduling.history import ScheduleEntry as ScheduleEntry
     from airflow_snowpack.scheduling.history import read_history as read_history
     from airflow_snowpack.scheduling.intake import Intake as Intake
@@ -60,6 +64,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling.leaves import RecordsAdded as RecordsAdded
     from airflow_snowpack.scheduling.leaves import RunsFailed as RunsFailed
     from airflow_snowpack.scheduling.leaves import RunsSucceeded as RunsSucceeded
+    from airflow_snowpack.scheduling.line import Line as Line
     from airflow_snowpack.scheduling.pending import PendingJob as PendingJob
     from airflow_snowpack.scheduling.pending import PendingState as PendingState
     from airflow_snowpack.scheduling.pending import Reason as Reason
@@ -113,6 +118,8 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "events": ["Event", "EventLog", "RecordedEvent"],
         "explanation": ["Explanation", "explain", "explain_all"],
         "files": ["load_schedules", "parse_schedules"],
+        "gate": ["Gate"],
+        "gated_runs": ["GatePlace", "GateState", "GatedRun"],
         "history": ["ScheduleEntry", "read_history"],
         "intake": ["Intake", "work_is_due"],
         "launched": ["LaunchedRun", "read_runs"],
@@ -130,6 +137,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "RunsFailed",
             "RunsSucceeded",
         ],
+        "line": ["Line"],
         "pending": ["PendingJob", "PendingState", "Reason"],
         "pending_queue": ["PendingPage", "PendingQueue", "QueuedJob"],
         "poller": ["PollReport", "Poller"],

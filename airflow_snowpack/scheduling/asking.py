@@ -52,11 +52,12 @@ class Asking:
 
     def _ask_for_runs(self, dag_ids: Iterable[str]) -> Mapping[str, DagRuns]:
         """The runs of these DAGs; the end of one that nobody told the store of is told now."""
+        asked_at = self._store.clock()
         known = self._store.read(lambda conn: self._known(conn, dag_ids))
         found = self._surroundings.dag_runs(known)
         for dag_id, runs in found.items():
             for run_id, ended in runs.ended.items():
-                self._runs.ended(dag_id, run_id, ended.state, ended.at)
+                self._runs.ended(dag_id, run_id, ended.state, ended.at, seen_at=max(asked_at, ended.at))
         return found
 
 

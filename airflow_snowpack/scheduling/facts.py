@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.constraints import MaxConcurrent, SinceLastRun, dag_wait_key, group_wait_key
+from airflow_snowpack.scheduling.gated_runs import runs_at_gates
 from airflow_snowpack.scheduling.pending import is_open
 from airflow_snowpack.scheduling.runs import dags_of_group, reserved_runs
 from airflow_snowpack.scheduling.schedule import Schedule
@@ -35,7 +37,11 @@ class StoredFacts:
         return known.others + len(reserved - known.ended.keys())
 
     def active_runs_of_group(self, group: str) -> int:
-        return sum(self.active_runs(dag_id) for dag_id in dags_of_group(self.conn, group))
+        """Without those that wait at a gate of their own: until they pass it, they take no place from other DAGs."""
+        dag_ids = dags_of_group(self.conn, group)
+        known = {dag_id: self.snapshot.dag_runs.get(dag_id, DagRuns()) for dag_id in dag_ids}
+        waiting = sum(len(run_ids - known[dag_id].ended.keys()) for dag_id, run_ids in runs_at_gates(self.conn, dag_ids).items())
+        return sum(self.active_runs(dag_id) for dag_id in dag_ids) - waiting
 
     def last_success(self, dag_id: str) -> datetime | None:
         query = sa.select(dag_successes.c.ended_at).where(dag_successes.c.dag_id == dag_id)
@@ -60,9 +66,14 @@ class StoredFacts:
 
 def take_turns(conn: sa.Connection, schedule: Schedule) -> None:
     """Wait for whoever is about to reserve a place that this schedule's constraints count, until it has committed."""
+    hold_turns(conn, _counted(schedule))
+
+
+def hold_turns(conn: sa.Connection, keys: Iterable[str]) -> None:
+    """Wait for whoever is about to take a place that one of these keys counts, until it has committed."""
     if conn.dialect.name != "postgresql":
         return  # one writer at a time anyway
-    for key in sorted(_counted(schedule)):
+    for key in sorted(keys):
         conn.execute(RESERVE, {"key": key})
 
 

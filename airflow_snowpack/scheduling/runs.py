@@ -18,6 +18,13 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.scheduling.constraints import dag_wait_key, group_wait_key
 from airflow_snowpack.scheduling.events import Event, publish
+from airflow_snowpack.scheduling.gated_runs import (
+    active_gates,
+    dags_with_gates_of_group,
+    end_gates,
+    groups_of_gates,
+    was_turned_away,
+)
 from airflow_snowpack.scheduling.pending import is_open
 from airflow_snowpack.scheduling.trigger import run_key
 from airflow_snowpack.store import Store
@@ -32,28 +39,34 @@ class Runs:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def ended(self, dag_id: str, run_id: str, state: str, at: datetime) -> bool:
+    def ended(self, dag_id: str, run_id: str, state: str, at: datetime, *, seen_at: datetime | None = None) -> bool:
         """Note that a run ended; once, however often it is told.
 
         :param state: ``success`` or ``failed``.
         :param at: the run's own end date, so that whoever tells it says the same.
+        :param seen_at: when it was seen to be over, for somebody who has asked.
         :returns: whether that was news.
         """
         source = f"run:{dag_id}:{run_id}:{at.isoformat()}"  # a cleared run ends again, at another moment
         event = Event(run_key(dag_id, state), at, detail={"dag_id": dag_id, "run_id": run_id}, source_id=source)
 
         def write(conn: sa.Connection) -> bool:
-            if not publish(conn, self._store, [event]):
-                return False
-            run = sa.and_(schedule_runs.c.dag_id == dag_id, schedule_runs.c.run_id == run_id)
-            earlier = sa.or_(schedule_runs.c.ended_at.is_(None), schedule_runs.c.ended_at < at)
-            conn.execute(sa.update(schedule_runs).where(run, earlier).values(ended_at=at, state=state))
-            if state == SUCCESS:
-                self._note_success(conn, dag_id, run_id, at)
-            self._wake(conn, dag_id)
-            return True
+            news = bool(publish(conn, self._store, [event]))
+            if news:
+                self._note_end(conn, dag_id, run_id, state, at)
+            # Last: a gate holds its row while it waits for whoever is about to reserve, who may hold what is woken here.
+            end_gates(conn, dag_id, run_id, seen_at or at)
+            return news
 
         return self._store.transact(write)
+
+    def _note_end(self, conn: sa.Connection, dag_id: str, run_id: str, state: str, at: datetime) -> None:
+        run = sa.and_(schedule_runs.c.dag_id == dag_id, schedule_runs.c.run_id == run_id)
+        earlier = sa.or_(schedule_runs.c.ended_at.is_(None), schedule_runs.c.ended_at < at)
+        conn.execute(sa.update(schedule_runs).where(run, earlier).values(ended_at=at, state=state))
+        if state == SUCCESS and not was_turned_away(conn, dag_id, run_id):
+            self._note_success(conn, dag_id, run_id, at)
+        self._wake(conn, dag_id)
 
     def wake(self, dag_id: str) -> None:
         """Have everybody who waits for runs of the DAG, or of its groups, looked at now."""
@@ -67,8 +80,9 @@ class Runs:
         conn.execute(statement.on_conflict_do_update(index_elements=["dag_id"], set_=values, where=newer))
 
     def _wake(self, conn: sa.Connection, dag_id: str) -> None:
-        groups = conn.execute(sa.select(schedule_groups.c.group_name).where(schedule_groups.c.dag_id == dag_id).distinct())
-        keys = [dag_wait_key(dag_id), *(group_wait_key(group) for group in groups.scalars())]
+        query = sa.select(schedule_groups.c.group_name).where(schedule_groups.c.dag_id == dag_id)
+        groups = {*conn.execute(query).scalars(), *groups_of_gates(conn, dag_id)}
+        keys = [dag_wait_key(dag_id), *(group_wait_key(group) for group in groups)]
         waiting = sa.and_(pending_jobs.c.waits_for.in_(keys), is_open)
         # In one order for everybody, as the subscriber locks them too.
         mine = sa.select(pending_jobs.c.pending_id).where(waiting).order_by(pending_jobs.c.pending_id).with_for_update()
@@ -77,7 +91,7 @@ class Runs:
 
 
 def reserved_runs(conn: sa.Connection, dag_ids: Iterable[str]) -> dict[str, frozenset[str]]:
-    """The runs that schedules reserved or started and that have not ended, by DAG."""
+    """The runs that schedules reserved or started, or that came to a gate, and that have not ended, by DAG."""
     return _active(conn, dag_ids, sa.true())
 
 
@@ -92,10 +106,12 @@ def _active(conn: sa.Connection, dag_ids: Iterable[str], which: sa.ColumnElement
     query = query.where(schedule_runs.c.dag_id.in_(sorted(found)), schedule_runs.c.ended_at.is_(None), which)
     for dag_id, run_id in conn.execute(query):
         found[dag_id].add(run_id)
+    for gated in active_gates(conn, found):
+        found[gated.dag_id].add(gated.run_id)
     return {dag_id: frozenset(run_ids) for dag_id, run_ids in found.items()}
 
 
 def dags_of_group(conn: sa.Connection, group: str) -> list[str]:
-    """The DAGs whose schedules name the group."""
-    query = sa.select(schedule_groups.c.dag_id).where(schedule_groups.c.group_name == group).distinct()
-    return sorted(conn.execute(query).scalars())
+    """The DAGs whose schedules name the group, or the gate of a run of theirs."""
+    query = sa.select(schedule_groups.c.dag_id).where(schedule_groups.c.group_name == group)
+    return sorted({*conn.execute(query).scalars(), *dags_with_gates_of_group(conn, group)})

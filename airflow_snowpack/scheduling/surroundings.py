@@ -66,6 +66,10 @@ class Surroundings(Protocol):
         """
         ...
 
+    def active_among(self, dag_id: str, run_ids: frozenset[str]) -> int:
+        """How many of these runs of the DAG are queued or running."""
+        ...
+
     def free_slots(self, pools: Iterable[str]) -> Mapping[str, int | NotKnown | None]:
         """Free slots of these pools; ``None`` for one that does not exist. What asks for one that is not known waits."""
         ...

@@ -240,3 +240,30 @@ considered = sa.Table(
     sa.Column("upto", sa.JSON, nullable=False),
     sa.Column("changed_at", UtcDateTime, nullable=False),
 )
+
+gated_runs = sa.Table(
+    "gated_runs",
+    metadata,
+    sa.Column("dag_id", sa.Text, primary_key=True),
+    sa.Column("run_id", sa.Text, primary_key=True),
+    sa.Column("task", sa.Text, primary_key=True),
+    sa.Column("constraints", sa.JSON, nullable=False),
+    sa.Column("group_names", sa.JSON, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("arrived_at", UtcDateTime, nullable=False),
+    sa.Column("looked_at", UtcDateTime, nullable=False),
+    sa.Column("seen_at", UtcDateTime, nullable=False),
+    sa.Column("not_before", UtcDateTime),
+    sa.Column("waits_for", sa.Text),
+    sa.Column("reasons", sa.JSON, nullable=False),
+    sa.Column("passed_at", UtcDateTime),
+    sa.Column("ended_at", UtcDateTime),
+    sa.Index("ix_gated_runs_dag_id_passed_at", "dag_id", "passed_at"),
+    postgresql_with=BUSY,
+)
+sa.Index(
+    "ix_gated_runs_active",
+    gated_runs.c.dag_id,
+    postgresql_where=gated_runs.c.ended_at.is_(None),
+    sqlite_where=gated_runs.c.ended_at.is_(None),
+)

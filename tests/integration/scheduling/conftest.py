@@ -80,6 +80,9 @@ class FakeAirflow:
             for dag_id, ids in known.items()
         }
 
+    def active_among(self, dag_id: str, run_ids: frozenset[str]) -> int:
+        return len(self.running.get(dag_id, set()) & run_ids)
+
     def free_slots(self, pools: Iterable[str]) -> Mapping[str, int | None]:
         return {pool: self.pools.get(pool) for pool in pools}
 

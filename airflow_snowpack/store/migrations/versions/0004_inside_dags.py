@@ -12,6 +12,8 @@ down_revision = "0003"
 branch_labels = None
 depends_on = None
 
+BUSY = {"fillfactor": 70, "autovacuum_vacuum_scale_factor": 0.02, "autovacuum_vacuum_threshold": 200}
+
 
 def upgrade() -> None:
     op.create_table(
@@ -49,3 +51,30 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("dag_id", "run_id", "key", name="pk_slot_holds"),
     )
     op.create_index("ix_slot_holds_key", "slot_holds", ["key"])
+    op.create_table(
+        "gated_runs",
+        sa.Column("dag_id", sa.Text, nullable=False),
+        sa.Column("run_id", sa.Text, nullable=False),
+        sa.Column("task", sa.Text, nullable=False),
+        sa.Column("constraints", sa.JSON, nullable=False),
+        sa.Column("group_names", sa.JSON, nullable=False),
+        sa.Column("state", sa.Text, nullable=False),
+        sa.Column("arrived_at", UtcDateTime, nullable=False),
+        sa.Column("looked_at", UtcDateTime, nullable=False),
+        sa.Column("seen_at", UtcDateTime, nullable=False),
+        sa.Column("not_before", UtcDateTime),
+        sa.Column("waits_for", sa.Text),
+        sa.Column("reasons", sa.JSON, nullable=False),
+        sa.Column("passed_at", UtcDateTime),
+        sa.Column("ended_at", UtcDateTime),
+        sa.PrimaryKeyConstraint("dag_id", "run_id", "task", name="pk_gated_runs"),
+        postgresql_with=BUSY,
+    )
+    op.create_index("ix_gated_runs_dag_id_passed_at", "gated_runs", ["dag_id", "passed_at"])
+    op.create_index(
+        "ix_gated_runs_active",
+        "gated_runs",
+        ["dag_id"],
+        postgresql_where=sa.text("ended_at IS NULL"),
+        sqlite_where=sa.text("ended_at IS NULL"),
+    )

@@ -1,0 +1,348 @@
+"""A gate inside of a DAG: what it counts, when it asks, and who comes first."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_snowpack.scheduling import (
+    ClusterLoad,
+    CustomEvents,
+    Delay,
+    EndedRun,
+    Gate,
+    GatedRun,
+    GatePlace,
+    GateState,
+    Line,
+    MaxConcurrent,
+    MaxRuns,
+    PoolSlots,
+    SinceLastRun,
+    TimeWindow,
+)
+
+if TYPE_CHECKING:
+    from airflow_snowpack.scheduling.constraint import Constraint
+
+WAITING, PASSED, SKIPPED = GateState.WAITING, GateState.PASSED, GateState.SKIPPED
+
+
+class Gates:
+    """The gates of some DAGs, and the Airflow whose runs come to them."""
+
+    def __init__(self, scheduler: Any) -> None:
+        self.scheduler, self.airflow, self.store = scheduler, scheduler.airflow, scheduler.store
+
+    def start(self, *run_ids: str, dag_id: str = "maintain") -> None:
+        """Airflow runs them; they have not come to a gate yet."""
+        self.airflow.running.setdefault(dag_id, set()).update(run_ids)
+
+    def gate(self, run_id: str, *constraints: Constraint, dag_id: str = "maintain", priority: int = 0) -> Gate:
+        self.start(run_id, dag_id=dag_id)
+        return Gate(self.store, self.airflow, GatePlace(dag_id, run_id, "gate"), constraints, priority=priority)
+
+    def ask(self, run_id: str, *constraints: Constraint, **arguments: Any) -> GatedRun:
+        return self.gate(run_id, *constraints, **arguments).ask()
+
+    def state(self, run_id: str, *constraints: Constraint, **arguments: Any) -> GateState:
+        return self.ask(run_id, *constraints, **arguments).state
+
+    def end(self, run_id: str, state: str = "success", *, dag_id: str = "maintain") -> None:
+        """The run ends, and the listener tells."""
+        self.airflow.running[dag_id].discard(run_id)
+        self.scheduler.runs.ended(dag_id, run_id, state, self.store.clock())
+
+    def line(self, run_id: str, *constraints: Constraint, dag_id: str = "maintain") -> Line:
+        return Line(self.store, GatePlace(dag_id, run_id, "gate"), constraints)
+
+
+@pytest.fixture
+def gates(scheduler: Any) -> Gates:
+    return Gates(scheduler)
+
+
+class TestWhatCounts:
+    def test_a_run_does_not_count_itself(self, gates: Gates) -> None:
+        assert gates.state("a", MaxConcurrent(1)) is PASSED
+
+    def test_a_run_waits_for_one_that_has_passed_until_that_has_ended(self, gates: Gates) -> None:
+        gates.ask("a", MaxConcurrent(1))
+        waits = gates.ask("b", MaxConcurrent(1))
+        assert (waits.state, waits.says) == (WAITING, "1 of at most 1 runs of maintain are active")
+
+        gates.end("a", "failed")
+        assert gates.state("b", MaxConcurrent(1)) is PASSED
+
+    def test_runs_that_wait_or_are_on_their_way_do_not_count(self, gates: Gates) -> None:
+        gates.start("queued", "on_its_way")
+        window = TimeWindow("20:00", "21:00")
+        assert gates.state("waits", window, MaxConcurrent(1)) is WAITING
+        assert gates.state("a", MaxConcurrent(1)) is PASSED
+
+    def test_a_scheduled_run_that_waits_at_its_gate_is_not_waited_for(self, gates: Gates) -> None:
+        """Launched twice without a limit of the schedule's own: the first to ask passes, and the other waits for it."""
+        for name in ("a", "b"):
+            gates.scheduler.declare(name, CustomEvents("go"))
+        gates.scheduler.send("go")
+        gates.scheduler.work()
+        first, second = (launch.run_id for launch in gates.scheduler.started)
+
+        assert gates.state(first, MaxConcurrent(1)) is PASSED
+        assert gates.state(second, MaxConcurrent(1)) is WAITING
+        gates.end(first)
+        assert gates.state(second, MaxConcurrent(1)) is PASSED
+
+    def test_in_a_group_the_runs_of_dags_without_a_gate_count_whoever_started_them(self, gates: Gates) -> None:
+        limit = MaxConcurrent(1, group="g")
+        gates.scheduler.declare("other", CustomEvents("go"), limit, dag_id="no_gate")
+        gates.start("by_hand", dag_id="no_gate")
+        assert gates.state("a", limit) is WAITING
+
+        gates.airflow.running["no_gate"].clear()
+        assert gates.state("a", limit) is PASSED
+
+    def test_in_a_group_the_gates_of_different_dags_count_each_other(self, gates: Gates) -> None:
+        limit = MaxConcurrent(1, group="g")
+        assert gates.state("a", limit, dag_id="one") is PASSED
+        assert gates.state("b", limit, dag_id="two") is WAITING
+        gates.end("a", dag_id="one")
+        assert gates.state("b", limit, dag_id="two") is PASSED
+
+    def test_a_run_that_is_active_again_since_its_tasks_were_cleared_counts_again(self, gates: Gates) -> None:
+        gates.ask("a", MaxConcurrent(1))
+        gates.end("a")
+        gates.start("a")
+        assert gates.state("b", MaxConcurrent(1)) is WAITING
+
+        gates.airflow.running["maintain"].discard("a")
+        assert gates.state("b", MaxConcurrent(1)) is PASSED
+
+    def test_the_end_of_a_run_that_nobody_told_is_found_out(self, gates: Gates) -> None:
+        gates.ask("a", MaxConcurrent(1))
+        gates.airflow.running["maintain"].discard("a")
+        gates.airflow.ended["a"] = EndedRun("success", gates.store.clock())
+        assert gates.state("b", MaxConcurrent(1)) is PASSED
+
+
+class TestBesideSchedules:
+    def test_a_schedule_of_the_group_counts_a_run_from_when_it_passed_its_gate(self, gates: Gates) -> None:
+        limit = MaxConcurrent(1, group="g")
+        gates.scheduler.declare("other", CustomEvents("go"), limit, dag_id="no_gate")
+        gates.ask("a", TimeWindow("20:00", "21:00"), limit)
+        gates.scheduler.send("go")
+        gates.scheduler.work()
+        assert len(gates.scheduler.started) == 1, "a run that waits at its gate keeps nobody from anything"
+
+        gates.scheduler.end_run()
+        gates.ask("b", limit)
+        gates.scheduler.send("go")
+        gates.scheduler.work()
+        assert len(gates.scheduler.started) == 1
+        gates.end("b")
+        gates.scheduler.work()
+        assert len(gates.scheduler.started) == 2
+
+    def test_a_schedule_of_the_dag_counts_a_run_from_its_start_so_that_none_pile_up_at_the_gate(self, gates: Gates) -> None:
+        gates.scheduler.declare("own", CustomEvents("go"), MaxConcurrent(1))
+        gates.ask("a", TimeWindow("20:00", "21:00"))
+        gates.scheduler.send("go")
+        gates.scheduler.work()
+        assert gates.scheduler.started == []
+
+    def test_a_gate_does_not_wait_for_a_more_urgent_schedule_that_waits_for_it(self, gates: Gates) -> None:
+        gates.scheduler.declare("own", CustomEvents("go"), MaxConcurrent(1), priority=9)
+        gates.ask("a", MaxConcurrent(1))
+        gates.ask("b", MaxConcurrent(1))
+        gates.scheduler.send("go")
+        gates.scheduler.work()
+        gates.end("a")
+        gates.scheduler.work()
+        assert gates.scheduler.started == []
+        assert gates.state("b", MaxConcurrent(1)) is PASSED
+
+    def test_in_a_group_a_gate_gives_way_to_a_more_urgent_schedule(self, gates: Gates) -> None:
+        limit = MaxConcurrent(1, group="g")
+        gates.scheduler.declare("urgent", CustomEvents("go"), limit, dag_id="no_gate", priority=9)
+        gates.ask("a", limit)
+        gates.scheduler.send("go")
+        gates.scheduler.work()
+        gates.airflow.running["maintain"].discard("a")
+        gates.airflow.ended["a"] = EndedRun("success", gates.store.clock())
+
+        waits = gates.ask("b", limit)
+        assert (waits.state, "higher priority" in waits.says) == (WAITING, True)
+        assert gates.state("c", limit, priority=9) is PASSED
+
+    def test_the_success_of_a_run_that_was_turned_away_is_none(self, gates: Gates) -> None:
+        gates.ask("a", TimeWindow("20:00", "21:00", on_unmet="skip"))
+        gates.end("a")
+        assert gates.state("b", SinceLastRun("5m")) is PASSED
+
+
+class TestTheOtherConstraints:
+    def test_since_last_run_waits_for_who_has_passed_and_then_for_the_period(self, gates: Gates, clock: Any) -> None:
+        gates.ask("a", SinceLastRun("5m"))
+        assert gates.ask("b", SinceLastRun("5m")).waits_for == "dag:maintain"
+
+        gates.end("a")
+        waits = gates.ask("b", SinceLastRun("5m"))
+        assert waits.not_before == clock() + timedelta(minutes=5)
+        clock.forward(minutes=5)
+        assert gates.state("b", SinceLastRun("5m")) is PASSED
+
+    def test_max_runs_counts_who_passed_this_gate(self, gates: Gates, clock: Any) -> None:
+        assert [gates.state(name, MaxRuns(2, per="1h")) for name in "abc"] == [PASSED, PASSED, WAITING]
+        clock.forward(hours=1)
+        assert gates.state("c", MaxRuns(2, per="1h")) is PASSED
+
+    def test_a_delay_counts_from_when_the_run_came(self, gates: Gates, clock: Any) -> None:
+        assert gates.ask("a", Delay("10m")).not_before == clock() + timedelta(minutes=10)
+        clock.forward(minutes=10)
+        assert gates.state("a", Delay("10m")) is PASSED
+
+    def test_slots_of_a_pool_are_asked_of_airflow(self, gates: Gates) -> None:
+        gates.airflow.pools["p"] = 0
+        assert gates.state("a", PoolSlots("p")) is WAITING
+        gates.airflow.pools["p"] = 1
+        assert gates.state("a", PoolSlots("p")) is PASSED
+
+    def test_the_load_is_asked_of_its_probe(self, gates: Gates) -> None:
+        assert gates.state("a", ClusterLoad("time:time", below=1)) is WAITING
+        assert gates.state("b", ClusterLoad("operator:eq", below=1)) is WAITING, "a probe that fails lets nothing pass"
+
+    def test_unmet_with_skip_turns_a_run_away_but_only_when_it_could_go_on_else(self, gates: Gates, clock: Any) -> None:
+        gates.ask("a", MaxConcurrent(1))
+        both = (MaxConcurrent(1, on_unmet="skip"), Delay("10m"))
+        assert gates.state("b", *both) is WAITING
+        clock.forward(minutes=10)
+        assert gates.state("b", *both) is SKIPPED
+
+
+class TestAskingAgain:
+    def test_a_run_that_has_passed_has_passed_whatever_the_constraints_say_now(self, gates: Gates, clock: Any) -> None:
+        window = TimeWindow("12:00", "13:00")
+        gates.ask("a", window)
+        clock.forward(hours=5)
+        assert gates.state("a", window) is PASSED
+
+    def test_a_run_that_had_ended_and_was_cleared_asks_anew(self, gates: Gates, clock: Any) -> None:
+        gates.ask("a", MaxConcurrent(1))
+        gates.end("a", "failed")
+        gates.ask("b", MaxConcurrent(1))
+        clock.forward(seconds=1)
+        assert gates.state("a", MaxConcurrent(1)) is WAITING
+        gates.end("b")
+        assert gates.state("a", MaxConcurrent(1)) is PASSED
+
+    def test_an_end_that_is_told_late_does_not_take_the_place_of_a_run_that_was_cleared_since(
+        self, gates: Gates, clock: Any
+    ) -> None:
+        gates.ask("a", MaxConcurrent(1))
+        ended_at = clock()
+        clock.forward(seconds=5)
+        gates.ask("a", MaxConcurrent(1))
+        gates.scheduler.runs.ended("maintain", "a", "failed", ended_at)
+        assert gates.state("b", MaxConcurrent(1)) is WAITING
+
+    def test_a_run_that_was_turned_away_asks_anew_when_it_is_cleared(self, gates: Gates, clock: Any) -> None:
+        window = TimeWindow("20:00", "21:00", on_unmet="skip")
+        assert gates.state("a", window) is SKIPPED
+        clock.forward(hours=8)
+        assert gates.state("a", window) is PASSED
+
+    def test_nobody_is_asked_before_the_moment_that_a_constraint_named(
+        self, gates: Gates, clock: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[object] = []
+        monkeypatch.setattr(gates.airflow, "dag_runs", lambda known: asked.append(known) or {})
+        both = (TimeWindow("20:00", "21:00"), MaxConcurrent(1))
+        gates.ask("a", *both)
+        for _ in range(7):
+            clock.forward(hours=1)
+            assert gates.state("a", *both) is WAITING
+        assert len(asked) == 1
+        clock.forward(hours=1)
+        assert (gates.state("a", *both), len(asked)) == (PASSED, 2)
+
+    def test_other_constraints_in_a_new_version_of_the_dag_are_asked_at_once(self, gates: Gates) -> None:
+        gates.ask("a", TimeWindow("20:00", "21:00"))
+        assert gates.state("a", MaxConcurrent(1)) is PASSED
+
+
+class TestTheEndOfTheTime:
+    def test_a_run_that_goes_on_all_the_same_takes_its_place(self, gates: Gates) -> None:
+        gates.ask("a", MaxConcurrent(1))
+        late = gates.gate("b", MaxConcurrent(1))
+        late.ask()
+        assert late.time_out(PASSED).state is PASSED
+        gates.end("a")
+        assert gates.state("c", MaxConcurrent(1)) is WAITING
+
+    def test_a_run_that_failed_at_its_gate_stands_in_nobodys_way(self, gates: Gates) -> None:
+        gates.ask("a", MaxConcurrent(1))
+        late = gates.gate("b", MaxConcurrent(1))
+        late.ask()
+        late.time_out(WAITING)
+        gates.ask("c", MaxConcurrent(1))
+        line = gates.line("c", MaxConcurrent(1))
+        assert not line.calls()
+        gates.end("a")
+        assert line.calls()
+
+    def test_a_run_that_has_passed_in_the_last_moment_has_passed(self, gates: Gates) -> None:
+        gate = gates.gate("a", MaxConcurrent(1))
+        gate.ask()
+        assert gate.time_out(SKIPPED).state is PASSED
+
+
+class TestTheLine:
+    def test_when_a_place_becomes_free_the_first_in_the_line_is_called_and_nobody_else(self, gates: Gates, clock: Any) -> None:
+        limit = MaxConcurrent(1)
+        lines = {}
+        for name in "abcd":
+            gates.ask(name, limit)
+            clock.forward(seconds=1)
+            lines[name] = gates.line(name, limit)
+        assert [lines[name].calls() for name in "bcd"] == [False, False, False]
+        gates.end("a")
+        assert [lines[name].calls() for name in "bcd"] == [True, False, False]
+
+        gates.ask("b", limit)
+        assert [lines[name].calls() for name in "cd"] == [False, False]
+        gates.end("b")
+        assert [lines[name].calls() for name in "cd"] == [True, False]
+
+    def test_the_first_is_called_now_and_then_although_nothing_was_told(self, gates: Gates, clock: Any) -> None:
+        gates.ask("a", MaxConcurrent(1))
+        for name in "bc":
+            gates.ask(name, MaxConcurrent(1))
+            clock.forward(seconds=1)
+        lines = [gates.line(name, MaxConcurrent(1)) for name in "bc"]
+        assert [line.calls() for line in lines] == [False, False]
+        clock.forward(seconds=30)
+        assert [line.calls() for line in lines] == [True, False]
+
+    def test_whoever_waits_for_a_moment_is_called_then_and_stands_in_no_line(self, gates: Gates, clock: Any) -> None:
+        gates.ask("a", MaxConcurrent(1))
+        gates.ask("b", TimeWindow("20:00", "21:00"), MaxConcurrent(1))
+        gates.ask("c", MaxConcurrent(1))
+        waits, stands = gates.line("b", TimeWindow("20:00", "21:00"), MaxConcurrent(1)), gates.line("c", MaxConcurrent(1))
+        assert (waits.calls(), stands.calls()) == (False, False)
+        gates.end("a")
+        assert (waits.calls(), stands.calls()) == (False, True)
+        clock.forward(hours=8)
+        assert waits.calls()
+
+    def test_whoever_is_gone_is_not_waited_for(self, gates: Gates, clock: Any) -> None:
+        gates.ask("a", MaxConcurrent(1))
+        gates.ask("gone", MaxConcurrent(1))
+        clock.forward(seconds=1)
+        gates.ask("c", MaxConcurrent(1))
+        line = gates.line("c", MaxConcurrent(1))
+        for _ in range(6):
+            clock.forward(seconds=30)
+            called = line.calls()
+        assert called
