@@ -100,6 +100,18 @@ CONFIG: dict[str, Any] = {
                 default="True",
                 kind="boolean",
             ),
+            "builds_url": _option(
+                "Where sharded builds go that do not say where: each dataset gets a folder of its name below it. A path, or the "
+                "URL of an object storage. Empty: `builds` below `home`.",
+                default="",
+                example="s3://lake/builds",
+            ),
+            "builds_conn_id": _option(
+                "The Airflow connection of that storage (`aws`, `google_cloud_platform`, `wasb`, `adls`, or `generic`, whose "
+                "extras are the storage's options). Empty: the identity of the machine.",
+                default="",
+                example="lake_storage",
+            ),
             "airflow_conn_id": _option(
                 "The Airflow connection (`http`: address, user and password, or the extra `token`) of Airflow's own REST API. "
                 "`airflow snowpack scheduler` needs it; the dispatcher DAG only for constraints on pools.",
@@ -196,7 +208,7 @@ def get_provider_info() -> dict[str, Any]:
                 "tags": ["apache"],
             }
         ],
-        "hooks": _modules("hooks", "store", "iceberg_catalog", "iceberg_spark"),
+        "hooks": _modules("hooks", "store", "iceberg_catalog", "iceberg_spark", "build_storage"),
         "operators": _modules(
             "operators",
             "acquire_table_lock",

@@ -68,6 +68,8 @@ class Settings:
     table_poll: timedelta
     schedule_files: tuple[str, ...]
     update_schedules: bool
+    builds_url: str
+    builds_conn_id: str | None
     airflow_conn_id: str | None
     listen_to_airflow: bool
     api_host: str
@@ -83,12 +85,13 @@ class Settings:
         from airflow.configuration import AIRFLOW_HOME
 
         airflow_home = Path(AIRFLOW_HOME).absolute()
+        home = _read("home", lambda text: Path(text).expanduser().absolute() if text else airflow_home / "snowpack")
         return cls(
             store_conn_id=_read("store_conn_id", _optional),
             store_path=airflow_home / "snowpack.db",
             catalog_conn_id=_read("catalog_conn_id", _optional),
             catalog_name=catalog_name(),
-            home=_read("home", lambda text: Path(text).expanduser().absolute() if text else airflow_home / "snowpack"),
+            home=home,
             spark_conn_id=_read("spark_conn_id", _optional),
             spark_master=_read("spark_master", _required),
             spark_driver_memory=_read("spark_driver_memory", _required),
@@ -101,6 +104,8 @@ class Settings:
             table_poll=_read("table_poll", _period),
             schedule_files=_read("schedule_files", _patterns),
             update_schedules=_read("update_schedules", _flag),
+            builds_url=_read("builds_url", lambda text: _address(text) or str(home / "builds")),
+            builds_conn_id=_read("builds_conn_id", _optional),
             airflow_conn_id=_read("airflow_conn_id", _optional),
             listen_to_airflow=_read("listen_to_airflow", _flag),
             api_host=_read("api_host", _required),
@@ -149,6 +154,11 @@ def _read(key: str, parse: Callable[[str], T]) -> T:
 
 def _optional(text: str) -> str | None:
     return text or None
+
+
+def _address(text: str) -> str:
+    """A URL as it is, a path made absolute: processes with other working directories mean the same folder."""
+    return text.rstrip("/") if not text or "://" in text else str(Path(text).expanduser().absolute())
 
 
 def _required(text: str) -> str:

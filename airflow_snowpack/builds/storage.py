@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 CHUNK = 4 * 1024 * 1024
 HALF_WRITTEN = ".writing-"
 NATIVE = {"s3": fs.S3FileSystem, "gs": fs.GcsFileSystem, "gcs": fs.GcsFileSystem}
+AZURE = ("abfs", "abfss")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,8 @@ class Storage:
     It can be pickled, so that Spark's tasks open their own.
 
     :param url: ``/a/path``, ``file://``, ``s3://``, ``gs://``, ``abfs://`` or any URL that fsspec opens.
-    :param options: of the file system: pyarrow's ``S3FileSystem`` or ``GcsFileSystem`` parameters, else fsspec's.
+    :param options: of the file system: the parameters of pyarrow's ``S3FileSystem``, ``GcsFileSystem`` or ``AzureFileSystem``,
+        else fsspec's; with ``fsspec=True`` among them fsspec's for these too.
     :param filesystem: in place of the one that the URL names; the URL is then a path on it.
     :param sleep: how it waits between two tries, in seconds.
     :raises InvalidBuild: no file system is known for the URL.
@@ -270,11 +272,25 @@ def _open(url: str, options: Mapping[str, Any]) -> tuple[fs.FileSystem, str]:
         return fs.LocalFileSystem(), str(Path(url).absolute())
     if scheme == "file":
         return fs.LocalFileSystem(), rest
-    if scheme in NATIVE:
-        return NATIVE[scheme](**options), rest
-    import fsspec
-
+    given = dict(options)
+    by_fsspec = given.pop("fsspec", False)
     try:
-        return fs.PyFileSystem(fs.FSSpecHandler(fsspec.filesystem(scheme, **options))), rest
-    except (ValueError, ImportError) as error:
+        if scheme in NATIVE and not by_fsspec:
+            return NATIVE[scheme](**given), rest
+        if scheme in AZURE and not by_fsspec:
+            return _open_azure(rest, given)
+        import fsspec
+
+        return fs.PyFileSystem(fs.FSSpecHandler(fsspec.filesystem(scheme, **given))), rest
+    except (TypeError, ValueError, ImportError) as error:
         raise InvalidBuild("url", url, f"no file system for {scheme}:// can be opened ({error})") from error
+
+
+def _open_azure(rest: str, options: dict[str, Any]) -> tuple[fs.FileSystem, str]:
+    """``container@account.dfs.core.windows.net/path``, or ``container/path`` and the account among the options."""
+    container, slash, path = rest.partition("/")
+    container, _, host = container.partition("@")
+    account = options.pop("account_name", None) or host.partition(".")[0]
+    if not account:
+        raise ValueError("it names no account: write container@account.dfs.core.windows.net, or give account_name")
+    return fs.AzureFileSystem(account_name=account, **options), f"{container}{slash}{path}"
