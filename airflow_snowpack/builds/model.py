@@ -169,8 +169,10 @@ class BuildRun:
 
     :param lease_until: until when its attempt has it, if nobody renews that.
     :param error: why it failed.
-    :param losers_left: phase 1 has not gone through it yet.
+    :param losers_left: phase 1 will look at it, or look once more, as an attempt may still have been writing at the first time.
     :param deleted_at: since when cleanup has been deleting, or has deleted, its objects; it can no longer be published.
+    :param owner: who began it; a later try of the same owner takes it over.
+    :param manifest: the path of its manifest, once it is published, if only into history.
     """
 
     dataset: str
@@ -189,6 +191,9 @@ class BuildRun:
     error: str | None
     losers_left: bool
     deleted_at: datetime | None
+    owner: str | None = None
+    manifest: str | None = None
+    checksum: str | None = None
 
 
 class CleanupPhase(StrEnum):
@@ -205,9 +210,9 @@ class CleanupAction:
 
     :param path: a folder (it ends in "/") or a single object, relative to the dataset's root.
     :param reason: why nobody needs it any more.
-    :param objects: objects deleted; ``None`` while it is only planned.
+    :param objects: how many objects, deleted or, in a dry run, found.
     :param bytes: their bytes.
-    :param error: why it could not be deleted; the next pass finds it again.
+    :param error: why it could not be deleted, or not even looked at; the next pass finds it again.
     """
 
     phase: CleanupPhase
