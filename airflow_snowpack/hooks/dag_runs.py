@@ -16,12 +16,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.hooks.errors import AirflowUnreachable
-from airflow_snowpack.scheduling.surroundings import DagRuns, EndedRun, NotKnown, NotStarted
+from airflow_snowpack.scheduling.surroundings import DagRuns, EndedRun, NotStarted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from airflow_snowpack.scheduling.surroundings import Launch
+    from airflow_snowpack.scheduling.surroundings import EndsAsked, EndsFound, Launch, Slots
 
 ACTIVE = ("queued", "running")
 REMOVED = "removed"
@@ -34,10 +34,15 @@ class RunState:
 
     state: str
     ended_at: datetime | None
+    began_at: datetime | None = None
 
     @property
     def is_active(self) -> bool:
         return self.state in ACTIVE
+
+    def to_ended(self) -> EndedRun:
+        """Its end."""
+        return EndedRun(self.state, self.ended_at or datetime.now(UTC), self.began_at)
 
 
 class AirflowDagRuns(ABC):
@@ -75,7 +80,14 @@ class AirflowDagRuns(ABC):
         return self.count_active(dag_id, run_ids)[1]
 
     @abstractmethod
-    def free_slots(self, pools: Iterable[str]) -> Mapping[str, int | NotKnown | None]:
+    def ended_runs(self, asked: Sequence[EndsAsked]) -> Mapping[str, EndsFound]:
+        """The ends of these DAGs' runs, whoever started them.
+
+        :raises AirflowUnreachable: Airflow does not answer.
+        """
+
+    @abstractmethod
+    def free_slots(self, pools: Iterable[str]) -> Mapping[str, Slots]:
         """Free slots of these pools; ``None`` for one that does not exist."""
 
     @abstractmethod
@@ -109,5 +121,5 @@ class AirflowDagRuns(ABC):
             if run is None:
                 ended[run_id] = EndedRun(REMOVED, datetime.now(UTC))
             elif not run.is_active:
-                ended[run_id] = EndedRun(run.state, run.ended_at or datetime.now(UTC))
+                ended[run_id] = run.to_ended()
         return ended

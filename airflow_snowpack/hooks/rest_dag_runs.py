@@ -5,21 +5,27 @@ RestDagRuns(AirflowRest.from_connection("snowpack_airflow")).start(launch)
 
 from __future__ import annotations
 
+import sys
 from datetime import datetime
+from itertools import count
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from airflow_snowpack.hooks.airflow_rest import AirflowRest, Answer
 from airflow_snowpack.hooks.dag_runs import ACTIVE, AirflowDagRuns, RunState
 from airflow_snowpack.hooks.errors import AirflowUnreachable
-from airflow_snowpack.scheduling.surroundings import NotKnown, NotStarted
+from airflow_snowpack.scheduling.surroundings import EndsFound, FreeSlots, NotStarted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from airflow_snowpack.scheduling.surroundings import Launch
+    from airflow_snowpack.scheduling.surroundings import EndedRun, EndsAsked, Launch, Slots
 
 NOT_FOUND, CONFLICT = 404, 409
+NO_LIMIT = -1
+"""What the API says of a pool whose slots are not counted."""
+ENDED = ("success", "failed")
+IN_A_POOL = ("queued", "running", "deferred")
 PAGE = 100
 
 
@@ -29,12 +35,17 @@ class RestDagRuns(AirflowDagRuns):
     def __init__(self, rest: AirflowRest) -> None:
         self._rest = rest
 
-    def free_slots(self, pools: Iterable[str]) -> Mapping[str, int | NotKnown | None]:
-        found = {}
-        for pool in pools:
-            answer = self._found(f"/pools/{quote(pool, safe='')}")
-            found[pool] = None if answer is None else int(answer["open_slots"])
-        return found
+    def free_slots(self, pools: Iterable[str]) -> Mapping[str, Slots]:
+        return {pool: self._slots_of(pool) for pool in pools}
+
+    def _slots_of(self, pool: str) -> Slots:
+        every = self._pages("/dags/~/dagRuns/~/taskInstances", "task_instances", pool=[pool], state=list(IN_A_POOL))
+        taken_by = frozenset((task["dag_id"], task["dag_run_id"]) for task in every)
+        answer = self._found(f"/pools/{quote(pool, safe='')}")
+        if answer is None:
+            return None
+        free = int(answer["open_slots"])
+        return FreeSlots(sys.maxsize if free == NO_LIMIT == int(answer["slots"]) else free, taken_by)
 
     def is_paused(self, dag_id: str) -> bool | None:
         dag = self._found(f"/dags/{_quoted(dag_id)}")
@@ -54,7 +65,26 @@ class RestDagRuns(AirflowDagRuns):
         run = self._found(f"/dags/{_quoted(dag_id)}/dagRuns/{_quoted(run_id)}")
         if run is None:
             return None
-        return RunState(str(run["state"]), datetime.fromisoformat(run["end_date"]) if run["end_date"] else None)
+        return _state_of(run)
+
+    def ended_runs(self, asked: Sequence[EndsAsked]) -> Mapping[str, EndsFound]:
+        """Every end since the earliest of the moments; what is on record already is told again, and does no harm."""
+        found: dict[str, dict[str, EndedRun]] = {one.dag_id: {} for one in asked}
+        wanted = {
+            "dag_ids": sorted(found),
+            "states": list(ENDED),
+            "end_date_gte": min(one.since for one in asked).isoformat(),
+            "order_by": "id",
+            "page_limit": PAGE,
+        }
+        for offset in count(0, PAGE):
+            answer = self._rest.ask("POST", "/dags/~/dagRuns/list", body={**wanted, "page_offset": offset})
+            page = _required(answer, "/dags/~/dagRuns/list")["dag_runs"]
+            for run in page:
+                found[run["dag_id"]][run["dag_run_id"]] = _state_of(run).to_ended()
+            if len(page) < PAGE:
+                break
+        return {dag_id: EndsFound(ends) for dag_id, ends in found.items()}
 
     def count_active(self, dag_id: str, among: frozenset[str]) -> tuple[int, int]:
         active = {run["dag_run_id"] for run in self._pages(f"/dags/{_quoted(dag_id)}/dagRuns", "dag_runs", state=list(ACTIVE))}
@@ -87,6 +117,11 @@ def _required(answer: Answer, path: str) -> Any:
     if not answer.is_ok:
         raise AirflowUnreachable(f"it refuses GET {path}: {answer.says}")
     return answer.body
+
+
+def _state_of(run: Any) -> RunState:
+    began_at, ended_at = (datetime.fromisoformat(run[name]) if run[name] else None for name in ("start_date", "end_date"))
+    return RunState(str(run["state"]), ended_at, began_at)
 
 
 def _quoted(part: str) -> str:

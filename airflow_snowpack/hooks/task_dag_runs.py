@@ -8,22 +8,27 @@ REST API fills that gap.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 
 from airflow_snowpack.hooks.dag_runs import ACTIVE, AirflowDagRuns, RunState
 from airflow_snowpack.hooks.errors import AirflowUnreachable
-from airflow_snowpack.scheduling.surroundings import NotKnown, NotStarted
+from airflow_snowpack.scheduling.surroundings import EndsFound, NotKnown, NotStarted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
-    from airflow_snowpack.scheduling.surroundings import Launch
+    from airflow_snowpack.scheduling.surroundings import EndsAsked, Launch, Slots
 
 NOT_FOUND = 404
 REFUSED = range(400, 500)
+ENDED = ("success", "failed")
+AT_ONCE = 100
+"""So many runs are looked at in one step of a search."""
+MOMENT = re.compile(r"\d{4}-?\d\d-?\d\dT\d\d:?\d\d:?\d\d")
 
 
 class _Refused(Exception):
@@ -46,7 +51,7 @@ class TaskDagRuns(AirflowDagRuns):
     def __init__(self, rest: RestDagRuns | None = None) -> None:
         self._rest = rest
 
-    def free_slots(self, pools: Iterable[str]) -> Mapping[str, int | NotKnown | None]:
+    def free_slots(self, pools: Iterable[str]) -> Mapping[str, Slots]:
         if self._rest is not None:
             return self._rest.free_slots(pools)
         why = "a task cannot ask Airflow for pools; name a connection to its REST API in [snowpack] airflow_conn_id"
@@ -83,7 +88,30 @@ class TaskDagRuns(AirflowDagRuns):
             if refused.status == NOT_FOUND:
                 return None
             raise AirflowUnreachable(f"it does not tell about the run {run_id}: {refused}") from refused
-        return RunState(str(run.state.value), run.end_date)
+        return RunState(str(run.state.value), run.end_date, run.start_date)
+
+    def ended_runs(self, asked: Sequence[EndsAsked]) -> Mapping[str, EndsFound]:
+        """Counts, and a search where one is asked for; every end, if there is somebody who can list them."""
+        if self._rest is not None:
+            return self._rest.ended_runs(asked)
+        return {one.dag_id: self._ends_of(one) for one in asked}
+
+    def _ends_of(self, asked: EndsAsked) -> EndsFound:
+        from airflow.sdk.execution_time.comms import GetDRCount, GetTaskStates
+
+        try:
+            counts = {state: _ask(GetDRCount(dag_id=asked.dag_id, states=[state])).count for state in ENDED}
+            if not asked.search:
+                return EndsFound(counts=counts)
+            every = set(_ask(GetTaskStates(dag_id=asked.dag_id)).task_states)
+        except _Refused as refused:
+            raise AirflowUnreachable(f"it does not tell about the runs of {asked.dag_id}: {refused}") from refused
+        unknown = sorted(every - asked.known, key=_latest_first)
+        unknown = [run_id for run_id in unknown if asked.after is None or _latest_first(run_id) > _latest_first(asked.after)]
+        runs = {run_id: run for run_id in unknown[:AT_ONCE] if (run := self.find(asked.dag_id, run_id)) is not None}
+        ended = {run_id: run.to_ended() for run_id, run in runs.items() if run.state in ENDED}
+        missed = {run_id: end for run_id, end in ended.items() if end.at >= asked.since}
+        return EndsFound(missed, counts, unknown[AT_ONCE - 1] if len(unknown) > AT_ONCE else None)
 
     def count_active(self, dag_id: str, among: frozenset[str]) -> tuple[int, int]:
         from airflow.sdk.execution_time.comms import GetDRCount
@@ -94,6 +122,13 @@ class TaskDagRuns(AirflowDagRuns):
         except _Refused as refused:
             raise AirflowUnreachable(f"it does not count the runs of {dag_id}: {refused}") from refused
         return total, still
+
+
+def _latest_first(run_id: str) -> tuple[str, str]:
+    """A sort key: Airflow, and we, put a moment into the ids of runs; those without one come last."""
+    moment = MOMENT.search(run_id)
+    digits = "" if moment is None else "".join(filter(str.isdigit, moment.group()))
+    return "".join(chr(ord("9") - int(digit)) for digit in digits.ljust(14, "0")), run_id
 
 
 def _ask(message: Any) -> Any:

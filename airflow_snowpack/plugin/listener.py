@@ -2,7 +2,7 @@
 
 Airflow calls this in its scheduler, its API server and its triggerer, in the middle of their work and before they have committed.
 The invariant: nothing here raises, and nothing waits longer than a second for the store (:mod:`airflow_snowpack.plugin.outbox`).
-A call that is lost with its process is made good: the checker asks Airflow for the runs that the store takes for active.
+A call that is lost with its process is made good: schedulers ask Airflow for ends (:mod:`airflow_snowpack.scheduling.run_ends`).
 """
 
 from __future__ import annotations
@@ -63,11 +63,12 @@ class StoreListener:
 
     def _ended(self, dag_run: Any, state: str) -> None:
         dag_id, run_id, at = str(dag_run.dag_id), str(dag_run.run_id), dag_run.end_date or datetime.now(UTC)
+        began_at = dag_run.start_date
 
         def write(store: Store) -> None:
             from airflow_snowpack.scheduling import Runs
 
-            Runs(store).ended(dag_id, run_id, state, at)
+            Runs(store).ended(dag_id, run_id, state, at, began_at=began_at)
 
         self._outbox.send(f"the end of run {run_id} of {dag_id}", write)
         # Whoever was woken by this may look before Airflow has committed it, and still see the run as active.

@@ -77,12 +77,15 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling.retention import forget_old as forget_old
     from airflow_snowpack.scheduling.rounds import RoundReport as RoundReport
     from airflow_snowpack.scheduling.rounds import Rounds as Rounds
+    from airflow_snowpack.scheduling.run_ends import RunEnds as RunEnds
+    from airflow_snowpack.scheduling.run_ends import ends_are_due as ends_are_due
     from airflow_snowpack.scheduling.run_now import run_now as run_now
     from airflow_snowpack.scheduling.runs import Runs as Runs
     from airflow_snowpack.scheduling.schedule import Missed as Missed
     from airflow_snowpack.scheduling.schedule import Schedule as Schedule
     from airflow_snowpack.scheduling.schedule import Then as Then
     from airflow_snowpack.scheduling.schedule import Timeout as Timeout
+    from airflow_snowpack.scheduling.schedule import parse_constraints as parse_constraints
     from airflow_snowpack.scheduling.schedules import Origin as Origin
     from airflow_snowpack.scheduling.schedules import Schedules as Schedules
     from airflow_snowpack.scheduling.schedules import StoredSchedule as StoredSchedule
@@ -91,6 +94,9 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling.subscriber import Subscriber as Subscriber
     from airflow_snowpack.scheduling.surroundings import DagRuns as DagRuns
     from airflow_snowpack.scheduling.surroundings import EndedRun as EndedRun
+    from airflow_snowpack.scheduling.surroundings import EndsAsked as EndsAsked
+    from airflow_snowpack.scheduling.surroundings import EndsFound as EndsFound
+    from airflow_snowpack.scheduling.surroundings import FreeSlots as FreeSlots
     from airflow_snowpack.scheduling.surroundings import Launch as Launch
     from airflow_snowpack.scheduling.surroundings import NotKnown as NotKnown
     from airflow_snowpack.scheduling.surroundings import NotStarted as NotStarted
@@ -145,12 +151,25 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "retention": ["forget_old"],
         "rounds": ["RoundReport", "Rounds"],
         "run_now": ["run_now"],
+        "run_ends": ["RunEnds", "ends_are_due"],
         "runs": ["Runs"],
-        "schedule": ["Missed", "Schedule", "Then", "Timeout"],
+        "schedule": ["Missed", "Schedule", "Then", "Timeout", "parse_constraints"],
         "schedules": ["Origin", "Schedules", "StoredSchedule"],
         "sending": ["Sent", "send_event"],
         "subscriber": ["Subscriber"],
         "deployment": ["SyncReport", "plan_sync", "sync"],
-        "surroundings": ["DagRuns", "EndedRun", "Launch", "NotKnown", "NotStarted", "Snapshot", "Starter", "Surroundings"],
+        "surroundings": [
+            "DagRuns",
+            "EndedRun",
+            "EndsAsked",
+            "EndsFound",
+            "FreeSlots",
+            "Launch",
+            "NotKnown",
+            "NotStarted",
+            "Snapshot",
+            "Starter",
+            "Surroundings",
+        ],
     },
 )

@@ -14,6 +14,8 @@ import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.constraint import Constraint
 from airflow_snowpack.scheduling.constraints import ClusterLoad, MaxConcurrent, PoolSlots, SinceLastRun
+from airflow_snowpack.scheduling.events import last_number
+from airflow_snowpack.scheduling.holding import note_shown
 from airflow_snowpack.scheduling.runs import Runs, dags_of_group, launched_runs
 from airflow_snowpack.scheduling.surroundings import DagRuns, Snapshot, Surroundings, ask_probe
 from airflow_snowpack.store import Store
@@ -42,13 +44,18 @@ class Asking:
         groups = {each.group for _, each in asked if isinstance(each, MaxConcurrent) and each.group is not None}
         pools = {each.pool for _, each in asked if isinstance(each, PoolSlots)}
         probes = {each.probe for _, each in asked if isinstance(each, ClusterLoad)}
+        taken_at, newest = self._store.clock(), self._store.read(last_number)
         for group in groups:
             dag_ids.update(self._store.read(lambda conn, group=group: dags_of_group(conn, group)))  # type: ignore[misc]  # mypy takes the default for an argument
-        return Snapshot(
+        snapshot = Snapshot(
             dag_runs=self._ask_for_runs(dag_ids) if dag_ids else {},
             free_slots=self._surroundings.free_slots(sorted(pools)) if pools else {},
             loads={probe: _load(probe) for probe in sorted(probes)},
+            taken_at=taken_at,
+            newest_event=newest,
         )
+        note_shown(self._store, snapshot)
+        return snapshot
 
     def _ask_for_runs(self, dag_ids: Iterable[str]) -> Mapping[str, DagRuns]:
         """The runs of these DAGs; the end of one that nobody told the store of is told now."""
@@ -57,7 +64,8 @@ class Asking:
         found = self._surroundings.dag_runs(known)
         for dag_id, runs in found.items():
             for run_id, ended in runs.ended.items():
-                self._runs.ended(dag_id, run_id, ended.state, ended.at, seen_at=max(asked_at, ended.at))
+                seen_at = max(asked_at, ended.at)
+                self._runs.ended(dag_id, run_id, ended.state, ended.at, began_at=ended.began_at, seen_at=seen_at)
         return found
 
 

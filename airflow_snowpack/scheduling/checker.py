@@ -26,6 +26,7 @@ from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.pending import PendingState, Reason, is_open, move, reasons_from_json, reasons_to_json
 from airflow_snowpack.scheduling.reservation import reserve_run, run_id_of
 from airflow_snowpack.scheduling.rulings import rule_all
+from airflow_snowpack.scheduling.runs import ended_meanwhile
 from airflow_snowpack.scheduling.schedule import Schedule, Then
 from airflow_snowpack.scheduling.surroundings import Snapshot, Surroundings
 from airflow_snowpack.store import Store
@@ -97,7 +98,8 @@ class Checker:
             # Outer: the subscriber may begin a job while its schedule is deleted, and it is discarded here.
             .join(schedules, schedules.c.name == pending_jobs.c.schedule, isouter=True)
             .where(pending_jobs.c.next_check_at <= self._store.clock(), is_open)
-            .order_by(pending_jobs.c.priority.desc(), pending_jobs.c.next_check_at, pending_jobs.c.pending_id)
+            # The more urgent first, and of those the older ones: what there is not enough of goes to them.
+            .order_by(pending_jobs.c.priority.desc(), pending_jobs.c.created_at, pending_jobs.c.pending_id)
             .limit(limit)
         )
         rows = self._store.read(lambda conn: conn.execute(query).all())
@@ -164,7 +166,10 @@ class Checker:
             return self._send_off(conn, due, reasons)
         if now >= due.expires_at:
             return self._time_out(conn, due, reasons)
-        self._wait(conn, due.row, reasons, min(rulings.next_look(now), due.expires_at), rulings.waits_for, due.counted)
+        next_at, waits_for = rulings.next_look(now), rulings.waits_for
+        ended = None if waits_for is None else ended_meanwhile(conn, waits_for, snapshot.newest_event, now)
+        next_at = next_at if ended is None else min(next_at, now + ended)
+        self._wait(conn, due.row, reasons, min(next_at, due.expires_at), waits_for, due.counted)
         return PendingState.CONSTRAINT
 
     def _time_out(self, conn: sa.Connection, due: _Due, reasons: tuple[Reason, ...]) -> PendingState:

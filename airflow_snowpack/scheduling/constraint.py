@@ -91,6 +91,10 @@ class Facts(Protocol):
         """What a load probe says now."""
         ...
 
+    def held(self, key: str) -> int:
+        """How many slots of a pool, or runs of a load, are promised to runs that Airflow does not show there yet."""
+        ...
+
     def more_urgent(self, key: str) -> int:
         """How many pending jobs of a higher priority wait for the same thing."""
         ...

@@ -39,6 +39,16 @@ def group_wait_key(group: str) -> str:
     return f"group:{group}"
 
 
+def pool_wait_key(pool: str) -> str:
+    """What waits for slots of this pool."""
+    return f"pool:{pool}"
+
+
+def load_wait_key(probe: str) -> str:
+    """What waits for this load to fall."""
+    return f"load:{probe}"
+
+
 @dataclass(frozen=True)
 class MaxConcurrent(Constraint):
     """At most so many active runs of the DAG or, with a group, of all DAGs whose schedules name the group."""
@@ -195,7 +205,10 @@ def _leaps(zone: ZoneInfo, now: datetime) -> Iterator[datetime]:
 
 @dataclass(frozen=True)
 class PoolSlots(Constraint):
-    """Only while an Airflow pool has so many free slots that no more urgent schedule waits for."""
+    """Only while an Airflow pool has so many free slots that no more urgent schedule waits for.
+
+    A run that was let through is taken to need as many, until Airflow shows it in the pool.
+    """
 
     kind: ClassVar[str] = "pool_slots"
     pool: str
@@ -208,14 +221,16 @@ class PoolSlots(Constraint):
         self._read_on_unmet()
 
     def look(self, facts: Facts) -> Ruling:
-        key, free = f"pool:{self.pool}", facts.free_slots(self.pool)
+        key, free = pool_wait_key(self.pool), facts.free_slots(self.pool)
         if free is None:
             return later(f"there is no pool {self.pool!r}", waits_for=key)
         if isinstance(free, NotKnown):
             return later(f"the free slots of pool {self.pool} are not known: {free.why}", waits_for=key)
-        if free < self.free:
-            return later(f"{free} of {self.free} slots of pool {self.pool} are free", waits_for=key)
-        return _after_the_more_urgent(facts, key, f"{free} slots of pool {self.pool} are free")
+        coming = facts.held(key)
+        promised = f", and {coming} are kept for runs that are on their way" if coming else ""
+        if free - coming < self.free:
+            return later(f"{free} of {self.free} slots of pool {self.pool} are free{promised}", waits_for=key)
+        return _after_the_more_urgent(facts, key, f"{free} slots of pool {self.pool} are free{promised}")
 
 
 @dataclass(frozen=True)
@@ -223,23 +238,31 @@ class ClusterLoad(Constraint):
     """Only while a probe of the installation's says that the load is below a limit, and nothing more urgent waits for that.
 
     :param probe: ``"package.module:function"``; the function takes nothing and gives a number.
+    :param each: how much one run adds, as the probe measures it: what was let through counts until the probe can show it, a
+        minute later. ``None``: nobody knows, so that one run starts at a time.
     """
 
     kind: ClassVar[str] = "cluster_load"
     probe: str
     below: float = 0.8
+    each: float | None = None
     on_unmet: OnUnmet = OnUnmet.WAIT
 
     def __post_init__(self) -> None:
         self._read("probe", parse_probe)
         self._read("below", parse_limit)
+        self._read("each", lambda value: None if value is None else parse_limit(value))
         self._read_on_unmet()
 
     def look(self, facts: Facts) -> Ruling:
-        load = facts.load(self.probe)
+        load, key = facts.load(self.probe), load_wait_key(self.probe)
+        coming = facts.held(key)
         says = f"the load is {load:.3g} ({self.probe}), the limit {self.below:g}"
-        key = f"load:{self.probe}"
-        return _after_the_more_urgent(facts, key, says) if load < self.below else later(says, waits_for=key)
+        if coming:
+            says += f", and it does not show {coming} {'run' if coming == 1 else 'runs'} on the way yet"
+        if (coming and self.each is None) or load + coming * (self.each or 0) >= self.below:
+            return later(says, waits_for=key)
+        return _after_the_more_urgent(facts, key, says)
 
 
 def _after_the_more_urgent(facts: Facts, key: str, says: str) -> Ruling:

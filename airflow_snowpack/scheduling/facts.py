@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.constraints import MaxConcurrent, SinceLastRun, dag_wait_key, group_wait_key
+from airflow_snowpack.scheduling.constraints import (
+    ClusterLoad,
+    MaxConcurrent,
+    PoolSlots,
+    SinceLastRun,
+    dag_wait_key,
+    group_wait_key,
+    load_wait_key,
+    pool_wait_key,
+)
 from airflow_snowpack.scheduling.gated_runs import runs_at_gates
+from airflow_snowpack.scheduling.holding import held
 from airflow_snowpack.scheduling.pending import is_open
 from airflow_snowpack.scheduling.runs import dags_of_group, reserved_runs
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.scheduling.surroundings import DagRuns, NotKnown, Snapshot
+from airflow_snowpack.scheduling.surroundings import DagRuns, FreeSlots, NotKnown, Snapshot
+from airflow_snowpack.scheduling.turns import hold_turns as hold_turns
 from airflow_snowpack.store.schedule_tables import dag_successes, pending_jobs, schedule_runs
-
-RESERVE = sa.text("SELECT pg_advisory_xact_lock(hashtext('airflow_snowpack_constraints'), hashtext(:key))")
 
 
 @dataclass
@@ -53,10 +61,14 @@ class StoredFacts:
         return tuple(self.conn.execute(query).scalars())
 
     def free_slots(self, pool: str) -> int | NotKnown | None:
-        return self.snapshot.free_slots.get(pool)
+        slots = self.snapshot.free_slots.get(pool)
+        return slots.free if isinstance(slots, FreeSlots) else slots
 
     def load(self, probe: str) -> float:
         return self.snapshot.loads[probe]
+
+    def held(self, key: str) -> int:
+        return held(self.conn, key, self.snapshot.taken_at or self.now)
 
     def more_urgent(self, key: str) -> int:
         waiting = sa.and_(pending_jobs.c.waits_for == key, is_open)
@@ -69,18 +81,17 @@ def take_turns(conn: sa.Connection, schedule: Schedule) -> None:
     hold_turns(conn, _counted(schedule))
 
 
-def hold_turns(conn: sa.Connection, keys: Iterable[str]) -> None:
-    """Wait for whoever is about to take a place that one of these keys counts, until it has committed."""
-    if conn.dialect.name != "postgresql":
-        return  # one writer at a time anyway
-    for key in sorted(keys):
-        conn.execute(RESERVE, {"key": key})
-
-
 def _counted(schedule: Schedule) -> set[str]:
     """What its own run adds to, and what its constraints count: all in one order, so that no two can wait for each other."""
-    keys = {dag_wait_key(schedule.dag_id)}
+    keys: set[str] = set()
     for constraint in schedule.constraints:
-        if isinstance(constraint, MaxConcurrent) and constraint.group is not None:
-            keys.add(group_wait_key(constraint.group))
-    return keys if any(isinstance(each, MaxConcurrent | SinceLastRun) for each in schedule.constraints) else set()
+        match constraint:
+            case MaxConcurrent(group=str(group)):
+                keys |= {dag_wait_key(schedule.dag_id), group_wait_key(group)}
+            case MaxConcurrent() | SinceLastRun():
+                keys.add(dag_wait_key(schedule.dag_id))
+            case PoolSlots(pool=pool):
+                keys.add(pool_wait_key(pool))
+            case ClusterLoad(probe=probe):
+                keys.add(load_wait_key(probe))
+    return keys

@@ -17,6 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.history import note
+from airflow_snowpack.scheduling.holding import let_go
 from airflow_snowpack.scheduling.pending import PendingState, move
 from airflow_snowpack.scheduling.surroundings import Launch, NotStarted, Starter
 from airflow_snowpack.store import IdMaker, Leases, Store, new_id
@@ -101,6 +102,7 @@ class Launcher:
         conn.execute(sa.delete(launches).where(launches.c.pending_id == row.pending_id))
         run = sa.and_(schedule_runs.c.dag_id == row.dag_id, schedule_runs.c.run_id == row.run_id)
         conn.execute(sa.delete(schedule_runs).where(run, schedule_runs.c.launched_at.is_(None)))
+        let_go(conn, row.dag_id, row.run_id)
 
     def _finish(self, launch: Launch, attempt_id: str) -> None:
         def write(conn: sa.Connection) -> bool:

@@ -2,8 +2,8 @@
 
     reserve_run(conn, store, schedule, pending_id, run_id, told)
 
-The invariant: a run that is reserved has its pending job, its place among the active runs and its launch, or none of the three;
-the caller's transaction holds them together.
+The invariant: a run that is reserved has its pending job, its place among the active runs, what it holds of pools, and its
+launch, or nothing of it; the caller's transaction holds them together.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.clocks import restart_periods
+from airflow_snowpack.scheduling.holding import hold
+from airflow_snowpack.scheduling.run_ends import SELDOM, watch_runs
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import launches, schedule_runs
@@ -30,6 +32,8 @@ def reserve_run(
     now = store.clock()
     run = {"dag_id": schedule.dag_id, "run_id": run_id, "schedule": schedule.name}
     conn.execute(sa.insert(schedule_runs).values(**run, reserved_at=now))
+    hold(conn, schedule.constraints, schedule.dag_id, run_id)
+    watch_runs(conn, store, [schedule.dag_id], now=now, look_at=now + SELDOM)
     conf = {**schedule.conf, "snowpack": dict(told)}
     claimable = {"enqueued_at": now, "visible_at": now, "attempt_count": 0}
     conn.execute(sa.insert(launches).values(pending_id=pending_id, **run, conf=conf, **claimable))

@@ -20,6 +20,7 @@ from airflow_snowpack.scheduling.checker import Checker
 from airflow_snowpack.scheduling.intake import Intake
 from airflow_snowpack.scheduling.launcher import Launcher
 from airflow_snowpack.scheduling.retention import forget_old
+from airflow_snowpack.scheduling.run_ends import RunEnds
 from airflow_snowpack.scheduling.surroundings import Starter, Surroundings
 from airflow_snowpack.store import Store
 
@@ -57,12 +58,14 @@ class Rounds:
     def __init__(self, store: Store, surroundings: Surroundings, starter: Starter, name: str) -> None:
         self._store = store
         self._intake = Intake(store)
+        self._run_ends = RunEnds(store, surroundings)
         self._checker = Checker(store, surroundings)
         self._launcher = Launcher(store, starter, name)
         self._tidy_at: datetime | None = None
 
     def step(self) -> RoundReport:
         """One round."""
+        self._run_ends.step()
         taken = self._intake.step()
         checked = self._checker.step()
         launched = self._launcher.step()

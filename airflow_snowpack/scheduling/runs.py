@@ -11,7 +11,7 @@ wakes whoever waits for it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
@@ -25,12 +25,17 @@ from airflow_snowpack.scheduling.gated_runs import (
     groups_of_gates,
     was_turned_away,
 )
+from airflow_snowpack.scheduling.holding import let_go
 from airflow_snowpack.scheduling.pending import is_open
 from airflow_snowpack.scheduling.trigger import run_key
+from airflow_snowpack.scheduling.turns import hold_turns
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.schedule_tables import dag_successes, pending_jobs, schedule_groups, schedule_runs
+from airflow_snowpack.store.schedule_tables import dag_successes, events, pending_jobs, schedule_groups, schedule_runs
 
 SUCCESS = "success"
+LOOK_AGAIN = timedelta(seconds=2)
+UNCOMMITTED = timedelta(seconds=30)
+"""Airflow may tell an end so long before it shows it to others."""
 
 
 class Runs:
@@ -39,15 +44,24 @@ class Runs:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def ended(self, dag_id: str, run_id: str, state: str, at: datetime, *, seen_at: datetime | None = None) -> bool:
-        """Note that a run ended; once, however often it is told.
+    def ended(
+        self,
+        dag_id: str,
+        run_id: str,
+        state: str,
+        at: datetime,
+        *,
+        began_at: datetime | None = None,
+        seen_at: datetime | None = None,
+    ) -> bool:
+        """Note that a run ended; once, however often and by whomever it is told.
 
         :param state: ``success`` or ``failed``.
-        :param at: the run's own end date, so that whoever tells it says the same.
+        :param at: the run's own end date, and ``began_at``: its own start date, ``None`` for a run that never began.
         :param seen_at: when it was seen to be over, for somebody who has asked.
         :returns: whether that was news.
         """
-        source = f"run:{dag_id}:{run_id}:{at.isoformat()}"  # a cleared run ends again, at another moment
+        source = end_source(dag_id, run_id, at, began_at)
         event = Event(run_key(dag_id, state), at, detail={"dag_id": dag_id, "run_id": run_id}, source_id=source)
 
         def write(conn: sa.Connection) -> bool:
@@ -58,7 +72,10 @@ class Runs:
             end_gates(conn, dag_id, run_id, seen_at or at)
             return news
 
-        return self._store.transact(write)
+        news = self._store.transact(write)
+        if news and self._store.is_postgres:
+            self.wake(dag_id)
+        return news
 
     def _note_end(self, conn: sa.Connection, dag_id: str, run_id: str, state: str, at: datetime) -> None:
         run = sa.and_(schedule_runs.c.dag_id == dag_id, schedule_runs.c.run_id == run_id)
@@ -66,10 +83,17 @@ class Runs:
         conn.execute(sa.update(schedule_runs).where(run, earlier).values(ended_at=at, state=state))
         if state == SUCCESS and not was_turned_away(conn, dag_id, run_id):
             self._note_success(conn, dag_id, run_id, at)
+        let_go(conn, dag_id, run_id)
         self._wake(conn, dag_id)
 
     def wake(self, dag_id: str) -> None:
-        """Have everybody who waits for runs of the DAG, or of its groups, looked at now."""
+        """Have everybody who waits for runs of the DAG, or of its groups, looked at now.
+
+        A checker that is about to write down that its job waits has not seen the end, and is not seen itself. It holds its turn
+        until it has committed: so this waits for the turn, holding nothing, and wakes then.
+        """
+        if self._store.is_postgres:
+            self._store.transact(lambda conn: hold_turns(conn, _wait_keys(conn, dag_id)))
         self._store.transact(lambda conn: self._wake(conn, dag_id))
 
     def _note_success(self, conn: sa.Connection, dag_id: str, run_id: str, at: datetime) -> None:
@@ -80,14 +104,27 @@ class Runs:
         conn.execute(statement.on_conflict_do_update(index_elements=["dag_id"], set_=values, where=newer))
 
     def _wake(self, conn: sa.Connection, dag_id: str) -> None:
-        query = sa.select(schedule_groups.c.group_name).where(schedule_groups.c.dag_id == dag_id)
-        groups = {*conn.execute(query).scalars(), *groups_of_gates(conn, dag_id)}
-        keys = [dag_wait_key(dag_id), *(group_wait_key(group) for group in groups)]
-        waiting = sa.and_(pending_jobs.c.waits_for.in_(keys), is_open)
+        waiting = sa.and_(pending_jobs.c.waits_for.in_(_wait_keys(conn, dag_id)), is_open)
         # In one order for everybody, as the subscriber locks them too.
-        mine = sa.select(pending_jobs.c.pending_id).where(waiting).order_by(pending_jobs.c.pending_id).with_for_update()
+        in_order = (pending_jobs.c.schedule, pending_jobs.c.generation)
+        mine = sa.select(pending_jobs.c.pending_id).where(waiting).order_by(*in_order).with_for_update()
         woken = pending_jobs.c.pending_id.in_(conn.execute(mine).scalars().all())
         conn.execute(sa.update(pending_jobs).where(woken).values(next_check_at=self._store.clock()))
+
+
+def end_source(dag_id: str, run_id: str, at: datetime, began_at: datetime | None) -> str:
+    """What everybody knows the end of a run by.
+
+    A cleared run begins anew and ends again. The moment of the end would not do: Airflow tells it before it has committed it, and
+    when that fails it tells another one.
+    """
+    return f"run:{dag_id}:{run_id}:{(began_at or at).astimezone(UTC).isoformat()}"
+
+
+def _wait_keys(conn: sa.Connection, dag_id: str) -> list[str]:
+    query = sa.select(schedule_groups.c.group_name).where(schedule_groups.c.dag_id == dag_id)
+    groups = {*conn.execute(query).scalars(), *groups_of_gates(conn, dag_id)}
+    return [dag_wait_key(dag_id), *(group_wait_key(group) for group in groups)]
 
 
 def reserved_runs(conn: sa.Connection, dag_ids: Iterable[str]) -> dict[str, frozenset[str]]:
@@ -109,6 +146,24 @@ def _active(conn: sa.Connection, dag_ids: Iterable[str], which: sa.ColumnElement
     for gated in active_gates(conn, found):
         found[gated.dag_id].add(gated.run_id)
     return {dag_id: frozenset(run_ids) for dag_id, run_ids in found.items()}
+
+
+def ended_meanwhile(conn: sa.Connection, waits_for: str, newest_event: int, now: datetime) -> timedelta | None:
+    """Whether a run that somebody is about to wait for has just ended: how soon to look again, if so.
+
+    :param waits_for: the key of a DAG or a group.
+    :param newest_event: the number of the newest event when Airflow was asked for runs.
+    """
+    kind, _, name = waits_for.partition(":")
+    dag_ids = [name] if dag_wait_key(name) == waits_for else dags_of_group(conn, name) if kind == "group" else []
+    keys = [run_key(dag_id, state) for dag_id in dag_ids for state in (SUCCESS, "failed", "removed")]
+    newest = sa.select(events.c.id, events.c.recorded_at).where(events.c.key.in_(keys)).order_by(events.c.id.desc()).limit(1)
+    row = conn.execute(newest).first() if keys else None
+    if row is None:
+        return None
+    if row.id > newest_event:
+        return timedelta(0)  # Airflow was asked before
+    return LOOK_AGAIN if row.recorded_at > now - UNCOMMITTED else None
 
 
 def dags_of_group(conn: sa.Connection, group: str) -> list[str]:

@@ -19,19 +19,21 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.constraints import MaxConcurrent
+from airflow_snowpack.scheduling.constraints import MaxConcurrent, SinceLastRun
 from airflow_snowpack.scheduling.cron import next_tick
 from airflow_snowpack.scheduling.errors import ScheduleExists, ScheduleNotFound
 from airflow_snowpack.scheduling.events import last_number, number_in_turn
 from airflow_snowpack.scheduling.history import note
-from airflow_snowpack.scheduling.leaves import Cron, Every
+from airflow_snowpack.scheduling.leaves import Cron, Every, RunsFailed, RunsSucceeded
 from airflow_snowpack.scheduling.pending import OPEN, PendingState
+from airflow_snowpack.scheduling.run_ends import watch_runs
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.store import Actor, IdMaker, Store, new_id, storable, write_audit
 from airflow_snowpack.store.schedule_tables import (
     launches,
     pending_jobs,
     schedule_clocks,
+    schedule_dags,
     schedule_groups,
     schedule_runs,
     schedule_triggers,
@@ -248,6 +250,9 @@ class Schedules:
         row = self._required(conn, name)
         schedule, now = Schedule.from_json(row.definition), self.store.clock()
         self._forget(conn, name)
+        for dag_id in _named_dags(schedule) if row.enabled else ():
+            conn.execute(sa.insert(schedule_dags).values(schedule=name, dag_id=dag_id))
+            watch_runs(conn, self.store, [dag_id], now=now, look_at=now)
         groups = {one.group for one in schedule.constraints if isinstance(one, MaxConcurrent) and one.group is not None}
         for group in sorted(groups):
             conn.execute(sa.insert(schedule_groups).values(schedule=name, group_name=group, dag_id=schedule.dag_id))
@@ -264,7 +269,8 @@ class Schedules:
                 conn.execute(sa.insert(schedule_clocks).values(schedule=name, leaf=number, next_at=first, look_at=first))
 
     def _forget(self, conn: sa.Connection, name: str) -> None:
-        for table in (schedule_clocks, schedule_triggers, schedule_groups):  # in the order of who restarts a period
+        # Clocks and triggers in the order of who restarts a period.
+        for table in (schedule_clocks, schedule_triggers, schedule_groups, schedule_dags):
             conn.execute(sa.delete(table).where(table.c.schedule == name))
 
     def _discard(self, conn: sa.Connection, name: str, why: str) -> None:
@@ -301,6 +307,14 @@ def first_tick(leaf: object, now: datetime) -> datetime | None:
         assert isinstance(leaf.period, timedelta), "checked when it was made"
         return now + leaf.period
     return None
+
+
+def _named_dags(schedule: Schedule) -> list[str]:
+    """The DAGs whose runs its triggers and its constraints ask about."""
+    named = {leaf.dag_id for leaf in schedule.trigger.leaves() if isinstance(leaf, RunsSucceeded | RunsFailed)}
+    if any(isinstance(one, MaxConcurrent | SinceLastRun) for one in schedule.constraints):
+        named.add(schedule.dag_id)
+    return sorted(named)
 
 
 def _stored_from(row: sa.Row[Any]) -> StoredSchedule:

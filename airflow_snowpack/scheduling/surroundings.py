@@ -5,7 +5,7 @@ The room itself knows no Airflow. A face gives it these two: from the Task SDK i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib import import_module
@@ -17,10 +17,12 @@ class EndedRun:
     """How a DAG run ended.
 
     :param state: ``success`` or ``failed``.
+    :param began_at: when it began, this time; it tells the end of a run from its end after it was cleared.
     """
 
     state: str
     at: datetime
+    began_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,36 @@ class DagRuns:
 
 
 @dataclass(frozen=True, slots=True)
+class EndsAsked:
+    """Which ends of a DAG's runs are asked for.
+
+    :param since: those before are known, or do not matter.
+    :param search: there is reason to think that one is missing, for those who would have to look at run after run.
+    :param known: then, the runs that need not be looked at.
+    :param after: then, where the search before this one ended.
+    """
+
+    dag_id: str
+    since: datetime
+    search: bool = False
+    known: frozenset[str] = frozenset()
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndsFound:
+    """The ends that were found, by run id.
+
+    :param counts: how many runs there are that succeeded and failed; ``None`` when every end since the moment is among ``ended``.
+    :param searched_to: where to go on with the search; ``None`` when there was none, or when it is over.
+    """
+
+    ended: Mapping[str, EndedRun] = field(default_factory=dict)
+    counts: Mapping[str, int] | None = None
+    searched_to: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class NotKnown:
     """What could not be asked, and why: for people."""
 
@@ -43,17 +75,37 @@ class NotKnown:
 
 
 @dataclass(frozen=True, slots=True)
+class FreeSlots:
+    """The free slots of a pool, and who has the others.
+
+    :param taken_by: the runs (DAG and run id) whose tasks are in the pool. They are asked for before the free slots are, so that
+        one that comes in between counts once too often, never too rarely.
+    """
+
+    free: int
+    taken_by: frozenset[tuple[str, str]] = frozenset()
+
+
+Slots = int | FreeSlots | NotKnown | None
+"""What is known of a pool; ``None`` for one that does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """How things stood when they were asked about.
 
     :param dag_runs: by DAG.
-    :param free_slots: by pool; ``None`` for a pool that does not exist.
+    :param free_slots: by pool.
     :param loads: by probe.
+    :param taken_at: before any of it was asked; ``None`` for the moment of whoever looks.
+    :param newest_event: the number of the newest event at that moment.
     """
 
     dag_runs: Mapping[str, DagRuns] = field(default_factory=dict)
-    free_slots: Mapping[str, int | NotKnown | None] = field(default_factory=dict)
+    free_slots: Mapping[str, Slots] = field(default_factory=dict)
     loads: Mapping[str, float] = field(default_factory=dict)
+    taken_at: datetime | None = None
+    newest_event: int = 0
 
 
 class Surroundings(Protocol):
@@ -70,7 +122,11 @@ class Surroundings(Protocol):
         """How many of these runs of the DAG are queued or running."""
         ...
 
-    def free_slots(self, pools: Iterable[str]) -> Mapping[str, int | NotKnown | None]:
+    def ended_runs(self, asked: Sequence[EndsAsked]) -> Mapping[str, EndsFound]:
+        """The ends of these DAGs' runs, whoever started them."""
+        ...
+
+    def free_slots(self, pools: Iterable[str]) -> Mapping[str, Slots]:
         """Free slots of these pools; ``None`` for one that does not exist. What asks for one that is not known waits."""
         ...
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger
 
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.triggers.event import SETTLED, event_of
+from airflow_snowpack.triggers.event import event_of
+from airflow_snowpack.triggers.settling import Settling
 from airflow_snowpack.triggers.shared_catalog import catalog_loader
 from airflow_snowpack.triggers.shared_store import shared_store
 
@@ -64,9 +65,11 @@ class DispatcherTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """One event: ``due``, ``over``, or what kept the trigger from looking."""
+        settling = Settling()
         try:
-            yield event_of({"why": await self._wait()})
+            yield event_of({"why": await self._wait(settling)})
         except SnowpackError as problem:
+            await settling.rest()
             yield event_of({"problem": str(problem)})
         finally:
             self._stop_polling()
@@ -75,22 +78,22 @@ class DispatcherTrigger(BaseTrigger):
         """The triggerer lets go of the trigger, whatever the reason."""
         self._stop_polling()
 
-    async def _wait(self) -> str:
+    async def _wait(self, settling: Settling) -> str:
         from airflow_snowpack.store import StoreUnreachable, utc_now
 
-        until, settled = datetime.fromisoformat(self.until), utc_now() + SETTLED
+        until = datetime.fromisoformat(self.until)
         while utc_now() < until:
             try:
                 store = await shared_store(self.store_conn_id)
                 await self._start_polling(store)
-                if await asyncio.to_thread(_take_in, store) and utc_now() >= settled:
+                if await asyncio.to_thread(_take_in, store) and settling.is_over:
                     return "due"
                 pause = self.look_seconds
             except StoreUnreachable as outage:
                 log.warning("Waiting on for the store: %s", outage)
                 pause = AFTER_A_FAILURE_S
             await asyncio.sleep(pause)
-        await asyncio.sleep(max(0.0, (settled - utc_now()).total_seconds()))
+        await settling.rest()
         return "over"
 
     async def _start_polling(self, store: Store) -> None:
@@ -111,7 +114,7 @@ class DispatcherTrigger(BaseTrigger):
 
 def _take_in(store: Store) -> bool:
     """One round of what needs no Airflow; whether something is due that does."""
-    from airflow_snowpack.scheduling import Intake, work_is_due
+    from airflow_snowpack.scheduling import Intake, ends_are_due, work_is_due
 
     Intake(store).step()
-    return work_is_due(store)
+    return work_is_due(store) or ends_are_due(store)

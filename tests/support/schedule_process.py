@@ -13,15 +13,15 @@ import sys
 import time
 from typing import TYPE_CHECKING, NoReturn
 
-from airflow_snowpack.scheduling import Checker, Clocks, DagRuns, Launcher, NotStarted, Subscriber
+from airflow_snowpack.scheduling import Checker, Clocks, DagRuns, EndsFound, Launcher, NotStarted, Subscriber
 from airflow_snowpack.store import Store, open_store, utc_now
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime, timedelta
     from pathlib import Path
 
-    from airflow_snowpack.scheduling import Launch
+    from airflow_snowpack.scheduling import EndsAsked, Launch
 
 
 class FiledAirflow:
@@ -51,6 +51,9 @@ class FiledAirflow:
     def dag_runs(self, known: Mapping[str, frozenset[str]]) -> Mapping[str, DagRuns]:
         active = self.active()
         return {dag_id: DagRuns(others=len(active.get(dag_id, set()) - ids)) for dag_id, ids in known.items()}
+
+    def ended_runs(self, asked: Sequence[EndsAsked]) -> Mapping[str, EndsFound]:
+        return {one.dag_id: EndsFound() for one in asked}
 
     def free_slots(self, pools: Iterable[str]) -> Mapping[str, int | None]:
         return dict.fromkeys(pools)

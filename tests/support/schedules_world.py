@@ -16,6 +16,7 @@ from airflow_snowpack.scheduling import (
     CustomEvents,
     DagRuns,
     Delay,
+    EndsFound,
     Event,
     EventLog,
     Launcher,
@@ -30,11 +31,11 @@ from airflow_snowpack.scheduling import (
 from airflow_snowpack.store import Actor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pages_world import World
 
-    from airflow_snowpack.scheduling import Launch
+    from airflow_snowpack.scheduling import EndsAsked, Launch
 
 VIEWS = "table:lake.analytics.page_views"
 PAUSED = "the DAG maintain_paused is paused"
@@ -48,6 +49,9 @@ class Airflow:
 
     def dag_runs(self, known: Mapping[str, frozenset[str]]) -> Mapping[str, DagRuns]:
         return {dag_id: DagRuns() for dag_id in known}
+
+    def ended_runs(self, asked: Sequence[EndsAsked]) -> Mapping[str, EndsFound]:
+        return {one.dag_id: EndsFound() for one in asked}
 
     def free_slots(self, pools: Iterable[str]) -> Mapping[str, int | None]:
         return dict.fromkeys(pools)

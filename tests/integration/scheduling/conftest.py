@@ -21,6 +21,7 @@ from airflow_snowpack.scheduling import (
     Checker,
     Clocks,
     DagRuns,
+    EndsFound,
     Event,
     EventLog,
     Launcher,
@@ -39,12 +40,13 @@ from airflow_snowpack.store.schedule_tables import pending_jobs
 from airflow_snowpack.store.schema import metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from airflow_snowpack.scheduling import CheckReport, EndedRun, Launch, PendingJob
+    from airflow_snowpack.scheduling import CheckReport, EndedRun, EndsAsked, Launch, PendingJob
     from airflow_snowpack.scheduling.constraint import Constraint
     from airflow_snowpack.scheduling.history import ScheduleEntry
+    from airflow_snowpack.scheduling.surroundings import Slots
     from airflow_snowpack.scheduling.trigger import Trigger
 
 
@@ -66,8 +68,9 @@ class FakeAirflow:
     """What the scheduler sees of Airflow."""
 
     running: dict[str, set[str]] = field(default_factory=dict)
-    pools: dict[str, int | None] = field(default_factory=dict)
+    pools: dict[str, Slots] = field(default_factory=dict)
     ended: dict[str, EndedRun] = field(default_factory=dict)
+    finished: dict[str, dict[str, EndedRun]] = field(default_factory=dict)
     started: list[Launch] = field(default_factory=list)
     refusal: NotStarted | None = None
 
@@ -83,7 +86,13 @@ class FakeAirflow:
     def active_among(self, dag_id: str, run_ids: frozenset[str]) -> int:
         return len(self.running.get(dag_id, set()) & run_ids)
 
-    def free_slots(self, pools: Iterable[str]) -> Mapping[str, int | None]:
+    def ended_runs(self, asked: Sequence[EndsAsked]) -> Mapping[str, EndsFound]:
+        return {
+            one.dag_id: EndsFound({run: end for run, end in self.finished.get(one.dag_id, {}).items() if end.at >= one.since})
+            for one in asked
+        }
+
+    def free_slots(self, pools: Iterable[str]) -> Mapping[str, Slots]:
         return {pool: self.pools.get(pool) for pool in pools}
 
     def start(self, launch: Launch) -> NotStarted | None:

@@ -23,6 +23,7 @@ from airflow_snowpack.scheduling import (
     Every,
     Launcher,
     MaxConcurrent,
+    PoolSlots,
     Runs,
     Schedule,
     Schedules,
@@ -276,3 +277,15 @@ def test_a_change_in_the_middle_loses_no_later_event_and_launches_nothing_stale(
 def log_of(scheduler: Any) -> list[Any]:
     found: list[Any] = scheduler.log.latest(limit=100_000)
     return found
+
+
+def test_several_checkers_at_once_give_away_no_slot_twice(store_url: str, scheduler: Any) -> None:
+    scheduler.airflow.pools["spark"] = 3
+    for each in range(12):
+        scheduler.declare(f"s{each}", CustomEvents("go"), PoolSlots("spark"), dag_id=f"dag_{each}")
+    scheduler.send("go")
+    scheduler.subscriber.step()
+    with crew_of(store_url, scheduler.clock) as crew:
+        checkers = [Checker(crew.store(), scheduler.airflow) for _ in range(4)]
+        reports = crew.together(*(checker.step for checker in checkers))
+    assert sum(len(report.sent_off) for report in reports) == 3

@@ -1,0 +1,72 @@
+"""What runs that were let through hold of a pool or of a load, for as long as Airflow does not show it.
+
+    hold(conn, schedule.constraints, dag_id, run_id)   # with the run's reservation, in one transaction
+    held(conn, "pool:spark", snapshot)                 # how much of it is promised to runs that the snapshot does not show
+
+A run that is started takes its slots some seconds later, and moves the load later still. Until then Airflow says the same to the
+next job, and to the next scheduler. The invariant: **what was let through counts from its reservation on, and never twice with
+what a snapshot shows of it.**
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from airflow_snowpack.scheduling.constraint import Constraint
+from airflow_snowpack.scheduling.constraints import ClusterLoad, PoolSlots, load_wait_key, pool_wait_key
+from airflow_snowpack.scheduling.surroundings import FreeSlots, Snapshot
+from airflow_snowpack.store import Store
+from airflow_snowpack.store.schedule_tables import schedule_runs, slot_holds
+
+AT_MOST = timedelta(minutes=15)
+"""A run that has not been seen in the pool so long after it was launched holds nothing more: its DAG does not use the pool."""
+SETTLED = timedelta(minutes=1)
+"""A load shows a run that was launched so long ago."""
+
+of_run = sa.and_(schedule_runs.c.dag_id == slot_holds.c.dag_id, schedule_runs.c.run_id == slot_holds.c.run_id)
+
+
+def hold(conn: sa.Connection, constraints: Iterable[Constraint], dag_id: str, run_id: str) -> None:
+    """Note what a run takes, in the transaction that reserves it."""
+    amounts: dict[str, int] = {}
+    for one in constraints:
+        if isinstance(one, PoolSlots):
+            amounts[pool_wait_key(one.pool)] = max(one.free, amounts.get(pool_wait_key(one.pool), 0))
+        elif isinstance(one, ClusterLoad):
+            amounts[load_wait_key(one.probe)] = 1
+    for key, amount in sorted(amounts.items()):
+        conn.execute(sa.insert(slot_holds).values(dag_id=dag_id, run_id=run_id, key=key, amount=amount))
+
+
+def held(conn: sa.Connection, key: str, taken_at: datetime) -> int:
+    """How much of it is promised to runs that a snapshot of this moment does not show."""
+    shows_within = AT_MOST if key.startswith(pool_wait_key("")) else SETTLED
+    query = (
+        sa.select(sa.func.coalesce(sa.func.sum(slot_holds.c.amount), 0))
+        .select_from(slot_holds.join(schedule_runs, of_run))
+        .where(slot_holds.c.key == key, schedule_runs.c.ended_at.is_(None))
+        .where(sa.or_(slot_holds.c.shown_at.is_(None), slot_holds.c.shown_at > taken_at))
+        .where(sa.or_(schedule_runs.c.launched_at.is_(None), schedule_runs.c.launched_at > taken_at - shows_within))
+    )
+    return int(conn.execute(query).scalar_one())
+
+
+def note_shown(store: Store, snapshot: Snapshot) -> None:
+    """Runs that a snapshot shows in a pool: their slots are among those that it does not call free."""
+    seen = {pool: free.taken_by for pool, free in snapshot.free_slots.items() if isinstance(free, FreeSlots)}
+    for pool, runs in seen.items():
+        mine = sa.and_(slot_holds.c.key == pool_wait_key(pool), slot_holds.c.shown_at.is_(None))
+        query = sa.select(slot_holds.c.dag_id, slot_holds.c.run_id).where(mine)
+        shown = [row for row in store.read(lambda conn, query=query: conn.execute(query).all()) if tuple(row) in runs]  # type: ignore[misc]  # mypy takes the default for an argument
+        if shown:
+            these = sa.tuple_(slot_holds.c.dag_id, slot_holds.c.run_id).in_([tuple(row) for row in shown])
+            change = sa.update(slot_holds).where(mine, these).values(shown_at=snapshot.taken_at)
+            store.transact(lambda conn, change=change: conn.execute(change))  # type: ignore[misc]  # as above
+
+
+def let_go(conn: sa.Connection, dag_id: str, run_id: str) -> None:
+    """A run that has ended, or that is not to be after all, holds nothing."""
+    conn.execute(sa.delete(slot_holds).where(slot_holds.c.dag_id == dag_id, slot_holds.c.run_id == run_id))

@@ -1,0 +1,176 @@
+"""The ends of DAG runs from Airflow itself, so that none is lost which nobody told the store of.
+
+    RunEnds(store, surroundings).step()
+
+Airflow tells a listener of each end, and the listener's process may die before it has written it. So every DAG that a trigger
+or a constraint of an enabled schedule names is looked at once a minute, and so is, less often, every DAG of which a schedule
+launched a run that has not ended. The invariant: **each end counts once, whoever tells it first**, since all tell it under the
+same id (:meth:`Runs.ended`), and a place moves only past what is on record.
+
+Airflow can be asked in two ways. One lists what ended since a moment. The other only counts: then a count that is higher than
+what was told says that an end is missing, and the DAG's runs are searched for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.scheduling.events import last_number
+from airflow_snowpack.scheduling.runs import Runs, end_source, launched_runs
+from airflow_snowpack.scheduling.surroundings import EndedRun, EndsAsked, EndsFound, Surroundings
+from airflow_snowpack.scheduling.trigger import run_key
+from airflow_snowpack.store import Store
+from airflow_snowpack.store.schedule_tables import events, run_places, schedule_dags, schedule_runs
+
+log = logging.getLogger(__name__)
+
+EVERY, SELDOM, SOON = timedelta(minutes=1), timedelta(minutes=5), timedelta(seconds=10)
+OVERLAP = timedelta(minutes=10)
+"""Airflow commits a run's end some time after the moment that it bears."""
+AT_ONCE = 10
+NO_WIDER_THAN = 500
+STATES = ("success", "failed")
+
+
+class RunEnds:
+    """Finds the ends that are not on record.
+
+    :param surroundings: how things stand in Airflow.
+    """
+
+    def __init__(self, store: Store, surroundings: Surroundings) -> None:
+        self._store = store
+        self._surroundings = surroundings
+        self._runs = Runs(store)
+
+    def step(self, limit: int = AT_ONCE) -> int:
+        """Look at the DAGs that are due.
+
+        :returns: how many ends were not on record.
+        """
+        now = self._store.clock()
+        due = sa.select(run_places.c.dag_id).where(run_places.c.look_at <= now).limit(1)
+        if self._store.read(lambda conn: conn.execute(due).first()) is None:
+            return 0
+        places = self._store.transact(lambda conn: self._claim(conn, now, limit))
+        try:
+            named = {dag_id: row for dag_id, row in places.items() if row.is_named}
+            return self._close_launched(list(places)) + self._record(named, now)
+        except SnowpackError as problem:
+            log.warning("run_ends_not_known: they are asked for again: %s", problem)
+            return 0
+
+    def _claim(self, conn: sa.Connection, now: datetime, limit: int) -> dict[str, sa.Row[Any]]:
+        """Take some that are due, so that nobody else looks at them meanwhile; those that nobody needs any more go."""
+        is_named = sa.exists().where(schedule_dags.c.dag_id == run_places.c.dag_id).label("is_named")
+        has_open = sa.exists().where(schedule_runs.c.dag_id == run_places.c.dag_id, schedule_runs.c.ended_at.is_(None))
+        due = sa.select(run_places, is_named, has_open.label("has_open")).where(run_places.c.look_at <= now)
+        due = due.order_by(run_places.c.look_at).limit(limit).with_for_update(of=run_places, skip_locked=True)
+        rows = conn.execute(due).all()
+        gone = [row.dag_id for row in rows if not (row.is_named or row.has_open)]
+        conn.execute(sa.delete(run_places).where(run_places.c.dag_id.in_(gone)))
+        for pause, ids in (
+            (EVERY, [row.dag_id for row in rows if row.is_named]),
+            (SELDOM, [row.dag_id for row in rows if row.has_open and not row.is_named]),
+        ):
+            conn.execute(sa.update(run_places).where(run_places.c.dag_id.in_(ids)).values(look_at=now + pause))
+        return {row.dag_id: row for row in rows if row.dag_id not in gone}
+
+    def _close_launched(self, dag_ids: Iterable[str]) -> int:
+        """The ends of runs that schedules launched, those included that somebody deleted."""
+        launched = {dag_id: ids for dag_id, ids in self._store.read(lambda conn: launched_runs(conn, dag_ids)).items() if ids}
+        found = self._surroundings.dag_runs(launched) if launched else {}
+        return sum(
+            self._runs.ended(dag_id, run_id, end.state, end.at, began_at=end.began_at)
+            for dag_id, runs in found.items()
+            for run_id, end in runs.ended.items()
+        )
+
+    def _record(self, places: Mapping[str, sa.Row[Any]], now: datetime) -> int:
+        asked = {dag_id: self._ask_for(row, now) for dag_id, row in places.items()}
+        found = self._surroundings.ended_runs([one for one, _ in asked.values()]) if asked else {}
+        news = 0
+        for dag_id, ends in found.items():
+            missing = sum(
+                self._runs.ended(dag_id, run_id, end.state, end.at, began_at=end.began_at)
+                for run_id, end in self._not_on_record(dag_id, ends).items()
+            )
+            if missing:
+                log.warning("run_ends_made_good: %s ends of runs of %s had not been told", missing, dag_id)
+            self._move(places[dag_id], asked[dag_id], ends, now)
+            news += missing
+        return news
+
+    def _ask_for(self, row: sa.Row[Any], now: datetime) -> tuple[EndsAsked, Mapping[str, int] | None]:
+        """The question about one DAG, and how many runs should have ended, if what is on record is all."""
+        mark, keys = row.mark, {run_key(row.dag_id, state): state for state in STATES}
+        counts = mark.get("counts")
+        search = bool(mark.get("search")) or (counts is None and row.since < now - SELDOM)
+        new = sa.select(events.c.key, sa.func.count()).where(events.c.key.in_(keys), events.c.id > mark.get("event", 0))
+        rows = [] if counts is None else self._store.read(lambda conn: conn.execute(new.group_by(events.c.key)).all())
+        told = {row[0]: row[1] for row in rows}
+        expected = None if counts is None else {state: counts[state] + told.get(key, 0) for key, state in keys.items()}
+        known = self._on_record(row.dag_id, keys) if search else frozenset()
+        return EndsAsked(row.dag_id, row.since, search, known, mark.get("after")), expected
+
+    def _not_on_record(self, dag_id: str, found: EndsFound) -> dict[str, EndedRun]:
+        """To read costs less than to write once more what is there."""
+        sources = {end_source(dag_id, run_id, end.at, end.began_at): run_id for run_id, end in found.ended.items()}
+        ids = list(sources)
+        for start in range(0, len(ids), NO_WIDER_THAN):
+            query = sa.select(events.c.source_id).where(events.c.source_id.in_(ids[start : start + NO_WIDER_THAN]))
+            for source in self._store.read(lambda conn, query=query: conn.execute(query).scalars().all()):  # type: ignore[misc]  # mypy takes the default for an argument
+                del sources[source]
+        return {run_id: found.ended[run_id] for run_id in sources.values()}
+
+    def _on_record(self, dag_id: str, keys: Iterable[str]) -> frozenset[str]:
+        query = sa.select(events.c.detail["run_id"].as_string()).where(events.c.key.in_(list(keys)))
+        return frozenset(self._store.read(lambda conn: conn.execute(query).scalars().all()))
+
+    def _move(self, row: sa.Row[Any], asked: tuple[EndsAsked, Mapping[str, int] | None], found: EndsFound, now: datetime) -> None:
+        """Remember up to where this DAG's ends are on record."""
+        question, expected = asked
+        values: dict[str, Any] = {"mark": self._mark(row.mark, question, expected, found)}
+        if values["mark"].get("search"):
+            values["look_at"] = now + SOON
+        else:
+            values["since"] = max(row.since, now - OVERLAP)
+        mine = run_places.c.dag_id == row.dag_id
+        self._store.transact(lambda conn: conn.execute(sa.update(run_places).where(mine).values(**values)))
+
+    def _mark(
+        self, mark: Mapping[str, Any], asked: EndsAsked, expected: Mapping[str, int] | None, found: EndsFound
+    ) -> dict[str, Any]:
+        if found.counts is None:
+            return {}  # all that ended was listed
+        if found.searched_to is not None:
+            return {**mark, "search": True, "after": found.searched_to}
+        fresh = {"counts": dict(found.counts), "event": self._store.read(last_number)}
+        if expected is None or asked.search:
+            return fresh
+        over = {state: found.counts[state] - expected[state] for state in STATES}
+        if any(number > 0 for number in over.values()):
+            return {**mark, "search": True}
+        # Lower: what a listener tells before Airflow has committed it, or runs that were cleared or deleted, which stay away.
+        return fresh if any(over.values()) and over == mark.get("short") else {**mark, "short": over}
+
+
+def watch_runs(conn: sa.Connection, store: Store, dag_ids: Iterable[str], *, now: datetime, look_at: datetime) -> None:
+    """Have the runs of these DAGs looked at from now on."""
+    insert = postgresql.insert if store.is_postgres else sqlite.insert
+    for dag_id in sorted(dag_ids):
+        statement = insert(run_places).values(dag_id=dag_id, since=now, look_at=look_at, mark={})
+        conn.execute(statement.on_conflict_do_nothing())
+
+
+def ends_are_due(store: Store) -> bool:
+    """Whether nobody has looked for too long; a scheduler that is at work looks sooner."""
+    late = sa.select(run_places.c.dag_id).where(run_places.c.look_at <= store.clock() - SELDOM).limit(1)
+    return store.read(lambda conn: conn.execute(late).first()) is not None
