@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
+import threading
 import uuid
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,23 +42,29 @@ DRIVER = "postgresql+psycopg"
 REPOSITORY = Path(__file__).parent.parent
 
 
-SPARK_FOLDERS = {"spark", "maintenance", "faces"}
+LAST_RESORT_S = 600.0
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Hand tests out one by one, but keep in one process what shares something heavy: one Airflow, one Spark at a time."""
-    from xdist.scheduler import LoadScopeScheduling
+    from one_of_each import one_of_each
 
-    class OneOfEach(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            folders = nodeid.partition("::")[0].split("/")
-            if "system" in folders:
-                return "airflow"
-            if "integration" in folders and (SPARK_FOLDERS & set(folders) or "on_spark" in nodeid):
-                return "spark"
-            return nodeid
+    return one_of_each(config, log)
 
-    return OneOfEach(config, log)
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """A test that hangs where pytest-timeout does not end it, ends with its process, and leaves every thread's stack.
+
+    That is inside of a C call, and in what tidies up after a time-out or a failure, either of which has ended that timer.
+    """
+    last_resort = threading.Timer(LAST_RESORT_S, os.abort)
+    last_resort.daemon = True
+    last_resort.start()
+    try:
+        return (yield)
+    finally:
+        last_resort.cancel()
 
 
 @contextmanager

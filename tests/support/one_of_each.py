@@ -1,0 +1,63 @@
+"""How tests are handed out to the processes of ``pytest --numprocesses``: one by one, but what shares something heavy to one.
+
+    scheduler = one_of_each(config, log)
+
+The invariant: the run ends, also when a process dies in the middle of a test. In pytest-xdist 3.8 it does not: what the dead
+process had done is handed out again, as units of nothing, the test that ended it is tried again, and its successor gets one test,
+which does not begin before there is a second (pytest-dev/pytest-xdist#1323, #1327, #1371, #1378).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from xdist.scheduler import LoadScopeScheduling
+
+if TYPE_CHECKING:
+    import pytest
+
+SPARK_FOLDERS = {"spark", "maintenance", "faces"}
+AT_LEAST = 2  # a process begins with a test when it knows the next one, or that there is none
+
+
+def scope_of(nodeid: str) -> str:
+    """What is handed out together with this test: everything on the one Airflow, everything on the one Spark."""
+    folders = nodeid.partition("::")[0].split("/")
+    if "system" in folders:
+        return "airflow"
+    if "integration" in folders and (SPARK_FOLDERS & set(folders) or "on_spark" in nodeid):
+        return "spark"
+    return nodeid
+
+
+class OneOfEach(LoadScopeScheduling):
+    """Hands out tests by :func:`scope_of`."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return scope_of(nodeid)
+
+    def _reschedule(self, node: Any) -> None:
+        super()._reschedule(node)
+        while not node.shutting_down and self._pending_of(self.assigned_work[node]) < AT_LEAST:
+            super()._reschedule(node)
+
+    def remove_node(self, node: Any) -> str | None:
+        workload = self.assigned_work[node]
+        undone = {scope: unit for scope, unit in workload.items() if not all(unit.values())}
+        if not undone:
+            crashed: str | None = super().remove_node(node)
+            return crashed
+        first = next(iter(undone.values()))
+        crashed = next(nodeid for nodeid, done in first.items() if not done)
+        first[crashed] = True  # it is told as failed, and would only end the next process too
+        del self.assigned_work[node]
+        self.workqueue.update({scope: unit for scope, unit in undone.items() if not all(unit.values())})
+        for other in self.nodes:
+            if other in self.registered_collections:
+                self._reschedule(other)
+        return crashed
+
+
+def one_of_each(config: pytest.Config, log: Any) -> OneOfEach:
+    """The scheduler of this run."""
+    return OneOfEach(config, log)
