@@ -220,8 +220,10 @@ def get_provider_info() -> dict[str, Any]:
             "sweep",
             "dispatcher",
         ),
-        "sensors": _modules("sensors", "maintenance_job", "table_lock", "data_arrival"),
-        "triggers": _modules("triggers", "maintenance_job", "table_lock", "dispatcher", "data_arrival", "table_watcher"),
+        "sensors": _modules("sensors", "maintenance_job", "table_lock", "data_arrival", "run_constraint"),
+        "triggers": _modules(
+            "triggers", "maintenance_job", "table_lock", "dispatcher", "data_arrival", "table_watcher", "run_constraint"
+        ),
         "connection-types": CONNECTION_TYPES,
         "extra-links": ["airflow_snowpack.links.MaintenanceJobLink"],
         "cli": ["airflow_snowpack.cli.definition.get_cli_commands"],

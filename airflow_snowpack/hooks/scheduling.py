@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.catalog import Catalog
 
+    from airflow_snowpack.hooks.dag_runs import AirflowDagRuns
     from airflow_snowpack.scheduling import Poller, SyncReport
     from airflow_snowpack.settings import Settings
     from airflow_snowpack.store import Store
@@ -49,6 +50,19 @@ def open_poller(store: Store, settings: Settings, load_catalog: Callable[[], Cat
     from airflow_snowpack.scheduling import Poller
 
     return Poller(store, catalog_name=settings.catalog_name, load_catalog=KeptCatalog(load_catalog), every=settings.table_poll)
+
+
+def runs_for_a_task(settings: Settings, airflow_conn_id: str | None = None) -> AirflowDagRuns:
+    """How a task sees Airflow's runs and starts some: through the Task SDK, and pools through the REST API, where one is named.
+
+    :param airflow_conn_id: of the REST API; ``None`` for the installation's.
+    """
+    from airflow_snowpack.hooks.airflow_rest import AirflowRest
+    from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
+    from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
+
+    conn_id = airflow_conn_id or settings.airflow_conn_id
+    return TaskDagRuns(None if conn_id is None else RestDagRuns(AirflowRest.from_connection(conn_id)))
 
 
 def deploy(

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_snowpack.hooks.dag_runs import AirflowDagRuns
     from airflow_snowpack.hooks.store import SnowpackHook
     from airflow_snowpack.scheduling import Rounds
 
@@ -89,10 +88,10 @@ class SnowpackDispatcherOperator(BaseOperator):
     def _work(self, context: Context, hook: SnowpackHook, until: datetime, launched: int) -> int:
         """Work while there is something to do, then wait in the triggerer."""
         from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
-        from airflow_snowpack.hooks.scheduling import open_poller
+        from airflow_snowpack.hooks.scheduling import open_poller, runs_for_a_task
         from airflow_snowpack.scheduling import Polling, Rounds
 
-        store, runs = hook.store(), self._dag_runs(hook)
+        store, runs = hook.store(), runs_for_a_task(hook.settings, self.airflow_conn_id)
         rounds = Rounds(store, runs, runs, worker_of(context))
         load = IcebergCatalogHook(self.catalog_conn_id).config.load
         with Polling(open_poller(store, hook.settings, load)):
@@ -120,14 +119,6 @@ class SnowpackDispatcherOperator(BaseOperator):
             until.isoformat(), self.store_conn_id, self.catalog_conn_id, self.look_interval.total_seconds()
         )
         self.defer(trigger=trigger, method_name="go_on", kwargs={"until": until.isoformat(), "launched": launched})
-
-    def _dag_runs(self, hook: SnowpackHook) -> AirflowDagRuns:
-        from airflow_snowpack.hooks.airflow_rest import AirflowRest
-        from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
-        from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
-
-        conn_id = self.airflow_conn_id or hook.settings.airflow_conn_id
-        return TaskDagRuns(None if conn_id is None else RestDagRuns(AirflowRest.from_connection(conn_id)))
 
 
 def _folder_of(context: Context) -> Path:

@@ -15,6 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.counting import count_events
+from airflow_snowpack.scheduling.gated_runs import GatedRun, waiting_at_gates
 from airflow_snowpack.scheduling.pending import OPEN, PendingJob, PendingState, Reason, pending_from
 from airflow_snowpack.scheduling.schedules import Schedules, StoredSchedule
 from airflow_snowpack.scheduling.trigger import Judgement
@@ -32,6 +33,7 @@ class Explanation:
     :param launching: a job whose run is being started, and ``problem``: why that has not worked yet.
     :param next_tick: when its own clock comes next.
     :param ended: the newest jobs that were launched or discarded, newest first.
+    :param at_gates: the runs of its DAG that wait at a gate inside of the DAG, whoever started them, the oldest first.
     """
 
     stored: StoredSchedule
@@ -41,6 +43,7 @@ class Explanation:
     problem: str | None
     next_tick: datetime | None
     ended: tuple[PendingJob, ...]
+    at_gates: tuple[GatedRun, ...] = ()
 
     @property
     def blocked_by(self) -> tuple[Reason, ...]:
@@ -55,13 +58,17 @@ class Explanation:
         """The same in words, one sentence a line."""
         schedule = self.stored.schedule
         if not self.stored.enabled:
-            return [f"{schedule.name} is suspended: events do not count for it. Resume it to let them.", *self._endings()]
+            suspended = f"{schedule.name} is suspended: events do not count for it. Resume it to let them."
+            return [suspended, *self._at_gates(), *self._endings()]
         lines = [f"{schedule.name} is enabled and starts {schedule.dag_id}."]
         lines.append(f"Its trigger is {'' if self.trigger.satisfied else 'not '}satisfied: {self.trigger.says}.")
         lines += self._launching() + self._waiting()
         if self.next_tick is not None:
             lines.append(f"Its clock comes next at {_text(self.next_tick)}.")
-        return lines + self._endings()
+        return lines + self._at_gates() + self._endings()
+
+    def _at_gates(self) -> list[str]:
+        return [f"Run {run.place.run_id} waits at its gate {run.place.task}: {run.says}." for run in self.at_gates]
 
     def _launching(self) -> list[str]:
         if self.launching is None:
@@ -108,6 +115,7 @@ def _explain(conn: sa.Connection, stored: Sequence[StoredSchedule], now: datetim
     names = [one.schedule.name for one in stored]
     waiting, launching = _current(conn, stored)
     ended, ticks = _ended(conn, names), _next_ticks(conn, names)
+    at_gates = waiting_at_gates(conn, [one.schedule.dag_id for one in stored])
     told = {}
     for one in stored:
         name, row = one.schedule.name, waiting.get(one.schedule.name)
@@ -121,6 +129,7 @@ def _explain(conn: sa.Connection, stored: Sequence[StoredSchedule], now: datetim
             problem=None if sent is None else sent.problem,
             next_tick=ticks.get(name),
             ended=tuple(ended.get(name, ())),
+            at_gates=tuple(run for run in at_gates if run.place.dag_id == one.schedule.dag_id),
         )
     return told
 

@@ -24,7 +24,7 @@ from airflow_snowpack.scheduling.constraint import Constraint
 from airflow_snowpack.scheduling.constraints import MaxConcurrent, dag_wait_key, group_wait_key
 from airflow_snowpack.scheduling.facts import hold_turns
 from airflow_snowpack.scheduling.gate_facts import GateFacts, passed_runs, runs_that_passed_and_ended
-from airflow_snowpack.scheduling.gated_runs import GatedRun, GatePlace, GateState, active_gates, gated_run_from
+from airflow_snowpack.scheduling.gated_runs import GatedRun, GatePlace, GateState, active_gates, gated_run_from, read_gate
 from airflow_snowpack.scheduling.pending import reasons_from_json, reasons_to_json
 from airflow_snowpack.scheduling.rulings import rule_all
 from airflow_snowpack.scheduling.runs import launched_runs
@@ -69,6 +69,12 @@ class Gate:
         snapshot = self._asking.ask([(self._place.dag_id, constraint) for constraint in self._constraints])
         reopened = self._reopened(snapshot)
         return self._store.transact(lambda conn: self._look(conn, snapshot, reopened))
+
+    def stands(self) -> GatedRun:
+        """How the run stood when it was asked for last; it has come here before."""
+        run = read_gate(self._store, self._place)
+        assert run is not None, "it is written down before anything is asked"
+        return run
 
     def time_out(self, state: GateState) -> GatedRun:
         """Its time is up: let it on, turn it away, or take it out of the line; nothing is changed for one that has passed.

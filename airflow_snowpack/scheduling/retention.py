@@ -16,6 +16,7 @@ from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import (
     event_cursors,
     events,
+    gated_runs,
     pending_events,
     pending_jobs,
     schedule_history,
@@ -52,4 +53,5 @@ def _forget(conn: sa.Connection, store: Store, keep: timedelta) -> int:
     lines = sa.select(schedule_history.c.id).where(schedule_history.c.at < before).limit(BATCH)
     rows += conn.execute(sa.delete(schedule_history).where(schedule_history.c.id.in_(lines))).rowcount
     runs = sa.and_(schedule_runs.c.ended_at.is_not(None), schedule_runs.c.reserved_at < before)
-    return rows + conn.execute(sa.delete(schedule_runs).where(runs)).rowcount
+    rows += conn.execute(sa.delete(schedule_runs).where(runs)).rowcount
+    return rows + conn.execute(sa.delete(gated_runs).where(gated_runs.c.ended_at < before)).rowcount

@@ -157,6 +157,15 @@ def _one_of(choices: type[StrEnum]) -> Callable[[Any], StrEnum]:
     return parse
 
 
+def parse_constraints(value: object) -> tuple[Constraint, ...]:
+    """Constraints as they are, or from their JSON.
+
+    :raises InvalidSchedule: one that cannot be used, with the path of its field.
+    """
+    read: tuple[Constraint, ...] = _checked("constraints", value, _constraints)
+    return read
+
+
 def parse_name(value: object) -> str:
     """:raises ValueError: it is not a schedule's name."""
     if not isinstance(value, str) or len(value) > MAX_NAME or not LEVEL.fullmatch(value):

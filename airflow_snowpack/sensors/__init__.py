@@ -1,4 +1,4 @@
-"""Sensors: wait for a job's end, for a free table, or for data."""
+"""Sensors: wait for a job's end, for a free table, for data, or until a run may go on."""
 
 from typing import TYPE_CHECKING
 
@@ -7,6 +7,7 @@ import lazy_loader
 if TYPE_CHECKING:
     from airflow_snowpack.sensors.data_arrival import IcebergDataArrivalSensor as IcebergDataArrivalSensor
     from airflow_snowpack.sensors.maintenance_job import MaintenanceJobSensor as MaintenanceJobSensor
+    from airflow_snowpack.sensors.run_constraint import RunConstraintSensor as RunConstraintSensor
     from airflow_snowpack.sensors.table_lock import TableLockSensor as TableLockSensor
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
@@ -14,6 +15,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "data_arrival": ["IcebergDataArrivalSensor"],
         "maintenance_job": ["MaintenanceJobSensor"],
+        "run_constraint": ["RunConstraintSensor"],
         "table_lock": ["TableLockSensor"],
     },
 )

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger
 
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.triggers.event import SETTLED, event_of
+from airflow_snowpack.triggers.event import event_of
+from airflow_snowpack.triggers.settling import Settling
 from airflow_snowpack.triggers.shared_catalog import catalog_loader
 from airflow_snowpack.triggers.shared_store import shared_store
 
@@ -66,7 +67,7 @@ class DataArrivalTrigger(BaseTrigger):
         from airflow_snowpack.store import utc_now
 
         until, consumer = datetime.fromisoformat(self.until), None
-        await asyncio.sleep(SETTLED.total_seconds())
+        await Settling().rest()
         while utc_now() < until:
             try:
                 consumer = consumer or await self._open()

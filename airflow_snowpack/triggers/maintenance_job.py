@@ -13,6 +13,7 @@ from airflow.triggers.base import BaseTrigger
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.triggers.event import event_of
+from airflow_snowpack.triggers.settling import Settling
 from airflow_snowpack.triggers.shared_store import shared_store
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class MaintenanceJobTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """One event: the job's id and status, or what kept the trigger from looking."""
+        await Settling().rest()
         try:
             yield event_of({"job_id": self.job_id, "status": await self._ended()})
         except SnowpackError as problem:

@@ -14,6 +14,7 @@ from airflow.triggers.base import BaseTrigger
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.triggers.event import event_of
+from airflow_snowpack.triggers.settling import Settling
 from airflow_snowpack.triggers.shared_store import shared_store
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class TableLockTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """One event: ``free``, or who holds the table still, or what kept the trigger from looking."""
+        await Settling().rest()
         try:
             holder = await self._wait()
         except SnowpackError as problem:

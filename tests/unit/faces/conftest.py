@@ -102,7 +102,13 @@ class Runner:
         self.instance: Any = None  # the task instance that runs or ran last; its task is a copy of the one that was given
 
     def __call__(
-        self, task: BaseOperator, *, params: dict[str, Any] | None = None, try_number: int = 1, resume: Any = None
+        self,
+        task: BaseOperator,
+        *,
+        params: dict[str, Any] | None = None,
+        try_number: int = 1,
+        resume: Any = None,
+        run_id: str = "run1",
     ) -> Outcome:
         """Run one try.
 
@@ -114,7 +120,7 @@ class Runner:
         if not task.has_dag():
             with DAG("guard", schedule=None, params=params) as dag:
                 dag.add_task(task)
-        self.instance = instance = _instance(task, params or {}, try_number, resume)
+        self.instance = instance = _instance(task, params or {}, try_number, resume, run_id)
         before = len(self.supervisor.sent)
         state, message, error = run(instance, instance.get_template_context(), structlog.get_logger())
         said = self.supervisor.sent[before:]
@@ -122,14 +128,14 @@ class Runner:
         return Outcome(str(state.value), message, error, pushed[-1] if pushed else None, said)
 
 
-def _instance(task: BaseOperator, conf: dict[str, Any], try_number: int, resume: Any) -> Any:
+def _instance(task: BaseOperator, conf: dict[str, Any], try_number: int, resume: Any, run_id: str) -> Any:
     from airflow.sdk.api.datamodels._generated import DagRun, DagRunState, DagRunType, TIRunContext
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
     now = datetime.now(UTC)
     dag_run = DagRun(
         dag_id=task.dag_id,
-        run_id="run1",
+        run_id=run_id,
         logical_date=now,
         data_interval_start=now,
         data_interval_end=now,
@@ -148,7 +154,7 @@ def _instance(task: BaseOperator, conf: dict[str, Any], try_number: int, resume:
         id=uuid.uuid4(),
         task_id=task.task_id,
         dag_id=task.dag_id,
-        run_id="run1",
+        run_id=run_id,
         try_number=try_number,
         map_index=-1,
         dag_version_id=uuid.uuid4(),

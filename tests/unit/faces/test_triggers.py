@@ -9,9 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.jobs import Jobs, JobStatus
+from airflow_snowpack.scheduling import DagRuns, Gate, GatePlace, GateState, MaxConcurrent, Runs, TimeWindow
 from airflow_snowpack.store import open_store
-from airflow_snowpack.triggers import MaintenanceJobTrigger, TableLockTrigger
+from airflow_snowpack.triggers import (
+    DataArrivalTrigger,
+    DispatcherTrigger,
+    MaintenanceJobTrigger,
+    RunConstraintTrigger,
+    TableLockTrigger,
+    run_constraint,
+    settling,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,6 +29,15 @@ if TYPE_CHECKING:
     from airflow.triggers.base import BaseTrigger
 
     from airflow_snowpack.iceberg import TableName
+
+
+LONG = "9999-01-01T00:00:00+00:00"
+
+
+@pytest.fixture(autouse=True)
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow has long heard that the task has left, so that nothing waits for that."""
+    monkeypatch.setattr(settling, "SETTLED", timedelta(0))
 
 
 async def first_event(trigger: BaseTrigger) -> dict[str, Any]:
@@ -36,6 +55,7 @@ def fired(trigger: BaseTrigger) -> dict[str, Any]:
     [
         MaintenanceJobTrigger("0123", "store", 2.5),
         TableLockTrigger("demo.flights", "lake", "2026-01-01T00:00:00+00:00", "store", 2.5),
+        RunConstraintTrigger("dag", "run", "gate", [{"delay": {"period": "1h"}}], LONG, LONG, "store", 2.5),
     ],
 )
 def test_a_trigger_comes_back_as_it_was(trigger: BaseTrigger) -> None:
@@ -43,6 +63,119 @@ def test_a_trigger_comes_back_as_it_was(trigger: BaseTrigger) -> None:
 
     assert path.endswith(type(trigger).__name__)
     assert type(trigger)(**arguments).serialize() == (path, arguments)
+
+
+def ready(name: str, jobs: Jobs, flights: TableName) -> BaseTrigger:
+    """A trigger that has something to tell from the beginning, if only that its time is over or that it cannot look."""
+    job = jobs.submit(flights, ["expire_snapshots"])
+    jobs.cancel(job.job_id)
+    now = jobs.store.clock().isoformat()
+    every: dict[str, BaseTrigger] = {
+        "job": MaintenanceJobTrigger(job.job_id),
+        "no such job": MaintenanceJobTrigger("0123"),
+        "table": TableLockTrigger("demo.flights", "lake"),
+        "table, in vain": TableLockTrigger("demo.flights", "lake", now, "nowhere"),
+        "arrival": DataArrivalTrigger("c", "o", {"commits_added": {"table": "demo.flights", "count": 1}}, now, LONG),
+        "arrival, too late": DataArrivalTrigger("c", "o", {"every": {"period": "1h"}}, now, now),
+        "dispatcher, over": DispatcherTrigger(now),
+        "dispatcher, in vain": DispatcherTrigger(LONG, "nowhere"),
+        "gate": RunConstraintTrigger("dag", "run", "gate", [], LONG),
+        "gate, at its moment": RunConstraintTrigger("dag", "run", "gate", [], LONG, now),
+        "gate, over": RunConstraintTrigger("dag", "run", "gate", [], now),
+    }
+    return every[name]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("job", "no such job", "table", "table, in vain", "arrival", "arrival, too late"),
+        *("dispatcher, over", "dispatcher, in vain", "gate", "gate, at its moment", "gate, over"),
+    ],
+)
+def test_no_trigger_fires_before_airflow_has_heard_that_the_task_has_left(
+    jobs: Jobs, flights: TableName, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    trigger = ready(name, jobs, flights)
+
+    async def fire() -> dict[str, Any]:
+        heard = asyncio.Event()
+        monkeypatch.setattr(settling.Settling, "rest", lambda self: heard.wait())
+        monkeypatch.setattr(settling.Settling, "is_over", property(lambda self: heard.is_set()))
+        waiting = asyncio.create_task(first_event(trigger))
+        done, _ = await asyncio.wait([waiting], timeout=0.3)
+        assert not done, "too early"
+        heard.set()
+        return await asyncio.wait_for(waiting, timeout=60)
+
+    assert asyncio.run(fire())
+
+
+def test_that_takes_airflow_some_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(settling.asyncio, "sleep", sleep)
+    begun = settling.Settling()
+    assert not begun.is_over
+    asyncio.run(begun.rest())
+    assert slept == [pytest.approx(10, abs=5)]
+
+
+class NobodyElse:
+    """An Airflow in which no run is active that the store does not know."""
+
+    def dag_runs(self, known: Any) -> dict[str, DagRuns]:
+        return {dag_id: DagRuns() for dag_id in known}
+
+    def active_among(self, dag_id: str, run_ids: frozenset[str]) -> int:
+        return 0
+
+    def free_slots(self, pools: Any) -> dict[str, None]:
+        return dict.fromkeys(pools)
+
+
+def at_gate(run_id: str, *constraints: Any) -> tuple[Gate, GatePlace]:
+    place = GatePlace("dag", run_id, "gate")
+    return Gate(SnowpackHook().store(), NobodyElse(), place, constraints), place  # type: ignore[arg-type]  # as far as gates ask
+
+
+def test_the_gates_trigger_calls_a_run_when_the_place_that_it_waits_for_becomes_free(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_constraint, "LOOK_S", 0.05)
+    for name in ("first", "second"):
+        state = at_gate(name, MaxConcurrent(1))[0].ask().state
+    assert state is GateState.WAITING
+    trigger = RunConstraintTrigger("dag", "second", "gate", [MaxConcurrent(1).to_json()], LONG, recheck_seconds=3600.0)
+
+    async def end_the_first_meanwhile() -> dict[str, Any]:
+        waiting = asyncio.create_task(first_event(trigger))
+        await asyncio.sleep(0.3)
+        assert not waiting.done()
+        await asyncio.to_thread(Runs(jobs.store).ended, "dag", "first", "success", jobs.store.clock())
+        return await asyncio.wait_for(waiting, timeout=60)
+
+    assert asyncio.run(end_the_first_meanwhile()) == {"why": "called"}
+
+
+def test_the_gates_trigger_looks_at_nothing_before_the_moment_that_was_named(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(store_conn_id: str | None) -> None:
+        raise AssertionError("it looked")
+
+    monkeypatch.setattr(run_constraint, "shared_store", never)
+    trigger = RunConstraintTrigger("dag", "run", "gate", [TimeWindow("20:00", "21:00").to_json()], LONG, LONG)
+
+    async def wait() -> bool:
+        waiting = asyncio.create_task(first_event(trigger))
+        done, _ = await asyncio.wait([waiting], timeout=0.3)
+        waiting.cancel()
+        return not done
+
+    assert asyncio.run(wait())
 
 
 def test_the_job_trigger_fires_when_the_job_ends(jobs: Jobs, flights: TableName) -> None:

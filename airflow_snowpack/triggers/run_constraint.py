@@ -1,0 +1,96 @@
+"""Fires when a run that waits at a gate may be able to go on, or when there is no time left to wait.
+
+The event is a nudge: the sensor asks the constraints, which it can and the triggerer cannot, since they ask Airflow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.triggers.base import BaseTrigger
+
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.triggers.event import event_of
+from airflow_snowpack.triggers.settling import Settling
+from airflow_snowpack.triggers.shared_store import shared_store
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from airflow.triggers.base import TriggerEvent
+
+    from airflow_snowpack.scheduling import Line
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 5.0
+NAP_S = 60.0
+"""A clock that is set, or a machine that slept, is noticed after so long."""
+
+
+class RunConstraintTrigger(BaseTrigger):
+    """Waits for the moment that the constraints named or, where they named none, for a place in their line.
+
+    :param constraints: as JSON.
+    :param not_before: nothing is looked at before this moment, as ISO 8601 text; ``until``: how long the run may wait.
+    :param recheck_seconds: how often the first in the line is called when nothing was told.
+    """
+
+    def __init__(
+        self,
+        dag_id: str,
+        run_id: str,
+        task: str,
+        constraints: list[dict[str, Any]],
+        until: str,
+        not_before: str | None = None,
+        store_conn_id: str | None = None,
+        recheck_seconds: float = 30.0,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's is untyped
+        self.dag_id = dag_id
+        self.run_id = run_id
+        self.task_key = task
+        self.constraints = constraints
+        self.until = until
+        self.not_before = not_before
+        self.store_conn_id = store_conn_id
+        self.recheck_seconds = recheck_seconds
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """The trigger as Airflow keeps it."""
+        names = ("dag_id", "run_id", "constraints", "until", "not_before", "store_conn_id", "recheck_seconds")
+        arguments = {name: getattr(self, name) for name in names} | {"task": self.task_key}
+        return "airflow_snowpack.triggers.run_constraint.RunConstraintTrigger", arguments
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """One event: ``called``, or ``over``."""
+        from airflow_snowpack.store import utc_now
+
+        until = datetime.fromisoformat(self.until)
+        named = min(until, datetime.fromisoformat(self.not_before)) if self.not_before else None
+        await Settling().rest()
+        while named is not None and utc_now() < named:
+            await asyncio.sleep(min(NAP_S, (named - utc_now()).total_seconds()))
+        line: Line | None = None
+        while utc_now() < until:
+            try:
+                line = line or await self._open()
+                if named is not None or await asyncio.to_thread(line.calls):
+                    yield event_of({"why": "called"})
+                    return
+            except SnowpackError as problem:
+                log.warning("Waiting on at the gate: %s", problem)
+            pause = min(LOOK_S, self.recheck_seconds, (until - utc_now()).total_seconds())
+            await asyncio.sleep(max(0.1, pause))
+        yield event_of({"why": "over"})
+
+    async def _open(self) -> Line:
+        from airflow_snowpack.scheduling import GatePlace, Line, parse_constraints
+
+        place = GatePlace(self.dag_id, self.run_id, self.task_key)
+        store = await shared_store(self.store_conn_id)
+        return Line(store, place, parse_constraints(self.constraints), recheck=timedelta(seconds=self.recheck_seconds))
