@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
 import sqlalchemy as sa
 
+from airflow_snowpack.scheduling.constraint import Constraint
 from airflow_snowpack.scheduling.constraints import (
     ClusterLoad,
     MaxConcurrent,
@@ -23,7 +25,7 @@ from airflow_snowpack.scheduling.pending import is_open
 from airflow_snowpack.scheduling.runs import dags_of_group, reserved_runs
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.surroundings import DagRuns, FreeSlots, NotKnown, Snapshot
-from airflow_snowpack.scheduling.turns import hold_turns as hold_turns
+from airflow_snowpack.scheduling.turns import hold_turns
 from airflow_snowpack.store.schedule_tables import dag_successes, pending_jobs, schedule_runs
 
 
@@ -78,18 +80,18 @@ class StoredFacts:
 
 def take_turns(conn: sa.Connection, schedule: Schedule) -> None:
     """Wait for whoever is about to reserve a place that this schedule's constraints count, until it has committed."""
-    hold_turns(conn, _counted(schedule))
+    hold_turns(conn, counted_keys(schedule.dag_id, schedule.constraints))
 
 
-def _counted(schedule: Schedule) -> set[str]:
-    """What its own run adds to, and what its constraints count: all in one order, so that no two can wait for each other."""
+def counted_keys(dag_id: str, constraints: Iterable[Constraint]) -> set[str]:
+    """What a run of the DAG adds to, and what its constraints count."""
     keys: set[str] = set()
-    for constraint in schedule.constraints:
+    for constraint in constraints:
         match constraint:
             case MaxConcurrent(group=str(group)):
-                keys |= {dag_wait_key(schedule.dag_id), group_wait_key(group)}
+                keys |= {dag_wait_key(dag_id), group_wait_key(group)}
             case MaxConcurrent() | SinceLastRun():
-                keys.add(dag_wait_key(schedule.dag_id))
+                keys.add(dag_wait_key(dag_id))
             case PoolSlots(pool=pool):
                 keys.add(pool_wait_key(pool))
             case ClusterLoad(probe=probe):

@@ -21,14 +21,16 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.scheduling.asking import Asking
 from airflow_snowpack.scheduling.constraint import Constraint
-from airflow_snowpack.scheduling.constraints import MaxConcurrent, dag_wait_key, group_wait_key
-from airflow_snowpack.scheduling.facts import hold_turns
+from airflow_snowpack.scheduling.constraints import MaxConcurrent, dag_wait_key
+from airflow_snowpack.scheduling.facts import counted_keys
 from airflow_snowpack.scheduling.gate_facts import GateFacts, passed_runs, runs_that_passed_and_ended
 from airflow_snowpack.scheduling.gated_runs import GatedRun, GatePlace, GateState, active_gates, gated_run_from, read_gate
+from airflow_snowpack.scheduling.holding import hold
 from airflow_snowpack.scheduling.pending import reasons_from_json, reasons_to_json
 from airflow_snowpack.scheduling.rulings import rule_all
 from airflow_snowpack.scheduling.runs import launched_runs
 from airflow_snowpack.scheduling.surroundings import Snapshot, Surroundings
+from airflow_snowpack.scheduling.turns import hold_turns
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import gated_runs
 
@@ -139,6 +141,8 @@ class Gate:
 
     def _write(self, conn: sa.Connection, state: GateState, changes: Mapping[str, Any]) -> GatedRun:
         passed = {"passed_at": self._store.clock()} if state is GateState.PASSED else {}
+        if passed:
+            hold(conn, self._constraints, self._place.dag_id, self._place.run_id)
         conn.execute(sa.update(gated_runs).where(self._place.row).values(state=state.value, **passed, **changes))
         return gated_run_from(self._row(conn))
 
@@ -150,7 +154,7 @@ class Gate:
 
     def _counted(self) -> set[str]:
         """What its passing adds to, and what its constraints count."""
-        return {dag_wait_key(self._place.dag_id), *(group_wait_key(group) for group in self._groups())}
+        return {dag_wait_key(self._place.dag_id), *counted_keys(self._place.dag_id, self._constraints)}
 
     def _known(self, conn: sa.Connection, dag_ids: Iterable[str]) -> dict[str, frozenset[str]]:
         """The runs whose end matters here: of DAGs with gates those that have passed, of others those that schedules launched."""

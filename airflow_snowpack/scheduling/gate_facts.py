@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from airflow_snowpack.scheduling.constraints import dag_wait_key
 from airflow_snowpack.scheduling.facts import StoredFacts
 from airflow_snowpack.scheduling.gated_runs import GatePlace, GateState, active_gates
+from airflow_snowpack.scheduling.holding import held
 from airflow_snowpack.scheduling.runs import dags_of_group
 from airflow_snowpack.store.schedule_tables import gated_runs
 
@@ -48,6 +49,10 @@ class GateFacts(StoredFacts):
         here = (gated_runs.c.dag_id == self.place.dag_id, gated_runs.c.task == self.place.task)
         query = sa.select(gated_runs.c.passed_at).where(*here, gated_runs.c.passed_at > moment).order_by(gated_runs.c.passed_at)
         return tuple(self.conn.execute(query).scalars())
+
+    def held(self, key: str) -> int:
+        own = (self.place.dag_id, self.place.run_id)
+        return held(self.conn, key, self.snapshot.taken_at or self.now, but=own)
 
     def more_urgent(self, key: str) -> int:
         """None that wait for runs of this DAG: a schedule counts them from their start, and would wait for this very run."""

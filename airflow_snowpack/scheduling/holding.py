@@ -1,11 +1,11 @@
 """What runs that were let through hold of a pool or of a load, for as long as Airflow does not show it.
 
     hold(conn, schedule.constraints, dag_id, run_id)   # with the run's reservation, in one transaction
-    held(conn, "pool:spark", snapshot)                 # how much of it is promised to runs that the snapshot does not show
+    held(conn, "pool:spark", snapshot.taken_at)        # how much of it is promised to runs that a snapshot does not show
 
-A run that is started takes its slots some seconds later, and moves the load later still. Until then Airflow says the same to the
-next job, and to the next scheduler. The invariant: **what was let through counts from its reservation on, and never twice with
-what a snapshot shows of it.**
+A run that is started, or that has passed its gate, takes its slots some seconds later, and moves the load later still. Until then
+Airflow says the same to the next job, and to the next scheduler. The invariant: **what was let through counts from then on, and
+never twice with what a snapshot shows of it.**
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from airflow_snowpack.scheduling.constraint import Constraint
 from airflow_snowpack.scheduling.constraints import ClusterLoad, PoolSlots, load_wait_key, pool_wait_key
 from airflow_snowpack.scheduling.surroundings import FreeSlots, Snapshot
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.schedule_tables import schedule_runs, slot_holds
+from airflow_snowpack.store.schedule_tables import gated_runs, schedule_runs, slot_holds
 
 AT_MOST = timedelta(minutes=15)
 """A run that has not been seen in the pool so long after it was launched holds nothing more: its DAG does not use the pool."""
@@ -27,10 +27,12 @@ SETTLED = timedelta(minutes=1)
 """A load shows a run that was launched so long ago."""
 
 of_run = sa.and_(schedule_runs.c.dag_id == slot_holds.c.dag_id, schedule_runs.c.run_id == slot_holds.c.run_id)
+of_gate = sa.and_(gated_runs.c.dag_id == slot_holds.c.dag_id, gated_runs.c.run_id == slot_holds.c.run_id)
 
 
 def hold(conn: sa.Connection, constraints: Iterable[Constraint], dag_id: str, run_id: str) -> None:
-    """Note what a run takes, in the transaction that reserves it."""
+    """Note what a run takes, in the transaction that reserves it or lets it pass its gate; what it held before is over."""
+    let_go(conn, dag_id, run_id)
     amounts: dict[str, int] = {}
     for one in constraints:
         if isinstance(one, PoolSlots):
@@ -41,15 +43,20 @@ def hold(conn: sa.Connection, constraints: Iterable[Constraint], dag_id: str, ru
         conn.execute(sa.insert(slot_holds).values(dag_id=dag_id, run_id=run_id, key=key, amount=amount))
 
 
-def held(conn: sa.Connection, key: str, taken_at: datetime) -> int:
-    """How much of it is promised to runs that a snapshot of this moment does not show."""
-    shows_within = AT_MOST if key.startswith(pool_wait_key("")) else SETTLED
+def held(conn: sa.Connection, key: str, taken_at: datetime, *, but: tuple[str, str] = ("", "")) -> int:
+    """How much of it is promised to runs that a snapshot of this moment does not show.
+
+    :param but: the DAG and the id of a run that asks for itself, and is in nobody's way but its own.
+    """
+    before = taken_at - (AT_MOST if key.startswith(pool_wait_key("")) else SETTLED)
+    launched = sa.or_(schedule_runs.c.launched_at.is_(None), schedule_runs.c.launched_at > before)
+    scheduled = sa.exists().where(of_run, schedule_runs.c.ended_at.is_(None), launched)
+    gated = sa.exists().where(of_gate, gated_runs.c.ended_at.is_(None), gated_runs.c.passed_at > before)
     query = (
         sa.select(sa.func.coalesce(sa.func.sum(slot_holds.c.amount), 0))
-        .select_from(slot_holds.join(schedule_runs, of_run))
-        .where(slot_holds.c.key == key, schedule_runs.c.ended_at.is_(None))
+        .where(slot_holds.c.key == key, sa.or_(scheduled, gated))
         .where(sa.or_(slot_holds.c.shown_at.is_(None), slot_holds.c.shown_at > taken_at))
-        .where(sa.or_(schedule_runs.c.launched_at.is_(None), schedule_runs.c.launched_at > taken_at - shows_within))
+        .where(sa.not_(sa.and_(slot_holds.c.dag_id == but[0], slot_holds.c.run_id == but[1])))
     )
     return int(conn.execute(query).scalar_one())
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from airflow_snowpack.scheduling import (
+    Checker,
     ClusterLoad,
     CustomEvents,
     Delay,
@@ -22,9 +26,14 @@ from airflow_snowpack.scheduling import (
     PoolSlots,
     SinceLastRun,
     TimeWindow,
+    explain,
+    forget_old,
 )
+from airflow_snowpack.store import open_store
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from airflow_snowpack.scheduling.constraint import Constraint
 
 WAITING, PASSED, SKIPPED = GateState.WAITING, GateState.PASSED, GateState.SKIPPED
@@ -209,6 +218,20 @@ class TestTheOtherConstraints:
         gates.airflow.pools["p"] = 1
         assert gates.state("a", PoolSlots("p")) is PASSED
 
+    def test_what_a_run_that_has_passed_will_take_of_a_pool_is_kept_for_it(self, gates: Gates) -> None:
+        gates.airflow.pools["p"] = 1
+        assert gates.state("a", PoolSlots("p")) is PASSED
+        waits = gates.ask("b", PoolSlots("p"))
+        assert (waits.state, "on their way" in waits.says) == (WAITING, True)
+
+    def test_what_a_schedule_kept_for_its_run_is_not_in_the_way_of_that_run(self, gates: Gates) -> None:
+        gates.airflow.pools["p"] = 1
+        gates.scheduler.declare("s", CustomEvents("go"), PoolSlots("p"))
+        gates.scheduler.send("go")
+        gates.scheduler.work()
+        assert gates.state(gates.scheduler.started[0].run_id, PoolSlots("p")) is PASSED
+        assert gates.state("b", PoolSlots("p")) is WAITING
+
     def test_the_load_is_asked_of_its_probe(self, gates: Gates) -> None:
         assert gates.state("a", ClusterLoad("time:time", below=1)) is WAITING
         assert gates.state("b", ClusterLoad("operator:eq", below=1)) is WAITING, "a probe that fails lets nothing pass"
@@ -219,6 +242,116 @@ class TestTheOtherConstraints:
         assert gates.state("b", *both) is WAITING
         clock.forward(minutes=10)
         assert gates.state("b", *both) is SKIPPED
+
+
+class TestOneAfterTheOther:
+    """Counting and passing is one step, also against what schedules launch."""
+
+    @staticmethod
+    def together(*steps: Callable[[], Any]) -> list[Any]:
+        """Each once, all of them let go at the same moment."""
+        start = threading.Barrier(len(steps))
+
+        def once(step: Callable[[], Any]) -> Any:
+            start.wait(30)
+            return step()
+
+        with ThreadPoolExecutor(len(steps)) as pool:
+            return [future.result() for future in [pool.submit(once, step) for step in steps]]
+
+    @pytest.mark.parametrize("limit", [MaxConcurrent(1), MaxConcurrent(1, group="g"), SinceLastRun("1m"), MaxRuns(1, per="1m")])
+    def test_of_runs_that_ask_at_the_same_moment_one_passes(
+        self, gates: Gates, store_url: str, clock: Any, limit: Constraint
+    ) -> None:
+        with ExitStack() as opened:
+            stores = [opened.enter_context(open_store(store_url, clock=clock)) for _ in range(3)]
+            for turn in range(10):
+                places = [GatePlace("maintain", f"{turn}-{number}", "gate") for number in range(3)]
+                gates.start(*(place.run_id for place in places))
+                asking = [Gate(store, gates.airflow, place, [limit]).ask for store, place in zip(stores, places, strict=True)]
+                states = [run.state for run in self.together(*asking)]
+                assert sorted(states) == [PASSED, WAITING, WAITING]
+                for place in places:
+                    gates.end(place.run_id)
+                clock.forward(minutes=2)
+
+    def test_of_a_run_at_its_gate_and_a_schedule_of_its_group_one_takes_the_last_place(
+        self, gates: Gates, store_url: str, clock: Any
+    ) -> None:
+        limit = MaxConcurrent(1, group="g")
+        gates.scheduler.declare("other", CustomEvents("go"), limit, dag_id="no_gate")
+        with ExitStack() as opened:
+            mine, yours = (opened.enter_context(open_store(store_url, clock=clock)) for _ in range(2))
+            for turn in range(10):
+                gates.start(f"a{turn}")
+                gates.scheduler.send("go")
+                gates.scheduler.subscriber.step()
+                gate = Gate(mine, gates.airflow, GatePlace("maintain", f"a{turn}", "gate"), [limit])
+                run, report = self.together(gate.ask, Checker(yours, gates.airflow).step)
+                assert (run.state is PASSED) + len(report.sent_off) == 1
+                gates.end(f"a{turn}")
+                clock.forward(minutes=2)
+                gates.scheduler.work()
+                gates.scheduler.end_run()
+                clock.forward(minutes=2)
+
+    def test_a_run_that_passes_while_the_checker_asks_airflow_is_counted_by_it(
+        self, gates: Gates, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        limit = MaxConcurrent(1, group="g")
+        gates.scheduler.declare("other", CustomEvents("go"), limit, dag_id="no_gate")
+        gates.scheduler.send("go")
+        gates.scheduler.subscriber.step()
+        ask = gates.airflow.dag_runs
+
+        def ask_and_pass(known: Any) -> Any:
+            told = ask(known)
+            monkeypatch.undo()
+            assert gates.state("a", limit) is PASSED
+            return told
+
+        monkeypatch.setattr(gates.airflow, "dag_runs", ask_and_pass)
+        assert gates.scheduler.checker.step().sent_off == ()
+
+    def test_a_run_that_a_schedule_launches_while_a_gate_asks_airflow_is_counted_by_it(
+        self, gates: Gates, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        limit = MaxConcurrent(1, group="g")
+        gates.scheduler.declare("other", CustomEvents("go"), limit, dag_id="no_gate")
+        gates.scheduler.send("go")
+        gates.scheduler.subscriber.step()
+        ask = gates.airflow.dag_runs
+
+        def ask_and_launch(known: Any) -> Any:
+            told = ask(known)
+            monkeypatch.undo()
+            assert len(gates.scheduler.checker.step().sent_off) == 1
+            return told
+
+        monkeypatch.setattr(gates.airflow, "dag_runs", ask_and_launch)
+        assert gates.state("a", limit) is WAITING
+
+
+class TestWhatIsTold:
+    def test_the_explanation_of_a_schedule_tells_why_its_run_waits_at_its_gate(self, gates: Gates) -> None:
+        gates.scheduler.declare("s", CustomEvents("go"))
+        gates.scheduler.send("go")
+        gates.scheduler.work()
+        run_id = gates.scheduler.started[0].run_id
+        gates.ask(run_id, TimeWindow("20:00", "21:00"))
+
+        told = str(explain(gates.scheduler.schedules, "s"))
+        why = "outside of 20:00 to 21:00 UTC, until 2026-11-21 20:00:00 UTC."
+        assert f"Run {run_id} waits at its gate gate: {why}" in told
+        gates.end(run_id, "failed")
+        assert "gate" not in str(explain(gates.scheduler.schedules, "s"))
+
+    def test_what_ended_long_ago_is_forgotten(self, gates: Gates, clock: Any) -> None:
+        gates.ask("old", MaxRuns(1, per="1000d"))
+        gates.end("old")
+        clock.forward(days=91)
+        forget_old(gates.store)
+        assert gates.state("new", MaxRuns(1, per="1000d")) is PASSED
 
 
 class TestAskingAgain:
