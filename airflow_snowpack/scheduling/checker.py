@@ -135,7 +135,8 @@ class Checker:
             self._wait(conn, row, (reason,), judgement.next_at, None, counted.to_row())
             return PendingState.TRIGGER
         trigger = Reason("trigger", judgement.says, met=True)
-        due = _Due(row, schedule, trigger, row.triggered_at or now, counted.to_row())
+        # Somebody's clock may be ahead of ours; what it says has not happened yet has happened now.
+        due = _Due(row, schedule, trigger, row.triggered_at or min(judgement.since or now, now), counted.to_row())
         if row.triggered_at is None:
             self._note_triggered(conn, due)
         return self._constrain(conn, due, snapshot)
@@ -148,7 +149,8 @@ class Checker:
         return PendingState(row.state)
 
     def _note_triggered(self, conn: sa.Connection, due: _Due) -> None:
-        note(conn, self._store, due.schedule.name, "triggered", due.row.pending_id, says=due.trigger.says)
+        since = due.triggered_at.isoformat()
+        note(conn, self._store, due.schedule.name, "triggered", due.row.pending_id, says=due.trigger.says, since=since)
         moments = {"triggered_at": due.triggered_at, "expires_at": due.expires_at}
         move(conn, due.row.pending_id, PendingState.TRIGGER, PendingState.CONSTRAINT, **moments)
 

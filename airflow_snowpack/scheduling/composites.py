@@ -48,7 +48,9 @@ class Since(Trigger):
         moments = [moment for seen in known if (moment := seen.first_at if self.of == "first" else seen.last_at)]
         assert isinstance(self.period, timedelta), "checked when it was made"
         due = (min(moments) if self.of == "first" else max(moments)) + self.period
-        return Judgement(now >= due, said, None if now >= due else due, (inner,))
+        if now < due:
+            return Judgement(False, said, due, (inner,))
+        return Judgement(True, said, None, (inner,), since=max(due, inner.since or due))
 
 
 class Composite(Trigger):
@@ -80,12 +82,15 @@ class Composite(Trigger):
         for trigger in self.triggers:
             yield from trigger.walk()
 
-    def _judge(self, progress: Mapping[Leaf, Progress], now: datetime, *, satisfied: Any) -> Judgement:
+    def _judge(self, progress: Mapping[Leaf, Progress], now: datetime, *, satisfied: Any, since: Any) -> Judgement:
         parts = tuple(trigger.judge(progress, now) for trigger in self.triggers)
         enough = bool(satisfied(part.satisfied for part in parts))
         moments = [part.next_at for part in parts if part.next_at is not None and not part.satisfied]
         says = f" {self.word} ".join(f"({part.says})" if part.parts else part.says for part in parts)
-        return Judgement(enough, says, None if enough else min(moments, default=None), parts, self.word)
+        if not enough:
+            return Judgement(False, says, min(moments, default=None), parts, self.word)
+        from_when = [part.since for part in parts if part.satisfied and part.since is not None]
+        return Judgement(True, says, None, parts, self.word, since=since(from_when, default=None))
 
     def to_json(self) -> dict[str, Any]:
         return {self.kind: [trigger.to_json() for trigger in self.triggers]}
@@ -100,7 +105,7 @@ class AllOf(Composite):
     triggers: tuple[Trigger, ...]
 
     def judge(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
-        return self._judge(progress, now, satisfied=all)
+        return self._judge(progress, now, satisfied=all, since=max)
 
 
 @dataclass(frozen=True, init=False)
@@ -112,7 +117,7 @@ class AnyOf(Composite):
     triggers: tuple[Trigger, ...]
 
     def judge(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
-        return self._judge(progress, now, satisfied=any)
+        return self._judge(progress, now, satisfied=any, since=min)
 
 
 COMPOSITES: dict[str, type[AllOf] | type[AnyOf]] = {AllOf.kind: AllOf, AnyOf.kind: AnyOf}

@@ -245,8 +245,8 @@ class ClusterLoad(Constraint):
     kind: ClassVar[str] = "cluster_load"
     probe: str
     below: float = 0.8
-    each: float | None = None
     on_unmet: OnUnmet = OnUnmet.WAIT
+    each: float | None = None
 
     def __post_init__(self) -> None:
         self._read("probe", parse_probe)

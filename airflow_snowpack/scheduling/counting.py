@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,10 +11,17 @@ import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.trigger import Leaf, Progress
-from airflow_snowpack.store.schedule_tables import events, pending_events
+from airflow_snowpack.store.schedule_tables import events, pending_events, pending_jobs
 
 MAX_TOLD = 100
 """A run is told of so many events at most; how many there were it is told in any case."""
+
+HEARD = (
+    sa.select(pending_events.c.pending_id, pending_events.c.leaf, events.c.id, events.c.at, events.c.amounts, events.c.detail)
+    .select_from(pending_events)
+    .join(events, events.c.id == pending_events.c.event_id)
+    .order_by(events.c.id)
+)
 
 
 @dataclass(slots=True)
@@ -28,7 +35,7 @@ class Counted:
     @property
     def progress(self) -> dict[Leaf, Progress]:
         return {
-            leaf: Progress(_amount(leaf, known), _moment(known["first_at"]), _moment(known["last_at"]))
+            leaf: Progress(_amount(leaf, known), *(_moment(known.get(name)) for name in ("first_at", "last_at", "reached_at")))
             for number, leaf in enumerate(self.leaves)
             if (known := self.sums.get(str(number))) is not None
         }
@@ -43,19 +50,32 @@ def count_events(conn: sa.Connection, row: sa.Row[Any], schedule: Schedule) -> C
 
     :param row: of the pending job, held by the caller.
     """
-    new = (
-        sa.select(pending_events.c.leaf, events.c.id, events.c.at, events.c.amounts, events.c.detail)
-        .join(events, events.c.id == pending_events.c.event_id)
-        .where(pending_events.c.pending_id == row.pending_id, pending_events.c.event_id > row.counted_to)
-        .order_by(events.c.id)
+    mine = sa.and_(pending_events.c.pending_id == row.pending_id, pending_events.c.event_id > row.counted_to)
+    return _add_up(row, schedule, conn.execute(HEARD.where(mine)).all())
+
+
+def count_each(conn: sa.Connection, jobs: Sequence[tuple[sa.Row[Any], Schedule]]) -> list[Counted]:
+    """The same for several jobs, in one statement.
+
+    :param jobs: the rows of pending jobs, all held by the caller.
+    """
+    new = HEARD.join(pending_jobs, pending_jobs.c.pending_id == pending_events.c.pending_id).where(
+        pending_jobs.c.pending_id.in_([row.pending_id for row, _ in jobs]), pending_events.c.event_id > pending_jobs.c.counted_to
     )
+    heard: dict[str, list[Any]] = {row.pending_id: [] for row, _ in jobs}
+    for event in conn.execute(new):
+        heard[event.pending_id].append(event)
+    return [_add_up(row, schedule, heard[row.pending_id]) for row, schedule in jobs]
+
+
+def _add_up(row: sa.Row[Any], schedule: Schedule, heard: Iterable[Any]) -> Counted:
     leaves = schedule.trigger.leaves()
     counted = Counted(leaves, {leaf: dict(sums) for leaf, sums in row.progress.items()}, row.counted_to)
     names: dict[str, set[str]] = {leaf: set(sums.get("names", ())) for leaf, sums in counted.sums.items()}
-    for event in conn.execute(new):
+    for event in heard:
         leaf = str(event.leaf)
         sums = counted.sums.setdefault(leaf, {"events": 0, "amount": 0, "first_at": None, "last_at": None})
-        _add(sums, names.setdefault(leaf, set()), leaves[event.leaf].measure, event)
+        _add(sums, names.setdefault(leaf, set()), leaves[event.leaf], event)
         counted.upto = event.id
     for leaf, named in names.items():
         if named:
@@ -76,17 +96,18 @@ def fired_by(conn: sa.Connection, pending_id: str, schedule: Schedule) -> dict[s
     return {"schedule": schedule.name, "pending_id": pending_id, "event_count": total, "events": told}
 
 
-def _add(sums: dict[str, Any], names: set[str], measure: str, event: Any) -> None:
-    at = event.at.isoformat()
+def _add(sums: dict[str, Any], names: set[str], leaf: Leaf, event: Any) -> None:
+    at, measure = event.at.isoformat(), leaf.measure
     sums["events"] += 1
     sums["first_at"] = min(sums["first_at"] or at, at)
     sums["last_at"] = max(sums["last_at"] or at, at)
-    if measure == "events":
-        return
-    named = event.detail.get("partitions", ()) if measure == "partitions" else ()
-    names.update(named)
-    # An event names some of its partitions at most, and may name none: the others count as so many new ones.
-    sums["amount"] += max(0, event.amounts.get(measure, 0) - len(named))
+    if measure != "events":
+        named = event.detail.get("partitions", ()) if measure == "partitions" else ()
+        names.update(named)
+        # An event names some of its partitions at most, and may name none: the others count as so many new ones.
+        sums["amount"] += max(0, event.amounts.get(measure, 0) - len(named))
+    if "reached_at" not in sums and (sums["events"] if measure == "events" else sums["amount"] + len(names)) >= leaf.wanted:
+        sums["reached_at"] = sums["last_at"]  # events may be recorded out of their order: all of these had happened by then
 
 
 def _amount(leaf: Leaf, sums: Mapping[str, Any]) -> int:

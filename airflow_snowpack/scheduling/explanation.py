@@ -61,11 +61,17 @@ class Explanation:
             suspended = f"{schedule.name} is suspended: events do not count for it. Resume it to let them."
             return [suspended, *self._at_gates(), *self._endings()]
         lines = [f"{schedule.name} is enabled and starts {schedule.dag_id}."]
-        lines.append(f"Its trigger is {'' if self.trigger.satisfied else 'not '}satisfied: {self.trigger.says}.")
+        lines.append(f"Its trigger is {self._satisfied()}: {self.trigger.says}.")
         lines += self._launching() + self._waiting()
         if self.next_tick is not None:
             lines.append(f"Its clock comes next at {_text(self.next_tick)}.")
         return lines + self._at_gates() + self._endings()
+
+    def _satisfied(self) -> str:
+        since = None if self.pending is None else self.pending.triggered_at
+        if since is not None:
+            return f"satisfied since {_text(since)}"
+        return "satisfied" if self.trigger.satisfied else "not satisfied"
 
     def _at_gates(self) -> list[str]:
         return [f"Run {run.place.run_id} waits at its gate {run.place.task}: {run.says}." for run in self.at_gates]

@@ -42,14 +42,23 @@ def parse_table(value: object) -> str:
     return value
 
 
-class _CountingTableLeaf(_TableLeaf):
+class _CountingLeaf(Leaf):
+    """Counts up to a number."""
+
+    count: int
+
+    @property
+    def wanted(self) -> int:
+        return self.count
+
+
+class _CountingTableLeaf(_CountingLeaf, _TableLeaf):
     """Counts something that commits bring.
 
     :cvar unit: what it counts, for people.
     """
 
     unit: ClassVar[str]
-    count: int
 
     def __post_init__(self) -> None:
         self._check_table()
@@ -118,14 +127,18 @@ class BytesAdded(_TableLeaf):
         self._check_table()
         self._read("size", parse_bytes)
 
+    @property
+    def wanted(self) -> int:
+        return int(self.size)
+
     def judge(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
-        amount, wanted = progress.get(self, Progress()).amount, int(self.size)
-        says = f"{say_bytes(amount)} of {say_bytes(wanted)} of {self.table}"
-        return Judgement(amount >= wanted, says, have=amount, want=wanted)
+        known = progress.get(self, Progress())
+        says = f"{say_bytes(known.amount)} of {say_bytes(self.wanted)} of {self.table}"
+        return Judgement(known.amount >= self.wanted, says, have=known.amount, want=self.wanted, since=self._since(known))
 
 
 @dataclass(frozen=True)
-class RunsSucceeded(Leaf):
+class RunsSucceeded(_CountingLeaf):
     """Runs of a DAG succeeded, so many times."""
 
     kind: ClassVar[str] = "runs_succeeded"
@@ -144,7 +157,7 @@ class RunsSucceeded(Leaf):
 
 
 @dataclass(frozen=True)
-class RunsFailed(Leaf):
+class RunsFailed(_CountingLeaf):
     """Runs of a DAG failed, so many times."""
 
     kind: ClassVar[str] = "runs_failed"
@@ -163,7 +176,7 @@ class RunsFailed(Leaf):
 
 
 @dataclass(frozen=True)
-class AssetEvents(Leaf):
+class AssetEvents(_CountingLeaf):
     """An Airflow asset was updated, so many times.
 
     :param uri: of the asset.
@@ -185,7 +198,7 @@ class AssetEvents(Leaf):
 
 
 @dataclass(frozen=True)
-class CustomEvents(Leaf):
+class CustomEvents(_CountingLeaf):
     """An event of this name was sent from outside, so many times."""
 
     kind: ClassVar[str] = "custom_events"
@@ -227,8 +240,9 @@ class Cron(_ClockLeaf):
         self._read("tz", lambda value: check_zone(parse_text(value)))
 
     def judge(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
-        came = progress.get(self, Progress()).amount > 0
-        return Judgement(came, f"a moment of {self.expression!r} ({self.tz}) {'came' if came else 'has not come'}")
+        came = (known := progress.get(self, Progress())).amount > 0
+        says = f"a moment of {self.expression!r} ({self.tz}) {'came' if came else 'has not come'}"
+        return Judgement(came, says, since=self._since(known))
 
 
 @dataclass(frozen=True)
@@ -242,8 +256,9 @@ class Every(_ClockLeaf):
         self._read("period", parse_period)
 
     def judge(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
-        passed = progress.get(self, Progress()).amount > 0
-        return Judgement(passed, f"{self.period} since the last launch {'have' if passed else 'have not'} passed")
+        passed = (known := progress.get(self, Progress())).amount > 0
+        says = f"{self.period} since the last launch {'have' if passed else 'have not'} passed"
+        return Judgement(passed, says, since=self._since(known))
 
 
 LEAVES: tuple[type[Leaf], ...] = (

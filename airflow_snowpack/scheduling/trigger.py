@@ -25,11 +25,13 @@ class Progress:
 
     :param amount: in the leaf's measure.
     :param first_at: when the first of its events happened; ``None`` for no event. Likewise ``last_at``.
+    :param reached_at: when there was enough of it for the first time; ``None`` where nobody has kept it.
     """
 
     amount: int = 0
     first_at: datetime | None = None
     last_at: datetime | None = None
+    reached_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Judgement:
     :param parts: the judgements that it is made of.
     :param word: ``and`` or ``or``, which joins its parts.
     :param have: how much there is of what is counted, and ``want``: how much there must be; ``None`` where nothing is.
+    :param since: the moment that satisfied it: of the event that completed it, of a tick, or at which a time was over.
     """
 
     satisfied: bool
@@ -50,6 +53,7 @@ class Judgement:
     word: str | None = None
     have: int | None = None
     want: int | None = None
+    since: datetime | None = None
 
 
 class Trigger(Declared):
@@ -86,6 +90,11 @@ class Leaf(Trigger):
 
     measure: ClassVar[str] = "events"
 
+    @property
+    def wanted(self) -> int:
+        """How much satisfies it, in its measure."""
+        return 1
+
     def event_key(self, catalog: str, schedule: str, number: int) -> str:
         """The key of the events that it listens to.
 
@@ -98,8 +107,13 @@ class Leaf(Trigger):
         yield self
 
     def _counted(self, progress: Mapping[Leaf, Progress], wanted: int, unit: str) -> Judgement:
-        amount = progress.get(self, Progress()).amount
-        return Judgement(amount >= wanted, f"{amount:,} of {wanted:,} {unit}", have=amount, want=wanted)
+        known = progress.get(self, Progress())
+        says = f"{known.amount:,} of {wanted:,} {unit}"
+        return Judgement(known.amount >= wanted, says, have=known.amount, want=wanted, since=self._since(known))
+
+    def _since(self, known: Progress) -> datetime | None:
+        """Since when there is enough of it, if there is."""
+        return (known.reached_at or known.last_at) if known.amount >= self.wanted else None
 
 
 def table_key(table: TableName) -> str:

@@ -196,7 +196,7 @@ slot_holds = sa.Table(
     sa.Column("dag_id", sa.Text, primary_key=True),
     sa.Column("run_id", sa.Text, primary_key=True),
     sa.Column("key", sa.Text, primary_key=True, index=True),
-    sa.Column("amount", sa.Integer, nullable=False),
+    sa.Column("amount", sa.BigInteger, nullable=False),
     sa.Column("shown_at", UtcDateTime),
 )
 """What runs that were let through take of a pool or of a load, for as long as Airflow does not show it."""

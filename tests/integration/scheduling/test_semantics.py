@@ -335,7 +335,7 @@ class TestConstraints:
         scheduler.declare("one", GO, MaxConcurrent(1), timeout=Timeout("2h", then=then))
         scheduler.send("go")
         scheduler.go_on(minutes=1)
-        scheduler.go_on(hours=1, minutes=59)
+        scheduler.go_on(hours=1, minutes=58)
         assert scheduler.started == []
         scheduler.go_on(minutes=1)
         assert len(scheduler.started) == (then == "launch")
@@ -693,12 +693,14 @@ class TestClocks:
         assert len(scheduler.started) == 3
 
     def test_each_missed_tick_is_a_run_even_while_one_of_them_waits(self, scheduler: Any) -> None:
-        scheduler.declare("hourly", Cron("0 * * * *"), Delay("10m"), missed="all")
+        """The delay of each counts from its own moment: 13:00, 14:00 and 15:00."""
+        scheduler.declare("hourly", Cron("0 * * * *"), Delay("2h10m"), missed="all")
         scheduler.clock.forward(hours=3, minutes=30)
-        for _ in range(29):
-            scheduler.go_on(minutes=1)
-        assert len(scheduler.started) == 2
-        for _ in range(12):
+        for runs, minutes in ((1, 39), (2, 60)):
+            for _ in range(minutes):
+                scheduler.go_on(minutes=1)
+            assert len(scheduler.started) == runs
+        for _ in range(3):
             scheduler.go_on(minutes=1)
         assert len(scheduler.started) == 3
 

@@ -46,7 +46,7 @@ def upgrade() -> None:
         sa.Column("dag_id", sa.Text, nullable=False),
         sa.Column("run_id", sa.Text, nullable=False),
         sa.Column("key", sa.Text, nullable=False),
-        sa.Column("amount", sa.Integer, nullable=False),
+        sa.Column("amount", sa.BigInteger, nullable=False),
         sa.Column("shown_at", UtcDateTime),
         sa.PrimaryKeyConstraint("dag_id", "run_id", "key", name="pk_slot_holds"),
     )
