@@ -1,0 +1,93 @@
+"""A shard in Parquet, for scans; a look-up reads only the row groups whose statistics allow the key.
+
+    reader = ParquetReader(lambda: cache.locate(shard), manifest)
+    reader.multi_get(["N14228", "N24211"])
+
+The invariant: a row group that holds the key is always read; one without statistics always is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
+
+from airflow_snowpack.builds.keys import Key, KeyType
+from airflow_snowpack.builds.model import Manifest
+from airflow_snowpack.builds.shard_reader import BATCH_ROWS, Row, ShardReader
+
+PLAIN = {KeyType.INTEGER: pa.int64(), KeyType.STRING: pa.string(), KeyType.BYTES: pa.binary()}
+
+
+class ParquetReader(ShardReader[parquet.ParquetFile]):
+    """Reads ``shard.parquet``; of a look-up only the row groups are read whose statistics allow the key."""
+
+    def __init__(self, locate: Callable[[], Path], manifest: Manifest) -> None:
+        super().__init__(locate, manifest)
+        self._plain = PLAIN[manifest.key_type]
+        self._ranges: list[tuple[Any, Any] | None] | None = None
+
+    def get(self, key: Key) -> Row | None:
+        found = self.get_all(key)
+        return found[0] if found else None
+
+    def get_all(self, key: Key) -> list[Row]:
+        with self._handle() as file:
+            return [row for _, row in self._found(file, [key])]
+
+    def multi_get(self, keys: Sequence[Key]) -> dict[Key, Row]:
+        rows: dict[Key, Row] = {}
+        with self._handle() as file:
+            for key, row in self._found(file, keys):
+                rows.setdefault(key, row)
+        return rows
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        with self._handle() as file:
+            yield from file.iter_batches(batch_size=BATCH_ROWS)
+
+    def _found(self, file: parquet.ParquetFile, keys: Sequence[Key]) -> Iterator[tuple[Key, Row]]:
+        if self._ranges is None:
+            self._ranges = _key_ranges(file, self._key_column)
+        for group, wanted in _by_row_group(self._ranges, keys).items():
+            column = file.read_row_group(group, columns=[self._key_column]).column(0).cast(self._plain)
+            at = pc.indices_nonzero(pc.is_in(column, value_set=pa.array(wanted, self._plain)))
+            if len(at):
+                for row in file.read_row_group(group).take(at).to_pylist():
+                    yield row[self._key_column], row
+
+    def _open(self, path: Path) -> parquet.ParquetFile:
+        return parquet.ParquetFile(path, memory_map=True)
+
+    def _close(self, handle: parquet.ParquetFile) -> None:
+        handle.close()
+
+
+def _key_ranges(file: parquet.ParquetFile, key_column: str) -> list[tuple[Any, Any] | None]:
+    """The smallest and greatest key of each row group; ``None`` where the file does not tell."""
+    metadata = file.metadata
+    at = [metadata.schema.column(leaf).path for leaf in range(metadata.num_columns)].index(key_column)
+    ranges: list[tuple[Any, Any] | None] = []
+    for group in range(metadata.num_row_groups):
+        told = metadata.row_group(group).column(at).statistics
+        ranges.append((told.min, told.max) if told is not None and told.has_min_max else None)
+    return ranges
+
+
+def _by_row_group(ranges: Sequence[tuple[Any, Any] | None], keys: Sequence[Any]) -> dict[int, list[Any]]:
+    """The keys that each row group may hold; the groups in order."""
+    ordered = sorted(keys)
+    groups = {}
+    for group, told in enumerate(ranges):
+        wanted = ordered
+        if told is not None:
+            begin = bisect_left(ordered, told[0])
+            wanted = [key for key in ordered[begin:] if key <= told[1]]
+        if wanted:
+            groups[group] = wanted
+    return groups

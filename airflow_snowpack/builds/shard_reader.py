@@ -1,0 +1,109 @@
+"""The rows of one shard, from its file on this machine.
+
+    shard = SqliteReader(lambda: cache.locate(part), manifest)
+    shard.get("N14228")                    # the first row with this key, as a dict, or None
+    shard.get_all("N14228")                # all of them
+    for batch in shard.batches(): ...      # everything, in order of the key
+
+The invariant: any number of threads may ask at once, and a shard that was closed still answers whoever has it in hand: each asks
+through a handle of its own, which goes back to a pool, or is closed if the shard was closed meanwhile.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
+
+from airflow_snowpack.builds.errors import ManifestDamaged
+from airflow_snowpack.builds.keys import Key
+from airflow_snowpack.builds.model import Manifest
+
+Row = dict[str, Any]
+Handle = TypeVar("Handle")
+
+BATCH_ROWS = 10_000
+
+
+class ShardReader(ABC, Generic[Handle]):
+    """Reads one shard.
+
+    :param locate: gives the path of its file; it is asked again when the file was evicted from the cache before it was opened.
+    """
+
+    def __init__(self, locate: Callable[[], Path], manifest: Manifest) -> None:
+        self._locate = locate
+        self._key_column = manifest.key_column
+        self._columns = manifest.columns
+        self._idle: deque[Handle] = deque()
+        self._closed = False
+        self.hot = True
+        """Whether it was asked since somebody last looked whether it was."""
+
+    @abstractmethod
+    def get(self, key: Key) -> Row | None:
+        """The first row with this key."""
+
+    @abstractmethod
+    def get_all(self, key: Key) -> list[Row]:
+        """All rows with this key."""
+
+    @abstractmethod
+    def multi_get(self, keys: Sequence[Key]) -> dict[Key, Row]:
+        """The first row of each of these keys that is there."""
+
+    @abstractmethod
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All rows, in order of the key."""
+
+    def rows(self) -> Iterator[Row]:
+        """All rows, in order of the key."""
+        for batch in self.batches():
+            yield from batch.to_pylist()
+
+    def close(self) -> None:
+        """Close all handles that nobody uses; the others are closed as they come back."""
+        self._closed = True
+        while self._idle:
+            self._close(self._idle.pop())
+
+    @contextmanager
+    def _handle(self) -> Iterator[Handle]:
+        handle = self._taken()
+        try:
+            yield handle
+        finally:
+            self._give_back(handle)
+
+    def _taken(self) -> Handle:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._opened()
+
+    def _give_back(self, handle: Handle) -> None:
+        self._idle.append(handle)
+        if self._closed:
+            self.close()
+
+    def _opened(self) -> Handle:
+        for _ in range(3):
+            path = self._locate()
+            try:
+                return self._open(path)
+            except (sqlite3.Error, OSError, pa.ArrowException) as error:
+                if path.exists():
+                    raise ManifestDamaged(path.name, f"it cannot be opened ({error})") from error
+        raise ManifestDamaged(path.name, "it is not there any more")
+
+    @abstractmethod
+    def _open(self, path: Path) -> Handle: ...
+
+    @abstractmethod
+    def _close(self, handle: Handle) -> None: ...
