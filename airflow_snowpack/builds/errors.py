@@ -10,6 +10,7 @@ BuildError
 ├── DatasetBusy         somebody else publishes, rolls back or cleans up this dataset
 ├── StaleBuild          the fence has moved: another attempt has this run or this dataset now
 ├── PublishFailed       the pointer could not be set; it is what it was
+│   └── PointerUnknown  nor could it be read afterwards, so nobody knows
 ├── NothingPublished    a reader that finds no pointer
 ├── ManifestDamaged     a manifest, pointer or shard that is not what was written
 └── StorageFailed       the object storage did not do what it was asked to
@@ -119,6 +120,17 @@ class PublishFailed(BuildError):
         super().__init__(f"The run {run_id} was not published: _CURRENT of {dataset} could not be set in {tries} tries: {cause}")
 
 
+class PointerUnknown(PublishFailed):
+    """The pointer could not be set, nor read afterwards, so that nobody knows which one readers see."""
+
+    def __init__(self, dataset: str, run_id: str, tries: int, cause: object) -> None:
+        BuildError.__init__(
+            self,
+            f"Whether the run {run_id} was published is not known: setting _CURRENT of {dataset} failed in {tries} tries, and then it "
+            f"could not be read: {cause} The next publication or cleanup of {dataset} finds out, and finishes what was begun.",
+        )
+
+
 class NothingPublished(BuildError):
     """A reader found no pointer."""
 
@@ -146,3 +158,12 @@ class ObjectMissing(StorageFailed):
 
     def __init__(self, where: str) -> None:
         super().__init__("read", where, "there is no such object.")
+
+
+def raised_elsewhere(name: str, message: str) -> BuildError:
+    """The error that another process has raised, by the name of its class; it carries the message and nothing else."""
+    kind = globals().get(name)
+    if not (isinstance(kind, type) and issubclass(kind, BuildError)):
+        return BuildError(message)
+    # Past the constructor, which would compose the message anew.
+    return kind.__new__(kind, message)

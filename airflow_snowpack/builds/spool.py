@@ -1,0 +1,108 @@
+"""Rows on their way to shards, without Spark: kept on the local disk, placed, until each shard's turn comes.
+
+    spool = Spool(folder, schema, Placing(Sharding.hash(8), KeyType.STRING), "tail_number")
+    for batch in batches: spool.add(batch)
+    spool.close()
+    SpooledShard(folder, 3).batches(key_column="tail_number", batch_size=65_536)     # in any process
+
+Rows are gathered into chunks of some 100 MB; each is sorted by shard and written as one Arrow file, beside the numbers of the
+rows at which its shards begin. The invariant: a shard's rows are found by these numbers alone, so that 10,000 shards need no more
+files than one, and a process that writes one shard reads only that shard's part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_snowpack.builds.errors import InvalidBuild
+from airflow_snowpack.builds.model import ShardingKind
+from airflow_snowpack.builds.sharding import Placing, plain_keys
+
+CHUNK_BYTES = 100 * 1024 * 1024
+ROWS, BEGINS = "chunk-*.arrow", ".npy"
+
+
+class Spool:
+    """Takes rows in.
+
+    :param folder: an empty one on the local disk, with room for all rows.
+    :param chunk_bytes: how much is held in memory at once.
+    :raises InvalidBuild: the sharding is by an expression, which only Spark can evaluate, or by a column that is not there.
+    """
+
+    def __init__(
+        self, folder: Path, schema: pa.Schema, placing: Placing, key_column: str, *, chunk_bytes: int = CHUNK_BYTES
+    ) -> None:
+        sharding = placing.sharding
+        if sharding.kind is ShardingKind.EXPRESSION:
+            raise InvalidBuild(
+                "sharding", sharding.sql, "an SQL expression needs Spark; shard by hash or categories, or build on Spark"
+            )
+        self._by = sharding.column or key_column
+        if self._by not in schema.names:
+            raise InvalidBuild("column", self._by, f"it must be one of the columns {', '.join(schema.names)}")
+        self._folder = folder
+        self._schema = schema
+        self._placing = placing
+        self._key = key_column
+        self._chunk_bytes = chunk_bytes
+        self._held: list[pa.RecordBatch] = []
+        self._held_bytes = 0
+        self._chunks = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take rows in.
+
+        :raises InvalidKey: a key is null or outside of 64 bits, or a value is none of the categories.
+        :raises InvalidBuild: the columns are not those of the schema.
+        """
+        try:
+            batch = batch if batch.schema == self._schema else batch.select(self._schema.names).cast(self._schema)
+        except (KeyError, pa.ArrowException, ValueError) as error:
+            raise InvalidBuild("rows", batch.schema.names, f"they do not fit the first rows' columns ({error})") from error
+        plain_keys(batch.column(self._key))
+        self._held.append(batch)
+        self._held_bytes += batch.nbytes
+        if self._held_bytes >= self._chunk_bytes:
+            self.close()
+
+    def close(self) -> None:
+        """Write what is held."""
+        if not self._held:
+            return
+        table = pa.Table.from_batches(self._held, self._schema).combine_chunks()
+        shards = self._placing.shards(table.column(self._by).combine_chunks()).to_numpy()
+        order = np.argsort(shards, kind="stable")
+        placed = table.take(pa.array(order)).combine_chunks()
+        begins = np.searchsorted(shards[order], np.arange(self._placing.sharding.num_shards + 1))
+        path = self._folder / f"chunk-{self._chunks:05d}.arrow"
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, self._schema) as writer:
+            writer.write_table(placed)
+        np.save(path.with_suffix(BEGINS), begins)
+        self._chunks += 1
+        self._held, self._held_bytes = [], 0
+
+
+@dataclass(frozen=True, slots=True)
+class SpooledShard:
+    """One shard's rows in a spool."""
+
+    folder: Path
+    shard_id: int
+
+    def batches(self, key_column: str, batch_size: int) -> Iterator[pa.RecordBatch]:
+        """The rows, sorted by key; they are held in memory while they are read."""
+        parts = [self._part(path) for path in sorted(self.folder.glob(ROWS))]
+        if not parts:
+            return
+        yield from pa.concat_tables(parts).sort_by(key_column).to_batches(batch_size)
+
+    def _part(self, path: Path) -> pa.Table:
+        begin, end = np.load(path.with_suffix(BEGINS), mmap_mode="r")[self.shard_id : self.shard_id + 2]
+        with pa.memory_map(str(path)) as file:
+            return pa.ipc.open_file(file).read_all().slice(int(begin), int(end - begin))

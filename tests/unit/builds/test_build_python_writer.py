@@ -1,0 +1,205 @@
+"""Rows become shards without Spark: each in its place, each shard written by a subprocess, and tried again when that fails."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_snowpack.builds.build_input import BuildInput
+from airflow_snowpack.builds.errors import BuildError, InvalidBuild, InvalidKey, ShardFailed
+from airflow_snowpack.builds.keys import KeyType, hash_shard
+from airflow_snowpack.builds.model import ShardAttemptResult, ShardFormat, Sharding
+from airflow_snowpack.builds.python_writer import write_rows
+from airflow_snowpack.builds.records import read_attempt
+from airflow_snowpack.builds.row_batches import RowBatches
+from airflow_snowpack.builds.sharding import Placing
+from airflow_snowpack.builds.spool import Spool, SpooledShard
+from airflow_snowpack.builds.storage import Storage
+
+SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    return Storage(tmp_path / "set")
+
+
+def attempts(storage: Storage) -> list[ShardAttemptResult]:
+    records = [found.path for found in storage.objects("data/") if found.path.endswith("_ATTEMPT.json")]
+    return sorted((read_attempt(storage.read(path), path) for path in records), key=lambda each: each.shard_id)
+
+
+def content(storage: Storage) -> dict[int, list[dict[str, Any]]]:
+    return {each.shard_id: pq.read_table(storage.local_path(str(each.url))).to_pylist() for each in attempts(storage)}
+
+
+def test_rows_stand_in_their_shards_sorted_by_key(storage: Storage) -> None:
+    rows = [{"id": number * 7 % 101, "name": f"n{number}"} for number in range(101)]
+    written = write_rows(rows, storage, "r1", Sharding.hash(4), "id", processes=2, sources=({"file": "x"},))
+    assert written == BuildInput("id", KeyType.INTEGER, (("id", "int64"), ("name", "string")), ({"file": "x"},))
+    assert BuildInput.from_dict(written.as_dict()) == written
+    shards = content(storage)
+    assert sorted(shards) == [0, 1, 2, 3]
+    assert sorted((row["id"], row["name"]) for part in shards.values() for row in part) == sorted(
+        (r["id"], r["name"]) for r in rows
+    )
+    for shard_id, part in shards.items():
+        ids = [row["id"] for row in part]
+        assert ids == sorted(ids)
+        assert {hash_shard(key, KeyType.INTEGER, 4) for key in ids} == {shard_id}
+    assert [(each.attempt, each.task_attempt_id) for each in attempts(storage)] == [(0, None)] * 4
+
+
+def test_an_empty_input_makes_empty_shards(storage: Storage) -> None:
+    write_rows([], storage, "r1", Sharding.hash(3), "id", ShardFormat.SQLITE, schema=SCHEMA, processes=1)
+    assert [(each.shard_id, each.rows, each.min_key) for each in attempts(storage)] == [(0, 0, None), (1, 0, None), (2, 0, None)]
+    assert all(storage.exists(str(each.url)) for each in attempts(storage))
+    with pytest.raises(InvalidBuild, match="name the schema"):
+        write_rows([], storage, "r1", Sharding.hash(3), "id")
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([{"id": 1}, {"id": 2**63}], "9223372036854775808 cannot be placed: an integer key must fit into 64 bits"),
+        ([{"id": 1}, {"id": None}], "a key must not be null"),
+        ([{"id": 1, "name": "a"}, {"name": "b"}], "a key must not be null"),
+        ([{"id": 1}, {"id": "two"}], "'two' cannot be placed: it is str"),
+        (pa.table({"id": pa.array([1, 2**63], pa.uint64())}), "9223372036854775808 cannot be placed"),
+    ],
+)
+def test_a_key_that_cannot_be_placed_is_refused_before_anything_is_written(storage: Storage, rows: Any, told: str) -> None:
+    with pytest.raises(InvalidKey, match=told):
+        write_rows(rows, storage, "r1", Sharding.hash(2), "id")
+    assert list(storage.objects("")) == []
+
+
+@pytest.mark.parametrize(
+    "rows", [[{"id": 1}, {"id": 2, "other": 3}] * 6000, [pa.table({"id": [1]}), pa.table({"name": ["a"]})], [{"id": 1}, 2], [3]]
+)
+def test_rows_that_do_not_fit_the_columns_are_refused(storage: Storage, rows: Any) -> None:
+    rows = rows[:1] * 10_000 + rows if isinstance(rows[0], dict) else rows
+    with pytest.raises(InvalidBuild, match="rows = "):
+        write_rows(rows, storage, "r1", Sharding.hash(2), "id")
+
+
+def test_an_expression_needs_spark(storage: Storage) -> None:
+    with pytest.raises(InvalidBuild, match="an SQL expression needs Spark"):
+        write_rows([{"id": 1}], storage, "r1", Sharding.expression("id % 2", 2), "id")
+
+
+def test_many_shards_need_few_files(tmp_path: Path) -> None:
+    placing = Placing(Sharding.hash(10_000), KeyType.INTEGER)
+    spool = Spool(tmp_path, SCHEMA, placing, "id", chunk_bytes=1_000_000)
+    table = pa.table(
+        {"id": pa.array(range(99_999, -1, -1), pa.int64()), "name": [f"n{n}" for n in range(99_999, -1, -1)]}, SCHEMA
+    )
+    for batch in table.to_batches(20_000):
+        spool.add(batch)
+    spool.close()
+    assert len(list(tmp_path.iterdir())) == 4
+    expected = Counter(placing.shards(table.column("id").combine_chunks()).to_pylist())
+    for shard_id in (0, 1, 17, 1000, 9_999):
+        rows = pa.Table.from_batches(SpooledShard(tmp_path, shard_id).batches("id", 3), SCHEMA).to_pylist()
+        assert len(rows) == expected[shard_id]
+        assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
+        assert all(row["name"] == f"n{row['id']}" for row in rows)
+        assert {hash_shard(row["id"], KeyType.INTEGER, 10_000) for row in rows} <= {shard_id}
+    assert sum(expected.values()) == 100_000
+
+
+def test_dictionaries_batches_and_tables_give_the_same_rows() -> None:
+    table = pa.table({"id": [1, 2, 3], "name": ["a", None, "c"]}, SCHEMA)
+    for rows in (table, table.to_reader(), table.to_batches(2), [table, *table.slice(0, 0).to_batches()], table.to_pylist()):
+        batches = RowBatches(rows, "id")
+        assert pa.Table.from_batches(batches, batches.schema) == table
+
+
+@pytest.fixture
+def flaky_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Storage:
+    """A storage that kills the process that writes to it, as often as the file ``left`` says."""
+    module = tmp_path / "modules" / "deadly_files.py"
+    module.parent.mkdir()
+    module.write_text(
+        "import os, signal\n"
+        "from pathlib import Path\n"
+        "from fsspec.implementations.local import LocalFileSystem\n"
+        f"LEFT = Path({str(tmp_path / 'left')!r})\n"
+        "class Deadly(LocalFileSystem):\n"
+        "    protocol = ('deadly',)\n"
+        "    def open(self, path, mode='rb', **options):\n"
+        "        left = int(LEFT.read_text())\n"
+        "        if 'w' in mode and '_ATTEMPT' in str(path) and left:\n"
+        "            LEFT.write_text(str(left - 1))\n"
+        "            os.kill(os.getpid(), signal.SIGKILL)\n"
+        "        return super().open(path, mode, **options)\n"
+    )
+    (module.parent / "sitecustomize.py").write_text(
+        "import fsspec\nfsspec.register_implementation('deadly', 'deadly_files.Deadly', clobber=True)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(module.parent))
+    monkeypatch.syspath_prepend(str(module.parent))
+    import fsspec
+
+    fsspec.register_implementation("deadly", "deadly_files.Deadly", clobber=True)
+    return Storage(f"deadly://{tmp_path / 'set'}", {"auto_mkdir": True})
+
+
+def test_a_shard_whose_process_is_killed_is_written_by_a_fresh_one(flaky_storage: Storage, tmp_path: Path) -> None:
+    (tmp_path / "left").write_text("2")
+    write_rows([{"id": n} for n in range(10)], flaky_storage, "r1", Sharding.hash(2), "id", shard_retry=2, processes=1)
+    found = attempts(Storage(tmp_path / "set"))
+    assert [(each.shard_id, each.attempt) for each in found] == [(0, 2), (1, 0)]
+    assert sum(each.rows for each in found) == 10
+    files = [each.path for each in Storage(tmp_path / "set").objects("data/r1/shard=00000/")]
+    assert len([path for path in files if path.endswith("shard.parquet")]) == 3  # two losers without a record
+
+
+def test_a_shard_that_fails_too_often_fails_the_build(flaky_storage: Storage, tmp_path: Path) -> None:
+    (tmp_path / "left").write_text("100")
+    with pytest.raises(ShardFailed, match="in 2 attempts; the last one ended with: its process ended with signal 9"):
+        write_rows([{"id": 1}], flaky_storage, "r1", Sharding.hash(1), "id", shard_retry=1)
+
+
+def test_a_build_can_be_stopped(storage: Storage) -> None:
+    stop = threading.Event()
+    threading.Timer(1.0, stop.set).start()
+    with pytest.raises(BuildError, match="was stopped"):
+        write_rows([{"id": n} for n in range(1000)], storage, "r1", Sharding.hash(1), "id", rows_per_second=1, stop=stop)
+    assert attempts(storage) == []
+
+
+def test_no_subprocess_outlives_a_killed_parent(tmp_path: Path) -> None:
+    script = (
+        "from airflow_snowpack.builds.python_writer import *\n"
+        f"write_rows([{{'id': n}} for n in range(1000)], Storage({str(tmp_path / 'set')!r}), 'r1', Sharding.hash(2), 'id',"
+        " rows_per_second=1, processes=2)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", script])
+    try:
+        children = _wait_for(lambda: psutil.Process(parent.pid).children())
+    finally:
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
+    _, alive = psutil.wait_procs(children, timeout=60)
+    assert alive == []
+    assert not list(Storage(tmp_path / "set").objects("data/"))
+
+
+def _wait_for(condition: Any) -> Any:
+    deadline = time.monotonic() + 60
+    while not (found := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return found
