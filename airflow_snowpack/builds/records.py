@@ -101,7 +101,8 @@ def _shard_json(shard: ShardAttemptResult) -> dict[str, Any]:
     }
 
 
-def _sharding_json(sharding: Sharding) -> dict[str, Any]:
+def sharding_json(sharding: Sharding) -> dict[str, Any]:
+    """A sharding as it stands in a manifest."""
     content: dict[str, Any] = {"kind": sharding.kind.value, "num_shards": sharding.num_shards}
     match sharding.kind:
         case ShardingKind.HASH:
@@ -119,7 +120,7 @@ def _manifest_json(manifest: Manifest) -> dict[str, Any]:
         "as_of": _moment_json(manifest.as_of),
         "created_at": _moment_json(manifest.created_at),
         "key": {"column": manifest.key_column, "type": manifest.key_type.value},
-        "sharding": _sharding_json(manifest.sharding),
+        "sharding": sharding_json(manifest.sharding),
         "shard_format": manifest.shard_format.value,
         "columns": [{"name": name, "type": kind} for name, kind in manifest.columns],
         "sources": list(manifest.sources),
@@ -249,7 +250,11 @@ def _shard(content: dict[str, Any], run_id: str) -> ShardAttemptResult:
     )
 
 
-def _sharding(content: dict[str, Any]) -> Sharding:
+def read_sharding(content: dict[str, Any]) -> Sharding:
+    """What :func:`sharding_json` gave.
+
+    :raises ValueError: it is none.
+    """
     kind = _one_of(content, "kind", ShardingKind)
     num_shards = _number(content, "num_shards", least=1)
     match kind:
@@ -291,7 +296,7 @@ def _manifest(content: dict[str, Any]) -> Manifest:
         created_at=_moment(content, "created_at"),
         key_column=_text(key, "column"),
         key_type=_one_of(key, "type", KeyType),
-        sharding=_sharding(_typed(content, "sharding", dict)),
+        sharding=read_sharding(_typed(content, "sharding", dict)),
         shard_format=_one_of(content, "shard_format", ShardFormat),
         columns=tuple((_text(column, "name"), _text(column, "type")) for column in _objects(content, "columns")),
         shards=tuple(_shard(shard, run_id) for shard in _objects(content, "shards")),
