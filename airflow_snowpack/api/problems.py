@@ -38,7 +38,14 @@ from airflow_snowpack.jobs import (
     TableLocked,
 )
 from airflow_snowpack.maintenance import Action, InvalidOption, NoActions, UnknownAction
-from airflow_snowpack.scheduling import InvalidEvent, InvalidPendingCursor, InvalidSchedule, ScheduleExists, ScheduleNotFound
+from airflow_snowpack.scheduling import (
+    InvalidEvent,
+    InvalidPendingCursor,
+    InvalidSchedule,
+    ScheduleExists,
+    ScheduleNotFound,
+    ScheduleNotReadable,
+)
 from airflow_snowpack.store import StoreError, StoreUnreachable
 
 log = logging.getLogger(__name__)
@@ -65,6 +72,7 @@ STATUS: Mapping[type[SnowpackError], int] = {
     InvalidRequest: 422,
     ScheduleNotFound: 404,
     ScheduleExists: 409,
+    ScheduleNotReadable: 409,
     InvalidSchedule: 422,
     InvalidEvent: 422,
     InvalidPendingCursor: 422,

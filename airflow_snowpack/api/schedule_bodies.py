@@ -22,20 +22,22 @@ if TYPE_CHECKING:
 def schedule_body(stored: StoredSchedule) -> Body:
     """A schedule; its definition can be changed and sent back."""
     return {
-        "name": stored.schedule.name,
+        "name": stored.name,
         "enabled": stored.enabled,
         "origin": stored.origin.value,
         "generation": stored.generation,
         "created_at": moment(stored.created_at),
         "changed_at": moment(stored.changed_at),
         "changed_by": stored.changed_by,
+        "problem": stored.problem,
         "definition": definition_of(stored),
     }
 
 
 def definition_of(stored: StoredSchedule) -> dict[str, Any]:
-    """What makes it what it is, and whether it is enabled now rather than as it was declared."""
-    return {**stored.schedule.to_json(), "enabled": stored.enabled}
+    """What makes it what it is, and whether it is enabled now rather than as it was declared; as it is, if nobody can read it."""
+    said = stored.definition if stored.read is None else stored.read.to_json()
+    return {**(said if isinstance(said, dict) else {"definition": said}), "enabled": stored.enabled}
 
 
 def pending_body(job: PendingJob, problem: str | None = None) -> Body:
@@ -69,7 +71,7 @@ def reason_body(reason: Reason) -> Body:
 def explanation_body(told: Explanation) -> Body:
     """Why a schedule has not run, in values and in words."""
     return {
-        "name": told.stored.schedule.name,
+        "name": told.stored.name,
         "enabled": told.stored.enabled,
         "sentences": told.sentences(),
         "trigger": judgement_body(told.trigger),

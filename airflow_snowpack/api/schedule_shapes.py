@@ -125,6 +125,7 @@ class ScheduleShape(Shape):
     created_at: datetime
     changed_at: datetime
     changed_by: str | None
+    problem: str | None = Field(description="Why this version cannot read it; its definition is then shown as it is stored.")
     definition: dict[str, Any] = Field(description="What `POST /schedules` and `PUT /schedules/{name}` take.", examples=[EXAMPLE])
 
 

@@ -115,12 +115,12 @@ def _change(
                 codes.append(code_of(problem))
                 continue
             if is_for_people(args.output):
-                print(f"{changed[-1].schedule.name}  {_told(changed[-1], done)}")
+                print(f"{changed[-1].name}  {_told(changed[-1], done)}")
     if args.output in ("json", "yaml"):
         print_data(args.output, [bodies.schedule_body(stored) for stored in changed])
     elif not is_for_people(args.output):
         for stored in changed:
-            print(stored.schedule.name)
+            print(stored.name)
     return common_code(codes)
 
 

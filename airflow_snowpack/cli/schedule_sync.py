@@ -73,7 +73,7 @@ def _dags_that_there_are(schedules: Schedules) -> set[str] | None:
     from sqlalchemy import select
     from sqlalchemy.exc import SQLAlchemyError
 
-    named = {one.schedule.dag_id for one in schedules.list(limit=1_000_000)}
+    named = {one.dag_id for one in schedules.list(limit=1_000_000)}
     try:
         with create_session() as session:
             gone = set(session.scalars(select(DagModel.dag_id).where(DagModel.is_stale.is_(True))))

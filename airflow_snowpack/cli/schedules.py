@@ -30,11 +30,11 @@ def list_schedules(args: Namespace) -> ExitCode | None:
         found = schedules.list(**which, limit=args.limit + 1)
         shown = found[: args.limit]
         told = explain_all(schedules, shown)
-    after = shown[-1].schedule.name if len(found) > args.limit else None
+    after = shown[-1].name if len(found) > args.limit else None
     if args.output in ("json", "yaml"):
         print_data(args.output, {"schedules": [bodies.schedule_body(one) for one in shown], "next": after})
         return None
-    print_rows(args.output, [told[one.schedule.name] for one in shown], _columns(now), empty="There is no such schedule.")
+    print_rows(args.output, [told[one.name] for one in shown], _columns(now), empty="There is no such schedule.")
     if after is not None:
         say(f"There are more: --after {after} goes on.")
     return None
@@ -53,11 +53,12 @@ def show(args: Namespace) -> ExitCode | None:
         return None
     changed = f"{ago(stored.changed_at, now)}" + (f" by {stored.changed_by}" if stored.changed_by else "")
     fields = {
-        "schedule": stored.schedule.name,
+        "schedule": stored.name,
         "state": state_of(stored.enabled),
         "kept by": stored.origin.value,
         "created": ago(stored.created_at, now),
         "changed": changed,
+        **({"cannot be read": stored.problem} if stored.problem else {}),
     }
     print_one(args.output, body, fields)
     print()
@@ -107,9 +108,9 @@ def state_of(enabled: bool) -> str:
 
 def _columns(now: datetime) -> list[Column[Explanation]]:
     return [
-        Column("schedule", lambda told: told.stored.schedule.name),
-        Column("dag", lambda told: told.stored.schedule.dag_id),
-        Column("state", lambda told: state_of(told.stored.enabled)),
+        Column("schedule", lambda told: told.stored.name),
+        Column("dag", lambda told: told.stored.dag_id),
+        Column("state", lambda told: state_of(told.stored.enabled) + (", not readable" if told.stored.problem else "")),
         Column("trigger", lambda told: told.trigger.says if told.stored.enabled else None),
         Column("waits because", _blocked),
         Column("next check", lambda told: moment(_next_check(told)), lambda told: ago(_next_check(told), now)),

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling.errors import InvalidSchedule as InvalidSchedule
     from airflow_snowpack.scheduling.errors import ScheduleExists as ScheduleExists
     from airflow_snowpack.scheduling.errors import ScheduleNotFound as ScheduleNotFound
+    from airflow_snowpack.scheduling.errors import ScheduleNotReadable as ScheduleNotReadable
     from airflow_snowpack.scheduling.errors import SchedulingError as SchedulingError
     from airflow_snowpack.scheduling.events import Event as Event
     from airflow_snowpack.scheduling.events import EventLog as EventLog
@@ -119,6 +120,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "InvalidSchedule",
             "ScheduleExists",
             "ScheduleNotFound",
+            "ScheduleNotReadable",
             "SchedulingError",
         ],
         "events": ["Event", "EventLog", "RecordedEvent"],

@@ -37,8 +37,8 @@ def plan_sync(
     :raises InvalidSchedule: two files declare the same name.
     """
     wanted = _by_name(declared)
-    stored = {one.schedule.name: one for one in schedules.list(limit=1_000_000)}
-    orphans = {name for name, one in stored.items() if dag_ids is not None and one.schedule.dag_id not in dag_ids}
+    stored = {one.name: one for one in schedules.list(limit=1_000_000)}
+    orphans = {name for name, one in stored.items() if dag_ids is not None and one.dag_id not in dag_ids}
     differing = {name for name, one in wanted.items() if name in stored and not _same(one, stored[name])}
     missing = wanted.keys() - stored.keys()
     if not update:
@@ -88,5 +88,7 @@ def _by_name(declared: Iterable[Schedule]) -> dict[str, Schedule]:
 
 def _same(wanted: Schedule, stored: StoredSchedule) -> bool:
     """Whether a change would change anything; being enabled is not part of a definition once the schedule is there."""
-    have = stored.schedule.to_json() | {"enabled": wanted.enabled}
+    if stored.read is None:
+        return False  # what nobody can read, the file mends
+    have = stored.read.to_json() | {"enabled": wanted.enabled}
     return stored.origin is Origin.FILE and have == wanted.to_json()

@@ -4,6 +4,7 @@ SchedulingError
 ├── InvalidSchedule      a declaration that cannot be used, with the field that is to blame
 ├── ScheduleExists       the name is taken
 ├── ScheduleNotFound     no schedule has this name
+├── ScheduleNotReadable  what is stored under a name cannot be read by this version
 ├── InvalidEvent         an event that cannot be recorded
 ├── InvalidPendingCursor where no page of the queue ended
 └── WrongTransition      a pending job asked to go where it cannot go
@@ -55,6 +56,16 @@ class ScheduleNotFound(SchedulingError):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"There is no schedule {name[:80]!r}. List the schedules to find the right name.")
+
+
+class ScheduleNotReadable(SchedulingError):
+    """What is stored under a name is no schedule that this version can read."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(
+            f"The schedule {name!r} cannot be read by this version: {problem} Upgrade if a newer version wrote it; "
+            "otherwise update it with a definition that can be read, or delete it."
+        )
 
 
 class InvalidEvent(SchedulingError):

@@ -56,16 +56,25 @@ class Explanation:
 
     def sentences(self) -> list[str]:
         """The same in words, one sentence a line."""
-        schedule = self.stored.schedule
-        if not self.stored.enabled:
-            suspended = f"{schedule.name} is suspended: events do not count for it. Resume it to let them."
-            return [suspended, *self._at_gates(), *self._endings()]
-        lines = [f"{schedule.name} is enabled and starts {schedule.dag_id}."]
+        stored = self.stored
+        if not stored.enabled:
+            suspended = f"{stored.name} is suspended: events do not count for it. Resume it to let them."
+            return [suspended, *self._not_readable(), *self._at_gates(), *self._endings()]
+        if stored.read is None:
+            return [f"{stored.name} is enabled.", *self._not_readable(), *self._launching(), *self._at_gates(), *self._endings()]
+        lines = [f"{stored.name} is enabled and starts {stored.dag_id}."]
         lines.append(f"Its trigger is {self._satisfied()}: {self.trigger.says}.")
         lines += self._launching() + self._waiting()
         if self.next_tick is not None:
             lines.append(f"Its clock comes next at {_text(self.next_tick)}.")
         return lines + self._at_gates() + self._endings()
+
+    def _not_readable(self) -> list[str]:
+        if self.stored.read is not None:
+            return []
+        why = f"Its definition cannot be read by this version: {self.stored.problem}"
+        kept = "What happens is kept for it and not counted, until a version that can read it counts it, or it is changed."
+        return [why, kept if self.stored.enabled else "It can be changed or deleted."]
 
     def _satisfied(self) -> str:
         since = None if self.pending is None else self.pending.triggered_at
@@ -118,31 +127,37 @@ def explain_all(schedules: Schedules, stored: Sequence[StoredSchedule]) -> dict[
 
 
 def _explain(conn: sa.Connection, stored: Sequence[StoredSchedule], now: datetime) -> dict[str, Explanation]:
-    names = [one.schedule.name for one in stored]
+    names = [one.name for one in stored]
     waiting, launching = _current(conn, stored)
     ended, ticks = _ended(conn, names), _next_ticks(conn, names)
-    at_gates = waiting_at_gates(conn, [one.schedule.dag_id for one in stored])
+    at_gates = waiting_at_gates(conn, [one.dag_id for one in stored])
     told = {}
     for one in stored:
-        name, row = one.schedule.name, waiting.get(one.schedule.name)
+        name, row = one.name, waiting.get(one.name)
         sent = launching.get(name)
-        progress = count_events(conn, row, one.schedule).progress if row is not None else {}
         told[name] = Explanation(
             stored=one,
-            trigger=one.schedule.trigger.judge(progress, now),
+            trigger=_judged(conn, one, row, now),
             pending=_pending(row),
             launching=_pending(sent),
             problem=None if sent is None else sent.problem,
             next_tick=ticks.get(name),
             ended=tuple(ended.get(name, ())),
-            at_gates=tuple(run for run in at_gates if run.place.dag_id == one.schedule.dag_id),
+            at_gates=tuple(run for run in at_gates if run.place.dag_id == one.dag_id),
         )
     return told
 
 
+def _judged(conn: sa.Connection, one: StoredSchedule, row: sa.Row[Any] | None, now: datetime) -> Judgement:
+    """What its trigger is worth, the events included that no check has counted yet."""
+    if one.read is None:
+        return Judgement(False, "not known, since its definition cannot be read")
+    return one.read.trigger.judge({} if row is None else count_events(conn, row, one.read).progress, now)
+
+
 def _current(conn: sa.Connection, stored: Sequence[StoredSchedule]) -> tuple[dict[str, sa.Row[Any]], dict[str, sa.Row[Any]]]:
     """The jobs that are on their way: those that take events up, and the oldest of those that are being started."""
-    generations = [(one.schedule.name, one.generation) for one in stored]
+    generations = [(one.name, one.generation) for one in stored]
     mine = sa.tuple_(pending_jobs.c.schedule, pending_jobs.c.generation).in_(generations)
     waiting = conn.execute(sa.select(pending_jobs).where(mine, pending_jobs.c.state.in_(OPEN))).all()
     sent = sa.select(pending_jobs, launches.c.problem).join(launches, launches.c.pending_id == pending_jobs.c.pending_id)

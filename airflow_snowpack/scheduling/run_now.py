@@ -9,9 +9,11 @@ asked. What waits for its trigger or its constraints goes on waiting; a suspende
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.errors import ScheduleNotFound
+from airflow_snowpack.scheduling.errors import InvalidSchedule, ScheduleNotFound, ScheduleNotReadable
 from airflow_snowpack.scheduling.events import number_in_turn
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.pending import PendingJob, PendingState, Reason, pending_from, reasons_to_json
@@ -27,6 +29,7 @@ def run_now(of: Schedules, name: str) -> PendingJob:
 
     :param of: the schedules, with the actor who asks.
     :raises ScheduleNotFound: there is none of this name.
+    :raises ScheduleNotReadable: nobody knows with what it would run.
     """
     pending_id = new_id()  # before the first try, so that a repeat whose first try went through starts nothing twice
     return of.store.transact(lambda conn: _run_now(conn, of, name, pending_id))
@@ -40,7 +43,7 @@ def _run_now(conn: sa.Connection, of: Schedules, name: str, pending_id: str) -> 
     row = conn.execute(sa.select(schedules).where(schedules.c.name == name).with_for_update()).first()
     if row is None:
         raise ScheduleNotFound(name)
-    schedule, now = Schedule.from_json(row.definition), of.store.clock()
+    schedule, now = _read(row), of.store.clock()
     who = storable(of.actor.name) if of.actor is not None else "somebody"
     run_id = run_id_of(name, pending_id, now)
     values = {
@@ -64,3 +67,10 @@ def _run_now(conn: sa.Connection, of: Schedules, name: str, pending_id: str) -> 
     if of.actor is not None:
         write_audit(conn, of.store, of.actor, "run_schedule", audit_subject(name), dag_id=schedule.dag_id, run_id=run_id)
     return pending_from(conn.execute(mine).one())
+
+
+def _read(row: sa.Row[Any]) -> Schedule:
+    try:
+        return Schedule.from_json(row.definition)
+    except InvalidSchedule as error:
+        raise ScheduleNotReadable(row.name, str(error)) from error

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.constraints import MaxConcurrent, SinceLastRun
 from airflow_snowpack.scheduling.cron import next_tick
-from airflow_snowpack.scheduling.errors import ScheduleExists, ScheduleNotFound
+from airflow_snowpack.scheduling.errors import InvalidSchedule, ScheduleExists, ScheduleNotFound, ScheduleNotReadable
 from airflow_snowpack.scheduling.events import last_number, number_in_turn
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.leaves import Cron, Every, RunsFailed, RunsSucceeded
@@ -67,17 +67,31 @@ class Origin(StrEnum):
 class StoredSchedule:
     """A schedule as the store has it.
 
+    :param definition: what it is read from.
+    :param read: the schedule; ``None`` when this version cannot read it, and then ``problem`` says why. It can be shown,
+        suspended, changed and deleted like any other; what happens is kept for it and not counted.
     :param enabled: events count for it; otherwise it is suspended.
     :param generation: changes with every change, and with resuming.
     """
 
-    schedule: Schedule
+    name: str
+    dag_id: str
+    definition: Any
+    read: Schedule | None
+    problem: str | None
     enabled: bool
     generation: str
     origin: Origin
     created_at: datetime
     changed_at: datetime
     changed_by: str | None
+
+    @property
+    def schedule(self) -> Schedule:
+        """:raises ScheduleNotReadable: this version cannot read it."""
+        if self.read is None:
+            raise ScheduleNotReadable(self.name, self.problem or "")
+        return self.read
 
 
 class Schedules:
@@ -150,6 +164,7 @@ class Schedules:
         """Take events again, from now on. Doing it twice changes nothing.
 
         :raises ScheduleNotFound: there is none of this name.
+        :raises ScheduleNotReadable: nobody knows what it would listen to.
         """
         return self._switch(name, on=True, by=by)
 
@@ -240,6 +255,7 @@ class Schedules:
         return {
             "definition": schedule.to_json(),
             "dag_id": schedule.dag_id,
+            "priority": schedule.priority,
             "origin": origin.value,
             "changed_at": self.store.clock(),
             "changed_by": self._name(by),
@@ -247,8 +263,18 @@ class Schedules:
 
     def _listen(self, conn: sa.Connection, name: str) -> None:
         """Enter the schedule's triggers, groups and clocks as they are now; a suspended one has none."""
-        row = self._required(conn, name)
-        schedule, now = Schedule.from_json(row.definition), self.store.clock()
+        row, now = self._required(conn, name), self.store.clock()
+        try:
+            schedule = Schedule.from_json(row.definition)
+        except InvalidSchedule as error:
+            if row.enabled:
+                raise ScheduleNotReadable(name, str(error)) from error
+            self._forget(conn, name, of_dag=False)
+        else:
+            self._enter(conn, row, schedule, now)
+
+    def _enter(self, conn: sa.Connection, row: sa.Row[Any], schedule: Schedule, now: datetime) -> None:
+        name = row.name
         self._forget(conn, name)
         for dag_id in _named_dags(schedule) if row.enabled else ():
             conn.execute(sa.insert(schedule_dags).values(schedule=name, dag_id=dag_id))
@@ -268,9 +294,9 @@ class Schedules:
             if first is not None:
                 conn.execute(sa.insert(schedule_clocks).values(schedule=name, leaf=number, next_at=first, look_at=first))
 
-    def _forget(self, conn: sa.Connection, name: str) -> None:
-        # Clocks and triggers in the order of who restarts a period.
-        for table in (schedule_clocks, schedule_triggers, schedule_groups, schedule_dags):
+    def _forget(self, conn: sa.Connection, name: str, *, of_dag: bool = True) -> None:
+        # Clocks and triggers in the order of who restarts a period. A group has the runs of a suspended schedule's DAG too.
+        for table in (schedule_clocks, schedule_triggers, schedule_dags, *([schedule_groups] if of_dag else [])):
             conn.execute(sa.delete(table).where(table.c.schedule == name))
 
     def _discard(self, conn: sa.Connection, name: str, why: str) -> None:
@@ -318,8 +344,17 @@ def _named_dags(schedule: Schedule) -> list[str]:
 
 
 def _stored_from(row: sa.Row[Any]) -> StoredSchedule:
+    read, problem = None, None
+    try:
+        read = Schedule.from_json(row.definition)
+    except InvalidSchedule as error:
+        problem = str(error)
     return StoredSchedule(
-        schedule=Schedule.from_json(row.definition),
+        name=row.name,
+        dag_id=row.dag_id,
+        definition=row.definition,
+        read=read,
+        problem=problem,
         enabled=row.enabled,
         generation=row.generation,
         origin=Origin(row.origin),

@@ -24,6 +24,7 @@ schedules = sa.Table(
     sa.Column("generation", sa.Text, nullable=False),
     sa.Column("definition", sa.JSON, nullable=False),
     sa.Column("dag_id", sa.Text, nullable=False, index=True),
+    sa.Column("priority", sa.Integer, nullable=False, server_default="0"),
     sa.Column("enabled", sa.Boolean, nullable=False),
     sa.Column("origin", sa.Text, nullable=False),
     sa.Column("created_at", UtcDateTime, nullable=False),

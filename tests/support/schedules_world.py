@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import sqlalchemy as sa
+
 from airflow_snowpack.scheduling import (
     Checker,
     CustomEvents,
@@ -29,6 +31,7 @@ from airflow_snowpack.scheduling import (
     parse_trigger,
 )
 from airflow_snowpack.store import Actor
+from airflow_snowpack.store.schedule_tables import schedules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -85,6 +88,11 @@ class Made:
             pass
         Checker(self.world.store, self.airflow).step()
         Launcher(self.world.store, self.airflow, "test").step()
+
+    def overwrite(self, name: str, definition: object) -> None:
+        """Store something else under its name, as a newer version would."""
+        change = sa.update(schedules).where(schedules.c.name == name).values(definition=definition)
+        self.world.store.transact(lambda conn: conn.execute(change))
 
     def end_runs(self, state: str = "success") -> None:
         for launch in self.airflow.started:

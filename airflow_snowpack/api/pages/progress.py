@@ -59,7 +59,8 @@ def rules(told: Explanation) -> list[Rule]:
     asked = told.pending is not None and told.pending.state is PendingState.CONSTRAINT
     said = told.pending.reasons[1:] if told.pending is not None and asked else ()
     found = []
-    for number, constraint in enumerate(told.stored.schedule.constraints):
+    constraints = () if told.stored.read is None else told.stored.read.constraints
+    for number, constraint in enumerate(constraints):
         if number < len(said):
             reason = said[number]
             found.append(Rule(constraint.kind, "met" if reason.met else "waits", reason.says, reason.not_before))

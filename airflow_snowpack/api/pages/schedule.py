@@ -47,7 +47,7 @@ def schedule(name: str, page: Here) -> HTMLResponse:
         "schedule.html",
         f"Schedule {name}",
         told=told,
-        schedule=told.stored.schedule,
+        schedule=told.stored.read,
         steps=progress(told.trigger),
         rules=rules(told),
         definition=yaml.safe_dump({"schedules": [definition_of(told.stored)]}, sort_keys=False, allow_unicode=True),

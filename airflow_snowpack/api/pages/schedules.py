@@ -65,7 +65,7 @@ def schedules(page: Here) -> HTMLResponse:
         "schedules.html",
         "Schedules",
         rows=[Row(each, page.airflow) for each in told.values()],
-        next=found[PAGE - 1].schedule.name if len(found) > PAGE else None,
+        next=found[PAGE - 1].name if len(found) > PAGE else None,
         after=after,
         asked=asked | {"state": state},
         states=[

@@ -41,7 +41,7 @@ def list_schedules(
 ) -> JSONResponse:
     found = schedules.list(dag_id=dag, enabled=enabled, search=search, after=after, limit=limit + 1)
     shown = found[:limit]
-    after = shown[-1].schedule.name if len(found) > limit else None
+    after = shown[-1].name if len(found) > limit else None
     return JSONResponse({"schedules": [schedule_body(one) for one in shown], "next": after})
 
 
@@ -52,7 +52,7 @@ def list_schedules(
 def create(request: Request, schedules: OnBehalf, sent: RawBody) -> JSONResponse:
     """It is suspended unless it says `enabled`. What happened before does not count for it."""
     stored = schedules.create(parse_schedule(sent))
-    return JSONResponse(schedule_body(stored), 201, {"Location": link_to(request, f"/schedules/{stored.schedule.name}")})
+    return JSONResponse(schedule_body(stored), 201, {"Location": link_to(request, f"/schedules/{stored.name}")})
 
 
 @router.get("/schedules/{name}", **documented("get_schedule", "Get a schedule", ScheduleShape, 404))
@@ -80,13 +80,15 @@ def suspend(name: ScheduleName, schedules: OnBehalf) -> JSONResponse:
     return JSONResponse(schedule_body(schedules.suspend(name)))
 
 
-@router.post("/schedules/{name}/resume", **documented("resume_schedule", "Resume a schedule", ScheduleShape, 404))
+@router.post("/schedules/{name}/resume", **documented("resume_schedule", "Resume a schedule", ScheduleShape, 404, 409))
 def resume(name: ScheduleName, schedules: OnBehalf) -> JSONResponse:
     """Events count from now on. Doing it twice changes nothing."""
     return JSONResponse(schedule_body(schedules.resume(name)))
 
 
-@router.post("/schedules/{name}/run", **documented("run_schedule", "Run a schedule's DAG now", PendingShape, 404, status=202))
+@router.post(
+    "/schedules/{name}/run", **documented("run_schedule", "Run a schedule's DAG now", PendingShape, 404, 409, status=202)
+)
 def run(name: ScheduleName, schedules: OnBehalf) -> JSONResponse:
     """Whatever its trigger and its constraints say, also while it is suspended. What waits goes on waiting."""
     return JSONResponse(pending_body(run_now(schedules, name)), 202)

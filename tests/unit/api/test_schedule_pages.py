@@ -234,3 +234,16 @@ def test_every_address_on_the_pages_is_below_the_root_of_the_app(get: Any, made:
         page = get(f"/af/snowpack{path}", root="/af/snowpack").text
         for address in re.findall(r'(?:href|src|action)="([^"#?][^"]*)"', page):
             assert address.startswith("/af/"), address
+
+
+@pytest.mark.parametrize("definition", [{"name": "counts", "trigger": {"moon_phase": "full"}}, [1], None], ids=str)
+def test_a_schedule_that_cannot_be_read_is_shown_with_the_reason_beside_the_others(get: Any, made: Made, definition: Any) -> None:
+    made.overwrite("counts", definition)
+    assert "not readable" in row(get("/ui/schedules"), "counts")
+    assert "is not usable" in row(get("/ui/schedules"), "counts")
+    assert "Delete…" in row(get("/ui/schedules"), "counts")
+    assert "delayed by 0:10:00" in row(get("/ui/schedules"), "is_delayed")
+    page = words(get("/ui/schedules/counts"))
+    assert "Its definition cannot be read by this version" in page
+    assert "What happens is kept for it and not counted" in page
+    assert "counts" in words(get("/ui/pending"))

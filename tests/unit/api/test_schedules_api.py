@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+import sqlalchemy as sa
 from pages_world import SomebodyIs, World, open_world
 
 from airflow_snowpack.api import build_app
-from airflow_snowpack.scheduling import Checker, Launcher, NotStarted, Snapshot, Subscriber
+from airflow_snowpack.scheduling import Checker, EndsFound, Launcher, NotStarted, Snapshot, Subscriber
 from airflow_snowpack.store import AuditTrail
+from airflow_snowpack.store.schedule_tables import schedules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from airflow_snowpack.scheduling import DagRuns, Launch
+    from airflow_snowpack.scheduling import DagRuns, EndsAsked, Launch
 
 NIGHTLY: dict[str, Any] = {
     "name": "nightly",
@@ -34,6 +36,9 @@ class Airflow:
 
     def dag_runs(self, known: Mapping[str, frozenset[str]]) -> Mapping[str, DagRuns]:
         return Snapshot().dag_runs
+
+    def ended_runs(self, asked: Sequence[EndsAsked]) -> Mapping[str, EndsFound]:
+        return {one.dag_id: EndsFound() for one in asked}
 
     def free_slots(self, pools: Iterable[str]) -> Mapping[str, int | None]:
         return dict.fromkeys(pools)
@@ -308,3 +313,29 @@ def test_prometheus_reads_how_schedules_and_their_queue_are(api: Client, world: 
         "snowpack_launches_waiting 1.0",
     ):
         assert line in lines
+
+
+@pytest.mark.parametrize("definition", [{"name": "nightly", "trigger": {"moon_phase": "full"}}, "what?", None], ids=str)
+def test_a_schedule_that_cannot_be_read_is_told_with_the_reason_and_can_be_deleted(
+    api: Client, world: World, definition: Any
+) -> None:
+    for name in ("nightly", "other"):
+        assert api("POST", "/schedules", NIGHTLY | {"name": name}).status_code == 201
+    change = sa.update(schedules).where(schedules.c.name == "nightly").values(definition=definition)
+    world.store.transact(lambda conn: conn.execute(change))
+    assert api("POST", "/events", {"name": "arrived"}).status_code == 201
+    work(world)
+
+    listed = {one["name"]: one for one in api("GET", "/schedules").json()["schedules"]}
+    assert "is not usable" in listed["nightly"]["problem"]
+    assert listed["other"]["problem"] is None
+    told = api("GET", "/schedules/nightly/explain").json()
+    assert "cannot be read by this version" in told["sentences"][1]
+    assert "its definition cannot be read" in told["pending"]["reasons"][0]["says"]
+    assert 'snowpack_pending_jobs{state="pending_trigger"} 2.0' in api("GET", "/metrics").text
+    for method, path in (("POST", "/schedules/nightly/run"), ("GET", "/schedules/nightly"), ("GET", "/pending")):
+        assert api(method, path).status_code == (409 if method == "POST" else 200)
+    assert api("POST", "/schedules/nightly/suspend").status_code == 200
+    refused = api("POST", "/schedules/nightly/resume")
+    assert (refused.status_code, "delete it" in refused.text) == (409, True)
+    assert api("DELETE", "/schedules/nightly").status_code == 204

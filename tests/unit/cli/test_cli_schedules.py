@@ -7,11 +7,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sqlalchemy as sa
 import yaml
 
 from airflow_snowpack.api import schedule_bodies
 from airflow_snowpack.scheduling import Schedules, Subscriber
 from airflow_snowpack.store import AuditTrail
+from airflow_snowpack.store.schedule_tables import schedules as schedule_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -192,3 +194,19 @@ def test_a_sync_of_a_file_that_is_not_there_changes_nothing(snowpack: Run, decla
 
     assert snowpack("schedules", "sync", "nowhere").code == 2
     assert len(schedules.list()) == 1
+
+
+def test_a_schedule_that_cannot_be_read_is_shown_with_the_reason_and_deleted(
+    snowpack: Run, declare: Any, jobs: Jobs, schedules: Schedules
+) -> None:
+    snowpack("schedules", "create", declare(NIGHTLY, NIGHTLY | {"name": "other"}))
+    change = sa.update(schedule_rows).where(schedule_rows.c.name == "nightly").values(definition={"trigger": 7})
+    jobs.store.transact(lambda conn: conn.execute(change))
+
+    assert "enabled, not readable" in snowpack("schedules", "list").out
+    assert "cannot be read" in snowpack("schedules", "show", "nightly").out
+    assert "is missing" in snowpack("schedules", "explain", "nightly").out
+    refused = snowpack("schedules", "run", "nightly")
+    assert (refused.code != 0, "cannot be read by this version" in refused.err) == (True, True)
+    assert snowpack("schedules", "delete", "nightly", "--yes").code == 0
+    assert [one.name for one in schedules.list()] == ["other"]

@@ -16,6 +16,11 @@ BUSY = {"fillfactor": 70, "autovacuum_vacuum_scale_factor": 0.02, "autovacuum_va
 
 
 def upgrade() -> None:
+    op.add_column("schedules", sa.Column("priority", sa.Integer, nullable=False, server_default="0"))
+    schedules = sa.table("schedules", sa.column("name"), sa.column("priority"), sa.column("definition", sa.JSON))
+    for name, definition in op.get_bind().execute(sa.select(schedules.c.name, schedules.c.definition)).all():
+        if priority := definition.get("priority"):
+            op.execute(sa.update(schedules).where(schedules.c.name == name).values(priority=priority))
     op.create_table(
         "considered",
         sa.Column("consumer", sa.Text, nullable=False),
