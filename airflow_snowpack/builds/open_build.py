@@ -10,7 +10,7 @@ also after it was closed, which only lets go of what is not in use.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -57,13 +57,12 @@ class OpenBuild:
         """All rows with this key, shard by shard."""
         return [row for shard_id in self._routing.shards_of(key, category) for row in self._shard(shard_id).get_all(key)]
 
-    def multi_get(self, keys: Iterable[Key], category: Key | None = None) -> dict[Key, Row]:
-        """What :meth:`get` says for each of these keys that is there."""
+    def multi_get(self, keys: Sequence[Key], category: Key | None = None) -> dict[Key, Row]:
+        """What :meth:`get` says for each of these keys that is there, in their order."""
         rows: dict[Key, Row] = {}
-        for shard_id, wanted in sorted(self._routing.grouped(keys, category).items()):
-            for key, row in self._shard(shard_id).multi_get(wanted).items():
-                rows.setdefault(key, row)
-        return rows
+        for shard_id, wanted in sorted(self._routing.grouped(keys, category).items(), reverse=True):
+            rows.update(self._shard(shard_id).multi_get(wanted))  # the first shard's row is the one that stays
+        return {key: rows[key] for key in keys if key in rows}
 
     def rows(self, shard_id: int | None = None) -> Iterator[Row]:
         """All rows, of one shard or of all, one after the other."""

@@ -17,11 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from airflow_snowpack.builds.keys import Key, KeyType
+from airflow_snowpack.builds.keys import Key
 from airflow_snowpack.builds.model import Manifest
+from airflow_snowpack.builds.routing import ARROW_TYPE
 from airflow_snowpack.builds.shard_reader import BATCH_ROWS, Row, ShardReader
-
-PLAIN = {KeyType.INTEGER: pa.int64(), KeyType.STRING: pa.string(), KeyType.BYTES: pa.binary()}
 
 
 class ParquetReader(ShardReader[parquet.ParquetFile]):
@@ -29,7 +28,7 @@ class ParquetReader(ShardReader[parquet.ParquetFile]):
 
     def __init__(self, locate: Callable[[], Path], manifest: Manifest) -> None:
         super().__init__(locate, manifest)
-        self._plain = PLAIN[manifest.key_type]
+        self._plain = ARROW_TYPE[manifest.key_type]
         self._ranges: list[tuple[Any, Any] | None] | None = None
 
     def get(self, key: Key) -> Row | None:

@@ -12,13 +12,19 @@ work does not grow with the number of shards, unless their keys overlap.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
+import pyarrow as pa
+
 from airflow_snowpack.builds.errors import InvalidKey
-from airflow_snowpack.builds.keys import Key, canonical, hash_shard
+from airflow_snowpack.builds.keys import Key, KeyType, canonical, hash_shard
 from airflow_snowpack.builds.model import Manifest, ShardAttemptResult, ShardingKind
+from airflow_snowpack.builds.sharding import Placing
+
+PYTHON_TYPE = {KeyType.INTEGER: int, KeyType.STRING: str, KeyType.BYTES: bytes}
+ARROW_TYPE = {KeyType.INTEGER: pa.int64(), KeyType.STRING: pa.string(), KeyType.BYTES: pa.binary()}
 
 
 class Routing:
@@ -60,16 +66,29 @@ class Routing:
         shard_id = self._of_category(category)
         return (shard_id,) if shard_id in self._filled and self._by_range.holds(shard_id, key) else ()
 
-    def grouped(self, keys: Iterable[Key], category: Key | None = None) -> dict[int, list[Key]]:
+    def grouped(self, keys: Sequence[Key], category: Key | None = None) -> dict[int, list[Key]]:
         """Keys by the shards that may hold them.
 
         :raises InvalidKey: see :meth:`shards_of`.
         """
         groups: dict[int, list[Key]] = {}
+        if self._by_hash and category is None and set(map(type, keys)) == {PYTHON_TYPE[self._key_type]}:
+            for key, shard_id in zip(keys, self._hashed(keys), strict=True):
+                groups.setdefault(shard_id, []).append(key)
+            return {shard_id: found for shard_id, found in groups.items() if shard_id in self._filled}
         for key in keys:
             for shard_id in self.shards_of(key, category):
                 groups.setdefault(shard_id, []).append(key)
         return groups
+
+    def _hashed(self, keys: Sequence[Key]) -> list[int]:
+        """The shards of many keys of one Python type, a column at a time."""
+        try:
+            column = pa.array(keys, ARROW_TYPE[self._key_type])
+            shard_ids: list[int] = Placing(self._sharding, self._key_type).shards(column).to_pylist()
+        except (pa.ArrowException, OverflowError, UnicodeError):  # one of them is no key: this says which
+            shard_ids = [hash_shard(key, self._key_type, self._num_shards) for key in keys]
+        return shard_ids
 
     def _of_category(self, category: Key) -> int:
         self._refuse(category)

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -23,7 +25,7 @@ from airflow_snowpack.builds.model import Manifest
 from airflow_snowpack.builds.shard_reader import BATCH_ROWS, Row, ShardReader
 from airflow_snowpack.builds.sqlite_shard import quoted
 
-MOST_PARAMETERS = 512
+MOST_PARAMETERS, STEP = 512, 16
 MAPPED_BYTES = 2**40
 
 
@@ -36,11 +38,11 @@ class SqliteReader(ShardReader[sqlite3.Connection]):
         self._names = tuple(self._schema.names)
         self._key_at = self._names.index(self._key_column)
         self._decoders = [(field.name, read) for field in self._schema if (read := from_cell(field.type)) is not None]
-        columns, key = ", ".join(map(quoted, self._names)), quoted(self._key_column)
+        columns, key = ", ".join(f"rows.{quoted(name)}" for name in self._names), f"rows.{quoted(self._key_column)}"
         self._all = f"SELECT {columns} FROM rows ORDER BY {key}"
         self._those = f"SELECT {columns} FROM rows WHERE {key} = ?"
         self._one = f"{self._those} LIMIT 1"
-        self._any = f"SELECT {columns} FROM rows WHERE {key} IN (%s)"
+        self._any = f"WITH wanted (key) AS (VALUES %s) SELECT {columns} FROM wanted CROSS JOIN rows WHERE {key} = wanted.key"
 
     def get(self, key: Key) -> Row | None:
         connection = self._taken()
@@ -55,13 +57,12 @@ class SqliteReader(ShardReader[sqlite3.Connection]):
             return [self._row(found) for found in connection.execute(self._those, (key,))]
 
     def multi_get(self, keys: Sequence[Key]) -> dict[Key, Row]:
-        rows: dict[Key, Row] = {}
-        at, names = self._key_at, self._names
+        found: list[tuple[Any, ...]] = []
         with self._handle() as connection:
             for begin in range(0, len(keys), MOST_PARAMETERS):
-                for found in connection.execute(*self._asked_for(keys[begin : begin + MOST_PARAMETERS])).fetchall():
-                    if found[at] not in rows:
-                        rows[found[at]] = dict(zip(names, found, strict=True))
+                found += connection.execute(*self._asked_for(keys[begin : begin + MOST_PARAMETERS])).fetchall()
+        found.reverse()  # so that the first row of a key is the one that stays
+        rows = dict(zip(map(itemgetter(self._key_at), found), map(dict, map(zip, repeat(self._names), found)), strict=True))
         for name, decode in self._decoders:
             for row in rows.values():
                 if row[name] is not None:
@@ -83,16 +84,16 @@ class SqliteReader(ShardReader[sqlite3.Connection]):
                 row[name] = decode(row[name])
         return row
 
-    def _asked_for(self, keys: Sequence[Key]) -> tuple[str, Sequence[Key]]:
-        """The statement for so many keys. Each length is prepared anew, so there are only ten: the last key fills it up."""
-        length = 1 << (len(keys) - 1).bit_length()
-        return self._any % ", ".join("?" * length), [*keys, *[keys[-1]] * (length - len(keys))]
+    def _asked_for(self, keys: Sequence[Key]) -> tuple[str, Sequence[Key | None]]:
+        """The statement for so many keys. As each length is prepared anew, there are few of them: nulls fill it up."""
+        length = -(-len(keys) // STEP) * STEP if len(keys) > STEP else 1 << (len(keys) - 1).bit_length()
+        return self._any % ", ".join(["(?)"] * length), [*keys, *[None] * (length - len(keys))]
 
     def _open(self, path: Path) -> sqlite3.Connection:
         # Immutable: the file never changes, so SQLite need not lock it or look whether it did; that takes a third of a look-up.
         # It hands a connection from thread to thread safely (sqlite3.threadsafety is 3), and the pool to one at a time.
         address = f"file:{quote(str(path))}?mode=ro&immutable=1"
-        connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False, cached_statements=32)
+        connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False, cached_statements=64)
         try:
             connection.execute(f"PRAGMA mmap_size = {MAPPED_BYTES}")
             connection.execute(f"{self._all} LIMIT 0")

@@ -1,0 +1,123 @@
+"""Look-ups in a published build: 1,000,000 rows in 8 SQLite shards on the local disk, warm.
+
+`get` has a limit of its own, and `multi_get` one beside as many `get`s. For comparison the same keys are asked of one SQLite file
+by hand, with the standard library alone: what a reader adds is routing, the pool, and following the pointer.
+"""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_snowpack.builds import layout
+from airflow_snowpack.builds.attempt import Place, write_attempt
+from airflow_snowpack.builds.model import Current, Manifest, ShardFormat, Sharding
+from airflow_snowpack.builds.reader import SnapshotReader
+from airflow_snowpack.builds.records import checksum_of, to_json
+from airflow_snowpack.builds.sharding import Placing, key_type_of
+from airflow_snowpack.builds.shards import ShardPlan
+from airflow_snowpack.builds.storage import Storage
+from benchmarks.results import Finding, Results
+
+ROWS, SHARDS, ASKED = 1_000_000, 8, 1_000
+RUN = "20260101T000000Z"
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+MOST_GET_US = 100
+LEAST_MULTI_GET = 5
+
+
+def run(results: Results, *, rounds: int) -> None:
+    for key in ("user_id", "user"):
+        with tempfile.TemporaryDirectory(prefix="snowpack-bench-") as folder:
+            table = _features()
+            _publish(Storage(folder), table, key)
+            with SnapshotReader(folder) as reader:
+                _measure(results, reader, table[key].to_pylist(), by_hand=_by_hand(Path(folder), key), key=key, rounds=rounds)
+
+
+def _measure(
+    results: Results, reader: SnapshotReader, keys: list[int], *, by_hand: Callable[[int], object], key: str, rounds: int
+) -> None:
+    asked = [random.Random(seed).sample(keys, ASKED) for seed in range(rounds * 5)]
+    for sample in asked:  # warm: every page of the files that will be asked for was read once
+        assert len(reader.multi_get(sample)) == ASKED
+    gets, multi, hand = [], [], []
+    for sample in asked:
+        gets += _each(reader.get, sample)
+        multi.append(_timed(lambda sample=sample: reader.multi_get(sample)))
+        hand += _each(by_hand, sample)
+    one, hand_one = statistics.median(gets) * 1e6, statistics.median(hand) * 1e6
+    thousand = statistics.median(multi) * 1e6
+    kind = "integer" if key == "user_id" else "string"
+    says = f"{one:.1f} µs; by hand in SQLite, one file: {hand_one:.1f} µs"
+    results.find(Finding(f"get of a warm local SQLite shard, median µs, {kind} keys", one, at_most=MOST_GET_US, says=says))
+    says = f"{one * ASKED / 1e3:.2f} ms : {thousand / 1e3:.2f} ms"
+    what = f"1,000 gets / multi_get of 1,000 keys, {kind} keys"
+    results.find(Finding(what, one * ASKED / thousand, at_least=LEAST_MULTI_GET, says=says))
+
+
+def _each(ask: Callable[[int], object], keys: list[int]) -> list[float]:
+    return [_timed(lambda key=key: ask(key)) for key in keys]
+
+
+def _timed(ask: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    ask()
+    return time.perf_counter() - begin
+
+
+def _features() -> pa.Table:
+    ids = list(range(0, ROWS * 7, 7))
+    return pa.table(
+        {
+            "user_id": ids,
+            "user": [f"user-{number:09d}" for number in ids],
+            "orders_30d": [number % 41 for number in ids],
+            "spent_30d": [number / 3 for number in ids],
+            "segment": [("gold", "silver", "new")[number % 3] for number in ids],
+        }
+    )
+
+
+def _publish(storage: Storage, table: pa.Table, key: str) -> None:
+    sharding, key_type = Sharding.hash(SHARDS), key_type_of(key, table.schema.field(key).type)
+    places = Placing(sharding, key_type).shards(table.column(key).combine_chunks())
+    plan = ShardPlan(table.schema, key, ShardFormat.SQLITE)
+    shards = tuple(
+        write_attempt(storage, Place(RUN, shard, 0, "0"), plan, table.filter(pc.equal(places, shard)).sort_by(key).to_batches())
+        for shard in range(SHARDS)
+    )
+    columns = tuple((field.name, str(field.type)) for field in table.schema)
+    manifest = Manifest("features", RUN, AT, AT, key, key_type, sharding, ShardFormat.SQLITE, columns, shards)
+    data = to_json(manifest)
+    storage.write(layout.manifest(RUN, 1), data)
+    storage.write(layout.CURRENT, to_json(Current("features", 1, RUN, layout.manifest(RUN, 1), checksum_of(data), AT)))
+
+
+def _by_hand(root: Path, key: str) -> Callable[[object], object]:
+    """One file with all rows, and a statement."""
+    connection = sqlite3.connect(root / "all.sqlite")
+    for at, shard in enumerate(sorted(root.glob("data/**/shard.sqlite"))):
+        connection.execute("ATTACH ? AS shard", (str(shard),))
+        if at == 0:
+            [made] = connection.execute("SELECT sql FROM shard.sqlite_master WHERE name = 'rows'").fetchone()
+            connection.execute(made)
+        connection.execute("INSERT INTO main.rows SELECT * FROM shard.rows")
+        connection.commit()
+        connection.execute("DETACH shard")
+    names = [column[0] for column in connection.execute("SELECT * FROM rows LIMIT 0").description]
+
+    def get(asked: object) -> object:
+        found = connection.execute(f"SELECT * FROM rows WHERE {key} = ?", (asked,)).fetchone()
+        return None if found is None else dict(zip(names, found, strict=True))
+
+    return get
