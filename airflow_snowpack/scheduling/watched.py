@@ -1,7 +1,7 @@
 """Up to where a watcher has passed on what arrived in its table.
 
     place = WatchedTable(store, "lake/web.views", TableName("lake", "web", "views"), load_catalog=config.load)
-    for arrival in place.read():
+    for arrival in place.read().new:
         ...                     # pass it on
         place.advance(arrival)  # only when it is safe with whoever it was for
 
@@ -10,13 +10,14 @@ The invariant: the place moves only past what was passed on. Whoever dies before
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from airflow_snowpack.iceberg.arrivals import Arrival, Place, head_of, read_arrivals
+from airflow_snowpack.iceberg.arrivals import Arrival, Arrivals, Place, head_of, read_arrivals
 from airflow_snowpack.iceberg.catalog import load_table
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.scheduling.consumer import place_from_json, place_to_json
@@ -25,6 +26,8 @@ from airflow_snowpack.store.schedule_tables import considered
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+
+log = logging.getLogger(__name__)
 
 OWNER = "watcher"
 
@@ -42,10 +45,11 @@ class WatchedTable:
         self._load_catalog = load_catalog
         self._passed: Place | None = None
 
-    def read(self) -> Iterable[Arrival]:
+    def read(self) -> Arrivals:
         """What arrived since this object was asked last; the first time, since the place that was kept.
 
-        A watcher that is new begins at the table's present state.
+        A watcher that is new begins at the table's present state. Snapshots that came and were expired before anybody could read
+        them are logged.
 
         :raises TableNotFound, CatalogUnreachable: from the catalog.
         """
@@ -55,8 +59,10 @@ class WatchedTable:
             place = head_of(table)
             self._keep(place, if_new=True)
         found = read_arrivals(table, place)
+        if found.expired:
+            log.warning("snapshots_expired_unread: %s of %s came and went before they could be read", found.expired, self._name)
         self._passed = found.head
-        return found.new
+        return found
 
     def advance(self, upto: Place) -> None:
         """Everything up to here is safe."""

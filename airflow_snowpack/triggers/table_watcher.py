@@ -2,8 +2,9 @@
 
 It is the trigger of :class:`airflow_snowpack.assets.IcebergTableWatcher`. The invariant: **no arrival is lost.** Airflow confirms
 an event only when it has stored it, and only then does the watcher's place in our store move on; a triggerer that is killed in
-between reads the same arrivals again. An event may then come twice, with the same ``snapshot_id``. Rewrites and deletes are no
-arrivals, so that a DAG which maintains the table that it is scheduled on does not start itself.
+between reads the same arrivals again. An event may then come twice, with the same ``snapshot_id``. Snapshots that were expired
+before anybody could read them are told by the event after them (``expired_before``). Rewrites and deletes are no arrivals, so
+that a DAG which maintains the table that it is scheduled on does not start itself.
 """
 
 from __future__ import annotations
@@ -57,12 +58,12 @@ class ArrivalProducer(SharedStreamProducer):
         while True:
             try:
                 self._watched = self._watched or await self._open()
-                arrived = await asyncio.to_thread(self._watched.read)
+                found = await asyncio.to_thread(self._watched.read)
             except SnowpackError as problem:
                 log.warning("Watching on: %s", problem)
             else:
-                for arrival in arrived:
-                    yield _payload(self._table, arrival), place_of(arrival)
+                for number, arrival in enumerate(found.new):
+                    yield _payload(self._table, arrival, 0 if number else found.expired), place_of(arrival)
             await asyncio.sleep(self._poll_seconds)
 
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
@@ -133,7 +134,11 @@ class TableWatcherTrigger(BaseEventTrigger):
             yield event_of(payload)
 
 
-def _payload(table: str, arrival: Arrival) -> dict[str, Any]:
+def _payload(table: str, arrival: Arrival, expired: int) -> dict[str, Any]:
+    """What the event tells.
+
+    :param expired: how many snapshots before this one were expired unread.
+    """
     return {
         "table": table,
         "snapshot_id": arrival.snapshot_id,
@@ -141,4 +146,5 @@ def _payload(table: str, arrival: Arrival) -> dict[str, Any]:
         "operation": arrival.operation,
         "partitions": list(arrival.partitions),
         **{f"added_{what}": amount for what, amount in arrival.to_amounts().items()},
+        **({"expired_before": expired} if expired else {}),
     }
