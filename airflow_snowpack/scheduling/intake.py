@@ -10,13 +10,13 @@ The invariant: a pending job is changed here only as the checker would change it
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.clocks import Clocks
-from airflow_snowpack.scheduling.counting import count_events
+from airflow_snowpack.scheduling.counting import count_each
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.pending import PendingState, Reason, is_open, reasons_to_json
 from airflow_snowpack.scheduling.schedule import Schedule
@@ -24,9 +24,15 @@ from airflow_snowpack.scheduling.subscriber import BATCH, CURSOR, Subscriber
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import event_cursors, events, launches, pending_jobs, schedules
 
-log = logging.getLogger(__name__)
-
 AT_ONCE = 500
+A_TRANSACTION = 100
+"""So many jobs are held together at most: who wants one of them waits until all are written."""
+
+COUNTED = (
+    sa.update(pending_jobs)
+    .where(pending_jobs.c.pending_id == sa.bindparam("b_job"))
+    .values({name: sa.bindparam(name) for name in ("reasons", "next_check_at", "counted_to", "progress")} | {"waits_for": None})
+)
 
 
 class Intake:
@@ -65,34 +71,47 @@ class Intake:
             .order_by(pending_jobs.c.priority.desc(), pending_jobs.c.next_check_at, pending_jobs.c.pending_id)
             .limit(AT_ONCE)
         )
-        for pending_id in self._store.read(lambda conn: conn.execute(due).scalars().all()):
-            self._store.transact(lambda conn, each=pending_id: self._count(conn, each))  # type: ignore[misc]  # mypy takes the default for an argument
+        found = self._store.read(lambda conn: conn.execute(due).scalars().all())
+        for start in range(0, len(found), A_TRANSACTION):
+            some = found[start : start + A_TRANSACTION]
+            self._store.transact(lambda conn, some=some: self._count(conn, some))  # type: ignore[misc]  # mypy takes the default for an argument
 
-    def _count(self, conn: sa.Connection, pending_id: str) -> None:
-        """Write down how far its trigger is. One that is satisfied is left as it is: due, and the checker's."""
+    def _count(self, conn: sa.Connection, pending_ids: Sequence[str]) -> None:
+        """Write down how far their triggers are. One that is satisfied is left as it is: due, and the checker's."""
         now = self._store.clock()
-        mine = sa.and_(pending_jobs.c.pending_id == pending_id, pending_jobs.c.state == PendingState.TRIGGER.value)
-        held = sa.select(pending_jobs).where(mine, pending_jobs.c.next_check_at <= now).with_for_update(skip_locked=True)
-        row = conn.execute(held).first()
-        schedule = None if row is None else self._schedule_of(conn, row)
-        if row is None or schedule is None:
-            return
-        counted = count_events(conn, row, schedule)
-        judgement = schedule.trigger.judge(counted.progress, now)
-        if judgement.satisfied:
-            return
-        reasons = reasons_to_json((Reason("trigger", judgement.says, met=False, not_before=judgement.next_at),))
-        changes = {"reasons": reasons, "next_check_at": judgement.next_at, "waits_for": None, **counted.to_row()}
-        conn.execute(sa.update(pending_jobs).where(mine).values(**changes))
+        held = (
+            sa.select(pending_jobs)
+            .where(pending_jobs.c.pending_id.in_(pending_ids), pending_jobs.c.state == PendingState.TRIGGER.value)
+            .where(pending_jobs.c.next_check_at <= now)
+            .order_by(pending_jobs.c.schedule, pending_jobs.c.generation)  # in one order for everybody
+            .with_for_update(skip_locked=True)
+        )
+        readable = self._with_schedules(conn, conn.execute(held).all())
+        changes = []
+        for (row, schedule), counted in zip(readable, count_each(conn, readable), strict=True):
+            judgement = schedule.trigger.judge(counted.progress, now)
+            if not judgement.satisfied:
+                reasons = reasons_to_json((Reason("trigger", judgement.says, met=False, not_before=judgement.next_at),))
+                changes.append(
+                    {"b_job": row.pending_id, "reasons": reasons, "next_check_at": judgement.next_at, **counted.to_row()}
+                )
+        if changes:
+            conn.execute(COUNTED, changes)
 
-    def _schedule_of(self, conn: sa.Connection, row: sa.Row[Any]) -> Schedule | None:
-        """``None`` when it has changed or cannot be read: what becomes of the job then is the checker's to say."""
-        query = sa.select(schedules.c.definition).where(schedules.c.name == row.schedule)
-        definition = conn.execute(query.where(schedules.c.generation == row.generation)).scalar()
-        try:
-            return None if definition is None else Schedule.from_json(definition)
-        except InvalidSchedule:
-            return None
+    def _with_schedules(self, conn: sa.Connection, rows: Sequence[sa.Row[Any]]) -> list[tuple[sa.Row[Any], Schedule]]:
+        """Without those whose schedule has changed or cannot be read: what becomes of them then is the checker's to say."""
+        query = sa.select(schedules.c.name, schedules.c.generation, schedules.c.definition)
+        query = query.where(schedules.c.name.in_([row.schedule for row in rows]))
+        definitions = {(one.name, one.generation): one.definition for one in conn.execute(query)}
+        current = [(row, definition) for row in rows if (definition := definitions.get((row.schedule, row.generation)))]
+        return [(row, schedule) for row, definition in current if (schedule := _readable(definition)) is not None]
+
+
+def _readable(definition: object) -> Schedule | None:
+    try:
+        return Schedule.from_json(definition)
+    except InvalidSchedule:
+        return None
 
 
 def work_is_due(store: Store) -> bool:

@@ -1,0 +1,194 @@
+"""The subscriber's SQL: a range of events is matched to triggers, and handed to the pending jobs of their schedules.
+
+    ahead = look_ahead(conn, position, most=10_000)
+    take(conn, Batch(position, ahead.upto, now))
+
+The invariant: each event of the range is handed over once for every trigger that listens to it, to a pending job that is open and
+that this transaction holds. A schedule without one gets a new one; one that sleeps until an event comes is woken.
+
+What it costs follows the range, whatever there is else: every table is entered by its index, one row of the range at a time. On
+Postgres that is fenced (``OFFSET 0``), since a plan that is made without looking at the numbers may prefer to read whole indexes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from airflow_snowpack.scheduling.pending import PendingState
+from airflow_snowpack.store.schedule_tables import OPEN
+from airflow_snowpack.store.types import UtcDateTime
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What stands behind a position in the log.
+
+    :param number: how many events, and ``upto``: the number of the last of them; ``None`` when there is none.
+    """
+
+    number: int
+    upto: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The events after one number, up to and with another."""
+
+    after: int
+    upto: int
+    now: datetime
+
+
+# --- on both databases ------------------------------------------------------------------------------------------------
+
+AHEAD = sa.text("SELECT count(*), max(id) FROM (SELECT id FROM events WHERE id > :after ORDER BY id LIMIT :most) AS ahead")
+
+# By number what was recorded before the trigger began to listen does not count, and by its moment what happened before and was
+# found out later.
+LISTENS = "t.event_key = e.key AND t.counts_after < e.id AND t.counts_from <= e.at"
+NEW_JOB = "pending_id, schedule, generation, dag_id, state, priority, created_at, next_check_at, counted_to, progress, reasons"
+# Not those that wait for constraints: their trigger is satisfied, and more events change nothing about when they may start. Nor
+# those that are due anyway: to write them again costs more than all the rest.
+SLEEPS = f"state = '{PendingState.TRIGGER.value}' AND (next_check_at IS NULL OR next_check_at > :now)"
+
+
+def _statement(text: str) -> sa.TextClause:
+    used = [sa.bindparam("now", type_=UtcDateTime)] if ":now" in text else []
+    return sa.text(text).bindparams(*used)
+
+
+# --- Postgres: one statement ------------------------------------------------------------------------------------------
+
+# Each schedule that hears something with what it hears, and its open job, held until this transaction ends. The jobs are locked
+# in the order of their schedules, as by everybody who locks several, so that no two can wait for each other. One that was sent
+# off while this waited for its row is not open any more, and comes out as none.
+HEARD = f"""
+heard AS MATERIALIZED (
+    SELECT t.schedule, t.generation, array_agg(e.id) AS event_ids, array_agg(t.leaf) AS leaves
+      FROM events e
+     CROSS JOIN LATERAL (SELECT t.schedule, t.generation, t.leaf FROM schedule_triggers t WHERE {LISTENS} OFFSET 0) t
+     WHERE e.id > :after AND e.id <= :upto
+     GROUP BY t.schedule, t.generation
+     ORDER BY t.schedule, t.generation
+),
+held AS MATERIALIZED (
+    SELECT heard.*, job.pending_id, job.sleeps
+      FROM heard
+      LEFT JOIN LATERAL (
+               SELECT pending_id, {SLEEPS} AS sleeps
+                 FROM pending_jobs
+                WHERE schedule = heard.schedule AND generation = heard.generation AND {OPEN}
+                  FOR UPDATE
+           ) job ON true
+)"""
+
+HOLD = _statement(f"WITH {HEARD} SELECT count(pending_id) FROM held")
+
+# All of it sees the same moment, that of its start. ``overtaken`` counts the jobs that were open then and were sent off before
+# their row could be held: what had come with that, such as periods that begin anew, is not seen here, and nothing of this may
+# stay.
+TAKE = _statement(f"""
+WITH {HEARD},
+missing AS MATERIALIZED (
+    SELECT encode(uuid_send(gen_random_uuid()), 'hex') AS pending_id, held.schedule, held.generation, event_ids, leaves,
+           dag_id, priority
+      FROM held
+     CROSS JOIN LATERAL (
+               SELECT dag_id, priority
+                 FROM schedules
+                WHERE name = held.schedule AND generation = held.generation
+               OFFSET 0
+           ) schedule
+     WHERE held.pending_id IS NULL
+),
+begun AS (
+    INSERT INTO pending_jobs ({NEW_JOB})
+    SELECT pending_id, schedule, generation, dag_id, '{PendingState.TRIGGER.value}', priority, :now, :now, 0, '{{}}', '[]'
+      FROM missing
+),
+handed_over AS (
+    INSERT INTO pending_events (pending_id, event_id, leaf)
+    SELECT taker.pending_id, event.id, event.leaf
+      FROM (SELECT pending_id, event_ids, leaves FROM held WHERE pending_id IS NOT NULL
+             UNION ALL
+            SELECT pending_id, event_ids, leaves FROM missing) taker
+     CROSS JOIN LATERAL unnest(event_ids, leaves) AS event (id, leaf)
+),
+woken AS (
+    UPDATE pending_jobs SET next_check_at = :now WHERE pending_id = ANY (ARRAY(SELECT pending_id FROM held WHERE sleeps))
+)
+SELECT count(*) AS overtaken
+  FROM missing
+ WHERE (SELECT true FROM pending_jobs WHERE schedule = missing.schedule AND generation = missing.generation AND {OPEN} LIMIT 1)
+""")
+
+
+# --- SQLite: one writer at a time, so nothing moves between the statements ---------------------------------------------
+
+# ``CROSS JOIN`` fixes the order of a join: from the few rows of the batch into the index, never the other way.
+ROOM = sa.text("CREATE TEMP TABLE IF NOT EXISTS matched (schedule TEXT, generation TEXT, leaf INTEGER, event_id INTEGER)")
+CLEAR = sa.text("DELETE FROM temp.matched")
+MATCH = _statement(f"""
+INSERT INTO temp.matched (schedule, generation, leaf, event_id)
+SELECT t.schedule, t.generation, t.leaf, e.id
+  FROM events e
+ CROSS JOIN schedule_triggers t ON {LISTENS}
+ WHERE e.id > :after AND e.id <= :upto
+""")
+BEGIN = _statement(f"""
+INSERT INTO pending_jobs ({NEW_JOB})
+SELECT lower(hex(randomblob(16))), heard.schedule, heard.generation, schedules.dag_id, '{PendingState.TRIGGER.value}',
+       schedules.priority, :now, :now, 0, '{{}}', '[]'
+  FROM (SELECT DISTINCT schedule, generation FROM temp.matched) heard
+ CROSS JOIN schedules ON schedules.name = heard.schedule AND schedules.generation = heard.generation
+ WHERE NOT EXISTS (SELECT 1 FROM pending_jobs job
+                    WHERE job.schedule = heard.schedule AND job.generation = heard.generation AND job.{OPEN})
+""")
+HAND_OVER = _statement(f"""
+INSERT INTO pending_events (pending_id, event_id, leaf)
+SELECT job.pending_id, matched.event_id, matched.leaf
+  FROM temp.matched
+ CROSS JOIN pending_jobs job ON job.schedule = matched.schedule AND job.generation = matched.generation AND job.{OPEN}
+""")
+WAKE = _statement(f"""
+UPDATE pending_jobs
+   SET next_check_at = :now
+ WHERE {SLEEPS} AND {OPEN} AND (schedule, generation) IN (SELECT schedule, generation FROM temp.matched)
+""")
+
+
+class Overtaken(Exception):
+    """Jobs were sent off between the look at them and the lock on them. The transaction must not stay; the next one holds them
+    before it looks.
+    """
+
+
+def look_ahead(conn: sa.Connection, after: int, *, most: int) -> Ahead:
+    """The next events of the log."""
+    number, upto = conn.execute(AHEAD, {"after": after, "most": most}).one()
+    return Ahead(number, upto)
+
+
+def take(conn: sa.Connection, batch: Batch, *, hold_first: bool = False) -> None:
+    """Match the batch and hand it over. The caller is the only one at it, and moves the cursor in the same transaction.
+
+    :param hold_first: lock the jobs in a statement of its own; then none can be sent off in between.
+    :raises Overtaken: only without ``hold_first``.
+    """
+    numbers = {"after": batch.after, "upto": batch.upto}
+    moment = {"now": batch.now}
+    if conn.dialect.name == "postgresql":
+        if hold_first:
+            conn.execute(HOLD, numbers | moment).one()
+        if conn.execute(TAKE, numbers | moment).scalar_one():
+            raise Overtaken
+        return
+    conn.execute(ROOM)
+    conn.execute(CLEAR)
+    if conn.execute(MATCH, numbers).rowcount:
+        conn.execute(BEGIN, moment)
+        conn.execute(HAND_OVER)
+        conn.execute(WAKE, moment)
