@@ -126,8 +126,8 @@ class PointerUnknown(PublishFailed):
     def __init__(self, dataset: str, run_id: str, tries: int, cause: object) -> None:
         BuildError.__init__(
             self,
-            f"Whether the run {run_id} was published is not known: setting _CURRENT of {dataset} failed in {tries} tries, and then it "
-            f"could not be read: {cause} The next publication or cleanup of {dataset} finds out, and finishes what was begun.",
+            f"Whether the run {run_id} was published is not known: setting _CURRENT of {dataset} failed in {tries} tries, and "
+            f"then it could not be read: {cause} The next publication or cleanup of {dataset} finds out and finishes it.",
         )
 
 

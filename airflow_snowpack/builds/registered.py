@@ -85,6 +85,7 @@ class Publication:
     """One move of the pointer.
 
     :param number: grows with each move, not always by one.
+    :param previous: the manifest that readers fall back to.
     """
 
     dataset: str
@@ -93,6 +94,8 @@ class Publication:
     kind: PublicationKind
     manifest: str
     checksum: str
+    previous: str | None
+    previous_checksum: str | None
     at: datetime
     by: str | None
 

@@ -15,7 +15,6 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -42,6 +41,7 @@ log = logging.getLogger(__name__)
 
 CHUNK = 4 * 1024 * 1024
 HALF_WRITTEN = ".writing-"
+TRIES = 3
 NATIVE = {"s3": fs.S3FileSystem, "gs": fs.GcsFileSystem, "gcs": fs.GcsFileSystem}
 AZURE = ("abfs", "abfss")
 
@@ -94,7 +94,7 @@ class Storage:
         self._sleep = sleep
         self._fs, self._base = (filesystem, self.url) if filesystem else _open(self.url, self._options)
         self._retrying = Retrying(
-            stop=stop_after_attempt(3),
+            stop=stop_after_attempt(TRIES),
             wait=wait_exponential(multiplier=0.2, max=2),
             retry=retry_if_exception_type((OSError, pyarrow.ArrowException)) & retry_if_not_exception_type(FileNotFoundError),
             sleep=sleep,
@@ -145,16 +145,19 @@ class Storage:
         info = self._tried("look for", path, lambda: self._fs.get_file_info(self._at(path)))
         return bool(info.type == fs.FileType.File)
 
-    def write(self, path: str, data: bytes) -> None:
-        """Make or replace an object, whole or not at all."""
+    def write(self, path: str, data: bytes, *, tries: int = TRIES) -> None:
+        """Make or replace an object, whole or not at all.
+
+        :param tries: 1 for a caller that has something to look at between two tries.
+        """
         if self.is_local:
-            return self._tried("write", path, lambda: self._place(path, lambda file: file.write(data)))
+            return self._tried("write", path, lambda: self._place(path, lambda file: file.write(data)), tries)
 
         def put() -> None:
             with self._fs.open_output_stream(self._at(path)) as stream:
                 stream.write(data)
 
-        return self._tried("write", path, put)
+        return self._tried("write", path, put, tries)
 
     def upload(self, local: Path, path: str) -> None:
         """Make or replace an object from a local file."""
@@ -185,10 +188,13 @@ class Storage:
 
         self._tried("read", path, get)
 
-    def objects(self, folder: str) -> Iterator[StoredObject]:
-        """All objects below a folder, however deep; none if it is not there."""
+    def objects(self, folder: str, *, half_written: bool = False) -> Iterator[StoredObject]:
+        """All objects below a folder, however deep; none if it is not there.
+
+        :param half_written: also what somebody is writing, or was when he was killed.
+        """
         for info in self._listed(folder, recursive=True):
-            if info.type == fs.FileType.File:
+            if info.type == fs.FileType.File and (half_written or HALF_WRITTEN not in info.base_name):
                 yield StoredObject(self._relative(info.path), info.size or 0, info.mtime)
 
     def folders(self, folder: str) -> list[str]:
@@ -203,11 +209,24 @@ class Storage:
         _check_inside(path)
         if not path.endswith("/"):
             return self._delete_all([StoredObject(path, 0, None)])
-        done = self._delete_all(list(self.objects(path)))
-        if not done.problems:
-            with suppress(FileNotFoundError, StorageFailed):  # only the empty folder is left, and it hurts nobody
-                self._tried("delete", path, lambda: self._fs.delete_dir(self._at(path).rstrip("/")))
-        return done
+        found = list(self.objects(path, half_written=True))
+        if not self._delete_folder(path):
+            left = {each.path: each for each in self.objects(path, half_written=True)}
+            done = self._delete_all(list(left.values()))
+            gone = [each.bytes for each in found if each.path not in left]
+            return Deleted(done.objects + len(gone), done.bytes + sum(gone), done.problems)
+        return Deleted(len(found), sum(each.bytes for each in found))
+
+    def _delete_folder(self, path: str) -> bool:
+        """All at once, as object storages delete a thousand objects in one request; ``False``: something of it may be left."""
+        try:
+            self._tried("delete", path, lambda: self._fs.delete_dir(self._at(path).rstrip("/")))
+        except ObjectMissing:
+            return True
+        except StorageFailed as error:
+            log.warning("folder_not_deleted_at_once: %s; going on one by one", error)
+            return False
+        return True
 
     def _delete_all(self, found: list[StoredObject]) -> Deleted:
         gone, size, problems = 0, 0, []
@@ -227,7 +246,7 @@ class Storage:
             raise ValueError(f"{folder!r} is not a folder: its name must end in '/'.")
         selector = fs.FileSelector(self._at(folder).rstrip("/"), allow_not_found=True, recursive=recursive)
         listed = self._tried("list", folder, lambda: self._fs.get_file_info(selector))
-        return [info for info in listed if HALF_WRITTEN not in info.base_name]
+        return list(listed)
 
     def _place(self, path: str, fill: Callable[[Any], object]) -> None:
         target = Path(self._at(path))
@@ -252,9 +271,10 @@ class Storage:
     def _told(self, path: str) -> str:
         return f"{self.url}/{path}"
 
-    def _tried(self, what: str, path: str, once: Callable[[], T]) -> T:
+    def _tried(self, what: str, path: str, once: Callable[[], T], tries: int = TRIES) -> T:
+        retrying = self._retrying if tries == TRIES else self._retrying.copy(stop=stop_after_attempt(tries))
         try:
-            return self._retrying(once)
+            return retrying(once)
         except FileNotFoundError:
             raise ObjectMissing(self._told(path)) from None
         except (OSError, pyarrow.ArrowException) as error:

@@ -15,9 +15,10 @@ from alembic.script import ScriptDirectory
 from airflow_snowpack.store import (
     SchemaOutOfDate,
     Store,
+    build_tables,  # noqa: F401  (their tables belong to the same metadata, and so do the next ones)
     check_schema,
     open_store,
-    schedule_tables,  # noqa: F401  (its tables belong to the same metadata)
+    schedule_tables,  # noqa: F401
     upgrade_schema,
 )
 from airflow_snowpack.store.engine import open_engine

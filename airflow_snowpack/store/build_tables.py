@@ -1,0 +1,80 @@
+"""The tables of the build registry: datasets, their runs, and every move of their pointers.
+
+A run that is kept costs nothing: cleanup finds its work by ``cleanup_at``, which only runs have that still need a look.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from airflow_snowpack.store.leases import lease_columns
+from airflow_snowpack.store.schema import metadata
+from airflow_snowpack.store.types import UtcDateTime
+
+build_datasets = sa.Table(
+    "build_datasets",
+    metadata,
+    sa.Column("dataset", sa.Text, primary_key=True),
+    sa.Column("url", sa.Text, nullable=False, unique=True),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("runs", sa.Integer, nullable=False),
+    sa.Column("drawn", sa.BigInteger, nullable=False),
+    sa.Column("publication", sa.BigInteger),
+    sa.Column("current_run", sa.Text),
+    sa.Column("moved_at", UtcDateTime),
+    sa.Column("newest_as_of", UtcDateTime),
+    sa.Column("newest_sequence", sa.Integer),
+    *lease_columns(),
+)
+"""``runs`` and ``drawn`` count what was begun and which publication numbers were given away; the lease is the dataset's lock."""
+
+build_runs = sa.Table(
+    "build_runs",
+    metadata,
+    sa.Column("build_id", sa.Text, primary_key=True),
+    sa.Column("dataset", sa.Text, nullable=False),
+    sa.Column("run_id", sa.Text, nullable=False),
+    sa.Column("as_of", UtcDateTime, nullable=False),
+    sa.Column("sequence", sa.Integer, nullable=False),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("owner", sa.Text),
+    sa.Column("started_at", UtcDateTime, nullable=False),
+    sa.Column("finished_at", UtcDateTime),
+    sa.Column("num_shards", sa.Integer, nullable=False),
+    sa.Column("rows", sa.BigInteger),
+    sa.Column("bytes", sa.BigInteger),
+    sa.Column("manifest", sa.Text),
+    sa.Column("checksum", sa.Text),
+    sa.Column("error", sa.Text),
+    sa.Column("cleanup_at", UtcDateTime),
+    sa.Column("deleted_at", UtcDateTime),
+    *lease_columns(),
+    sa.Index("ix_build_runs_dataset_as_of_sequence", "dataset", "as_of", "sequence"),
+)
+for name, columns, which in (
+    ("ix_build_runs_running", ("dataset", "started_at"), build_runs.c.status == sa.literal_column("'running'")),
+    ("ix_build_runs_cleanup", ("dataset", "cleanup_at"), build_runs.c.cleanup_at.is_not(None)),
+    (
+        "ix_build_runs_kept",
+        ("dataset", "as_of", "sequence"),
+        sa.and_(build_runs.c.status == sa.literal_column("'succeeded'"), build_runs.c.deleted_at.is_(None)),
+    ),
+):
+    sa.Index(name, *(build_runs.c[column] for column in columns), postgresql_where=which, sqlite_where=which)
+
+build_publications = sa.Table(
+    "build_publications",
+    metadata,
+    sa.Column("dataset", sa.Text, primary_key=True),
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("run_id", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("manifest", sa.Text, nullable=False),
+    sa.Column("checksum", sa.Text, nullable=False),
+    sa.Column("previous", sa.Text),
+    sa.Column("previous_checksum", sa.Text),
+    sa.Column("at", UtcDateTime, nullable=False),
+    sa.Column("by", sa.Text),
+    sa.Column("done_at", UtcDateTime),
+)
+"""A row without ``done_at`` is a move that somebody was about to make: nobody knows yet whether readers have seen it."""

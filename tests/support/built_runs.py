@@ -1,0 +1,124 @@
+"""Builds without an engine: attempts written by hand, their manifests, and what a reader who comes now would see.
+
+handle, manifest = built(registry, storage, MIDNIGHT)
+publish(registry, storage, handle, manifest)
+assert served(storage) == handle.run_id
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.builds import layout
+from airflow_snowpack.builds.errors import ManifestDamaged, ObjectMissing
+from airflow_snowpack.builds.keys import KeyType
+from airflow_snowpack.builds.model import Manifest, ShardAttemptResult, ShardFormat, Sharding
+from airflow_snowpack.builds.pointer import read_pointer
+from airflow_snowpack.builds.records import checksum_of, read_manifest, to_json
+from airflow_snowpack.builds.winners import read_attempts, select_winners
+
+if TYPE_CHECKING:
+    from airflow_snowpack.builds.registered import RunHandle
+    from airflow_snowpack.builds.registry import BuildRegistry
+    from airflow_snowpack.builds.storage import Storage
+
+MIDNIGHT = datetime(2026, 1, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+DATASET = "flights"
+
+
+class MovedClock:
+    """A clock that stands still until a test moves it."""
+
+    def __init__(self, now: datetime = MIDNIGHT) -> None:
+        self.now = now
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def move(self, by: timedelta) -> None:
+        self.now += by
+
+
+def write_attempt(
+    storage: Storage, run_id: str, shard_id: int, attempt: int = 0, task: int | None = 0, data: bytes | None = None
+) -> ShardAttemptResult:
+    """One successful attempt: its file, and its record last."""
+    data = data if data is not None else f"{run_id} {shard_id} {attempt} {task}".encode()
+    folder = layout.attempt_folder(run_id, shard_id, attempt, "local" if task is None else str(task))
+    result = ShardAttemptResult(
+        run_id=run_id,
+        shard_id=shard_id,
+        attempt=attempt,
+        task_attempt_id=task,
+        url=f"{folder}shard.parquet",
+        rows=1,
+        bytes=len(data),
+        min_key=shard_id,
+        max_key=shard_id,
+        checksum=checksum_of(data),
+        finished_at=MIDNIGHT,
+    )
+    storage.write(f"{folder}shard.parquet", data)
+    storage.write(f"{folder}{layout.RECORD}", to_json(result))
+    return result
+
+
+def manifest_of(handle: RunHandle, shards: tuple[ShardAttemptResult, ...]) -> Manifest:
+    return Manifest(
+        dataset=handle.dataset,
+        run_id=handle.run_id,
+        as_of=handle.as_of,
+        created_at=MIDNIGHT,
+        key_column="id",
+        key_type=KeyType.INTEGER,
+        sharding=Sharding.hash(handle.num_shards),
+        shard_format=ShardFormat.PARQUET,
+        columns=(("id", "int64"),),
+        shards=shards,
+    )
+
+
+def begun(registry: BuildRegistry, storage: Storage, as_of: datetime, *, shards: int = 2, owner: str | None = None) -> RunHandle:
+    return registry.begin(DATASET, storage.url, as_of=as_of, num_shards=shards, owner=owner)
+
+
+def selected(storage: Storage, handle: RunHandle) -> Manifest:
+    return manifest_of(handle, select_winners(read_attempts(storage, handle.run_id), handle.num_shards, handle.run_id))
+
+
+def built(
+    registry: BuildRegistry, storage: Storage, as_of: datetime, *, shards: int = 2, owner: str | None = None, losers: int = 0
+) -> tuple[RunHandle, Manifest]:
+    """A run with all its shards written, ready to be published."""
+    handle = begun(registry, storage, as_of, shards=shards, owner=owner)
+    for shard_id in range(shards):
+        for task in range(losers + 1):
+            write_attempt(storage, handle.run_id, shard_id, task=task)
+    return handle, selected(storage, handle)
+
+
+def complete(storage: Storage, path: str, checksum: str | None) -> Manifest:
+    """The manifest, of which every file is there as it was written.
+
+    :raises ManifestDamaged, ObjectMissing: it is not complete.
+    """
+    manifest = read_manifest(storage.read(path), path, checksum)
+    for shard in manifest.shards:
+        if shard.url is not None and checksum_of(storage.read(shard.url)) != shard.checksum:
+            raise ManifestDamaged(shard.url, "its checksum is another")
+    return manifest
+
+
+def served(storage: Storage) -> str | None:
+    """The run that a reader who comes now sees, whole; ``None`` when nothing is published. It falls back as readers do."""
+    pointer = read_pointer(storage)
+    if pointer is None:
+        return None
+    if pointer.previous is not None:
+        with suppress(ManifestDamaged, ObjectMissing):
+            return complete(storage, pointer.manifest, pointer.checksum).run_id
+        return complete(storage, pointer.previous, pointer.previous_checksum).run_id
+    return complete(storage, pointer.manifest, pointer.checksum).run_id
