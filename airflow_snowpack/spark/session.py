@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import sys
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -128,6 +129,9 @@ def _start(config: SparkConfig) -> _Running:
     for key, value in launch_conf.items():
         conf.set(key, value)
     context = SparkContext(conf=conf, gateway=gateway)
+    if config.is_local and "PYSPARK_PYTHON" not in os.environ:
+        # What tasks run in Python needs what is installed here; Spark would take the first python3 on the PATH.
+        context.pythonExec = sys.executable
     # It writes each failure with its whole Java stack as one line of JSON; the same failure is raised, and told in words.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     return _Running(os.getpid(), launch_conf, context, [])
