@@ -1,0 +1,61 @@
+"""What is built: the dataset, its key, how its rows are placed, and in which form they are kept.
+
+spec = BuildSpec(dataset="features_by_user", key="user_id", sharding=Sharding.hash(8), shard_format=ShardFormat.SQLITE)
+spec = BuildSpec(dataset="features_by_user", key="user_id", max_keys_per_shard=1_000_000)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from airflow_snowpack.builds.errors import InvalidBuild
+from airflow_snowpack.builds.layout import check_dataset
+from airflow_snowpack.builds.model import Retention, ShardFormat, Sharding
+from airflow_snowpack.builds.sharding import num_shards_for
+from airflow_snowpack.builds.shards import BATCH_SIZE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildSpec:
+    """A build as it is declared; the same for every run of it.
+
+    :param key: the column that readers look rows up by.
+    :param sharding: how rows are placed. Without it by a hash, over as many shards as ``max_keys_per_shard`` needs.
+    :param max_keys_per_shard: the input is then counted first, in a pass of its own.
+    :param batch_size: rows that a writer holds and writes at once; in Parquet, those of a row group.
+    :param rows_per_second: the limit of each writer, several of which work side by side; ``None`` for none.
+    :param shard_retry: how often a shard is tried again; with Spark, its own ``spark.task.maxFailures`` decides.
+    :param processes: how many write side by side without Spark; ``None``: as many as the machine has cores.
+    :param retention: what the cleanup after a publication keeps; ``None``: it is not cleaned up.
+    :raises InvalidBuild: a name that cannot be used, or not exactly one of ``sharding`` and ``max_keys_per_shard``.
+    """
+
+    dataset: str
+    key: str
+    sharding: Sharding | None = None
+    max_keys_per_shard: int | None = None
+    shard_format: ShardFormat = ShardFormat.PARQUET
+    batch_size: int = BATCH_SIZE
+    rows_per_second: float | None = None
+    shard_retry: int = 2
+    processes: int | None = None
+    retention: Retention | None = field(default_factory=Retention)
+
+    def __post_init__(self) -> None:
+        check_dataset(self.dataset)
+        if (self.sharding is None) == (self.max_keys_per_shard is None):
+            raise InvalidBuild("sharding", self.sharding, "exactly one of sharding and max_keys_per_shard must be given")
+        if self.max_keys_per_shard is not None:
+            num_shards_for(0, self.max_keys_per_shard)
+
+    def placed(self, count_keys: Callable[[], int]) -> Sharding:
+        """How rows are placed.
+
+        :param count_keys: counts the different keys of the input; called only when that decides.
+        :raises InvalidBuild: there are more keys than shards could hold.
+        """
+        if self.sharding is not None:
+            return self.sharding
+        assert self.max_keys_per_shard is not None
+        return Sharding.hash(num_shards_for(count_keys(), self.max_keys_per_shard))
