@@ -97,8 +97,9 @@ def listener(installation: Path) -> StoreListener:
     ("hook", "key"), [("on_dag_run_success", "run:maintain:success"), ("on_dag_run_failed", "run:maintain:failed")]
 )
 def test_the_end_of_a_run_is_an_event_once(listener: StoreListener, jobs: Jobs, hook: str, key: str) -> None:
-    run = SimpleNamespace(dag_id="maintain", run_id="manual__1", end_date=AT)
+    run = SimpleNamespace(dag_id="maintain", run_id="manual__1", start_date=AT - timedelta(hours=1), end_date=AT)
     getattr(listener, hook)(dag_run=run, msg="")
+    run.end_date = AT + timedelta(seconds=2)  # Airflow could not commit the first one
     getattr(listener, hook)(dag_run=run, msg="")
 
     (event,) = [recorded.event for recorded in EventLog(jobs.store).latest()]
@@ -120,7 +121,7 @@ def test_nothing_is_recorded_where_that_is_switched_off(
     listener: StoreListener, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW__SNOWPACK__LISTEN_TO_AIRFLOW", "False")
-    listener.on_dag_run_success(dag_run=SimpleNamespace(dag_id="maintain", run_id="r", end_date=AT), msg="")
+    listener.on_dag_run_success(dag_run=SimpleNamespace(dag_id="maintain", run_id="r", start_date=AT, end_date=AT), msg="")
     assert EventLog(jobs.store).latest() == []
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,12 +12,13 @@ from airflow.sdk.execution_time import comms, task_runner
 from airflow_snowpack.hooks.dag_runs import REMOVED
 from airflow_snowpack.hooks.errors import AirflowUnreachable
 from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
-from airflow_snowpack.scheduling import DagRuns, EndedRun, Launch, NotKnown, NotStarted
+from airflow_snowpack.scheduling import DagRuns, EndedRun, EndsAsked, EndsFound, Launch, NotKnown, NotStarted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 AT = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+BEGAN = AT - timedelta(hours=1)
 LAUNCH = Launch("p1", "nightly", "maintain", "snowpack__nightly__p1", {"table": "t"})
 
 
@@ -54,10 +55,12 @@ class ApiServer:
                 if message.run_id not in self.runs:
                     raise refused(404, "not found")
                 state, end = self.runs[message.run_id]
-                return comms.DagRunResult.model_construct(state=_state(state), end_date=end)
+                return comms.DagRunResult.model_construct(state=_state(state), start_date=BEGAN, end_date=end)
             case comms.GetDRCount():
                 wanted = set(self.runs) if message.run_ids is None else set(message.run_ids)
                 return comms.DRCount(count=sum(self.runs[run][0] in message.states for run in wanted & set(self.runs)))
+            case comms.GetTaskStates():
+                return comms.TaskStatesResult.model_construct(task_states={run_id: {"go": "success"} for run_id in self.runs})
         raise AssertionError(message)
 
 
@@ -131,7 +134,7 @@ def test_active_runs_beside_the_known_ones_are_counted(api: ApiServer) -> None:
 
 def test_known_runs_that_have_ended_are_told_with_how_and_when(api: ApiServer) -> None:
     runs = {"mine": ("failed", AT), "other": ("running", None)}
-    assert snapshot_of(runs, api, "mine") == DagRuns(others=1, ended={"mine": EndedRun("failed", AT)})
+    assert snapshot_of(runs, api, "mine") == DagRuns(others=1, ended={"mine": EndedRun("failed", AT, BEGAN)})
 
 
 def test_a_known_run_that_somebody_deleted_holds_no_place_for_ever(api: ApiServer) -> None:
@@ -152,3 +155,49 @@ def test_an_outage_while_counting_is_an_error_and_no_count(api: ApiServer, monke
     monkeypatch.setattr(api, "send", send)
     with pytest.raises(AirflowUnreachable, match="connection refused"):
         TaskDagRuns().dag_runs({"maintain": frozenset()})
+
+
+class TestEnds:
+    """A task can ask how many runs have ended, and about single ones; it cannot have them listed."""
+
+    def ask(self, **question: Any) -> EndsFound:
+        return TaskDagRuns().ended_runs([EndsAsked("maintain", AT - timedelta(hours=1), **question)])["maintain"]
+
+    def test_they_are_counted_and_no_run_is_looked_at(self, api: ApiServer) -> None:
+        api.runs = {"a": ("success", AT), "b": ("success", AT), "c": ("failed", AT), "d": ("running", None)}
+        assert self.ask() == EndsFound(counts={"success": 2, "failed": 1})
+        assert len(api.sent) == 2
+
+    def test_a_search_finds_those_that_are_not_known_and_that_ended_since(self, api: ApiServer) -> None:
+        long_ago = AT - timedelta(days=3)
+        api.runs = {"known": ("success", AT), "lost": ("failed", AT), "old": ("success", long_ago), "runs": ("running", None)}
+        found = self.ask(search=True, known=frozenset({"known"}))
+        assert found == EndsFound({"lost": EndedRun("failed", AT, BEGAN)}, {"success": 2, "failed": 1})
+
+    def test_a_search_looks_at_the_latest_first_and_at_so_many_at_once(self, api: ApiServer) -> None:
+        moments = [AT + timedelta(minutes=number) for number in range(250)]
+        kinds = (
+            "manual__{:%Y-%m-%dT%H:%M:%S.%f+00:00}_Ab3",
+            "snowpack__s__{:%Y%m%dT%H%M%S}__1f",
+            "scheduled__{:%Y-%m-%dT%H:%M:%S}Z",
+        )
+        ids = [kinds[number % 3].format(moment) for number, moment in enumerate(moments)]
+        api.runs = dict.fromkeys([*reversed(ids), "without a moment"], ("success", AT))
+        looked, after = [], None
+        while True:
+            before = len(api.sent)
+            found = self.ask(search=True, after=after)
+            looked.append([message.run_id for message in api.sent[before:] if isinstance(message, comms.GetDagRun)])
+            if (after := found.searched_to) is None:
+                break
+        assert [len(each) for each in looked] == [100, 100, 51]
+        assert [run_id for each in looked for run_id in each] == [*reversed(ids), "without a moment"]
+
+    def test_whoever_can_list_them_is_asked_instead(self, api: ApiServer) -> None:
+        class Lists:
+            def ended_runs(self, asked: object) -> Any:
+                return {"maintain": EndsFound({"r": EndedRun("success", AT)})}
+
+        found = TaskDagRuns(Lists()).ended_runs([EndsAsked("maintain", AT)])  # type: ignore[arg-type]  # all that is asked of it
+        assert found["maintain"].ended.keys() == {"r"}
+        assert api.sent == []
