@@ -72,7 +72,7 @@ class SparkSource:
         snapshot_id = _current_snapshot(session, name)
         if snapshot_id is None:
             return cls(session.table(name.quoted), ({"table": str(name)},))
-        df = session.read.option("snapshot-id", snapshot_id).table(name.quoted)
+        df = session.read.option("versionAsOf", snapshot_id).table(name.quoted)
         return cls(df, ({"table": str(name), "snapshot_id": snapshot_id},))
 
     @classmethod
