@@ -24,6 +24,7 @@ from airflow_snowpack.scheduling.cron import next_tick
 from airflow_snowpack.scheduling.errors import InvalidSchedule, ScheduleExists, ScheduleNotFound, ScheduleNotReadable
 from airflow_snowpack.scheduling.events import last_number, number_in_turn
 from airflow_snowpack.scheduling.history import note
+from airflow_snowpack.scheduling.holding import let_go
 from airflow_snowpack.scheduling.leaves import Cron, Every, RunsFailed, RunsSucceeded
 from airflow_snowpack.scheduling.pending import OPEN, PendingState
 from airflow_snowpack.scheduling.run_ends import watch_runs
@@ -307,8 +308,9 @@ class Schedules:
         for pending_id in gone.scalars().all():
             note(conn, self.store, name, "discarded", pending_id, because=why)
         gone_runs = sa.delete(launches).where(launches.c.schedule == name, launches.c.claimed_at.is_(None))
-        for run_id in conn.execute(gone_runs.returning(launches.c.run_id)).scalars().all():
+        for dag_id, run_id in conn.execute(gone_runs.returning(launches.c.dag_id, launches.c.run_id)).all():
             conn.execute(sa.delete(schedule_runs).where(schedule_runs.c.run_id == run_id, schedule_runs.c.schedule == name))
+            let_go(conn, dag_id, run_id)
 
     def _row(self, conn: sa.Connection, name: str) -> sa.Row[Any] | None:
         return conn.execute(sa.select(schedules).where(schedules.c.name == name).with_for_update()).first()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from airflow_snowpack.hooks.airflow_rest import AirflowRest
@@ -49,7 +50,7 @@ def test_listener_rest_and_task_tell_the_same_end(airflow: RunningAirflow, rest:
 def test_a_pool_tells_whose_tasks_are_in_it(
     airflow: RunningAirflow, rest: RestDagRuns, jobs: Jobs, new_table: Callable[..., TableName]
 ) -> None:
-    table = new_table([])
+    table = new_table([pa.table({"id": pa.array(range(3))})])
     jobs.locks.acquire(table, "somebody", ttl=timedelta(hours=1))
     run = airflow.trigger("system_guard", {"table": table.dotted})
     airflow.task_becomes(run, "acquire", "deferred")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from airflow_snowpack.scheduling import (
     ClusterLoad,
@@ -15,6 +16,7 @@ from airflow_snowpack.scheduling import (
     explain,
     run_now,
 )
+from airflow_snowpack.store.schedule_tables import slot_holds
 
 GO = CustomEvents("go")
 LOAD = "cluster_probe:load"
@@ -29,6 +31,12 @@ def show(scheduler: Any, pool: str, slots: int) -> None:
     """Airflow has taken every run that was started into the pool, with one slot each."""
     runs = frozenset((launch.dag_id, launch.run_id) for launch in scheduler.started)
     scheduler.airflow.pools[pool] = FreeSlots(slots - len(runs), runs)
+
+
+def holds(scheduler: Any) -> int:
+    """How many are on record."""
+    number: int = scheduler.store.read(lambda conn: conn.execute(sa.select(sa.func.count()).select_from(slot_holds)).scalar_one())
+    return number
 
 
 class TestPools:
@@ -65,6 +73,7 @@ class TestPools:
         scheduler.send("go")
         scheduler.work()
         scheduler.end_run()
+        assert holds(scheduler) == 0
         scheduler.go_on(seconds=31)
         assert len(scheduler.started) == 2
 
@@ -96,6 +105,7 @@ class TestPools:
         scheduler.work()
         (held,) = [name for name in ("s0", "s1") if scheduler.pending(name)[0].state == "pending_launch"]
         scheduler.schedules.delete(held)
+        assert holds(scheduler) == 0
         scheduler.airflow.refusal = None
         scheduler.go_on(seconds=31)
         assert len(scheduler.started) == 1

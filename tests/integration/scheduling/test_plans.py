@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling import CustomEvents, Schedule, TimeWindow
+from airflow_snowpack.scheduling import CustomEvents, MaxConcurrent, Schedule, TimeWindow
 from airflow_snowpack.store.types import UtcDateTime
 
 if TYPE_CHECKING:
@@ -121,3 +121,16 @@ def test_the_checker_finds_what_is_due_by_its_index(filled: Any, index: str) -> 
     sent = statements(filled.store, filled.checker.step)
     assert len(sent) == 1
     assert index in "\n".join(plan(filled.store, *sent[0]))
+
+
+def test_the_end_of_a_run_costs_who_waits_for_it(filled: Any) -> None:
+    filled.airflow.running["maintain"] = {"manual__1"}
+    filled.declare("waits", CustomEvents("go"), MaxConcurrent(1))
+    filled.send("go")
+    filled.work()
+    sent = statements(filled.store, lambda: filled.runs.ended("maintain", "manual__1", "success", filled.clock()))
+    assert scans(filled.store, sent) == []
+    filled.airflow.running.clear()
+    assert [launch.schedule for launch in filled.started] == []
+    filled.work()
+    assert [launch.schedule for launch in filled.started] == ["waits"]
