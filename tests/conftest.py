@@ -43,6 +43,7 @@ REPOSITORY = Path(__file__).parent.parent
 
 
 LAST_RESORT_S = 600.0
+AFTER_ITS_LIMIT_S = 180.0
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
@@ -58,7 +59,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
     That is inside of a C call, and in what tidies up after a time-out or a failure, either of which has ended that timer.
     """
-    last_resort = threading.Timer(LAST_RESORT_S, os.abort)
+    own_limit = item.get_closest_marker("timeout")
+    limit = LAST_RESORT_S if own_limit is None else own_limit.args[0] + AFTER_ITS_LIMIT_S
+    last_resort = threading.Timer(limit, os.abort)
     last_resort.daemon = True
     last_resort.start()
     try:

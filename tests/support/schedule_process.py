@@ -1,125 +1,230 @@
-"""A scheduler with all its parts and an Airflow that survives: ``python schedule_process.py <store url> <Airflow's file>``.
+"""The scheduler's parts as processes that are killed: ``python schedule_process.py STORE_URL AIRFLOW_ADDRESS LAKE_FOLDER``.
 
-For each line on standard input, ``milliseconds 40``, it forks a child that works round and round, kills it after that time,
-wherever it is then, and answers ``killed``.
+For each line of JSON on standard input it starts the parts that are not there, lets all of them work, and kills some:
+
+    {"ms": 40, "kill": ["checker", "rounds-1"], "suicides": {"intake": 17}, "ahead": 12.5, "wanted": 30}
+
+- ``kill``: after so many milliseconds these get a kill -9, wherever they are then;
+- ``suicides``: of the parts that it starts, these kill themselves at so manyth moment; each SQL statement has two moments, before
+  and after it, and each commit has one;
+- ``ahead``: by how many seconds the clock of all of them is ahead of the machine's; it only grows;
+- ``wanted``: how many events the part ``sender`` is to have sent.
+
+It answers ``{"killed": […], "ended": […]}``: who was killed, by us or by himself, and who ended in any other way.
+
+The parts share no connection with this process: each opens its own after the fork. What they import is imported before it.
 """
 
 from __future__ import annotations
 
+import json
+import logging
+import mmap
 import os
 import signal
-import sqlite3
+import struct
 import sys
+import threading
 import time
-from typing import TYPE_CHECKING, NoReturn
+import traceback
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow_snowpack.scheduling import Checker, Clocks, DagRuns, EndsFound, Launcher, NotStarted, Subscriber
-from airflow_snowpack.store import Store, open_store, utc_now
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.iceberg import CatalogConfig
+from airflow_snowpack.scheduling import Checker, Intake, Launcher, Poller, Polling, Rounds, send_event
+from airflow_snowpack.store import Actor, Store, open_store, utc_now
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from datetime import datetime, timedelta
-    from pathlib import Path
+    from collections.abc import Callable, Iterable
+    from datetime import datetime
 
-    from airflow_snowpack.scheduling import EndsAsked, Launch
+    from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
 
-
-class FiledAirflow:
-    """An Airflow that is a file: run ids are its primary key, and so is each run's start."""
-
-    def __init__(self, file: Path | str) -> None:
-        self._file = str(file)
-        with self._open() as db:
-            db.execute("PRAGMA journal_mode = WAL")
-            db.execute("CREATE TABLE IF NOT EXISTS runs (run_id TEXT PRIMARY KEY, dag_id TEXT, conf TEXT, active INT)")
-            db.execute("CREATE TABLE IF NOT EXISTS asked (run_id TEXT)")
-
-    def _open(self) -> sqlite3.Connection:
-        db = sqlite3.connect(self._file, timeout=30, isolation_level=None)
-        db.execute("PRAGMA synchronous = OFF")  # a killed process loses nothing of it
-        return db
-
-    def start(self, launch: Launch) -> NotStarted | None:
-        import json
-
-        with self._open() as db:
-            db.execute("INSERT INTO asked VALUES (?)", (launch.run_id,))
-            row = (launch.run_id, launch.dag_id, json.dumps(launch.conf), 1)
-            db.execute("INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?)", row)
-        return None
-
-    def dag_runs(self, known: Mapping[str, frozenset[str]]) -> Mapping[str, DagRuns]:
-        active = self.active()
-        return {dag_id: DagRuns(others=len(active.get(dag_id, set()) - ids)) for dag_id, ids in known.items()}
-
-    def ended_runs(self, asked: Sequence[EndsAsked]) -> Mapping[str, EndsFound]:
-        return {one.dag_id: EndsFound() for one in asked}
-
-    def free_slots(self, pools: Iterable[str]) -> Mapping[str, int | None]:
-        return dict.fromkeys(pools)
-
-    def active(self) -> dict[str, set[str]]:
-        found: dict[str, set[str]] = {}
-        with self._open() as db:
-            for dag_id, run_id in db.execute("SELECT dag_id, run_id FROM runs WHERE active"):
-                found.setdefault(dag_id, set()).add(run_id)
-        return found
-
-    def runs(self) -> list[tuple[str, str]]:
-        """Every run that was started and its conf, in the order of their starts."""
-        with self._open() as db:
-            return list(db.execute("SELECT run_id, conf FROM runs ORDER BY rowid"))
-
-    def times_asked(self) -> int:
-        with self._open() as db:
-            return int(db.execute("SELECT count(*) FROM asked").fetchone()[0])
+PARTS = ("intake", "checker", "launcher", "poller", "rounds-1", "rounds-2", "sender")
+IDLE_S = 0.002
+SENT = "go"
 
 
-class AheadClock:
-    """The machine's clock, so far ahead."""
+class Shared:
+    """What all processes see at the same moment: how far the clock is ahead, and how many events are wanted and sent."""
 
-    def __init__(self, ahead: timedelta) -> None:
-        self._ahead = ahead
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, 24)
 
-    def __call__(self) -> datetime:
-        return utc_now() + self._ahead
+    def _number(self, place: int, kind: str) -> Any:
+        return struct.unpack_from(kind, self._memory, place)[0]
+
+    @property
+    def ahead(self) -> timedelta:
+        return timedelta(seconds=self._number(0, "d"))
+
+    @property
+    def wanted(self) -> int:
+        return int(self._number(8, "q"))
+
+    @property
+    def sent(self) -> int:
+        return int(self._number(16, "q"))
+
+    @sent.setter
+    def sent(self, number: int) -> None:
+        struct.pack_into("q", self._memory, 16, number)
+
+    def order(self, ahead: float, wanted: int) -> None:
+        struct.pack_into("d", self._memory, 0, ahead)
+        struct.pack_into("q", self._memory, 8, wanted)
+
+    def clock(self) -> datetime:
+        return utc_now() + self.ahead
 
 
-def work_once(store: Store, airflow: FiledAirflow, name: str) -> int:
-    """One round of every part; how much there was to do."""
-    done = Clocks(store).step()
-    done += Subscriber(store).step(limit=7)
-    done += Checker(store, airflow).step(limit=20).looked_at
-    return done + len(Launcher(store, airflow, name).step(limit=20).launched)
+@dataclass(frozen=True)
+class World:
+    """Where the parts work."""
+
+    url: str
+    address: str
+    lake: str
+    shared: Shared
+
+    def store(self) -> Store:
+        return open_store(self.url, clock=self.shared.clock)
+
+    def runs(self) -> RestDagRuns:
+        from airflow_snowpack.hooks.airflow_rest import AirflowRest
+        from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
+
+        return RestDagRuns(AirflowRest(self.address, token="of-the-tests"))
+
+    def poller(self, store: Store) -> Poller:
+        from airflow_snowpack.hooks.scheduling import KeptCatalog
+
+        catalog = KeptCatalog(CatalogConfig.embedded(Path(self.lake)).load)
+        return Poller(store, catalog_name="lake", load_catalog=catalog, every=timedelta(0))
 
 
-def child(url: str, file: str, name: str) -> NoReturn:
-    store, airflow = open_store(url), FiledAirflow(file)
+def step_of(part: str, world: World, store: Store) -> Callable[[], object]:
+    """One step of a part; what it gives is nothing (falsy) when there was nothing to do."""
+    runs, name = world.runs(), f"{part}:{os.getpid()}"
+    match part:
+        case "intake":
+            return Intake(store).step
+        case "checker":
+            checker = Checker(store, runs)
+            return lambda: checker.step(limit=20).looked_at
+        case "launcher":
+            launcher = Launcher(store, runs, name)
+            return lambda: launcher.step(limit=20).launched
+        case "poller":
+            poller = world.poller(store)
+            return lambda: poller.step().events
+        case "sender":
+            return lambda: send_next(store, world.shared)
+        case _:
+            rounds = Rounds(store, runs, runs, name)
+            polling = Polling(world.poller(store), pause=timedelta(seconds=IDLE_S))
+            polling.start()
+            never, a_while = threading.Event(), timedelta(seconds=1)
+            return lambda: rounds.keep_going(never, timedelta(seconds=IDLE_S), until=store.clock() + a_while)
+
+
+def send_next(store: Store, shared: Shared) -> bool:
+    """Send the next event that is wanted, as somebody does who, when he is killed, does not know whether it went through."""
+    number = shared.sent
+    if number >= shared.wanted:
+        return False
+    send_event(store, Actor("sender", "api"), SENT, source_id=str(number))
+    shared.sent = number + 1
+    return True
+
+
+def live(part: str, world: World, suicide_at: int | None) -> NoReturn:
+    store = world.store()
+    if suicide_at is not None:
+        from kill_process import kill_at
+
+        kill_at(store.engine, suicide_at)
+    step = step_of(part, world, store)
     while True:
-        if not work_once(store, airflow, name):
-            time.sleep(0.001)
+        try:
+            done = step()
+        except SnowpackError:  # such as an Airflow that does not answer: the processes themselves go on too
+            done = False
+        if not done:
+            time.sleep(IDLE_S)
 
 
-def main(url: str, file: str) -> None:
-    open_store(url).close()  # what opening imports, the children have then
-    print("ready", flush=True)
-    for turn, line in enumerate(sys.stdin):
-        pids = []
-        for number in range(2):
-            pid = os.fork()
-            if pid == 0:
-                try:
-                    child(url, file, f"doomed-{turn}-{number}")
-                finally:
-                    os._exit(3)
-            pids.append(pid)
-        time.sleep(int(line.split()[1]) / 1000)
-        statuses = []
-        for pid in pids:
+class Fleet:
+    """The parts that live."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._pids: dict[str, int] = {}
+
+    def live(self, ms: float, kill: Iterable[str], suicides: dict[str, int], ahead: float, wanted: int) -> dict[str, list[str]]:
+        """One order."""
+        self._world.shared.order(ahead, wanted)
+        for part in PARTS:
+            if part not in self._pids:
+                self._pids[part] = self._start(part, suicides.get(part))
+        time.sleep(ms / 1000)
+        doomed = [part for part in PARTS if part in kill]
+        for part in doomed:
+            os.kill(self._pids[part], signal.SIGKILL)
+        told: dict[str, list[str]] = {"killed": [], "ended": []}
+        for part, pid in list(self._pids.items()):
+            ended, status = os.waitpid(pid, 0 if part in doomed else os.WNOHANG)
+            if ended:
+                del self._pids[part]
+                told["killed" if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL else "ended"].append(part)
+        return told
+
+    def _start(self, part: str, suicide_at: int | None) -> int:
+        pid = os.fork()
+        if pid:
+            return pid
+        try:
+            live(part, self._world, suicide_at)
+        except BaseException:  # noqa: BLE001 - nothing of the parent's may run in here
+            traceback.print_exc()
+        finally:
+            os._exit(3)
+
+    def end(self) -> None:
+        for pid in self._pids.values():
             os.kill(pid, signal.SIGKILL)
-            statuses.append(os.waitpid(pid, 0)[1])
-        killed = all(os.WIFSIGNALED(status) for status in statuses)
-        print("killed" if killed else f"finished {statuses}", flush=True)
+            os.waitpid(pid, 0)
+
+
+def import_all(world: World) -> None:
+    """What the parts need. No connection is made that they would share, and no thread that they would miss."""
+    import httpx  # noqa: F401
+    import kill_process  # noqa: F401
+    import pyiceberg.catalog.sql
+    import pyiceberg.io.pyarrow  # noqa: F401
+
+    import airflow_snowpack.hooks.rest_dag_runs
+    import airflow_snowpack.iceberg.arrivals  # noqa: F401
+
+    logging.disable(logging.WARNING)
+    world.store().close()
+
+
+def main(url: str, address: str, lake: str) -> None:
+    said = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # where Airflow's log goes
+    world = World(url, address, lake, Shared())
+    import_all(world)
+    fleet = Fleet(world)
+    print("ready", file=said, flush=True)
+    try:
+        for line in sys.stdin:
+            print(json.dumps(fleet.live(**json.loads(line))), file=said, flush=True)
+    finally:
+        fleet.end()
 
 
 if __name__ == "__main__":
