@@ -1,0 +1,360 @@
+"""Storage or registry that fails, a publisher that sleeps through its lease: readers see a complete build, and it all heals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+from built_runs import DATASET, DAY, MIDNIGHT, MovedClock, built, served
+from failing_storage import every_third, failing_storage
+
+from airflow_snowpack.builds import layout
+from airflow_snowpack.builds.cleanup import cleanup
+from airflow_snowpack.builds.errors import InvalidBuild, PointerUnknown, PublishFailed, StaleBuild, StorageFailed
+from airflow_snowpack.builds.model import Retention, RunStatus
+from airflow_snowpack.builds.pointer import read_pointer
+from airflow_snowpack.builds.publish import publish
+from airflow_snowpack.builds.records import to_json
+from airflow_snowpack.builds.registered import BuildPolicy, PublicationKind
+from airflow_snowpack.builds.registry import BuildRegistry
+from airflow_snowpack.builds.rollback import rollback
+from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.store import Store, StoreUnreachable, upgrade_schema
+from airflow_snowpack.store.engine import open_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from postgres_server import PostgresServer
+
+KEEP_ONE = Retention(keep_runs=1)
+T = TypeVar("T")
+
+
+def published(registry: BuildRegistry, storage: Storage, *days: int, losers: int = 0) -> list[str]:
+    run_ids = []
+    for day in days:
+        handle, manifest = built(registry, storage, MIDNIGHT + day * DAY, losers=losers)
+        publish(registry, storage, handle, manifest)
+        run_ids.append(handle.run_id)
+    return run_ids
+
+
+class Pointed(Storage):
+    """A storage that calls somebody when the pointer is about to be set, or was."""
+
+    before: Callable[[], None] | None = None
+    after: Callable[[], None] | None = None
+
+    def write(self, path: str, data: bytes, *, tries: int = 3) -> None:
+        if path == layout.CURRENT and self.before is not None:
+            self.before()
+        super().write(path, data, tries=tries)
+        if path == layout.CURRENT and self.after is not None:
+            self.after()
+
+
+@pytest.fixture
+def pointed(tmp_path: Path) -> Pointed:
+    return Pointed(tmp_path / "flights")
+
+
+# -- a storage that fails --------------------------------------------------------------------------------------------------
+
+
+def test_a_storage_that_fails_every_third_call_costs_time_and_nothing_else(registry: BuildRegistry, tmp_path: Path) -> None:
+    storage, sound = failing_storage(tmp_path, every_third()), Storage(tmp_path)
+    for day in range(4):
+        (run_id,) = published(registry, storage, day, losers=1)
+        assert served(sound) == run_id
+        assert not any(action.error for action in cleanup(registry, storage, DATASET, Retention(keep_runs=2)))
+    assert rollback(registry, storage, DATASET, to="-1", by=None).moved
+    assert served(sound) == "20260103T000000Z"
+    assert sound.folders("data/") == ["20260103T000000Z", "20260104T000000Z"]
+    assert len(list(sound.objects("data/"))) == 2 * 2 * 2, "two runs of two shards, with one attempt each"
+
+
+def test_a_pointer_that_cannot_be_set_fails_the_run_and_stays_what_it_was(
+    registry: BuildRegistry, storage: Storage, pointed: Pointed, naps: list[float]
+) -> None:
+    (before,) = published(registry, storage, 0)
+    handle, manifest = built(registry, storage, MIDNIGHT + DAY)
+    tries: list[None] = []
+
+    def fail() -> None:
+        tries.append(None)
+        raise StorageFailed("write", "_CURRENT", "no")
+
+    pointed.before = fail
+    with pytest.raises(PublishFailed, match="could not be set in 3 tries"):
+        publish(registry, pointed, handle, manifest)
+    assert (len(tries), naps) == (3, [1.0, 2.0])
+    assert served(storage) == before
+    run = registry.run(DATASET, handle.run_id)
+    assert run.status is RunStatus.FAILED
+    assert "could not be set" in (run.error or "")
+    assert published(registry, storage, 2) == [served(storage)]
+    assert [each.run_id for each in registry.publications(DATASET)] == ["20260103T000000Z", before]
+
+
+def test_a_pointer_that_can_be_set_at_the_third_try_is_set(registry: BuildRegistry, pointed: Pointed, naps: list[float]) -> None:
+    tries: list[None] = []
+
+    def fail_twice() -> None:
+        tries.append(None)
+        if len(tries) < 3:
+            raise StorageFailed("write", "_CURRENT", "no")
+
+    pointed.before = fail_twice
+    assert published(registry, pointed, 0) == [served(pointed)]
+    assert naps == [1.0, 2.0]
+
+
+def test_a_pointer_that_was_set_although_the_answer_was_lost_is_set(registry: BuildRegistry, pointed: Pointed) -> None:
+    def lose_the_answer() -> None:
+        raise StorageFailed("write", "_CURRENT", "the connection was reset")
+
+    pointed.after = lose_the_answer
+    assert published(registry, pointed, 0) == [served(pointed)]
+    assert registry.dataset(DATASET).publication == 1
+
+
+class Mute(Pointed):
+    """A storage that, once it is mute, neither takes the pointer nor gives it away."""
+
+    mute = False
+
+    def read(self, path: str) -> bytes:
+        if self.mute and path == layout.CURRENT:
+            raise StorageFailed("read", path, "no")
+        return super().read(path)
+
+
+@pytest.mark.parametrize("was_set", [True, False])
+def test_when_nobody_knows_whether_the_pointer_was_set_the_next_one_finds_out(
+    registry: BuildRegistry, storage: Storage, tmp_path: Path, clock: MovedClock, was_set: bool
+) -> None:
+    published(registry, storage, 0)
+    mute = Mute(tmp_path / "flights")
+    handle, manifest = built(registry, storage, MIDNIGHT + DAY)
+
+    def fall_silent() -> None:
+        mute.mute = True
+        raise StorageFailed("write", "_CURRENT", "no")
+
+    if was_set:
+        mute.after = fall_silent
+    else:
+        mute.before = fall_silent
+    with pytest.raises(PointerUnknown, match="is not known"):
+        publish(registry, mute, handle, manifest)
+    assert registry.run(DATASET, handle.run_id).status is RunStatus.RUNNING
+    with pytest.raises(StorageFailed):
+        cleanup(registry, mute, DATASET, KEEP_ONE)
+    clock.move(3 * DAY)  # whoever is stale by now, this run is not to be touched
+    told = cleanup(registry, storage, DATASET, KEEP_ONE, dry_run=True)
+    assert cleanup(registry, storage, DATASET, KEEP_ONE) == told
+    assert served(storage) == handle.run_id
+    assert registry.run(DATASET, handle.run_id).status is RunStatus.SUCCEEDED
+    assert registry.dataset(DATASET).current_run == handle.run_id
+
+
+# -- a registry that is away -----------------------------------------------------------------------------------------------
+
+
+class Cut(Store):
+    """A store that can be cut off."""
+
+    off = False
+
+    def _retried(self, once: Callable[[], T]) -> T:
+        if self.off:
+            raise StoreUnreachable(self.where, OSError("cut off"))
+        return super()._retried(once)
+
+
+def test_a_build_whose_registry_went_away_after_the_pointer_was_set_is_published(
+    builds_url: str, pointed: Pointed, storage: Storage, clock: MovedClock
+) -> None:
+    with Cut(open_engine(builds_url), clock) as store:
+        registry = BuildRegistry(store)
+        published(registry, storage, 0)
+        handle, manifest = built(registry, storage, MIDNIGHT + DAY)
+
+        def cut() -> None:
+            store.off = True
+
+        pointed.after = cut
+        outcome = publish(registry, pointed, handle, manifest)
+        assert (outcome.moved, outcome.recorded) == (True, False)
+        assert served(storage) == handle.run_id
+        store.off = False
+        assert registry.run(DATASET, handle.run_id).status is RunStatus.RUNNING
+
+        clock.move(3 * DAY)
+        assert handle.run_id not in {each.run_id for each in cleanup(registry, storage, DATASET, KEEP_ONE, dry_run=True)}
+        next_one, its_manifest = built(registry, storage, MIDNIGHT + 2 * DAY)
+        assert publish(registry, storage, next_one, its_manifest).moved
+        assert registry.run(DATASET, handle.run_id).status is RunStatus.SUCCEEDED
+        assert [each.number for each in registry.publications(DATASET)] == [3, 2, 1]
+        assert rollback(registry, storage, DATASET, to="-1", by=None).run_id == handle.run_id
+
+
+def test_a_real_postgres_that_goes_down_after_the_pointer_was_set(
+    own_postgres: PostgresServer, pointed: Pointed, clock: MovedClock
+) -> None:
+    url = own_postgres.url.render_as_string(hide_password=False)
+    with Store(open_engine(url), clock, sleep=lambda _: None) as store:
+        upgrade_schema(store)
+        registry = BuildRegistry(store)
+        handle, manifest = built(registry, pointed, MIDNIGHT)
+        pointed.after = own_postgres.stop
+        assert not publish(registry, pointed, handle, manifest).recorded
+        pointed.after = None
+        own_postgres.start()
+        clock.move(3 * DAY)
+        assert cleanup(registry, pointed, DATASET, KEEP_ONE) == []
+        assert registry.run(DATASET, handle.run_id).status is RunStatus.SUCCEEDED
+        assert served(pointed) == handle.run_id
+
+
+def test_a_later_try_after_the_registry_was_away_replaces_what_is_served(
+    builds_url: str, pointed: Pointed, storage: Storage, clock: MovedClock
+) -> None:
+    with Cut(open_engine(builds_url), clock) as store:
+        registry = BuildRegistry(store)
+        first, manifest = built(registry, storage, MIDNIGHT, owner="task")
+
+        def cut() -> None:
+            store.off = True
+
+        pointed.after = cut
+        publish(registry, pointed, first, manifest)
+        store.off = False
+        second, manifest = built(registry, storage, MIDNIGHT, owner="task")
+        assert registry.run(DATASET, first.run_id).status is RunStatus.FAILED, "as far as the registry knew"
+        assert served(storage) == first.run_id
+        clock.move(registry.policy.lock_lease)
+        assert cleanup(registry, storage, DATASET, KEEP_ONE) == []
+        assert served(storage) == first.run_id, "cleanup looked at the pointer first"
+        assert publish(registry, storage, second, manifest).moved
+        assert served(storage) == second.run_id
+
+
+def test_a_registry_that_was_lost_goes_on_from_what_is_served(registry: BuildRegistry, storage: Storage, tmp_path: Path) -> None:
+    published(registry, storage, 0, 1, 2)
+    empty = f"sqlite:///{tmp_path / 'empty.db'}"
+    with Store(open_engine(empty), registry.store.clock) as store:
+        upgrade_schema(store)
+        fresh = BuildRegistry(store)
+        handle = fresh.begin(DATASET, storage.url, as_of=MIDNIGHT + DAY, num_shards=2, storage=storage)
+        assert handle.run_id == "20260102T000000Z.2"
+        assert cleanup(fresh, storage, DATASET, KEEP_ONE) == []
+        assert fresh.dataset(DATASET).current_run == "20260103T000000Z"
+        older, manifest = built(fresh, storage, MIDNIGHT + DAY)
+        assert not publish(fresh, storage, older, manifest).moved, "the lost registry had something newer"
+        newer, manifest = built(fresh, storage, MIDNIGHT + 3 * DAY)
+        assert publish(fresh, storage, newer, manifest).publication == 4, "numbers go on where they were"
+        assert served(storage) == newer.run_id
+
+
+# -- a pointer that is not what it should be -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damage", [None, b"", b"{}"])
+def test_a_pointer_that_is_damaged_or_gone_is_written_again(
+    registry: BuildRegistry, storage: Storage, damage: bytes | None
+) -> None:
+    published(registry, storage, 0, 1)
+    before = storage.read(layout.CURRENT)
+    storage.delete(layout.CURRENT)
+    if damage is not None:
+        storage.write(layout.CURRENT, damage)
+    assert cleanup(registry, storage, DATASET) == []
+    assert storage.read(layout.CURRENT) == before
+
+
+def test_a_pointer_ahead_that_names_nothing_goes_back_with_a_higher_number(registry: BuildRegistry, storage: Storage) -> None:
+    _, current = published(registry, storage, 0, 1)
+    pointer = read_pointer(storage)
+    assert pointer is not None
+    storage.write(layout.CURRENT, to_json(replace(pointer, publication=7, run_id="gone", manifest="manifests/gone/1.json")))
+    cleanup(registry, storage, DATASET)
+    repaired = read_pointer(storage)
+    assert repaired is not None
+    assert (repaired.publication, repaired.run_id) == (8, current)
+    assert registry.publications(DATASET)[0].kind is PublicationKind.REPAIR
+    assert published(registry, storage, 2) == [served(storage)]
+
+
+def test_the_folder_of_another_dataset_is_not_touched(registry: BuildRegistry, storage: Storage, tmp_path: Path) -> None:
+    published(registry, storage, 0)
+    registry.begin("other", str(tmp_path / "other"), as_of=MIDNIGHT, num_shards=1)
+    with pytest.raises(InvalidBuild, match="the dataset flights stands there, and not other"):
+        cleanup(registry, storage, "other")
+
+
+# -- a publisher that sleeps between its look at the fence and its write ---------------------------------------------------
+
+
+def asleep(pointed: Pointed, clock: MovedClock, policy: BuildPolicy, meanwhile: Callable[[], object]) -> None:
+    """The next write of the pointer happens after ``meanwhile``, long after the lease has run out."""
+
+    def sleep() -> None:
+        pointed.before = None
+        clock.move(policy.lock_lease + timedelta(seconds=1))
+        meanwhile()
+
+    pointed.before = sleep
+
+
+def test_a_sleeper_completed_by_somebody_else_hears_that_it_was_published(
+    registry: BuildRegistry, storage: Storage, pointed: Pointed, clock: MovedClock
+) -> None:
+    handle, manifest = built(registry, storage, MIDNIGHT)
+    asleep(pointed, clock, registry.policy, lambda: cleanup(registry, storage, DATASET))
+    outcome = publish(registry, pointed, handle, manifest)
+    assert (outcome.moved, outcome.publication, outcome.recorded) == (True, 1, True)
+    assert served(storage) == handle.run_id
+
+
+def test_a_sleeper_overtaken_by_a_newer_build_is_ignored_and_repaired(
+    registry: BuildRegistry, storage: Storage, pointed: Pointed, clock: MovedClock
+) -> None:
+    published(registry, storage, 0)
+    handle, manifest = built(registry, storage, MIDNIGHT + DAY)
+    asleep(pointed, clock, registry.policy, lambda: published(registry, storage, 2))
+    outcome = publish(registry, pointed, handle, manifest)
+    assert not outcome.moved, "whoever came meanwhile completed it, and then published a newer one"
+    pointer, known = read_pointer(storage), registry.dataset(DATASET)
+    assert pointer is not None
+    assert known.publication is not None
+    assert pointer.publication < known.publication, "so readers that have seen the newer one stay there"
+    assert served(storage) == handle.run_id, "whoever comes now sees the older one, whole"
+    cleanup(registry, storage, DATASET)
+    assert served(storage) == "20260103T000000Z"
+    assert read_pointer(storage) == replace(read_pointer(storage) or pointer, publication=known.publication)
+
+
+def test_a_sleeper_whose_run_was_taken_over_and_deleted_leaves_readers_a_way_back(
+    registry: BuildRegistry, storage: Storage, pointed: Pointed, clock: MovedClock
+) -> None:
+    (before,) = published(registry, storage, 0)
+    handle, manifest = built(registry, storage, MIDNIGHT + DAY, owner="task")
+
+    def retry_and_clean_up() -> None:
+        built(registry, storage, MIDNIGHT + DAY, owner="task")
+        cleanup(registry, storage, DATASET)
+
+    asleep(pointed, clock, registry.policy, retry_and_clean_up)
+    with pytest.raises(StaleBuild):
+        publish(registry, pointed, handle, manifest)
+    assert storage.folders("data/") == [before, f"{handle.run_id}.2"]
+    assert served(storage) == before, "the pointer names its predecessor, to which readers fall back"
+    cleanup(registry, storage, DATASET)
+    pointer = read_pointer(storage)
+    assert pointer is not None
+    assert (pointer.run_id, pointer.publication) == (before, 3)
