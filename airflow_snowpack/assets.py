@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg.names import TableName
 
 MAINTAINED_TABLES = "snowpack_maintained_tables"
+ARRIVALS = "events=arrivals"
 
 
 class IcebergTableWatcher(AssetWatcher):
@@ -59,14 +60,17 @@ def iceberg_asset(table: str, *, catalog: str | None = None, watched: bool = Fal
 
     :param table: ``database.table``.
     :param catalog: the catalog's name; ``None`` for the installation's.
-    :param watched: whether data that arrives leaves events on it, by an :class:`IcebergTableWatcher`.
+    :param watched: the table's arrivals instead, ``iceberg://catalog/database/table?events=arrivals``: an asset of its own, on
+        which an :class:`IcebergTableWatcher` alone leaves events. What tasks leave on the table, such as those that maintain it,
+        starts no DAG that waits for data, and what arrives through a task counts once.
     :raises InvalidTableName: it is not a table's name.
     """
     from airflow_snowpack.iceberg.names import TableName
 
     name = TableName.parse(table, catalog=catalog or catalog_name())
-    watchers: list[AssetWatcher] = [IcebergTableWatcher(name.dotted)] if watched else []
-    return Asset(uri=name.asset_uri, group="iceberg", watchers=watchers)
+    if watched:
+        return Asset(uri=f"{name.asset_uri}?{ARRIVALS}", group="iceberg", watchers=[IcebergTableWatcher(name.dotted)])
+    return Asset(uri=name.asset_uri, group="iceberg")
 
 
 def maintained_tables() -> AssetAlias:

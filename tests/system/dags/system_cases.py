@@ -7,14 +7,15 @@ from datetime import timedelta
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset
 
-from airflow_snowpack.assets import IcebergTableWatcher
+from airflow_snowpack.assets import IcebergTableWatcher, iceberg_asset
 from airflow_snowpack.operators import (
     AcquireTableLockOperator,
     MaintainTableOperator,
     ReleaseTableLockOperator,
     SubmitMaintenanceOperator,
 )
-from airflow_snowpack.sensors import IcebergDataArrivalSensor, MaintenanceJobSensor
+from airflow_snowpack.scheduling import MaxConcurrent
+from airflow_snowpack.sensors import IcebergDataArrivalSensor, MaintenanceJobSensor, RunConstraintSensor, TableLockSensor
 
 SOON = timedelta(seconds=1)
 
@@ -60,7 +61,8 @@ for target in ("system_scheduled_1", "system_scheduled_4", "system_scheduled_6",
 with DAG("system_asset", schedule=None):
     EmptyOperator(task_id="work", outlets=[Asset("x://system/late")])
 
-watched = Asset("iceberg://lake/db/watched", watchers=[IcebergTableWatcher("db.watched", poll=SOON)])
+arrivals = iceberg_asset("db.watched", watched=True)
+watched = Asset(uri=arrivals.uri, group=arrivals.group, watchers=[IcebergTableWatcher("db.watched", poll=SOON)])
 with DAG("system_watched", schedule=watched):
     EmptyOperator(task_id="work")
 
@@ -72,3 +74,8 @@ with DAG("system_arrival", schedule=None, params={"table": "db.none"}):
         poke_interval=SOON,
         timeout=timedelta(minutes=5),
     )
+
+# One run at a time: it goes on while nobody holds its table.
+with DAG("system_gated", schedule=None, params={"table": "db.none"}):
+    gate = RunConstraintSensor(task_id="gate", constraints=[MaxConcurrent(1)], timeout=timedelta(minutes=5))
+    gate >> TableLockSensor(task_id="work", table="{{ params.table }}", poke_interval=SOON)

@@ -11,7 +11,13 @@ from airflow_snowpack.provider_info import CONFIG
 from airflow_snowpack.scheduling import collect
 
 DAGS = Path(__file__).parents[3] / "dags"
-EXAMPLES = ["snowpack_dispatcher", "snowpack_schedules", "snowpack_maintain_on_arrival", "snowpack_new_flights"]
+EXAMPLES = [
+    "snowpack_dispatcher",
+    "snowpack_schedules",
+    "snowpack_maintain_on_arrival",
+    "snowpack_maintain_gently",
+    "snowpack_new_flights",
+]
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -28,3 +34,14 @@ def test_the_dispatcher_finds_the_example_schedules_by_the_defaults_and_they_beg
 
     assert set(found) == {"maintain_flights", "maintain_airports", "maintain_planes"}
     assert not any(schedule.enabled for schedule in found.values())
+
+
+def test_a_dag_that_waits_for_data_is_not_started_by_what_tasks_leave_on_the_table() -> None:
+    from airflow.sdk import DAG
+
+    from airflow_snowpack.assets import iceberg_asset, is_started_by
+
+    with DAG("waits", schedule=iceberg_asset("demo.flights", watched=True)) as dag:
+        pass
+    assert is_started_by(dag, iceberg_asset("demo.flights", watched=True))
+    assert not is_started_by(dag, iceberg_asset("demo.flights"))
