@@ -46,6 +46,14 @@ PATIENCE_S = 300.0
 LOG_TAIL_LINES = 60
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """First what needs no running Airflow: a scheduler would take the runs of ``airflow dags test``."""
+    mine = [place for place, item in enumerate(items) if Path(__file__).parent in item.path.parents]
+    ordered = sorted((items[place] for place in mine), key=lambda item: "airflow" in getattr(item, "fixturenames", ()))
+    for place, item in zip(mine, ordered, strict=True):
+        items[place] = item
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -115,6 +123,19 @@ class AirflowHome:
         )
         assert done.returncode == 0, f"airflow {' '.join(arguments)}: {done.stdout[-4000:]}{done.stderr[-4000:]}"
         return done.stdout
+
+    def run_all(self, *commands: list[str]) -> None:
+        """Run several to their end, in one process."""
+        done = subprocess.run(
+            [sys.executable, str(REPOSITORY / "tests" / "support" / "airflow_commands.py")],
+            env=self.environment,
+            input=json.dumps(commands),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S + 90,
+            check=False,
+        )
+        assert done.returncode == 0, f"{done.stdout[-8000:]}{done.stderr[-8000:]}"
 
 
 @dataclass(frozen=True)

@@ -144,3 +144,23 @@ def test_a_run_that_guards_its_writes_waits_for_the_holder_of_the_table(
     assert airflow.result(run, "acquire")["holder"] == f"system_guard/{run.run_id}"
     assert airflow.result(run, "release") is True
     assert datetime.fromisoformat(airflow.result(run, "acquire")["expires_at"]) > datetime.now(UTC)
+
+
+def test_a_gated_run_waits_while_another_has_passed_and_goes_on_after_its_end(
+    airflow: RunningAirflow, jobs: Jobs, new_table: Callable[..., TableName]
+) -> None:
+    held, free = new_table(small_commits(1)), new_table(small_commits(1))
+    jobs.locks.acquire(held, "somebody", ttl=timedelta(hours=1))
+    first = airflow.trigger("system_gated", {"table": held.dotted})
+    airflow.task_becomes(first, "work", "deferred")
+    second = airflow.trigger("system_gated", {"table": free.dotted})
+    airflow.task_becomes(second, "gate", "deferred")
+    waits = airflow.call("GET", f"{second.path}/taskInstances/gate/xcomEntries/waits_because")["value"]
+    assert "1 of at most 1 runs of system_gated are active" in waits
+
+    jobs.locks.release(held, "somebody")
+    assert airflow.ended(first) == "success"
+    assert airflow.ended(second) == "success"
+    assert airflow.result(second, "gate")["met"] is True
+    passed_at = datetime.fromisoformat(airflow.task(second, "gate")["end_date"])
+    assert passed_at >= datetime.fromisoformat(airflow.call("GET", first.path)["end_date"])
