@@ -1,14 +1,15 @@
-"""Iceberg tables as Airflow assets, and the events that arriving data and maintenance leave on them.
+"""Iceberg tables and published builds as Airflow assets, and the events that arriving data, maintenance and publications leave.
 
-    from airflow_snowpack.assets import IcebergTableWatcher, iceberg_asset, maintained_tables
+    from airflow_snowpack.assets import IcebergTableWatcher, build_asset, iceberg_asset, maintained_tables
 
     with DAG("report", schedule=iceberg_asset("demo.flights")): ...        # after this table changed or was maintained
     with DAG("load", schedule=iceberg_asset("demo.flights", watched=True)): ...    # after data arrived, whoever wrote it
     with DAG("audit", schedule=maintained_tables()): ...                   # after any table was maintained
+    with DAG("warm_up", schedule=build_asset("flights_by_tail")): ...      # after readers were given another build
 
-The invariant: only work that was really done leaves an event; a dry run never does. An event's ``extra`` has the job, and the
-table's numbers before and after. No DAG starts itself: one that is scheduled on the table that it maintains leaves no event on
-it.
+The invariant: only work that was really done leaves an event; a dry run never does, nor does a build that went into history
+behind a newer one. An event's ``extra`` has the job, and the table's numbers before and after; for a build the run, the
+publication and the rows. No DAG starts itself: one that is scheduled on what it maintains or builds leaves no event on it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 MAINTAINED_TABLES = "snowpack_maintained_tables"
 ARRIVALS = "events=arrivals"
+PUBLISHED_BUILDS = "snowpack_published_builds"
 
 
 class IcebergTableWatcher(AssetWatcher):
@@ -91,12 +93,47 @@ def maintenance_outlet(table: str, *, dry_run: bool | str) -> Asset | AssetAlias
 
 def record_maintenance(context: Context, outlet: Asset | AssetAlias, table: TableName, extra: Mapping[str, Any]) -> None:
     """Leave the event of a maintained table, with its numbers."""
+    _record(context, outlet, _asset(table), extra)
+
+
+def _record(context: Context, outlet: Asset | AssetAlias, asset: Asset, extra: Mapping[str, Any]) -> None:
     events = context["outlet_events"]
     if isinstance(outlet, AssetAlias):
-        if not is_started_by(context["dag"], _asset(table)):
-            events[outlet].add(_asset(table), extra=dict(extra))
+        if not is_started_by(context["dag"], asset):
+            events[outlet].add(asset, extra=dict(extra))
     else:
         events[outlet].extra.update(extra)
+
+
+def build_asset(dataset: str) -> Asset:
+    """The asset ``snowpack://builds/dataset``.
+
+    :raises InvalidBuild: it is not the name of a dataset.
+    """
+    from airflow_snowpack.builds.layout import check_dataset
+
+    return Asset(uri=f"snowpack://builds/{check_dataset(dataset)}", group="snowpack")
+
+
+def published_builds() -> AssetAlias:
+    """Stands for every dataset that is published by a task which learns its dataset only when it runs."""
+    return AssetAlias(name=PUBLISHED_BUILDS)
+
+
+def publication_outlet(dataset: object) -> Asset | AssetAlias:
+    """What a task that publishes this dataset declares."""
+    return build_asset(dataset) if isinstance(dataset, str) and not is_template(dataset) else published_builds()
+
+
+def record_publication(context: Context, outlet: Asset | AssetAlias, dataset: str, extra: Mapping[str, Any]) -> None:
+    """Leave the event of a dataset whose pointer has moved."""
+    _record(context, outlet, build_asset(dataset), extra)
+
+
+def withhold_event(context: Context, outlet: Asset | AssetAlias) -> None:
+    """Leave no event on a declared asset. Airflow reads a task's outlets once it has succeeded, from the copy that runs."""
+    task = context["ti"].task
+    task.outlets = [each for each in task.outlets if each != outlet]
 
 
 def is_started_by(dag: DAG, outlet: Asset | AssetAlias) -> bool:

@@ -1,4 +1,4 @@
-"""The button at a task instance that leads to its job's page.
+"""The buttons at a task instance that lead to the page of its job, or of its build.
 
 Airflow asks an operator for its links only when the task has ended by itself. A task that was killed, or still runs, has none: so
 the link is written as soon as the job is known, and then once more by Airflow at the end.
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SHOWN = "_snowpack_job_id"
+SHOWN_BUILD = "_snowpack_build"
 
 
 class MaintenanceJobLink(BaseOperatorLink):
@@ -39,18 +40,51 @@ class MaintenanceJobLink(BaseOperatorLink):
         return job_path(job_id) if job_id else ""
 
 
+class BuildRunLink(BaseOperatorLink):
+    """From a task instance to the page of its build run."""
+
+    name = "Snowpack build"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """The address of the run that the operator has shown; empty when it has none."""
+        shown = getattr(operator, SHOWN_BUILD, None)
+        return build_path(*shown) if shown else ""
+
+
 def show_job(operator: BaseOperator, context: Context, job_id: str) -> None:
     """Write the link of a task instance, of a mapped one too. When Airflow's API server is away the job goes on without it."""
     if getattr(operator, SHOWN, None) == job_id:
         return
     setattr(operator, SHOWN, job_id)
+    _write(context, MaintenanceJobLink(), job_path(job_id))
+
+
+def show_build(operator: BaseOperator, context: Context, dataset: str, run_id: str | None = None) -> None:
+    """The same for a build: its run, or the whole dataset."""
+    if getattr(operator, SHOWN_BUILD, None) == (dataset, run_id):
+        return
+    setattr(operator, SHOWN_BUILD, (dataset, run_id))
+    _write(context, BuildRunLink(), build_path(dataset, run_id))
+
+
+def _write(context: Context, link: BaseOperatorLink, path: str) -> None:
     try:
-        context["ti"].xcom_push(key=MaintenanceJobLink().xcom_key, value=job_path(job_id))
+        context["ti"].xcom_push(key=link.xcom_key, value=path)
     except Exception:
-        log.warning("The link to the job %s could not be written", job_id, exc_info=True)
+        log.warning("The link to %s could not be written", path, exc_info=True)
 
 
 def job_path(job_id: str) -> str:
     """Where the page of a job is: below the path of ``[api] base_url``, on whatever host people see Airflow."""
+    return f"{_pages()}/jobs/{quote(job_id, safe='')}"
+
+
+def build_path(dataset: str, run_id: str | None = None) -> str:
+    """Where the page of a dataset, or of one of its runs, is."""
+    run = f"/{quote(run_id, safe='')}" if run_id else ""
+    return f"{_pages()}/builds/{quote(dataset, safe='')}{run}"
+
+
+def _pages() -> str:
     base = urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
-    return f"{base}/snowpack/ui/jobs/{quote(job_id, safe='')}"
+    return f"{base}/snowpack/ui"

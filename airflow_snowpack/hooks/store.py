@@ -1,4 +1,4 @@
-"""The hook of the store: jobs, locks and claims in the database that the installation names.
+"""The hook of the store: jobs, locks, claims and the registry of builds in the database that the installation names.
 
     with SnowpackHook() as hook:
         job = hook.jobs().get(job_id)
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
     from sqlalchemy.engine import URL
 
+    from airflow_snowpack.builds.registry import BuildRegistry
     from airflow_snowpack.jobs import Jobs, TableLocks
     from airflow_snowpack.store import Patience, Store
 
@@ -111,6 +112,14 @@ class SnowpackHook(BaseHook):
         from airflow_snowpack.jobs import TableLocks
 
         return TableLocks(self.store())
+
+    def builds(self) -> BuildRegistry:
+        """The run registry of builds, with the installation's periods."""
+        from airflow_snowpack.builds.registered import BuildPolicy
+        from airflow_snowpack.builds.registry import BuildRegistry
+
+        policy = self.settings.policy
+        return BuildRegistry(self.store(), BuildPolicy(run_lease=policy.lease, heartbeat=policy.heartbeat))
 
     def test_connection(self) -> tuple[bool, str]:
         """Whether the store answers and its tables are up to date, and the message for people; it never holds a secret."""

@@ -1,7 +1,8 @@
-"""Operators: maintain tables, guard one's own writes with the same lock, steer jobs, and start what schedules want.
+"""Operators: maintain tables and steer their jobs, guard one's own writes with the same lock, start what schedules want, and
+build and publish snapshots.
 
-Most DAGs need only :class:`MaintainTableOperator`. Names load when they are first used, so that a DAG file pays only for what it
-needs.
+Most DAGs need only :class:`MaintainTableOperator`, or :class:`ShardedBuildOperator`. Names load when they are first used, so that
+a DAG file pays only for what it needs.
 """
 
 from typing import TYPE_CHECKING
@@ -10,11 +11,17 @@ import lazy_loader
 
 if TYPE_CHECKING:
     from airflow_snowpack.operators.acquire_table_lock import AcquireTableLockOperator as AcquireTableLockOperator
+    from airflow_snowpack.operators.build_shards import BuildShardsOperator as BuildShardsOperator
     from airflow_snowpack.operators.cancel_maintenance import CancelMaintenanceOperator as CancelMaintenanceOperator
+    from airflow_snowpack.operators.cleanup_builds import CleanupBuildsOperator as CleanupBuildsOperator
     from airflow_snowpack.operators.dispatcher import SnowpackDispatcherOperator as SnowpackDispatcherOperator
     from airflow_snowpack.operators.maintain_table import MaintainTableOperator as MaintainTableOperator
+    from airflow_snowpack.operators.publish_build import PublishBuildOperator as PublishBuildOperator
     from airflow_snowpack.operators.release_table_lock import ReleaseTableLockOperator as ReleaseTableLockOperator
+    from airflow_snowpack.operators.rollback_build import RollbackBuildOperator as RollbackBuildOperator
     from airflow_snowpack.operators.run_maintenance_job import RunMaintenanceJobOperator as RunMaintenanceJobOperator
+    from airflow_snowpack.operators.select_winners import SelectWinnersOperator as SelectWinnersOperator
+    from airflow_snowpack.operators.sharded_build import ShardedBuildOperator as ShardedBuildOperator
     from airflow_snowpack.operators.submit_maintenance import SubmitMaintenanceOperator as SubmitMaintenanceOperator
     from airflow_snowpack.operators.sweep import SweepOperator as SweepOperator
 
@@ -22,11 +29,17 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "acquire_table_lock": ["AcquireTableLockOperator"],
+        "build_shards": ["BuildShardsOperator"],
         "cancel_maintenance": ["CancelMaintenanceOperator"],
+        "cleanup_builds": ["CleanupBuildsOperator"],
         "dispatcher": ["SnowpackDispatcherOperator"],
         "maintain_table": ["MaintainTableOperator"],
+        "publish_build": ["PublishBuildOperator"],
         "release_table_lock": ["ReleaseTableLockOperator"],
+        "rollback_build": ["RollbackBuildOperator"],
         "run_maintenance_job": ["RunMaintenanceJobOperator"],
+        "select_winners": ["SelectWinnersOperator"],
+        "sharded_build": ["ShardedBuildOperator"],
         "submit_maintenance": ["SubmitMaintenanceOperator"],
         "sweep": ["SweepOperator"],
     },

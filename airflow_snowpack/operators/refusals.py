@@ -30,6 +30,7 @@ def refusals_are_final() -> Iterator[None]:
 
 
 def _refusals() -> tuple[type[SnowpackError], ...]:
+    from airflow_snowpack.builds.errors import BuildNotFound, DatasetNotFound, InvalidBuild, InvalidKey, StaleBuild
     from airflow_snowpack.hooks.errors import IncompleteConnection, UnsuitableConnection, UnusableAddress, UnusableExtra
     from airflow_snowpack.iceberg.errors import InvalidTableName
     from airflow_snowpack.jobs.errors import JobNotFound
@@ -52,4 +53,9 @@ def _refusals() -> tuple[type[SnowpackError], ...]:
         UnusableExtra,
         JobNotFound,
         InvalidSchedule,
+        InvalidBuild,
+        InvalidKey,
+        DatasetNotFound,
+        BuildNotFound,
+        StaleBuild,  # a retry would take the run from whoever has it now
     )

@@ -2,6 +2,7 @@
 
     read_names('["expire_snapshots"]'), read_names("['expire_snapshots']"), read_names("expire_snapshots, rewrite_manifests")
     read_object('{"expire_snapshots": {"retain_last": 5}}')
+    read_moment("as_of", "2026-01-01T00:00:00+00:00"), read_number("num_shards", "8")
 
 What the values mean is for the domain to check; here they only get their shape back.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow_snowpack.errors import SnowpackError
@@ -32,6 +34,15 @@ def read_names(name: str, value: object) -> list[str]:
     if isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(item, str) for item in value):
         return [str(item) for item in value]
     raise UnreadableArgument(name, value, "a list of names, a JSON array, or names separated by commas")
+
+
+def read_values(name: str, value: object) -> list[str | int]:
+    """A list of texts or whole numbers, from what :func:`read_names` takes."""
+    if isinstance(value, str) and value.strip().startswith(("[", "(")):
+        value = _parse(value)
+    if isinstance(value, Sequence) and not isinstance(value, str) and all(type(item) in (str, int) for item in value):
+        return list(value)
+    return list(read_names(name, value))
 
 
 def read_object(name: str, value: object) -> dict[str, Any]:
@@ -60,6 +71,49 @@ def read_text(value: object) -> str | None:
     """A text, or ``None`` for what a template renders when there is nothing."""
     text = str(value).strip() if value is not None else ""
     return text if text and text != "None" else None
+
+
+def read_moment(name: str, value: object) -> datetime | None:
+    """A moment in UTC from a ``datetime`` or ISO 8601 text; ``None`` for nothing.
+
+    :raises UnreadableArgument: it is no moment, or has no time zone.
+    """
+    text = value.isoformat() if isinstance(value, datetime) else read_text(value)
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise UnreadableArgument(name, value, "a moment with its time zone, such as 2026-01-01T00:00:00+00:00")
+    return moment.astimezone(UTC)
+
+
+def read_number(name: str, value: object) -> int | None:
+    """A whole number from a number or its text; ``None`` for nothing.
+
+    :raises UnreadableArgument: it is no whole number.
+    """
+    text = read_text(value)
+    if text is None:
+        return None
+    if isinstance(value, bool) or not text.lstrip("-").isdecimal():
+        raise UnreadableArgument(name, value, "a whole number")
+    return int(text)
+
+
+def read_period(name: str, value: object) -> timedelta:
+    """A duration from a ``timedelta`` or its text, such as ``1d``.
+
+    :raises UnreadableArgument: it is none.
+    """
+    from airflow_snowpack.durations import parse_duration
+
+    try:
+        return parse_duration(value)
+    except ValueError as problem:
+        raise UnreadableArgument(name, value, "a duration such as 1d or PT12H") from problem
 
 
 def _parse(text: str) -> object:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
+    from airflow_snowpack.triggers.build_published import BuildPublishedTrigger as BuildPublishedTrigger
     from airflow_snowpack.triggers.data_arrival import DataArrivalTrigger as DataArrivalTrigger
     from airflow_snowpack.triggers.dispatcher import DispatcherTrigger as DispatcherTrigger
     from airflow_snowpack.triggers.maintenance_job import MaintenanceJobTrigger as MaintenanceJobTrigger
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
+        "build_published": ["BuildPublishedTrigger"],
         "data_arrival": ["DataArrivalTrigger"],
         "dispatcher": ["DispatcherTrigger"],
         "maintenance_job": ["MaintenanceJobTrigger"],

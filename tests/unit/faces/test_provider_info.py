@@ -14,7 +14,7 @@ from airflow.providers_manager import ProvidersManager
 
 from airflow_snowpack.hooks import IcebergCatalogHook, SnowpackHook
 from airflow_snowpack.jobs import LifecyclePolicy
-from airflow_snowpack.links import MaintenanceJobLink
+from airflow_snowpack.links import BuildRunLink, MaintenanceJobLink
 from airflow_snowpack.provider_info import get_provider_info
 from airflow_snowpack.settings import Settings
 
@@ -96,8 +96,9 @@ def test_a_token_is_shown_to_nobody_in_the_form() -> None:
     assert catalog["conn-fields"]["token"]["schema"]["format"] == "password"
 
 
-def test_airflow_knows_the_extra_link() -> None:
-    assert get_provider_info()["extra-links"] == [f"{MaintenanceJobLink.__module__}.{MaintenanceJobLink.__qualname__}"]
+def test_airflow_knows_the_extra_links() -> None:
+    links = (MaintenanceJobLink, BuildRunLink)
+    assert get_provider_info()["extra-links"] == [f"{link.__module__}.{link.__qualname__}" for link in links]
     assert set(get_provider_info()["extra-links"]) <= set(ProvidersManager().extra_links_class_names)
 
 
