@@ -1,0 +1,223 @@
+"""kill -9 of whatever starts runs, while events come in: each event is in exactly one run, and each run is there once.
+
+Killed are the triggerer, the task of the dispatcher, that task's supervisor (which leaves the task behind as an orphan), and
+``airflow snowpack scheduler``, which works beside the dispatcher. This is a short form; a longer one, of some twenty minutes:
+
+    SNOWPACK_KILL_ROUNDS=60 make test TESTS=tests/system/test_dispatcher_kills.py
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import httpx
+import psutil
+import pytest
+import sqlalchemy as sa
+from bounded import Beside
+
+from airflow_snowpack.scheduling import CustomEvents, Event, EventLog, Schedule, Schedules
+from airflow_snowpack.scheduling.trigger import custom_key
+from airflow_snowpack.store.schedule_tables import events, launches, pending_events, pending_jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from airflow_snowpack.jobs import Jobs
+    from airflow_snowpack.store import Store
+    from tests.system.conftest import RunningAirflow
+
+ROUNDS = int(os.environ.get("SNOWPACK_KILL_ROUNDS", "5"))
+SEED = int(os.environ.get("SNOWPACK_KILL_SEED", "11"))
+LONGEST_S = 420 + 40 * ROUNDS
+BETWEEN_EVENTS_S = 0.4
+
+
+class Sender:
+    """Somebody who sends events all the time."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        self._log, self._key, self._stop = EventLog(store), custom_key(name), threading.Event()
+        self._store = store
+        self._thread = Beside(self._send)
+
+    def _send(self) -> None:
+        while not self._stop.wait(BETWEEN_EVENTS_S):
+            self._log.publish([Event(self._key, self._store.clock()) for _ in range(2)])
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+class Starters:
+    """Whatever starts runs, to be killed and brought back."""
+
+    def __init__(self, airflow: RunningAirflow) -> None:
+        self._airflow = airflow
+        self._process = self._start_process()
+        self.killed = Counter[str]()
+
+    def triggerer(self) -> None:
+        self._airflow.kill_process("triggerer")
+        self._airflow.start_process("triggerer")
+
+    def scheduler_process(self) -> None:
+        self._process.kill()
+        self._process.wait(30)
+        self._process = self._start_process()
+
+    def task(self) -> None:
+        self._task().send_signal(signal.SIGKILL)
+
+    def supervisor_of_the_task(self) -> None:
+        supervisor = self._task().parent()
+        assert supervisor is not None
+        supervisor.send_signal(signal.SIGKILL)
+
+    def kill(self, name: str) -> None:
+        getattr(self, name)()
+        self.killed[name] += 1
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait(30)
+
+    def _start_process(self) -> subprocess.Popen[bytes]:
+        home = self._airflow.home
+        connection = f'{{"conn_type": "http", "host": "http://127.0.0.1:{home.port}", "login": "admin", "password": "admin"}}'
+        command = [sys.executable, "-m", "airflow", "snowpack", "scheduler", "--airflow-conn-id", "rest", "--poll", "1s"]
+        with (home.home / "killed-scheduler.log").open("ab") as log:
+            return subprocess.Popen(
+                command,
+                env=home.environment | {"AIRFLOW_CONN_REST": connection},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def _task(self) -> psutil.Process:
+        """The dispatcher's task, once it is no longer in the triggerer; events wake it."""
+
+        def look() -> psutil.Process | None:
+            with suppress(httpx.TransportError):  # an API server that is busy with all the runs
+                return self._look_for_task()
+            return None
+
+        found: psutil.Process = self._airflow.until(look, "the dispatcher's task runs")
+        return found
+
+    def _look_for_task(self) -> psutil.Process | None:
+        runs = self._airflow.call("GET", "/dags/snowpack_dispatcher/dagRuns?state=running")["dag_runs"]
+        for run in runs:
+            path = f"/dags/snowpack_dispatcher/dagRuns/{run['dag_run_id']}/taskInstances/dispatch"
+            task = self._airflow.call("GET", path, allowed=(200, 404))
+            if task.get("state") == "running":
+                return process_titled(f"airflow worker -- {task['id']}")
+        return None
+
+
+def process_titled(title: str) -> psutil.Process | None:
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if title in " ".join(process.cmdline()):
+                return process
+    return None
+
+
+@pytest.fixture
+def starters(airflow: RunningAirflow) -> Iterator[Starters]:
+    starters = Starters(airflow)
+    yield starters
+    starters.stop()
+
+
+@pytest.fixture
+def name(jobs: Jobs) -> Iterator[str]:
+    """What the events are called; two schedules listen to them, as long as the test lasts."""
+    name = f"killed_{uuid4().hex[:8]}"
+    schedules = Schedules(jobs.store, catalog="lake")
+    for many, dag_id in ((1, "system_killed_each"), (5, "system_killed_fifth")):
+        trigger = CustomEvents(name, many)
+        schedules.create(Schedule(f"{name}_{many}", dag_id=dag_id, trigger=trigger, enabled=True))
+    yield name
+    for many in (1, 5):
+        schedules.suspend(f"{name}_{many}")
+
+
+@pytest.mark.timeout(LONGEST_S)
+def test_kills_of_all_that_starts_runs_lose_no_event_and_start_no_run_twice(
+    airflow: RunningAirflow, jobs: Jobs, starters: Starters, name: str, record_property: Callable[[str, object], None]
+) -> None:
+    chance = random.Random(SEED)
+    sender = Sender(jobs.store, name)
+    kinds = ["scheduler_process", "task", "triggerer", "supervisor_of_the_task"]
+    try:
+        for turn in range(ROUNDS):
+            time.sleep(chance.uniform(0.5, 3))
+            starters.kill(kinds[turn % len(kinds)] if turn < len(kinds) else chance.choice(kinds))
+    finally:
+        sender.stop()
+    let_the_leases_of_the_dead_run_out(jobs.store)
+    airflow.until(lambda: not what_is_left(jobs.store, name), "everything is counted and launched")
+
+    sent = found(jobs.store, sa.select(events.c.id).where(events.c.key == custom_key(name)))
+    for many, dag_id in ((1, "system_killed_each"), (5, "system_killed_fifth")):
+        runs = runs_of(airflow, dag_id, f"{name}_{many}")
+        launched = launched_jobs(jobs.store, f"{name}_{many}")
+        assert sorted(run["dag_run_id"] for run in runs) == sorted(launched), "each run is there once, and no other is"
+        told = Counter(event["id"] for run in runs for event in run["conf"]["snowpack"]["events"])
+        assert set(told.values()) <= {1}, "no event is in two runs"
+        assert sum(run["conf"]["snowpack"]["event_count"] for run in runs) + waiting(jobs.store, f"{name}_{many}") == len(sent)
+        record_property(dag_id, len(runs))
+    record_property("events", len(sent))
+    record_property("killed", dict(starters.killed))
+
+
+def let_the_leases_of_the_dead_run_out(store: Store) -> None:
+    """What somebody was just starting when he was killed would be left alone for two minutes."""
+    held = sa.update(launches).where(launches.c.claimed_at.is_not(None))
+    store.transact(lambda conn: conn.execute(held.values(visible_at=store.clock())))
+
+
+def what_is_left(store: Store, name: str) -> list[Any]:
+    """The events that nobody has heard, and the jobs that are not launched though their trigger is satisfied."""
+    mine = pending_jobs.c.schedule.startswith(name)
+    counted = sa.select(pending_events.c.event_id).join(pending_jobs, pending_jobs.c.pending_id == pending_events.c.pending_id)
+    unheard = sa.select(events.c.id).where(events.c.key == custom_key(name), events.c.id.not_in(counted.where(mine)))
+    moving = sa.select(pending_jobs.c.pending_id).where(mine, pending_jobs.c.state != "launched")
+    moving = moving.where(sa.not_(sa.and_(pending_jobs.c.state == "pending_trigger", pending_jobs.c.schedule.endswith("_5"))))
+    return found(store, unheard) + found(store, moving)
+
+
+def launched_jobs(store: Store, schedule: str) -> list[str]:
+    query = sa.select(pending_jobs.c.run_id).where(pending_jobs.c.schedule == schedule, pending_jobs.c.state == "launched")
+    return [row.run_id for row in found(store, query)]
+
+
+def waiting(store: Store, schedule: str) -> int:
+    """How many events are in the job that waits for more."""
+    query = sa.select(pending_events.c.event_id).join(pending_jobs, pending_jobs.c.pending_id == pending_events.c.pending_id)
+    return len(found(store, query.where(pending_jobs.c.schedule == schedule, pending_jobs.c.state == "pending_trigger")))
+
+
+def runs_of(airflow: RunningAirflow, dag_id: str, schedule: str) -> list[dict[str, Any]]:
+    """The runs that this schedule started."""
+    every: list[dict[str, Any]] = []
+    while page := airflow.call("GET", f"/dags/{dag_id}/dagRuns?limit=100&offset={len(every)}&order_by=id")["dag_runs"]:
+        every += page
+    return [run for run in every if run["conf"]["snowpack"]["schedule"] == schedule]
+
+
+def found(store: Store, query: Any) -> list[Any]:
+    return list(store.read(lambda conn: conn.execute(query).all()))
