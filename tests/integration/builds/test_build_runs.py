@@ -1,0 +1,152 @@
+"""A whole build: published when all is well, and otherwise failed with its reason, while readers keep what they had."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from built_runs import DAY, MIDNIGHT, MovedClock, served
+
+from airflow_snowpack.builds.build import Build
+from airflow_snowpack.builds.build_source import RowsSource
+from airflow_snowpack.builds.build_spec import BuildSpec
+from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey, ShardCoverageError, StaleBuild
+from airflow_snowpack.builds.model import CleanupPhase, Retention, RunStatus, Sharding
+from airflow_snowpack.builds.reader import SnapshotReader
+from airflow_snowpack.builds.registered import BuildPolicy, RunHandle
+from airflow_snowpack.builds.registry import BuildRegistry
+from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.store import Store
+
+SPEC = BuildSpec(dataset="flights", key="id", sharding=Sharding.hash(1), processes=1)
+ROWS = RowsSource([{"id": 1, "name": "a"}, {"id": 2, "name": "b"}], sources=({"file": "rows"},))
+on_sqlite = pytest.mark.parametrize("builds_url", ["sqlite"], indirect=True)
+
+
+@pytest.fixture
+def build(registry: BuildRegistry, storage: Storage) -> Build:
+    return Build(registry, storage)
+
+
+def status_of(registry: BuildRegistry, run_id: str) -> tuple[RunStatus, str | None]:
+    run = registry.find_run("flights", run_id)
+    assert run is not None
+    return run.status, run.error
+
+
+def test_a_build_is_published_and_read(build: Build, registry: BuildRegistry, storage: Storage) -> None:
+    begun: list[RunHandle] = []
+    outcome = build.run(ROWS, SPEC, as_of=MIDNIGHT, owner="dag/run/task", on_begin=begun.append)
+    assert (outcome.run_id, outcome.moved) == ("20260101T000000Z", True)
+    assert [handle.run_id for handle in begun] == [outcome.run_id]
+    assert status_of(registry, outcome.run_id) == (RunStatus.SUCCEEDED, None)
+    with SnapshotReader(storage.url) as reader:
+        assert reader.get(2) == {"id": 2, "name": "b"}
+        assert reader.manifest.sources == ({"file": "rows"},)
+
+
+@on_sqlite
+def test_a_build_that_fails_says_why_and_readers_keep_what_they_had(
+    build: Build, registry: BuildRegistry, storage: Storage
+) -> None:
+    build.run(ROWS, SPEC, as_of=MIDNIGHT)
+    with pytest.raises(InvalidKey):
+        build.run(RowsSource([{"id": None}], pa.schema([("id", pa.int64())])), SPEC, as_of=MIDNIGHT + DAY)
+    status, error = status_of(registry, "20260102T000000Z")
+    assert status is RunStatus.FAILED
+    assert "a key must not be null" in str(error)
+    assert served(storage) == "20260101T000000Z"
+
+
+@on_sqlite
+def test_a_shard_without_an_attempt_ends_the_run(build: Build, registry: BuildRegistry, storage: Storage) -> None:
+    handle = build.begin(SPEC, Sharding.hash(1), as_of=MIDNIGHT)
+    written = build.write(handle, ROWS, SPEC, Sharding.hash(1))
+    storage.delete(f"data/{handle.run_id}/")
+    with pytest.raises(ShardCoverageError, match="no attempt at shard 0 succeeded"):
+        build.select(handle, written, SPEC, Sharding.hash(1))
+    assert status_of(registry, handle.run_id)[0] is RunStatus.FAILED
+
+
+@on_sqlite
+def test_a_build_whose_run_is_taken_over_stops_and_is_not_published(store: Store, storage: Storage) -> None:
+    registry = BuildRegistry(store, BuildPolicy(heartbeat=timedelta(milliseconds=50)))
+    build = Build(registry, storage)
+
+    def rows() -> Iterator[dict[str, Any]]:
+        yield {"id": 1}
+        registry.begin("flights", storage.url, as_of=MIDNIGHT, num_shards=1, owner="dag/run/task")
+        assert build.interrupt.stop.wait(60)
+        yield {"id": 2}
+
+    with pytest.raises(StaleBuild, match="Another attempt has taken over the run 20260101T000000Z of flights"):
+        build.run(RowsSource(rows()), SPEC, as_of=MIDNIGHT, owner="dag/run/task")
+    assert status_of(registry, "20260101T000000Z") == (
+        RunStatus.FAILED,
+        "A later try of the same task took over and began anew.",
+    )
+    assert status_of(registry, "20260101T000000Z.2")[0] is RunStatus.RUNNING
+    assert served(storage) is None
+
+
+@on_sqlite
+def test_cleanup_follows_a_publication_and_cannot_fail_it(build: Build, registry: BuildRegistry, storage: Storage) -> None:
+    spec = BuildSpec(dataset="flights", key="id", sharding=Sharding.hash(1), retention=Retention(keep_runs=1), processes=1)
+    for day in range(2):
+        build.run(RowsSource([{"id": day}]), spec, as_of=MIDNIGHT + day * DAY)
+    assert storage.folders("data/") == ["20260102T000000Z"]
+    with registry.lock("flights", "somebody"):
+        assert build.clean_up("flights", Retention()) == []
+
+
+@on_sqlite
+def test_as_many_shards_as_the_keys_need(build: Build, registry: BuildRegistry) -> None:
+    spec = BuildSpec(dataset="flights", key="id", max_keys_per_shard=100, processes=1)
+    table = pa.table({"id": pa.array([*range(250), *range(250)], pa.int64())})
+    sharding = build.sharding(RowsSource(table), spec)
+    assert 3 <= sharding.num_shards <= 6
+    with pytest.raises(InvalidBuild, match="only a table can be counted first"):
+        build.sharding(RowsSource([{"id": 1}]), spec)
+    with pytest.raises(InvalidBuild, match="exactly one of sharding and max_keys_per_shard"):
+        BuildSpec(dataset="flights", key="id")
+
+
+@on_sqlite
+def test_a_driver_that_is_killed_while_it_writes_leaves_a_run_that_the_next_ones_clean_up(
+    build: Build, registry: BuildRegistry, storage: Storage, clock: MovedClock, builds_url: str
+) -> None:
+    build.run(ROWS, SPEC, as_of=MIDNIGHT - DAY)
+    script = (
+        "import sys; from datetime import *\n"
+        "from airflow_snowpack.builds.build import *; from airflow_snowpack.builds.build_source import *\n"
+        "from airflow_snowpack.store import open_store\n"
+        "store = open_store(sys.argv[1], clock=lambda: datetime(2026, 1, 1, tzinfo=UTC))\n"
+        "build = Build(BuildRegistry(store), Storage(sys.argv[2]))\n"
+        "placed = Sharding.categories('id', (0, 1))\n"
+        "spec = BuildSpec(dataset='flights', key='id', sharding=placed, processes=1, rows_per_second=50)\n"
+        "rows = RowsSource([{'id': min(n, 1)} for n in range(10_000)])\n"
+        "build.run(rows, spec, as_of=datetime(2026, 1, 1, tzinfo=UTC), owner='dag/run/task')"
+    )
+    driver = subprocess.Popen([sys.executable, "-c", script, builds_url, storage.url])
+    deadline = time.monotonic() + 120
+    while not any(found.path.endswith("_ATTEMPT.json") for found in storage.objects("data/20260101T000000Z/")):
+        assert time.monotonic() < deadline
+        assert driver.poll() is None
+        time.sleep(0.05)
+    driver.send_signal(signal.SIGKILL)
+    driver.wait()
+    assert status_of(registry, "20260101T000000Z")[0] is RunStatus.RUNNING
+    assert served(storage) == "20251231T000000Z"
+    assert build.clean_up("flights", Retention()) == []  # it may be alive, for all that anybody knows
+    outcome = build.run(ROWS, SPEC, as_of=MIDNIGHT, owner="dag/run/task")
+    assert outcome.run_id == served(storage) == "20260101T000000Z.2"
+    assert storage.folders("data/") == ["20251231T000000Z", "20260101T000000Z.2"]
+    clock.move(2 * DAY)
+    assert [action for action in build.clean_up("flights", Retention()) if action.phase is not CleanupPhase.LOSERS] == []
