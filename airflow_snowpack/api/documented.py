@@ -15,11 +15,11 @@ SAYS: Mapping[int, str] = {
     400: "The list of actions is empty or has an unknown one, or an option cannot be used.",
     401: "Nobody that can be believed asks.",
     403: "The user may not do this.",
-    404: "There is no such job, table or schedule.",
-    409: "The job or the table is in a state that does not allow it, or the name is taken.",
+    404: "There is no such job, table, schedule, dataset or run.",
+    409: "The job, table or dataset is in a state that does not allow it, or the name is taken.",
     422: "A name, a parameter or the body has not the right shape.",
     500: "A fault of the server; its log says more.",
-    503: "Drain mode is on, or the store or the catalog does not answer.",
+    503: "Drain mode is on, or the store, the catalog or the storage of builds does not answer.",
 }
 EVERYWHERE = (401, 403, 422, 500, 503)
 SECONDS = {"schema": {"type": "integer"}, "description": "Seconds."}

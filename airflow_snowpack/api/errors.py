@@ -3,7 +3,8 @@
 SnowpackError
 ├── InvalidRequest    a body or a parameter that has not the shape which the OpenAPI document gives
 ├── StoreDown         the store does not answer; what the outside may know of it
-└── CatalogTooSlow    the catalog took longer than a request may wait
+├── CatalogTooSlow    the catalog took longer than a request may wait
+└── StorageTooSlow    the storage of builds did
 """
 
 from __future__ import annotations
@@ -54,6 +55,16 @@ class CatalogTooSlow(SnowpackError):
         super().__init__(
             f"The Iceberg catalog {catalog!r} did not answer within {waited.total_seconds():g} s. "
             "Try again later, or see why it is slow."
+        )
+
+
+class StorageTooSlow(SnowpackError):
+    """The storage of builds takes longer than a request may wait."""
+
+    def __init__(self, dataset: str, waited: timedelta) -> None:
+        super().__init__(
+            f"The storage of the dataset {dataset} did not answer within {waited.total_seconds():g} s. "
+            "What was asked for may still happen; look before you ask again."
         )
 
 

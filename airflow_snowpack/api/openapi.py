@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
+from airflow_snowpack.api.build_shapes import RollbackBody
 from airflow_snowpack.api.schedule_shapes import EventBody, ScheduleBody
 from airflow_snowpack.api.shapes import DrainBody, ProblemShape, SubmitBody
 
@@ -19,7 +20,8 @@ SCHEMES = {
 }
 DESCRIPTION = (
     "Maintenance of Apache Iceberg tables: submit it, watch it, cancel it, and see how the tables are. "
-    "Schedules: declare when DAGs are to run, and ask why one has not."
+    "Schedules: declare when DAGs are to run, and ask why one has not. "
+    "Builds: see what is published, go back to an older build, and clean up."
 )
 READ_BY_ROUTES: tuple[tuple[str, type[BaseModel]], ...] = (
     ("Problem", ProblemShape),
@@ -27,6 +29,7 @@ READ_BY_ROUTES: tuple[tuple[str, type[BaseModel]], ...] = (
     (DrainBody.__name__, DrainBody),
     (ScheduleBody.__name__, ScheduleBody),
     (EventBody.__name__, EventBody),
+    (RollbackBody.__name__, RollbackBody),
 )
 
 

@@ -22,8 +22,19 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 
 from airflow_snowpack.api.auth import Forbidden, NotAuthenticated
-from airflow_snowpack.api.errors import CatalogTooSlow, InvalidRequest, StoreDown
+from airflow_snowpack.api.errors import CatalogTooSlow, InvalidRequest, StorageTooSlow, StoreDown
 from airflow_snowpack.api.reasons import reason_in_words, told_outside
+from airflow_snowpack.builds.errors import (
+    BuildError,
+    BuildNotFound,
+    DatasetBusy,
+    DatasetNotFound,
+    InvalidBuild,
+    ManifestDamaged,
+    PublishFailed,
+    StaleBuild,
+    StorageFailed,
+)
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg import CatalogUnreachable, InvalidTableName, TableNotFound, TableUnreadable
 from airflow_snowpack.jobs import (
@@ -76,6 +87,16 @@ STATUS: Mapping[type[SnowpackError], int] = {
     InvalidSchedule: 422,
     InvalidEvent: 422,
     InvalidPendingCursor: 422,
+    DatasetNotFound: 404,
+    BuildNotFound: 404,
+    DatasetBusy: 409,
+    StaleBuild: 409,
+    ManifestDamaged: 409,
+    InvalidBuild: 422,
+    PublishFailed: 503,
+    StorageFailed: 503,
+    StorageTooSlow: 503,
+    BuildError: 409,
     DrainModeOn: 503,
     CatalogUnreachable: 503,
     CatalogTooSlow: 503,
@@ -89,6 +110,9 @@ CODES: Mapping[type[SnowpackError], str] = {DrainModeOn: "drain_mode"}
 
 RETRY_AFTER: Mapping[type[SnowpackError], int] = {
     TableLocked: RETRY_LATER,
+    DatasetBusy: RETRY_LATER,
+    StorageFailed: RETRY_LATER,
+    StorageTooSlow: RETRY_LATER,
     DrainModeOn: RETRY_LATER,
     CatalogUnreachable: RETRY_LATER,
     CatalogTooSlow: RETRY_LATER,

@@ -8,21 +8,22 @@ start of its own.
     def queue(user: Reader, services: Open) -> …:
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TooSlow
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from importlib import import_module
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 
 from airflow_snowpack.api.auth import editor_of, reader_of
-from airflow_snowpack.api.errors import CatalogTooSlow
+from airflow_snowpack.api.errors import CatalogTooSlow, StorageTooSlow
 from airflow_snowpack.api.threads import in_thread
 from airflow_snowpack.iceberg import CatalogUnreachable, TableName
 from airflow_snowpack.inventory import Inventory, Refresher
@@ -31,11 +32,27 @@ from airflow_snowpack.jobs import Actor, Desk, Jobs
 from airflow_snowpack.maintenance import Action
 from airflow_snowpack.scheduling import Schedules
 
+if TYPE_CHECKING:
+    from airflow_snowpack.builds.desk import BuildDesk
+    from airflow_snowpack.builds.storage import Storage
+
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 CATALOG_PATIENCE = timedelta(seconds=3)
 CATALOG_THREADS = 4
+STORAGE_PATIENCE = timedelta(seconds=3.5)
+STORAGE_THREADS = 8
+LOCK_PATIENCE = timedelta(seconds=1)
 FAILURE_LASTS = timedelta(seconds=0.5)
+
+
+def open_plainly(url: str) -> "Storage":
+    """A storage without options: whatever credentials it needs, the process has."""
+    from airflow_snowpack.builds.storage import Storage
+
+    return Storage(url)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +62,19 @@ class Services:
     :param jobs: on a store with ``Patience``, so that no request waits for it for long.
     :param order: the installation's order of actions.
     :param refresh_every: the period on which the list of tables is read again.
+    :param open_storage: opens the storage of builds at a URL.
     """
 
     jobs: Jobs
     inventory: Inventory
     order: tuple[Action, ...]
     refresh_every: timedelta = REFRESH_EVERY
+    open_storage: Callable[[str], "Storage"] = open_plainly
     _catalog_threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(CATALOG_THREADS, "snowpack-catalog"), repr=False
+    )
+    _storage_threads: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(STORAGE_THREADS, "snowpack-storage"), repr=False
     )
 
     def table(self, database: str, table: str) -> TableName:
@@ -69,6 +91,38 @@ class Services:
         :param actor: on whose behalf they are changed.
         """
         return Schedules(self.jobs.store, catalog=self.inventory.catalog_name, actor=actor)
+
+    def builds(self, actor: Actor | None = None) -> "BuildDesk":
+        """The desk of builds.
+
+        :param actor: on whose behalf they are changed.
+        """
+        # Imported here: Arrow takes its time, and whoever asks for jobs only needs none of it.
+        from airflow_snowpack.builds.desk import BuildDesk
+        from airflow_snowpack.builds.registered import BuildPolicy
+        from airflow_snowpack.builds.registry import BuildRegistry
+
+        return BuildDesk(BuildRegistry(self.jobs.store, BuildPolicy(lock_wait=LOCK_PATIENCE)), self.open_storage, actor)
+
+    def ask_storage(self, dataset: str, question: Callable[[], T], patience: timedelta = STORAGE_PATIENCE) -> T:
+        """Ask something of a storage, which may hang, as :meth:`ask_catalog` does of the catalog.
+
+        :raises StorageTooSlow: it took longer than a request may wait.
+        """
+        answer = self.begin_at_storage(question, patience)
+        if answer is None:
+            raise StorageTooSlow(dataset, patience)
+        return answer.result()
+
+    def begin_at_storage(self, work: Callable[[], T], patience: timedelta = STORAGE_PATIENCE) -> Future[T] | None:
+        """The work's end, if it comes soon; otherwise it goes on, and its failure is logged."""
+        asked = self._storage_threads.submit(work)
+        try:
+            asked.exception(patience.total_seconds())
+        except TooSlow:
+            asked.add_done_callback(_log_failure)
+            return None
+        return asked
 
     def ask_catalog(self, question: Callable[[], T], patience: timedelta = CATALOG_PATIENCE) -> T:
         """Ask something of the catalog, which may hang: what takes too long goes on in a thread apart, for nobody.
@@ -88,7 +142,14 @@ class Services:
 
     def close(self) -> None:
         self._catalog_threads.shutdown(wait=False, cancel_futures=True)
+        self._storage_threads.shutdown(wait=False, cancel_futures=True)
         self.jobs.close()
+
+
+def _log_failure(work: Future[Any]) -> None:
+    failure = None if work.cancelled() else work.exception()
+    if failure is not None:
+        log.error("What a request had begun at the storage of builds failed after it was answered.", exc_info=failure)
 
 
 def _load_ahead(inventory: Inventory) -> None:

@@ -127,7 +127,7 @@ class AuditShape(Shape):
     via: str = Field(examples=["api"])
     change: str = Field(examples=["cancel"])
     subject: str = Field(
-        description="A job's id, a table with its catalog, `drain`, `queue`, `schedule:<name>` or `event:<name>`."
+        description="A job's id, a table with its catalog, `drain`, `queue`, or a name behind `schedule:`, `event:` or `build:`."
     )
     detail: dict[str, Any]
 

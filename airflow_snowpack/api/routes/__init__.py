@@ -5,6 +5,7 @@ from fastapi import APIRouter
 from airflow_snowpack.api.routes import (
     audit,
     batch,
+    builds,
     document,
     drain,
     events,
@@ -32,6 +33,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     schedules.router,
     pending.router,
     events.router,
+    builds.router,
     probes.router,
     metrics.router,
     document.router,

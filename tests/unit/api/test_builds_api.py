@@ -1,0 +1,268 @@
+"""The REST API of builds, through the app itself on a real store and a real folder."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from builds_world import FAILED, FIRST, SECOND, SELECTED, THIRD, WRITING, Built, make_builds
+from built_runs import DAY, MIDNIGHT, served
+from pages_world import SomebodyIs, World, open_world
+
+from airflow_snowpack.api import Services, User, build_app
+from airflow_snowpack.api import services as api_services
+from airflow_snowpack.api.build_shapes import CleanupShape, DatasetRunsShape, DatasetsShape, OutcomeShape, RunSeenShape
+from airflow_snowpack.builds import layout
+from airflow_snowpack.builds.errors import StorageFailed
+from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.store import AuditTrail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    Ask = Callable[..., httpx.Response]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    opened = open_world(tmp_path)
+    yield opened
+    opened.jobs.close()
+
+
+@pytest.fixture
+def made(world: World, tmp_path: Path) -> Built:
+    return make_builds(world.store, tmp_path)
+
+
+@pytest.fixture
+def auth() -> SomebodyIs:
+    return SomebodyIs("vera")
+
+
+@pytest.fixture
+def ask(world: World, auth: SomebodyIs) -> Ask:
+    return asker(lambda: world.services, auth)
+
+
+def asker(services: Callable[[], Services], auth: SomebodyIs) -> Ask:
+    """Asks the app, without a network between."""
+    transport = httpx.ASGITransport(app=build_app(services, auth))
+
+    def request(method: str, path: str, body: Any = None) -> httpx.Response:
+        async def answer() -> httpx.Response:
+            async with httpx.AsyncClient(transport=transport, base_url="http://snowpack.test") as client:
+                return await client.request(method, path, content=None if body is None else json.dumps(body))
+
+        return asyncio.run(answer())
+
+    return request
+
+
+def ok(answer: httpx.Response) -> Any:
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def refused(answer: httpx.Response, status: int, error: str) -> str:
+    assert (answer.status_code, answer.json()["error"]) == (status, error), answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    detail: str = answer.json()["detail"]
+    return detail
+
+
+def changes(world: World) -> list[tuple[str, str, str, str]]:
+    return [(entry.actor, entry.via, entry.change, entry.subject) for entry in AuditTrail(world.store).latest()]
+
+
+def test_datasets_are_listed_by_name_page_by_page(ask: Ask, made: Built) -> None:
+    first = ok(ask("GET", "/builds?limit=1"))
+    rest = ok(ask("GET", f"/builds?after={first['next']}"))
+    assert [each["dataset"] for each in first["datasets"] + rest["datasets"]] == ["empty", "flights"]
+    assert rest["next"] is None
+    flights = rest["datasets"][0]
+    assert (flights["current_run"], flights["publication"], flights["url"]) == (SECOND, 4, made.storage.url)
+    DatasetsShape.model_validate_json(json.dumps(first))
+
+
+def test_a_dataset_has_its_runs_and_its_moves(ask: Ask, made: Built) -> None:
+    whole = ok(ask("GET", "/builds/flights"))
+    assert [run["run_id"] for run in whole["runs"]] == [WRITING, SELECTED, FAILED, THIRD, SECOND, FIRST]
+    assert [run["run_id"] for run in whole["runs"] if run["current"]] == [SECOND]
+    assert [(move["kind"], move["run_id"]) for move in whole["publications"]][:2] == [("rollback", SECOND), ("publish", THIRD)]
+    page = ok(ask("GET", "/builds/flights?limit=2"))
+    assert [run["run_id"] for run in ok(ask("GET", f"/builds/flights?before={page['next']}&limit=2"))["runs"]] == [FAILED, THIRD]
+    DatasetRunsShape.model_validate_json(json.dumps(whole))
+
+
+def test_a_run_has_its_shards_with_winners_and_losers(ask: Ask, made: Built) -> None:
+    run = ok(ask("GET", f"/builds/flights/runs/{THIRD}"))
+    assert (run["status"], run["rows"], run["losers_left"], run["problem"]) == ("succeeded", 1300, True, None)
+    assert [shard["winner"]["rows"] for shard in run["shards"]] == [100, 100, 100, 1000]
+    won = [[attempt["won"] for attempt in shard["attempts"]] for shard in run["shards"]]
+    assert won == [[True, False, False]] * 4
+    assert all(attempt["complete"] and attempt["objects"] == 2 for shard in run["shards"] for attempt in shard["attempts"])
+    assert run["build"]["key"] == {"column": "id", "type": "integer"}
+    RunSeenShape.model_validate_json(json.dumps(run))
+
+
+def test_the_shards_of_a_run_come_in_pages(ask: Ask, made: Built) -> None:
+    first = ok(ask("GET", f"/builds/flights/runs/{THIRD}?limit=3"))
+    rest = ok(ask("GET", f"/builds/flights/runs/{THIRD}?after={first['next']}"))
+    assert [shard["shard_id"] for shard in first["shards"] + rest["shards"]] == [0, 1, 2, 3]
+    assert (rest["next"], ok(ask("GET", f"/builds/flights/runs/{THIRD}?after=100000"))["shards"]) == (None, [])
+
+
+def test_a_run_that_is_being_written_has_attempts_and_no_winners(ask: Ask, made: Built) -> None:
+    run = ok(ask("GET", f"/builds/flights/runs/{WRITING}"))
+    assert (run["status"], run["build"], run["holder"]) == ("running", None, "build_flights/run_5/build")
+    assert [len(shard["attempts"]) for shard in run["shards"]] == [0, 0, 1, 0]
+    assert run["shards"][2]["attempts"][0]["won"] is None
+    RunSeenShape.model_validate_json(json.dumps(run))
+
+
+def test_a_damaged_manifest_is_told_and_the_shards_are_shown_all_the_same(ask: Ask, made: Built) -> None:
+    made.storage.write(layout.manifest(THIRD, 1), b"{}")
+    run = ok(ask("GET", f"/builds/flights/runs/{THIRD}"))
+    assert f"{layout.manifest(THIRD, 1)} cannot be used" in run["problem"]
+    assert len(run["shards"]) == 4
+
+
+def test_going_back_moves_the_pointer_and_is_noted_with_who_did_it(ask: Ask, made: Built, world: World) -> None:
+    outcome = ok(ask("POST", "/builds/flights/rollback", {"to": "-1"}))
+    assert (outcome["moved"], outcome["run_id"], served(made.storage)) == (True, FIRST, FIRST)
+    assert changes(world) == [("vera", "api", "rollback_build", "build:flights")]
+    again = ok(ask("POST", "/builds/flights/rollback", {"to": FIRST}))
+    assert (again["moved"], again["publication"]) == (False, outcome["publication"])
+    assert "is the current build of flights already" in again["reason"]
+    assert len(changes(world)) == 1
+    forth = ok(ask("POST", "/builds/flights/rollback", {"to": layout.manifest(THIRD, 1)}))
+    assert (forth["moved"], served(made.storage)) == (True, THIRD)
+    OutcomeShape.model_validate_json(json.dumps(forth))
+
+
+def test_there_is_no_going_back_to_what_is_not_published(ask: Ask, made: Built) -> None:
+    for to in (FAILED, WRITING, "-9", "nowhere", "manifests/x/1.json", "../x", "é", "-0", "manifests/"):
+        refused(ask("POST", "/builds/flights/rollback", {"to": to}), 404, "build_not_found")
+    assert served(made.storage) == SECOND
+
+
+def test_there_is_no_going_back_to_a_damaged_build(ask: Ask, made: Built, world: World) -> None:
+    made.storage.write(layout.manifest(THIRD, 1), b"{}")
+    assert layout.manifest(THIRD, 1) in refused(ask("POST", "/builds/flights/rollback", {"to": THIRD}), 409, "manifest_damaged")
+    assert (served(made.storage), changes(world)) == (SECOND, [])
+
+
+def test_a_run_whose_winners_are_selected_is_published_once(ask: Ask, made: Built, world: World) -> None:
+    outcome = ok(ask("POST", f"/builds/flights/runs/{SELECTED}/publish"))
+    assert (outcome["moved"], served(made.storage)) == (True, SELECTED)
+    assert ok(ask("POST", f"/builds/flights/runs/{SELECTED}/publish")) == outcome
+    assert changes(world) == [("vera", "api", "publish_build", "build:flights")]
+
+
+def test_what_has_failed_or_is_being_written_is_not_published(ask: Ask, made: Built) -> None:
+    for run_id in (FAILED, WRITING):
+        said = refused(ask("POST", f"/builds/flights/runs/{run_id}/publish"), 404, "build_not_found")
+        assert "its winners were not selected yet" in said
+    assert made.registry.run("flights", WRITING).holder == "build_flights/run_5/build"
+
+
+def test_cleanup_is_planned_by_whoever_may_read_and_done_by_whoever_may_edit(
+    ask: Ask, made: Built, world: World, auth: SomebodyIs
+) -> None:
+    auth.user = User("rudi", may_edit=False)
+    plan = ok(ask("POST", "/builds/flights/cleanup?dry_run=true&keep_runs=2"))
+    assert {(action["phase"], action["run_id"]) for action in plan["actions"]} == {
+        ("losers", THIRD), ("stale_attempts", FAILED), ("old_runs", FIRST),
+    }  # fmt: skip
+    assert plan["dry_run"]
+    assert plan["objects"] == sum(action["objects"] for action in plan["actions"]) > 0
+    refused(ask("POST", "/builds/flights/cleanup"), 403, "forbidden")
+    assert changes(world) == []
+
+    auth.user = User("vera", may_edit=True)
+    done = ok(ask("POST", "/builds/flights/cleanup?keep_runs=2"))
+    assert [action["path"] for action in done["actions"]] == [action["path"] for action in plan["actions"]]
+    assert (done["done"], done["failed"], done["bytes"]) == (True, 0, plan["bytes"])
+    assert changes(world) == [("vera", "api", "cleanup_builds", "build:flights")]
+    assert ok(ask("POST", "/builds/flights/cleanup?keep_runs=2"))["actions"] == []
+    assert ok(ask("GET", f"/builds/flights/runs/{FIRST}"))["deleted_at"] is not None
+    assert served(made.storage) == SECOND
+    for shaped in (plan, done):
+        CleanupShape.model_validate_json(json.dumps(shaped))
+
+
+def test_what_cleanup_shall_keep_is_checked(ask: Ask, made: Built, world: World) -> None:
+    for query in ("keep_runs=0", "stale_attempt_age=often", "stale_attempt_age=-1d", "kepp_runs=2", "dry_run=perhaps"):
+        refused(ask("POST", f"/builds/flights/cleanup?{query}"), 422, "invalid_request")
+    assert changes(world) == []
+
+
+def test_a_cleanup_that_takes_long_goes_on_in_the_background(
+    ask: Ask, made: Built, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, storage = threading.Event(), made.storage
+    deleting = type(storage).delete
+
+    def slowly(self: Storage, path: str) -> Any:
+        held.wait(60)
+        return deleting(self, path)
+
+    monkeypatch.setattr(Storage, "delete", slowly)
+    monkeypatch.setattr(api_services.Services.begin_at_storage, "__defaults__", (timedelta(seconds=0.1),))
+    answer = ask("POST", "/builds/flights/cleanup?keep_runs=2")
+    held.set()
+    assert (answer.status_code, answer.json()["done"]) == (202, False)
+    deadline = time.monotonic() + 60
+    while made.registry.dataset("flights").held_by is not None or made.registry.run("flights", FIRST).deleted_at is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_dataset_that_somebody_holds_is_not_changed_meanwhile(ask: Ask, made: Built) -> None:
+    with made.registry.lock("flights", "somebody"):
+        answer = ask("POST", "/builds/flights/rollback", {"to": "-1"})
+    assert "is held by somebody" in refused(answer, 409, "dataset_busy")
+    assert answer.headers["retry-after"] == "30"
+
+
+def test_a_storage_that_is_away_is_told_as_such(made: Built, world: World, auth: SomebodyIs) -> None:
+    def away(url: str) -> Storage:
+        raise StorageFailed("open", url, "no route to host")
+
+    ask = asker(lambda: replace(world.services, open_storage=away), auth)
+    answer = ask("GET", f"/builds/flights/runs/{THIRD}")
+    assert "no route to host" in refused(answer, 503, "storage_failed")
+    assert answer.headers["retry-after"] == "30"
+    assert ok(ask("GET", "/builds/flights"))["current_run"] == SECOND
+
+
+def test_what_is_not_there_is_not_found(ask: Ask, made: Built) -> None:
+    for method, path, error in (
+        ("GET", "/builds/nothing", "dataset_not_found"),
+        ("GET", "/builds/a%2Fb", "dataset_not_found"),
+        ("GET", "/builds/flights/runs/nothing", "build_not_found"),
+        ("GET", "/builds/flights/runs/.hidden", "build_not_found"),
+        ("GET", "/builds/flights?before=nothing", "build_not_found"),
+        ("GET", "/builds/nothing/runs/x", "dataset_not_found"),
+        ("POST", "/builds/nothing/rollback", "dataset_not_found"),
+        ("POST", "/builds/nothing/cleanup", "dataset_not_found"),
+        ("POST", "/builds/flights/runs/nothing/publish", "build_not_found"),
+    ):
+        refused(ask(method, path, {"to": "-1"} if path.endswith("rollback") else None), 404, error)
+
+
+def test_who_may_only_read_changes_nothing(ask: Ask, made: Built, auth: SomebodyIs, world: World) -> None:
+    auth.user = User("rudi", may_edit=False)
+    for path, body in ((f"runs/{SELECTED}/publish", None), ("rollback", {"to": "-1"}), ("cleanup", None)):
+        refused(ask("POST", f"/builds/flights/{path}", body), 403, "forbidden")
+    assert (served(made.storage), changes(world)) == (SECOND, [])
+    assert made.registry.run("flights", SECOND).as_of == MIDNIGHT + DAY
