@@ -1,4 +1,5 @@
 """Takes the pictures of the pages for the documentation: ``python tests/support/pages_screenshots.py docs/images``.
+Names choose some of them, and ``--width=500`` before them shows the pages on a small screen.
 
 It builds an installation with a day of history in a temporary folder, serves it, and looks at it with Chromium.
 """
@@ -33,6 +34,10 @@ def addresses(world: World) -> dict[str, str]:
         "locks": "/ui/locks",
         "queue": "/ui/queue",
         "audit": "/ui/audit",
+        "schedules": "/ui/schedules",
+        "schedule": "/ui/schedules/page_views_in_bulk",
+        "pending": "/ui/pending",
+        "events": "/ui/events",
     }
 
 
@@ -51,17 +56,20 @@ def serve(world: World) -> str:
     return f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
 
 
-def take(folder: Path, names: list[str]) -> None:
+def take(folder: Path, names: list[str], width: int = WIDTH) -> None:
     """Write ``<name>-light.png`` and ``<name>-dark.png``."""
     from pages_world import build_world
     from playwright.sync_api import sync_playwright
+    from schedules_world import build_schedules
 
     with tempfile.TemporaryDirectory() as home, sync_playwright() as playwright:
         world = build_world(Path(home))
+        build_schedules(world)
+        world.clock.let_go()
         base = serve(world)
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS.split())
         for scheme in ("light", "dark"):
-            size = {"width": WIDTH, "height": HEIGHT}
+            size = {"width": width, "height": HEIGHT}
             context = chromium.new_context(base_url=base, color_scheme=scheme, viewport=size, reduced_motion="reduce")
             page = context.new_page()
             for name, address in addresses(world).items():
@@ -74,4 +82,5 @@ def take(folder: Path, names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    take(Path(sys.argv[1]), sys.argv[2:])
+    wide = int(sys.argv[2].removeprefix("--width=")) if sys.argv[2:3] and sys.argv[2].startswith("--width=") else WIDTH
+    take(Path(sys.argv[1]), [name for name in sys.argv[2:] if not name.startswith("--")], wide)

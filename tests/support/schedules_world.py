@@ -9,12 +9,14 @@ Everything was written by the domain's own calls; only Airflow is not there.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling import (
     Checker,
+    Clocks,
     CustomEvents,
     DagRuns,
     Delay,
@@ -24,13 +26,17 @@ from airflow_snowpack.scheduling import (
     Launcher,
     MaxConcurrent,
     NotStarted,
+    PoolSlots,
     Runs,
     Schedule,
     Schedules,
+    SinceLastRun,
     Subscriber,
+    TimeWindow,
     parse_trigger,
+    send_event,
 )
-from airflow_snowpack.store import Actor
+from airflow_snowpack.store import Actor, utc_now
 from airflow_snowpack.store.schedule_tables import schedules
 
 if TYPE_CHECKING:
@@ -49,6 +55,8 @@ class Airflow:
     """An Airflow that takes every run but those of a DAG that is paused."""
 
     started: list[Launch] = field(default_factory=list)
+    running: list[Launch] = field(default_factory=list)
+    pools: dict[str, int] = field(default_factory=dict)
 
     def dag_runs(self, known: Mapping[str, frozenset[str]]) -> Mapping[str, DagRuns]:
         return {dag_id: DagRuns() for dag_id in known}
@@ -57,12 +65,13 @@ class Airflow:
         return {one.dag_id: EndsFound() for one in asked}
 
     def free_slots(self, pools: Iterable[str]) -> Mapping[str, int | None]:
-        return dict.fromkeys(pools)
+        return {pool: self.pools.get(pool) for pool in pools}
 
     def start(self, launch: Launch) -> NotStarted | None:
         if launch.dag_id == "maintain_paused":
             return NotStarted(PAUSED)
         self.started.append(launch)
+        self.running.append(launch)
         return None
 
 
@@ -83,6 +92,19 @@ class Made:
         """A commit to ``analytics.page_views``."""
         self.log.publish([Event(VIEWS, self.world.clock(), {"partitions": partitions, "bytes": size})])
 
+    def commit(self, table: str, partitions: int, size: int, **detail: Any) -> None:
+        """A commit to some table."""
+        days = [f"day={self.world.clock() - timedelta(days=number):%Y-%m-%d}" for number in range(partitions)]
+        told = {"table": table, "operation": "append", "partitions": days, **detail}
+        amounts = {"partitions": partitions, "files": partitions * 3, "records": size // 90, "bytes": size}
+        self.log.publish([Event(f"table:lake.{table}", self.world.clock(), amounts, told)])
+
+    def go_round(self) -> None:
+        """As often as there may be something to do."""
+        for _ in range(3):
+            Clocks(self.world.store).step()
+            self.work()
+
     def work(self) -> None:
         while Subscriber(self.world.store).step():
             pass
@@ -95,7 +117,9 @@ class Made:
         self.world.store.transact(lambda conn: conn.execute(change))
 
     def end_runs(self, state: str = "success") -> None:
-        for launch in self.airflow.started:
+        """All that have not ended."""
+        while self.airflow.running:
+            launch = self.airflow.running.pop()
             Runs(self.world.store).ended(launch.dag_id, launch.run_id, state, self.world.clock())
 
 
@@ -117,4 +141,47 @@ def make_schedules(world: World) -> Made:
     world.clock.move(minutes=1)
     made.arrive(3, 41_000_000_000)
     made.work()
+    return made
+
+
+def build_schedules(world: World) -> Made:
+    """Three hours in the life of some schedules, up to now, for the pictures of their pages."""
+    end = utc_now()
+    world.clock.moment = end - timedelta(hours=3)
+    made = Made(world)
+    made.airflow.pools["spark"] = 1
+    views = {"partitions_added": {"table": "analytics.page_views", "count": 5}}
+    size = {"bytes_added": {"table": "analytics.page_views", "size": "100GB"}}
+    after = {"runs_succeeded": {"dag_id": "maintain_page_views"}}
+    window = TimeWindow(f"{end + timedelta(hours=4):%H:%M}", f"{end + timedelta(hours=12):%H:%M}", tz="UTC")
+    both = {"all_of": [{"commits_added": {"table": f"payments.{name}"}} for name in ("transactions", "refunds")]}
+    bulk = {"any_of": [views, size, {"every": {"period": "4h"}}]}
+    gently = [MaxConcurrent(2, group="compaction"), SinceLastRun("5m")]
+    made.create("page_views_in_bulk", bulk, priority=5, conf={"table": "analytics.page_views"}, constraints=gently)
+    made.create("page_views_report", after, dag_id="report_page_views", description="Right after the views have been maintained.")
+    nightly = [window, MaxConcurrent(2, group="compaction")]
+    made.create("sessions_nightly", {"commits_added": "analytics.sessions"}, dag_id="maintain_sessions", constraints=nightly)
+    made.create("ledger_urgent", both, dag_id="close_ledger", priority=10, constraints=[PoolSlots("spark")])
+    made.create("stock_levels", {"custom_events": "shipment"}, dag_id="refresh_stock", constraints=[PoolSlots("spark")])
+    made.create("campaigns", {"cron": {"expression": "*/30 * * * *"}}, dag_id="maintain_paused")
+    made.create("email_clicks", {"records_added": {"table": "marketing.email_clicks", "count": 1_000_000}}, enabled=False)
+    made.create("newer_than_this", {"commits_added": "logistics.routes"}, dag_id="maintain_routes")
+    made.overwrite("newer_than_this", {"name": "newer_than_this", "dag_id": "maintain_routes", "trigger": {"moon_phase": "full"}})
+
+    for minutes, partitions, gigabytes in ((5, 5, 12), (50, 5, 64), (40, 2, 18), (62, 1, 23)):
+        world.clock.move(minutes=minutes)
+        made.arrive(partitions, gigabytes * 1000**3)
+        made.go_round()
+        world.clock.move(minutes=3)
+        made.end_runs()
+        made.go_round()
+    made.commit("payments.transactions", 1, 2_400_000_000, expired_before=2)
+    made.commit("payments.refunds", 1, 300_000_000)
+    made.go_round()
+    made.commit("analytics.sessions", 4, 9_100_000_000)
+    made.commit("logistics.routes", 1, 1_000_000)
+    send_event(world.store, Actor("shop", "api"), "shipment", {"records": 900}, {"warehouse": "north"}, source_id="2026-11-21/17")
+    made.go_round()
+    world.clock.moment = end
+    made.go_round()
     return made

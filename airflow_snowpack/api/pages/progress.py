@@ -5,7 +5,7 @@ rules(explanation)[0].state                        # 'met', 'waits' or 'idle'
 """
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from airflow_snowpack.scheduling import Explanation, PendingState
 from airflow_snowpack.scheduling.constraint import Constraint
@@ -72,7 +72,8 @@ def rules(told: Explanation) -> list[Rule]:
 def declared(constraint: Constraint) -> str:
     """How a constraint is declared, in a line."""
     ((_, fields),) = constraint.to_json().items()
-    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in fields.items())
+    said = {name: value if isinstance(value := getattr(constraint, name), timedelta) else fields[name] for name in fields}
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in said.items())
 
 
 def _steps(judgement: Judgement, joined: str | None, depth: int) -> list[Step]:
