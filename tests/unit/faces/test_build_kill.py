@@ -1,0 +1,97 @@
+"""How an operator that builds answers Airflow's signal, with a real registry and nothing that writes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+from airflow.sdk.exceptions import AirflowTaskTimeout
+
+from airflow_snowpack.builds.build import Build
+from airflow_snowpack.builds.model import RunStatus
+from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.hooks.store import SnowpackHook
+from airflow_snowpack.operators import BuildShardsOperator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from airflow_snowpack.builds.registered import RunHandle
+
+
+@pytest.fixture
+def build(installation: Path) -> Iterator[Build]:
+    with SnowpackHook() as hook:
+        yield Build(hook.builds(), Storage(installation / "features"))
+
+
+@pytest.fixture
+def task(build: Build) -> BuildShardsOperator:
+    """A task that is about to begin a run."""
+    operator = BuildShardsOperator(task_id="write", dataset="features", table="web.features", key="user", num_shards=1)
+    operator._build = build
+    return operator
+
+
+def begun(build: Build) -> RunHandle:
+    as_of = datetime(2026, 1, 1, tzinfo=UTC)
+    return build.registry.begin("features", build.storage.url, as_of=as_of, num_shards=1)
+
+
+def status(build: Build) -> tuple[RunStatus, str | None]:
+    (run,) = build.registry.runs("features")
+    return run.status, run.error
+
+
+def test_a_task_that_has_begun_nothing_ends_its_process() -> None:
+    with pytest.raises(SystemExit) as ended:
+        BuildShardsOperator(task_id="write", dataset="features", table="web.features", key="user", num_shards=1).on_kill()
+
+    assert ended.value.code == 143
+
+
+def test_a_signal_fails_the_run_stops_its_writers_and_ends_the_process(task: BuildShardsOperator, build: Build) -> None:
+    task._unless_killed(lambda: begun(build))
+    with pytest.raises(SystemExit):
+        task.on_kill()
+
+    assert build.interrupt.work.interrupted
+    assert build.interrupt.stop.is_set()
+    assert status(build) == (RunStatus.FAILED, f"Airflow ended the task {task.dag_id}.write")
+
+
+def test_a_signal_that_comes_while_a_run_is_begun_fails_that_run_before_the_process_ends(
+    task: BuildShardsOperator, build: Build
+) -> None:
+    def begin() -> RunHandle:
+        handle = begun(build)
+        task.on_kill()  # the signal
+        return handle
+
+    with pytest.raises(SystemExit):
+        task._unless_killed(begin)
+
+    assert status(build)[0] is RunStatus.FAILED
+
+
+def test_a_signal_that_comes_while_a_run_is_published_leaves_it_to_who_has_the_dataset_next(
+    task: BuildShardsOperator, build: Build
+) -> None:
+    task._unless_killed(lambda: begun(build))
+    task.leave_run()
+    with pytest.raises(SystemExit):
+        task.on_kill()
+
+    assert status(build)[0] is RunStatus.RUNNING
+
+
+def test_a_time_limit_is_left_for_airflow_to_report(task: BuildShardsOperator, build: Build) -> None:
+    task._unless_killed(lambda: begun(build))
+    try:
+        raise AirflowTaskTimeout("too long")
+    except AirflowTaskTimeout:
+        task.on_kill()  # and no SystemExit in its place
+
+    assert status(build)[0] is RunStatus.FAILED
