@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from scripted_engine import eventually
 
-from airflow_snowpack.scheduling import CustomEvents, DagRuns, MaxConcurrent, SinceLastRun
+from airflow_snowpack.scheduling import CustomEvents, DagRuns, MaxConcurrent, Runs, SinceLastRun, checker
+from airflow_snowpack.store import open_store
 
 GO = CustomEvents("go")
 
@@ -84,3 +87,28 @@ def test_an_end_that_airflow_tells_before_it_shows_it_is_looked_for_again_at_onc
     scheduler.airflow.running.clear()  # now it has committed
     scheduler.go_on(seconds=2)
     assert len(scheduler.started) == 1
+
+
+def test_an_end_that_comes_while_a_checker_writes_down_that_its_job_waits_wakes_it(
+    scheduler: Any, store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checker has looked for ends and found none; the end has looked for who waits and found nobody."""
+    scheduler.airflow.running["maintain"] = {"manual__1"}
+    scheduler.declare("waits", GO, MaxConcurrent(1))
+    scheduler.send("go")
+    scheduler.subscriber.step()
+    really = checker.ended_meanwhile
+    with open_store(store_url, clock=scheduler.clock) as other, ThreadPoolExecutor(1) as elsewhere:
+
+        def too_early(*asked: Any) -> Any:
+            found = really(*asked)
+            told.append(elsewhere.submit(Runs(other).ended, "maintain", "manual__1", "success", scheduler.clock()))
+            if other.is_postgres:  # elsewhere one writer waits for the other anyway
+                eventually(lambda: scheduler.log.latest("run:maintain:success"))
+            return found
+
+        told: list[Any] = []
+        monkeypatch.setattr(checker, "ended_meanwhile", too_early)
+        scheduler.checker.step()
+        assert [each.result(60) for each in told] == [True]
+    assert due(scheduler, "waits")
