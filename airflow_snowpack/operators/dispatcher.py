@@ -38,7 +38,7 @@ class SnowpackDispatcherOperator(BaseOperator):
         launches within a second, and holds a worker's slot; for ten seconds after it has left, nothing can wake it.
     :param look_interval: the pause between two looks of the triggerer.
     :param store_conn_id: the store's Airflow connection; ``None`` for the installation's. Likewise ``catalog_conn_id``, and
-        ``airflow_conn_id`` for Airflow's REST API, which only constraints on pools need.
+        ``airflow_conn_id`` for Airflow's REST API, which constraints on pools need, and which tells ends of runs at less cost.
 
     When the task begins, the schedules that files declare are brought into the store (``[snowpack] schedule_files``). It returns
     how many DAG runs it launched.
