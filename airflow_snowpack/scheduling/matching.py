@@ -1,7 +1,7 @@
 """The subscriber's SQL: a range of events is matched to triggers, and handed to the pending jobs of their schedules.
 
     ahead = look_ahead(conn, position, most=10_000)
-    take(conn, Batch(position, ahead.upto, now))
+    take(conn, Batch(new_id(), position, ahead.upto, now))
 
 The invariant: each event of the range is handed over once for every trigger that listens to it, to a pending job that is open and
 that this transaction holds. A schedule without one gets a new one; one that sleeps until an event comes is woken.
@@ -35,8 +35,13 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The events after one number, up to and with another."""
+    """The events after one number, up to and with another.
 
+    :param id: drawn anew for each batch. On Postgres the ids of pending jobs are made from it, since to draw one for each costs
+        as much as its row.
+    """
+
+    id: str
     after: int
     upto: int
     now: datetime
@@ -93,8 +98,8 @@ HOLD = _statement(f"WITH {HEARD} SELECT count(pending_id) FROM held")
 TAKE = _statement(f"""
 WITH {HEARD},
 missing AS MATERIALIZED (
-    SELECT encode(uuid_send(gen_random_uuid()), 'hex') AS pending_id, held.schedule, held.generation, event_ids, leaves,
-           dag_id, priority
+    SELECT substr(encode(sha256(convert_to(:batch || held.schedule || held.generation, 'UTF8')), 'hex'), 1, 32) AS pending_id,
+           held.schedule, held.generation, event_ids, leaves, dag_id, priority
       FROM held
      CROSS JOIN LATERAL (
                SELECT dag_id, priority
@@ -111,11 +116,10 @@ begun AS (
 ),
 handed_over AS (
     INSERT INTO pending_events (pending_id, event_id, leaf)
-    SELECT taker.pending_id, event.id, event.leaf
+    SELECT pending_id, unnest(event_ids), unnest(leaves)
       FROM (SELECT pending_id, event_ids, leaves FROM held WHERE pending_id IS NOT NULL
              UNION ALL
             SELECT pending_id, event_ids, leaves FROM missing) taker
-     CROSS JOIN LATERAL unnest(event_ids, leaves) AS event (id, leaf)
 ),
 woken AS (
     UPDATE pending_jobs SET next_check_at = :now WHERE pending_id = ANY (ARRAY(SELECT pending_id FROM held WHERE sleeps))
@@ -183,7 +187,7 @@ def take(conn: sa.Connection, batch: Batch, *, hold_first: bool = False) -> None
     if conn.dialect.name == "postgresql":
         if hold_first:
             conn.execute(HOLD, numbers | moment).one()
-        if conn.execute(TAKE, numbers | moment).scalar_one():
+        if conn.execute(TAKE, numbers | moment | {"batch": batch.id}).scalar_one():
             raise Overtaken
         return
     conn.execute(ROOM)

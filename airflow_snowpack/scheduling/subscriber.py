@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.scheduling.matching import Batch, Overtaken, look_ahead, take
-from airflow_snowpack.store import Store
+from airflow_snowpack.store import Store, new_id
 from airflow_snowpack.store.schedule_tables import event_cursors
 
 BATCH = 10_000
@@ -46,7 +46,7 @@ class Subscriber:
         ahead = look_ahead(conn, position, most=limit)
         if ahead.upto is None:
             return 0
-        take(conn, Batch(position, ahead.upto, self._store.clock()), hold_first=hold_first)
+        take(conn, Batch(new_id(), position, ahead.upto, self._store.clock()), hold_first=hold_first)
         conn.execute(sa.update(event_cursors).where(event_cursors.c.name == CURSOR).values(position=ahead.upto))
         return ahead.number
 

@@ -140,8 +140,8 @@ sa.Index(
     "ix_pending_jobs_waits_for",
     pending_jobs.c.waits_for,
     pending_jobs.c.priority,
-    postgresql_where=sa.text(OPEN),
-    sqlite_where=sa.text(OPEN),
+    postgresql_where=sa.text(f"{OPEN} AND waits_for IS NOT NULL"),
+    sqlite_where=sa.text(f"{OPEN} AND waits_for IS NOT NULL"),
 )
 
 pending_events = sa.Table(

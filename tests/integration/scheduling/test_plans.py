@@ -111,7 +111,7 @@ def test_a_round_costs_what_is_due_and_not_what_waits(filled: Any, monkeypatch: 
     for name in ("go", "e17", "e4711"):
         filled.send(name)
     sent = statements(filled.store, filled.work)
-    filled.runs.ended("maintain", "manual__1", "success", filled.clock())
+    sent += statements(filled.store, lambda: filled.runs.ended("maintain", "manual__1", "success", filled.clock()))
     assert len(filled.started) == 1
     assert scans(filled.store, sent) == []
 

@@ -83,3 +83,8 @@ def upgrade() -> None:
         postgresql_where=sa.text("ended_at IS NULL"),
         sqlite_where=sa.text("ended_at IS NULL"),
     )
+    # What waits for nothing that is told needs no entry in it: that is most of what there is, and each change of it wrote one.
+    op.drop_index("ix_pending_jobs_waits_for", "pending_jobs")
+    waiting = sa.text("state IN ('pending_trigger', 'pending_constraint') AND waits_for IS NOT NULL")
+    columns = ["waits_for", "priority"]
+    op.create_index("ix_pending_jobs_waits_for", "pending_jobs", columns, postgresql_where=waiting, sqlite_where=waiting)
