@@ -1,8 +1,8 @@
 """Builds, publishes, rolls back and cleans up, and is killed in the middle: ``python kill_builds.py <store url> <folder>``.
 
 For each line on standard input it forks a child (an interpreter that has its imports already), which goes through every step once
-and kills itself at the moment of that number, and answers ``killed`` or ``finished 0``. Each SQL statement has two moments, before
-and after it, each commit one, and each call of the storage two, as has the renaming of a file to its name.
+and kills itself at the moment of that number, and answers ``killed`` or ``finished 0``. Each SQL statement has two moments,
+before and after it, each commit one, and each call of the storage two, as has the renaming of a file to its name.
 """
 
 from __future__ import annotations
