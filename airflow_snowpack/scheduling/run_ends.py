@@ -76,11 +76,11 @@ class RunEnds:
         rows = conn.execute(due).all()
         gone = [row.dag_id for row in rows if not (row.is_named or row.has_open)]
         conn.execute(sa.delete(run_places).where(run_places.c.dag_id.in_(gone)))
-        for pause, ids in (
-            (EVERY, [row.dag_id for row in rows if row.is_named]),
-            (SELDOM, [row.dag_id for row in rows if row.has_open and not row.is_named]),
-        ):
-            conn.execute(sa.update(run_places).where(run_places.c.dag_id.in_(ids)).values(look_at=now + pause))
+        named = run_places.c.dag_id.in_([row.dag_id for row in rows if row.is_named])
+        conn.execute(sa.update(run_places).where(named).values(look_at=now + EVERY))
+        # Nobody asks for ends that are past when somebody names the DAG for the first time.
+        unnamed = run_places.c.dag_id.in_([row.dag_id for row in rows if row.has_open and not row.is_named])
+        conn.execute(sa.update(run_places).where(unnamed).values(look_at=now + SELDOM, since=now, mark={}))
         return {row.dag_id: row for row in rows if row.dag_id not in gone}
 
     def _close_launched(self, dag_ids: Iterable[str]) -> int:
