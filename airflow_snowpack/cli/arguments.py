@@ -89,7 +89,10 @@ AFTER = arg("--after", metavar="DATABASE.TABLE", help="Only tables whose names c
 HOLDER = arg("--holder", metavar="NAME", help="Release only if this is who holds the table: a name, or a job's id")
 FORCE = arg("--force", action="store_true", help="Also while the worker of a cancelled job may still be at work on the table")
 REASON = arg("--reason", metavar="TEXT", help="For the people who are refused meanwhile")
-SUBJECT = arg("--subject", metavar="WHAT", help="Only what was done to this: a job's id, a table, drain, queue or schedule:NAME")
+SUBJECT = arg(
+    "--subject", metavar="WHAT",
+    help="Only what was done to this: a job's id, a table, drain, queue, schedule:NAME or build:DATASET",
+)  # fmt: skip
 BEFORE = arg("--before", type=_COUNT, metavar="ID", help="Only entries older than the one of this id")
 
 # schedules, events, pending jobs
@@ -120,6 +123,25 @@ STATE = arg(
     help=f"Only pending jobs in this state; may be repeated. One of: {', '.join(PENDING_STATES)}",
 )  # fmt: skip
 OF_SCHEDULE = arg("--schedule", dest="of_schedule", metavar="SCHEDULE", help="Only pending jobs of this schedule")
+
+# builds
+DATASET = arg("dataset", metavar="DATASET", help="The dataset's name")
+RUN = arg("run", metavar="RUN", help="A run's id, such as 20260425T000000Z")
+ANY_RUN = arg("run", metavar="RUN", nargs="?", help="A run's id, to see its shards; without one, the dataset and its runs")
+AFTER_DATASET = arg("--after", metavar="DATASET", help="Only datasets whose names come after this one")
+BEFORE_RUN = arg("--before", metavar="RUN", help="Only runs older than this one")
+AFTER_SHARD = arg("--after-shard", type=int, metavar="N", help="Only shards after the one of this number")
+TO = arg(
+    "--to", required=True, metavar="BUILD",
+    help="A run's id, a manifest's path, or -1 for the published build before the current one (write --to=-1)",
+)  # fmt: skip
+KEEP_RUNS = arg("--keep-runs", type=_COUNT, default=7, metavar="N", help="Published runs that are kept (default: 7)")
+STALE_AGE = arg(
+    "--stale-attempt-age", default="1d", metavar="PERIOD",
+    help="From which age on a run that nobody holds is taken for dead (default: 1d)",
+)  # fmt: skip
+PLAN_CLEANUP = arg("-n", "--dry-run", action="store_true", help="Only tell what would be deleted")
+STORAGE_CONN_ID = conn_id("storage", "the storage of builds", "builds_conn_id", "the machine's own identity")
 
 # worker
 ONCE = arg("--once", action="store_true", help="Run one job and leave; leave at once when none waits")

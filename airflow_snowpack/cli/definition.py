@@ -171,6 +171,34 @@ PENDING = (
     ),
 )  # fmt: skip
 
+BUILDS = (
+    command(
+        "list", "builds.list_datasets", "List the datasets that are built, and what readers of each see",
+        a.AFTER_DATASET, a.LIMIT, a.OUTPUT,
+        example="builds list",
+    ),
+    command(
+        "show", "builds.show", "Show a dataset and its runs, or a run and its shards with winners and losers",
+        a.DATASET, a.ANY_RUN, a.LIMIT, a.BEFORE_RUN, a.AFTER_SHARD, a.STORAGE_CONN_ID, a.OUTPUT,
+        example="builds show flights_by_tail 20260425T000000Z",
+    ),
+    command(
+        "publish", "build_changes.publish", "Publish a run whose winners were selected",
+        a.DATASET, a.RUN, a.STORAGE_CONN_ID, a.OUTPUT,
+        example="builds publish flights_by_tail 20260425T000000Z",
+    ),
+    command(
+        "rollback", "build_changes.rollback", "Let readers see another published build",
+        a.DATASET, a.TO, a.YES, a.STORAGE_CONN_ID, a.OUTPUT,
+        example="builds rollback flights_by_tail --to=-1 --yes",
+    ),
+    command(
+        "cleanup", "build_changes.cleanup", "Delete losing attempts, runs that failed, and old runs",
+        a.DATASET, a.KEEP_RUNS, a.STALE_AGE, a.PLAN_CLEANUP, a.YES, a.STORAGE_CONN_ID, a.OUTPUT,
+        example="builds cleanup flights_by_tail --keep-runs 7 --dry-run",
+    ),
+)  # fmt: skip
+
 DB = (
     command(
         "upgrade", "db.upgrade", "Bring the store's tables to the revision that this version needs",
@@ -201,6 +229,7 @@ def get_cli_commands() -> list[CLICommand]:
                 GroupCommand(name="schedules", help="When DAGs run, and why one has not", subcommands=SCHEDULES),
                 GroupCommand(name="events", help="What happened, for schedules that listen to it", subcommands=EVENTS),
                 GroupCommand(name="pending", help="Runs that may come", subcommands=PENDING),
+                GroupCommand(name="builds", help="Snapshots for serving: what is published, and going back", subcommands=BUILDS),
                 GroupCommand(name="db", help="The database of jobs, locks and claims", subcommands=DB),
                 command("queue", "queue.show", "Tell how much work waits and runs", a.OUTPUT, example="queue"),
                 command("sweep", "queue.sweep", "Take back what dead workers left", a.OUTPUT, example="sweep"),

@@ -37,9 +37,9 @@ MEANINGS = {
     ExitCode.REFUSED: "refused or failed; the same command again ends the same way",
     ExitCode.USAGE: "an argument that cannot be used, or a question that nobody was there to answer (give `--yes`)",
     ExitCode.JOB_FAILED: "the job that was watched failed or was cancelled",
-    ExitCode.NOT_FOUND: "there is no such job, table or schedule",
-    ExitCode.TRY_LATER: "the table is locked, or drain mode is on: try again later",
-    ExitCode.UNREACHABLE: "the store or the catalog does not answer: try again later",
+    ExitCode.NOT_FOUND: "there is no such job, table, schedule, dataset or run",
+    ExitCode.TRY_LATER: "the table or the dataset is held by somebody, or drain mode is on: try again later",
+    ExitCode.UNREACHABLE: "the store, the catalog or the storage of builds does not answer: try again later",
     ExitCode.TIMEOUT: "the time of `--timeout` was up; the job goes on",
     ExitCode.INTERRUPTED: "interrupted with Ctrl-C",
 }
@@ -61,6 +61,7 @@ def common_code(codes: list[ExitCode]) -> ExitCode:
 
 def _codes() -> dict[type, ExitCode]:
     # Imported here: the rooms are there by the time that one of their errors is.
+    from airflow_snowpack.builds import errors as builds
     from airflow_snowpack.cli import errors as cli
     from airflow_snowpack.iceberg import errors as iceberg
     from airflow_snowpack.jobs import errors as jobs
@@ -70,6 +71,12 @@ def _codes() -> dict[type, ExitCode]:
 
     return {
         cli.UsageProblem: ExitCode.USAGE,
+        builds.InvalidBuild: ExitCode.USAGE,
+        builds.DatasetNotFound: ExitCode.NOT_FOUND,
+        builds.BuildNotFound: ExitCode.NOT_FOUND,
+        builds.DatasetBusy: ExitCode.TRY_LATER,
+        builds.StorageFailed: ExitCode.UNREACHABLE,
+        builds.PublishFailed: ExitCode.UNREACHABLE,
         iceberg.InvalidTableName: ExitCode.USAGE,
         jobs.InvalidCursor: ExitCode.USAGE,
         jobs.InvalidKey: ExitCode.USAGE,

@@ -9,6 +9,7 @@ The invariant: whatever a command changes goes through the desk, so that the aud
 from __future__ import annotations
 
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.catalog import Catalog
 
+    from airflow_snowpack.builds.desk import BuildDesk
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.inventory import Inventory
     from airflow_snowpack.jobs import AuditTrail, Desk, Job, Jobs
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from airflow_snowpack.store import Actor
 
 VIA = "cli"
+LOCK_WAIT = timedelta(seconds=10)
+"""For whoever publishes or cleans up a dataset meanwhile."""
 
 
 class Opened:
@@ -70,6 +74,19 @@ class Opened:
         from airflow_snowpack.scheduling import Schedules
 
         return Schedules(self._hook.store(), catalog=self.settings.catalog_name, actor=self.actor)
+
+    def builds(self, storage_conn_id: str | None) -> BuildDesk:
+        """The desk of builds, on behalf of this user.
+
+        :param storage_conn_id: of the storage; ``None`` for what the setting says.
+        """
+        from airflow_snowpack.builds.desk import BuildDesk
+        from airflow_snowpack.builds.registered import BuildPolicy
+        from airflow_snowpack.builds.registry import BuildRegistry
+        from airflow_snowpack.hooks.build_storage import BuildStorageHook
+
+        registry = BuildRegistry(self._hook.store(), BuildPolicy(lock_wait=LOCK_WAIT))
+        return BuildDesk(registry, BuildStorageHook(storage_conn_id).storage, self.actor)
 
     @cached_property
     def inventory(self) -> Inventory:

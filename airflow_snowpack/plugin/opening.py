@@ -7,6 +7,7 @@ is down serves Airflow as ever, and our routes as soon as the store is back.
 from __future__ import annotations
 
 from airflow_snowpack.api.services import Services
+from airflow_snowpack.hooks.build_storage import BuildStorageHook
 from airflow_snowpack.hooks.iceberg_catalog import reach_catalog
 from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.inventory import Inventory
@@ -21,4 +22,4 @@ def open_services() -> Services:
     hook = SnowpackHook(patience=Patience())
     settings = hook.settings
     inventory = Inventory(hook.store(), settings.catalog_name, reach_catalog)
-    return Services(hook.jobs(), inventory, settings.action_order, settings.table_cache_refresh)
+    return Services(hook.jobs(), inventory, settings.action_order, settings.table_cache_refresh, BuildStorageHook().storage)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from built_runs import DAY, MIDNIGHT, begun, built, write_attempt
 
-from airflow_snowpack.builds.publish import publish
+from airflow_snowpack.builds.publish import outcome_of, publish
 from airflow_snowpack.builds.registered import BuildPolicy
 from airflow_snowpack.builds.registry import BuildRegistry
 from airflow_snowpack.builds.rollback import rollback
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from airflow_snowpack.builds.model import Manifest
-    from airflow_snowpack.builds.registered import RunHandle
+    from airflow_snowpack.builds.registered import PublishOutcome, RunHandle
     from airflow_snowpack.store import Store
 
 FIRST, SECOND, THIRD = "20260101T000000Z", "20260102T000000Z", "20260103T000000Z"
@@ -59,6 +59,12 @@ class Built:
         sizes = [100 * (1 + 9 * (shard.shard_id == shards - 1)) for shard in manifest.shards]
         told = tuple(replace(shard, rows=rows) for shard, rows in zip(manifest.shards, sizes, strict=True))
         return handle, replace(manifest, shards=told)
+
+    def outcome(self, run_id: str) -> PublishOutcome:
+        """How the publication of a run ended."""
+        found = outcome_of(self.registry, "flights", run_id)
+        assert found is not None
+        return found
 
     def make(self) -> None:
         for days, losers in ((0, 0), (1, 0), (2, 2)):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from bounded import output_of
 
 from airflow_snowpack.cli import arguments
 from airflow_snowpack.cli.definition import get_cli_commands
@@ -46,6 +46,7 @@ def test_every_command_is_there() -> None:
         "schedules list", "schedules show", "schedules explain", "schedules history", "schedules create", "schedules update",
         "schedules delete", "schedules suspend", "schedules resume", "schedules run", "schedules sync",
         "events list", "events send", "pending list", "scheduler",
+        "builds list", "builds show", "builds publish", "builds rollback", "builds cleanup",
         "drain on", "drain off", "drain status", "db upgrade", "db check", "queue", "sweep", "audit", "worker", "api",
     }  # fmt: skip
 
@@ -97,7 +98,7 @@ print(*sorted(name for name in set(sys.modules) - before if name.startswith("air
 
 
 def test_declaring_the_commands_loads_none_of_them() -> None:
-    told = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True).stdout.splitlines()
+    told = output_of(sys.executable, "-c", LIGHT).splitlines()
 
     assert told[-2] == ""
     assert told[-1].split() == ["airflow_snowpack.cli", "airflow_snowpack.cli.arguments", "airflow_snowpack.cli.definition"]

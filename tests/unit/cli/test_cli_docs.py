@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 import shlex
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from published_builds import publish_build
 from scripted_engine import ScriptedEngine
 
+from airflow_snowpack.builds.registry import BuildRegistry
+from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.cli import worker
 from airflow_snowpack.cli.exit_code import ExitCode
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
@@ -48,7 +51,16 @@ def tables(flights: TableName, jobs: Jobs) -> None:
     jobs.locks.acquire(TableName("lake", "demo", "events"), "etl/2026-11-21", ttl=timedelta(hours=1))
 
 
-@pytest.mark.usefixtures("tables")
+@pytest.fixture
+def builds(installation: Path, jobs: Jobs) -> None:
+    """The dataset of the page, with two published runs."""
+    registry, storage = BuildRegistry(jobs.store), Storage(installation / "flights_by_tail")
+    for day in (24, 25):
+        as_of = datetime(2026, 4, day, tzinfo=UTC)
+        publish_build(registry, storage, "flights_by_tail", as_of=as_of, rows={"N14228": day})
+
+
+@pytest.mark.usefixtures("tables", "builds")
 def test_every_command_of_the_page_ends_as_it_says(snowpack: Run, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "spark_engines", lambda _args: ScriptedEngine)
     ids: dict[str, str] = {}
@@ -58,8 +70,8 @@ def test_every_command_of_the_page_ends_as_it_says(snowpack: Run, jobs: Jobs, mo
 
     for name, command, code in commands():
         if command.startswith("jobs watch"):
-            while jobs.queue_depth():  # the workers elsewhere that the page speaks of
-                snowpack("worker", "--once")
+            for _ in range(jobs.queue_depth()):  # the workers elsewhere that the page speaks of
+                assert snowpack("worker", "--once").code == 0
         said = snowpack(*with_ids(command))
         assert said.code == code, f"{command}\n{said.err}"
         if name:

@@ -1,0 +1,165 @@
+"""``airflow snowpack builds list|show``: the datasets that are built, their runs, and the shards of one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.api import build_bodies as bodies
+from airflow_snowpack.api.bodies import moment
+from airflow_snowpack.cli.opened import opened
+from airflow_snowpack.cli.outcome import ends_cleanly
+from airflow_snowpack.cli.output import Column, print_data, print_one, print_rows, say
+from airflow_snowpack.cli.people import ago, size
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from datetime import datetime
+
+    from airflow_snowpack.builds.desk import BuildDesk
+    from airflow_snowpack.builds.looking import ShardSeen
+    from airflow_snowpack.builds.model import BuildRun
+    from airflow_snowpack.builds.registered import BuildDataset
+    from airflow_snowpack.cli.exit_code import ExitCode
+
+PROGRAMS = ("json", "yaml")
+MOVES = 20
+
+
+@ends_cleanly
+def list_datasets(args: Namespace) -> ExitCode | None:
+    """``builds list``"""
+    with opened(args) as here:
+        found, now = here.builds(None).registry.datasets(limit=args.limit + 1, after=args.after), here.now
+    shown = found[: args.limit]
+    after = shown[-1].dataset if len(found) > args.limit else None
+    if args.output in PROGRAMS:
+        print_data(args.output, {"datasets": [bodies.dataset_body(each) for each in shown], "next": after})
+        return None
+    print_rows(args.output, shown, _dataset_columns(now), empty="Nothing has been built yet.")
+    if after is not None:
+        say(f"There are more: --after {after} goes on.")
+    return None
+
+
+@ends_cleanly
+def show(args: Namespace) -> ExitCode | None:
+    """``builds show``"""
+    with opened(args) as here:
+        desk, now = here.builds(args.storage_conn_id), here.now
+        if args.run is None:
+            _show_dataset(args, desk, now)
+        else:
+            _show_run(args, desk, now)
+    return None
+
+
+def _show_dataset(args: Namespace, desk: BuildDesk, now: datetime) -> None:
+    registry = desk.registry
+    known = registry.dataset(args.dataset)
+    place = None
+    if args.before is not None:
+        last = registry.run(args.dataset, args.before)
+        place = last.as_of, last.sequence
+    found = registry.runs(args.dataset, limit=args.limit + 1, before=place)
+    shown = found[: args.limit]
+    before = shown[-1].run_id if len(found) > args.limit else None
+    if args.output in PROGRAMS:
+        moves = registry.publications(args.dataset, limit=MOVES)
+        body = bodies.dataset_body(known) | {
+            "publications": [bodies.publication_body(each) for each in moves],
+            "runs": [bodies.run_body(run, known.current_run) for run in shown],
+            "next": before,
+        }
+        print_data(args.output, body)
+        return
+    fields = {
+        "dataset": known.dataset,
+        "stands at": known.url,
+        "readers see": known.current_run or "nothing yet",
+        "since": ago(known.moved_at, now),
+        **({"held by": f"{known.held_by}, until {moment(known.held_until)}"} if known.held_by else {}),
+    }
+    print_one(args.output, bodies.dataset_body(known), fields)
+    print()
+    print_rows(args.output, shown, _run_columns(known.current_run, now), empty="It has no runs.")
+    if before is not None:
+        say(f"There are more: --before {before} goes on.")
+
+
+def _show_run(args: Namespace, desk: BuildDesk, now: datetime) -> None:
+    known = desk.registry.dataset(args.dataset)
+    first = -1 if args.after_shard is None else args.after_shard
+    seen = desk.look(args.dataset, args.run, after=first, limit=args.limit)
+    body = bodies.seen_body(seen, known.current_run)
+    if args.output in PROGRAMS:
+        print_data(args.output, body)
+        return
+    run = seen.run
+    fields = {
+        "run": run.run_id,
+        "status": status_of(run, known.current_run),
+        "data of": moment(run.as_of),
+        "begun": ago(run.started_at, now),
+        "owner": run.owner,
+        "shards": run.num_shards,
+        **({"rows": f"{run.rows:,}", "size": size(run.bytes or 0)} if run.rows is not None else {}),
+        **({"manifest": run.manifest} if run.manifest else {}),
+        **({"error": run.error} if run.error else {}),
+        **({"problem": seen.problem} if seen.problem else {}),
+    }
+    print_one(args.output, body, fields)
+    print()
+    print_rows(args.output, seen.shards, SHARD_COLUMNS, empty="There are no more shards.")
+    if body["next"] is not None:
+        say(f"There are more: --after-shard {body['next']} goes on.")
+
+
+def status_of(run: BuildRun, current_run: str | None) -> str:
+    """How people call it."""
+    if run.deleted_at is not None:
+        return f"{run.status.value}, cleaned up"
+    if run.run_id == current_run:
+        return "current"
+    return "published" if run.status.value == "succeeded" else run.status.value
+
+
+def _dataset_columns(now: datetime) -> list[Column[BuildDataset]]:
+    return [
+        Column("dataset", lambda each: each.dataset),
+        Column("readers see", lambda each: each.current_run, lambda each: each.current_run or "nothing yet"),
+        Column("since", lambda each: moment(each.moved_at), lambda each: ago(each.moved_at, now)),
+        Column("newest data", lambda each: moment(each.newest_as_of), lambda each: ago(each.newest_as_of, now)),
+        Column("held by", lambda each: each.held_by),
+        Column("stands at", lambda each: each.url),
+    ]
+
+
+def _run_columns(current_run: str | None, now: datetime) -> list[Column[BuildRun]]:
+    return [
+        Column("run", lambda run: run.run_id),
+        Column("status", lambda run: status_of(run, current_run)),
+        Column("data of", lambda run: moment(run.as_of), lambda run: f"{run.as_of:%Y-%m-%d %H:%M}"),
+        Column("begun", lambda run: moment(run.started_at), lambda run: ago(run.started_at, now)),
+        Column("shards", lambda run: run.num_shards),
+        Column("rows", lambda run: run.rows, lambda run: "" if run.rows is None else f"{run.rows:,}"),
+        Column("size", lambda run: run.bytes, lambda run: "" if run.bytes is None else size(run.bytes)),
+        Column("error", lambda run: run.error, lambda run: (run.error or "")[:60]),
+    ]
+
+
+def _size(shard: ShardSeen) -> str:
+    return size(shard.winner.bytes) if shard.winner else ""
+
+
+SHARD_COLUMNS: list[Column[ShardSeen]] = [
+    Column("shard", lambda shard: shard.shard_id),
+    Column("rows", lambda shard: shard.winner and shard.winner.rows),
+    Column("size", lambda shard: shard.winner and shard.winner.bytes, _size),
+    Column("smallest key", lambda shard: bodies.key_text(shard.winner.min_key) if shard.winner else None),
+    Column("greatest key", lambda shard: bodies.key_text(shard.winner.max_key) if shard.winner else None),
+    Column("winner", lambda shard: shard.winner.url if shard.winner else None),
+    Column("losers", lambda shard: len(shard.losers), lambda shard: str(len(shard.losers) or "")),
+    Column(
+        "attempts", lambda shard: len(shard.attempts), lambda shard: "" if shard.winner else str(len(shard.attempts) or "none")
+    ),
+]

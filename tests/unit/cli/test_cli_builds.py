@@ -1,0 +1,125 @@
+"""``airflow snowpack builds``: what is published, going back, and cleaning up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from builds_world import FAILED, FIRST, SECOND, SELECTED, THIRD, WRITING, Built, make_builds
+from built_runs import served
+
+from airflow_snowpack.api import build_bodies
+from airflow_snowpack.store import AuditTrail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from airflow_snowpack.jobs import Jobs
+
+    Run = Callable[..., Any]
+
+
+@pytest.fixture
+def made(jobs: Jobs, tmp_path: Path) -> Built:
+    return make_builds(jobs.store, tmp_path / "built")
+
+
+def changes(jobs: Jobs) -> list[tuple[str, str, str, str]]:
+    return [(entry.actor, entry.via, entry.change, entry.subject) for entry in AuditTrail(jobs.store).latest()]
+
+
+def test_before_anything_is_built_that_is_said(snowpack: Run) -> None:
+    assert snowpack("builds", "list").out == "Nothing has been built yet.\n"
+    said = snowpack("builds", "show", "flights")
+    assert (said.code, "There is no dataset 'flights'" in said.err) == (4, True)
+
+
+def test_datasets_and_runs_are_tables_for_people_and_bodies_for_programs(snowpack: Run, made: Built) -> None:
+    listed = snowpack("builds", "list").out
+    assert "nothing yet" in listed
+    assert SECOND in listed
+    assert [each["dataset"] for each in snowpack("builds", "list", "-o", "json").json["datasets"]] == ["empty", "flights"]
+    first = snowpack("builds", "list", "--limit", "1")
+    assert "--after empty goes on" in first.err
+
+    shown = snowpack("builds", "show", "flights").out
+    (row,) = [line for line in shown.splitlines() if line.startswith(SECOND)]
+    assert "current" in row
+    assert "1,300" in row
+    body = snowpack("builds", "show", "flights", "--output", "json", "--limit", "2").json
+    assert [run["run_id"] for run in body["runs"]] == [WRITING, SELECTED]
+    assert snowpack("builds", "show", "flights", "--before", body["next"], "-o", "json").json["runs"][0]["run_id"] == FAILED
+
+
+def test_a_run_is_shown_with_its_shards_their_winners_and_how_many_lost(snowpack: Run, made: Built) -> None:
+    shown = snowpack("builds", "show", "flights", THIRD)
+    assert f"data/{THIRD}/shard=00003/attempt=00-0/shard.parquet" in shown.out
+    body = snowpack("builds", "show", "flights", THIRD, "-o", "json", "--limit", "3").json
+    assert [len(shard["attempts"]) for shard in body["shards"]] == [3, 3, 3]
+    assert body["next"] == 2
+    assert "--after-shard 2 goes on" in snowpack("builds", "show", "flights", THIRD, "--limit", "3").err
+    assert len(snowpack("builds", "show", "flights", THIRD, "--after-shard", "2", "-o", "json").json["shards"]) == 1
+    failed = snowpack("builds", "show", "flights", FAILED)
+    assert (failed.code, "no space left" in failed.out) == (0, True)
+
+
+def test_going_back_asks_first_and_is_noted_with_the_users_name(snowpack: Run, made: Built, jobs: Jobs) -> None:
+    refused = snowpack("builds", "rollback", "flights", "--to=-1")
+    assert (refused.code, f"Readers of flights see {SECOND}. Let them see -1?" in refused.err) == (2, True)
+    said = snowpack("builds", "rollback", "flights", "--to", "-1", "--yes")
+    assert (said.code, said.out, served(made.storage)) == (0, f"Readers of flights see {FIRST} now.\n", FIRST)
+    again = snowpack("builds", "rollback", "flights", "--to", FIRST, "--yes")
+    assert (again.code, "is the current build of flights already" in again.out) == (0, True)
+    assert changes(jobs) == [("ann", "cli", "rollback_build", "build:flights")]
+    assert snowpack("builds", "rollback", "flights", "--to", FAILED, "--yes").code == 4
+
+
+def test_a_selected_run_is_published_and_one_that_is_being_written_is_not(snowpack: Run, made: Built, jobs: Jobs) -> None:
+    assert snowpack("builds", "publish", "flights", WRITING).code == 4
+    said = snowpack("builds", "publish", "flights", SELECTED, "-o", "json")
+    assert said.json == build_bodies.outcome_body(made.outcome(SELECTED))
+    assert served(made.storage) == SELECTED
+    assert changes(jobs) == [("ann", "cli", "publish_build", "build:flights")]
+
+
+def test_cleanup_lists_what_it_would_delete_and_then_deletes_it(snowpack: Run, made: Built, jobs: Jobs) -> None:
+    planned = snowpack("builds", "cleanup", "flights", "--keep-runs", "2", "--dry-run", "-o", "json").json
+    assert {action["run_id"] for action in planned["actions"]} == {FIRST, THIRD, FAILED}
+    unasked = snowpack("builds", "cleanup", "flights", "--keep-runs", "2")
+    assert (unasked.code, "Delete " in unasked.err, changes(jobs)) == (2, True, [])
+    done = snowpack("builds", "cleanup", "flights", "--keep-runs", "2", "--yes")
+    assert done.code == 0
+    assert f"data/{FAILED}/" in done.out
+    assert "Deleted " in done.err
+    assert snowpack("builds", "cleanup", "flights", "--keep-runs", "2").out == "There is nothing to delete.\n"
+    assert changes(jobs) == [("ann", "cli", "cleanup_builds", "build:flights")]
+    assert served(made.storage) == SECOND
+
+
+def test_what_cleanup_shall_keep_is_checked(snowpack: Run, made: Built) -> None:
+    assert snowpack("builds", "cleanup", "flights", "--stale-attempt-age", "often", "--dry-run").code == 2
+    assert snowpack("builds", "cleanup", "flights", "--keep-runs", "0", "--dry-run").code == 2
+
+
+def test_a_deletion_that_fails_ends_the_command_with_try_again(
+    snowpack: Run, made: Built, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_snowpack.builds.errors import StorageFailed
+    from airflow_snowpack.builds.storage import Storage
+
+    def refuse(self: Storage, path: str) -> None:
+        raise StorageFailed("delete", path, "access denied")
+
+    monkeypatch.setattr(Storage, "delete", refuse)
+    said = snowpack("builds", "cleanup", "flights", "--yes")
+    assert (said.code, "access denied" in said.out) == (6, True)
+
+
+def test_a_dataset_that_somebody_holds_is_for_later(snowpack: Run, made: Built, monkeypatch: pytest.MonkeyPatch) -> None:
+    from datetime import timedelta
+
+    monkeypatch.setattr("airflow_snowpack.cli.opened.LOCK_WAIT", timedelta(0))
+    with made.registry.lock("flights", "somebody"):
+        said = snowpack("builds", "rollback", "flights", "--to=-1", "--yes")
+    assert (said.code, "is held by somebody" in said.err) == (5, True)
