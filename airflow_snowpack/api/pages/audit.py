@@ -31,6 +31,9 @@ WORDS = {
     "resume_schedule": "resumed",
     "run_schedule": "ran",
     "send_event": "sent",
+    "publish_build": "published",
+    "rollback_build": "rolled back",
+    "cleanup_builds": "cleaned up",
 }
 
 router = APIRouter(route_class=PageRoute)

@@ -39,7 +39,11 @@ TITLES = {
     422: "That cannot be understood",
     503: "Something that is needed does not answer",
 }
-NOT_FOUND = {"schedule_not_found": "There is no such schedule"}
+NOT_FOUND = {
+    "schedule_not_found": "There is no such schedule",
+    "dataset_not_found": "There is no such dataset",
+    "build_not_found": "There is no such run",
+}
 BROKEN = "Something is broken"
 LONGEST = 500
 """Characters of a parameter."""

@@ -73,7 +73,7 @@ def _samples(page: Page) -> list[QueueSample]:
 
 def chart(samples: list[QueueSample]) -> Chart:
     """Draw the samples as steps: a count holds until the next one."""
-    most = _rounded_up(max([1, *(max(sample.waiting, sample.running) for sample in samples)]))
+    most = rounded_up(max([1, *(max(sample.waiting, sample.running) for sample in samples)]))
     step = (WIDTH - LEFT - RIGHT) / len(samples)
 
     def y(value: float) -> float:
@@ -94,7 +94,7 @@ def chart(samples: list[QueueSample]) -> Chart:
     )
 
 
-def _rounded_up(value: int) -> int:
+def rounded_up(value: int) -> int:
     """The next of 2, 4, 10, 20, 40, 100, …, which has a whole half."""
     scale = 1
     while True:

@@ -4,11 +4,29 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from airflow_snowpack.api.auth import Reader
-from airflow_snowpack.api.pages import assets, audit, events, job, jobs, locks, login, pending, queue, schedule, schedules, tables
+from airflow_snowpack.api.pages import (
+    assets,
+    audit,
+    build,
+    build_run,
+    builds,
+    events,
+    job,
+    jobs,
+    locks,
+    login,
+    pending,
+    queue,
+    schedule,
+    schedules,
+    tables,
+)
 from airflow_snowpack.api.pages.page import PageRoute, not_a_page
 
 router = APIRouter(prefix="/ui", include_in_schema=False, route_class=PageRoute)
-for each in (tables, jobs, job, schedules, schedule, pending, events, locks, queue, audit, assets, login):
+for each in (
+    tables, jobs, job, schedules, schedule, pending, events, builds, build, build_run, locks, queue, audit, assets, login,
+):  # fmt: skip
     router.include_router(each.router)
 
 

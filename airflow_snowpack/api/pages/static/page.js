@@ -309,11 +309,19 @@ function onButton(button) {
       tellLater(done);
       return go(then);
     }
-    toast(done);
+    toast(outcomeOf(answer) ?? done);
     refresh();
   };
   if (!text) return busy(button, work);
   ask({ title, text, go: goText, reason: "reason" in button.dataset, mayForce: Boolean(force), danger: method === "DELETE" || button.classList.contains("danger") }, work);
+}
+
+/** What a change of builds came to, where it is not what was hoped for. */
+function outcomeOf(answer) {
+  if (answer?.moved === false) return answer.reason;
+  if (answer?.done === false) return "It takes a while, and goes on by itself.";
+  if (answer?.failed) return `${answer.failed.toLocaleString("en")} deletions failed. The next cleanup tries them again.`;
+  return null;
 }
 
 async function busy(button, work) {
@@ -615,7 +623,7 @@ document.addEventListener("click", (event) => {
   else if (target.id === "theme") nextTheme(target);
 });
 
-const places = { t: "/ui/", j: "/ui/jobs", s: "/ui/schedules", p: "/ui/pending", e: "/ui/events", l: "/ui/locks", q: "/ui/queue", a: "/ui/audit" };
+const places = { t: "/ui/", j: "/ui/jobs", s: "/ui/schedules", p: "/ui/pending", e: "/ui/events", b: "/ui/builds", l: "/ui/locks", q: "/ui/queue", a: "/ui/audit" };
 let waitingForPlace = false;
 
 document.addEventListener("keydown", (event) => {

@@ -1,0 +1,227 @@
+"""The pages of datasets, runs and shards through the app itself, on a real store and a real folder."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from builds_world import FAILED, FIRST, SECOND, SELECTED, THIRD, WRITING, Built, make_builds
+from pages_world import SomebodyIs, World, open_world
+
+from airflow_snowpack.api import User, build_app
+from airflow_snowpack.api.pages.skew_chart import MOST_BARS, skew_chart
+from airflow_snowpack.builds import layout
+from airflow_snowpack.builds.looking import skew
+from airflow_snowpack.builds.publish import publish
+from airflow_snowpack.builds.records import read_attempt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from airflow_snowpack.builds.model import ShardAttemptResult
+
+    Get = Callable[..., httpx.Response]
+
+PAGES = ("/ui/builds", "/ui/builds/flights", "/ui/builds/flights?plan=yes", f"/ui/builds/flights/runs/{THIRD}")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    opened = open_world(tmp_path)
+    yield opened
+    opened.jobs.close()
+
+
+@pytest.fixture
+def made(world: World, tmp_path: Path) -> Built:
+    return make_builds(world.store, tmp_path)
+
+
+@pytest.fixture
+def auth() -> SomebodyIs:
+    return SomebodyIs("vera")
+
+
+@pytest.fixture
+def get(world: World, auth: SomebodyIs) -> Get:
+    app = build_app(lambda: world.services, auth)
+
+    def ask(path: str) -> httpx.Response:
+        async def answer() -> httpx.Response:
+            transport = httpx.ASGITransport(app=app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://snowpack.test") as client:
+                return await client.get(path, headers={"Accept": "text/html"})
+
+        return asyncio.run(answer())
+
+    return ask
+
+
+def words(page: httpx.Response) -> str:
+    """What a person reads: no tags, no runs of spaces."""
+    assert page.status_code == 200, page.text
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page.text))
+
+
+def row(page: httpx.Response, key: str) -> str:
+    (found,) = re.findall(rf'<tr data-key="{re.escape(key)}">(.*?)</tr>', page.text, re.DOTALL)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", found))
+
+
+def test_an_installation_without_builds_says_how_to_begin(get: Get) -> None:
+    assert "Nothing has been built yet" in words(get("/ui/builds"))
+
+
+def test_the_list_tells_what_readers_of_each_dataset_see(get: Get, made: Built) -> None:
+    page = get("/ui/builds")
+    assert SECOND in row(page, "flights")
+    assert "nothing yet" in row(page, "empty")
+    assert "There are no more datasets" in words(get("/ui/builds?after=flights"))
+
+
+def test_a_dataset_has_its_runs_with_their_states_and_what_readers_saw(get: Get, made: Built) -> None:
+    page = get("/ui/builds/flights")
+    for run_id, state in (
+        (FIRST, "published"),
+        (SECOND, "current"),
+        (FAILED, "failed"),
+        (SELECTED, "running"),
+        (WRITING, "running"),
+    ):
+        assert f" {state} " in row(page, run_id)
+    assert "1,300" in row(page, SECOND)
+    assert "not cleaned" in row(page, THIRD)
+    said = words(page)
+    assert "publication 4" in said
+    assert "rolled back" in said
+    assert "by ada" in said
+
+
+def test_only_published_runs_can_be_served_and_only_editors_see_the_buttons(get: Get, made: Built, auth: SomebodyIs) -> None:
+    page = get("/ui/builds/flights").text
+    offered = re.findall(r'data-body=\'\{"to": "(\w+)"\}\'', page.replace("&#34;", '"'))
+    assert offered == [THIRD, FIRST]
+    assert 'data-url="/builds/flights/runs' in get(f"/ui/builds/flights/runs/{SELECTED}").text
+    auth.user = User("rudi", may_edit=False)
+    for path in (*PAGES, f"/ui/builds/flights/runs/{SELECTED}"):
+        shown = get(path).text
+        assert "data-method" not in shown
+        assert ("You may read here but change nothing" in shown) is (path != "/ui/builds")
+
+
+def test_what_cleanup_would_delete_is_looked_at_on_demand(get: Get, made: Built) -> None:
+    assert "Looking deletes nothing" in words(get("/ui/builds/flights"))
+    page = get("/ui/builds/flights?plan=yes&keep_runs=2&stale_attempt_age=12h")
+    said = words(page)
+    assert f"data/{FAILED}/" in said
+    assert f"data/{FIRST}/" in said
+    assert "lost to 00-0" in said
+    assert 'data-url="/builds/flights/cleanup?keep_runs=2&amp;stale_attempt_age=12h"' in page.text
+    assert made.storage.exists(layout.manifest(FIRST, 1))
+    assert "There is nothing to delete" in words(get("/ui/builds/empty?plan=yes"))
+    for query in ("keep_runs=0", "keep_runs=many", "keep_runs=99999999", "stale_attempt_age=often"):
+        assert get(f"/ui/builds/flights?plan=yes&{query}").status_code == 422
+
+
+def test_a_run_has_its_shards_with_winners_losers_and_a_chart(get: Get, made: Built) -> None:
+    page = get(f"/ui/builds/flights/runs/{THIRD}")
+    said = words(page)
+    assert "Shards 0 to 3 of 4" in said
+    assert "shard 3 with 1,000 rows: 3.1 times the average of 325" in said
+    assert "Shard 3: 1,000 rows" in said
+    assert f"data/{THIRD}/shard=00002/attempt=00-0/shard.parquet" in row(page, "2")
+    assert "attempt=00-1 " in row(page, "2")
+    assert "attempt=00-2 " in row(page, "2")
+
+
+def test_a_run_without_a_manifest_has_attempts_and_no_chart(get: Get, made: Built) -> None:
+    page = get(f"/ui/builds/flights/runs/{WRITING}")
+    assert "attempt=00-0/" in row(page, "2")
+    assert "none yet" in row(page, "1")
+    assert '<svg class="chart"' not in page.text
+    assert "no space left on &lt;script&gt;" in get(f"/ui/builds/flights/runs/{FAILED}").text
+
+
+def test_what_comes_from_outside_is_text(get: Get, made: Built) -> None:
+    for path in (*PAGES, f"/ui/builds/flights/runs/{FAILED}", "/ui/audit"):
+        assert "<script>alert" not in get(path).text
+        assert "onerror=alert(2)>" not in get(path).text
+
+
+def test_a_winner_that_is_gone_is_told(get: Get, made: Built) -> None:
+    made.storage.delete(layout.shard_folder(THIRD, 1))
+    page = get(f"/ui/builds/flights/runs/{THIRD}")
+    assert "not in the storage" in row(page, "1")
+    assert "not in the storage" not in row(page, "0")
+    made.storage.write(layout.manifest(THIRD, 1), b"{}")
+    assert "cannot be used" in words(get(f"/ui/builds/flights/runs/{THIRD}"))
+
+
+def test_what_is_not_there_is_a_page_that_says_so(get: Get, made: Built) -> None:
+    for path, title in (
+        ("/ui/builds/nothing", "There is no such dataset"),
+        ("/ui/builds/..%2Fx", "There is no such dataset"),
+        ("/ui/builds/flights/runs/nothing", "There is no such run"),
+        ("/ui/builds/flights?before=nothing", "There is no such run"),
+    ):
+        answer = get(path)
+        assert answer.status_code == 404
+        assert title in answer.text
+
+
+def test_ten_thousand_shards_are_shown_a_page_at_a_time(get: Get, made: Built) -> None:
+    handle, manifest = made.sized(9, shards=3)
+    many = _many(manifest.shards[0], 10_000)
+    handle = replace(handle, num_shards=10_000)
+    sharding = replace(manifest.sharding, num_shards=10_000)
+    publish(made.registry, made.storage, handle, replace(manifest, sharding=sharding, shards=many))
+    with made.registry.store.engine.begin() as conn:
+        conn.exec_driver_sql("UPDATE build_runs SET num_shards = 10000 WHERE run_id = '20260110T000000Z'")
+    page = get("/ui/builds/flights/runs/20260110T000000Z?after=7399")
+    said = words(page)
+    assert "Shards 7,400 to 7,499 of 10,000" in said
+    assert "The largest is shard 7431 with 90,000 rows" in said
+    assert len(re.findall(r'<tr data-key="\d+">', page.text)) == 100
+    assert len(re.findall(r"bar-most", page.text)) <= MOST_BARS
+    assert len(page.text) < 200_000
+    assert 'href="?after=7299"' in page.text
+    assert 'href="?after=7499"' in page.text
+
+
+def _many(like: ShardAttemptResult, count: int) -> tuple[ShardAttemptResult, ...]:
+    return tuple(replace(like, shard_id=number, rows=90_000 if number == 7431 else 10 + number % 7) for number in range(count))
+
+
+def test_each_shard_has_a_bar_until_there_are_too_many(made: Built) -> None:
+    record = f"data/{FIRST}/shard=00000/attempt=00-0/{layout.RECORD}"
+    like = read_attempt(made.storage.read(record), record)
+    few, many = skew_chart(_many(like, MOST_BARS)), skew_chart(_many(like, 7432))
+    assert (few.group, len(few.bars), few.bars[0].average) == (1, MOST_BARS, None)
+    assert (many.group, len(many.bars) <= MOST_BARS) == (47, True)
+    (hot,) = [bar for bar in many.bars if bar.hot]
+    assert hot.most == max(bar.most for bar in many.bars)
+    assert "at most 90,000 in shard 7431" in hot.says
+    assert all(bar.x + bar.width <= many.right + 0.1 for bar in many.bars)
+    told = skew(_many(like, 10_000))
+    assert (told.largest, told.rows, told.empty) == (7431, 90_000, 0)
+    assert skew([]).times == 1.0
+    assert skew(tuple(replace(shard, rows=0) for shard in _many(like, 3))).times == 1.0
+
+
+def test_the_audit_trail_leads_to_the_dataset(get: Get, made: Built, world: World) -> None:
+    world.services.builds(_vera()).rollback("flights", FIRST)
+    page = get("/ui/audit")
+    assert 'href="/ui/builds/flights"' in page.text
+    assert "rolled back" in words(page)
+    assert "vera" in words(get("/ui/builds/flights"))
+
+
+def _vera() -> Any:
+    from airflow_snowpack.store import Actor
+
+    return Actor("vera", "page")
