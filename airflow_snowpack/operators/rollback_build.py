@@ -1,4 +1,4 @@
-"""Gives readers an earlier build again, in the time that one small object takes.
+"""Gives readers an earlier build again; nothing is written but the pointer.
 
 RollbackBuildOperator(task_id="back", dataset="features_by_user", to="-1")
 """
