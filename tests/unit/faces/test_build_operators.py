@@ -98,7 +98,8 @@ def test_a_build_is_published_where_the_installation_says_and_leaves_its_event(
     (event,) = outcome.events
     assert declared(outcome) == [URI]
     assert event["extra"] == {"run_id": "20260102T000000Z", "publication": 1, "rows": 20, "as_of": NIGHT[1].isoformat()}
-    assert builds.run("features", "20260102T000000Z").holder is None
+    links = [each.value for each in outcome.sent if getattr(each, "key", None) == "_link_BuildRunLink"]
+    assert links[0] == "/snowpack/ui/builds/features/20260102T000000Z"
 
 
 def test_without_a_word_about_it_a_build_is_as_of_the_end_of_the_data_interval_or_of_now() -> None:
@@ -229,7 +230,8 @@ def test_the_steps_hand_the_run_on_and_publish_what_was_selected(
         "losers": 0,
         "shards": 1,
     }
-    published = run_operator(handed(publish, selected))
+    publish.build = selected.xcom  # and as an XComArg gives it
+    published = run_operator(publish)
 
     assert published.state == "success", published.error
     assert (published.xcom["moved"], published.xcom["rows"]) == (True, 20)
