@@ -81,7 +81,7 @@ def job_path(job_id: str) -> str:
 
 def build_path(dataset: str, run_id: str | None = None) -> str:
     """Where the page of a dataset, or of one of its runs, is."""
-    run = f"/{quote(run_id, safe='')}" if run_id else ""
+    run = f"/runs/{quote(run_id, safe='')}" if run_id else ""
     return f"{_pages()}/builds/{quote(dataset, safe='')}{run}"
 
 

@@ -99,7 +99,7 @@ def test_a_build_is_published_where_the_installation_says_and_leaves_its_event(
     assert declared(outcome) == [URI]
     assert event["extra"] == {"run_id": "20260102T000000Z", "publication": 1, "rows": 20, "as_of": NIGHT[1].isoformat()}
     links = [each.value for each in outcome.sent if getattr(each, "key", None) == "_link_BuildRunLink"]
-    assert links[0] == "/snowpack/ui/builds/features/20260102T000000Z"
+    assert links[0] == "/snowpack/ui/builds/features/runs/20260102T000000Z"
 
 
 def test_without_a_word_about_it_a_build_is_as_of_the_end_of_the_data_interval_or_of_now() -> None:
