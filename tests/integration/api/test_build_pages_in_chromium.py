@@ -1,0 +1,105 @@
+"""The pages of builds in a real browser: what is pressed is done, after a question, and the page shows it."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from builds_world import FIRST, SECOND, THIRD, WRITING, Built, make_builds
+from built_runs import served
+from pages_world import SomebodyIs, World, open_world
+
+from airflow_snowpack.api import build_app
+from airflow_snowpack.builds import layout
+from airflow_snowpack.store import AuditTrail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import httpx
+    from playwright.sync_api import Page
+    from starlette.types import ASGIApp
+
+    Serve = Callable[[ASGIApp], httpx.Client]
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="NO CHROMIUM HERE: nobody looked at the pages. Install it.")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    opened = open_world(tmp_path)
+    yield opened
+    opened.jobs.close()
+
+
+@pytest.fixture
+def made(world: World, tmp_path: Path) -> Built:
+    return make_builds(world.store, tmp_path)
+
+
+@pytest.fixture
+def page(world: World, made: Built, serve_app: Serve) -> Iterator[Page]:
+    """A window at the app; whatever the page's own rules forbid fails the test."""
+    from playwright.sync_api import sync_playwright
+
+    client = serve_app(build_app(lambda: world.services, SomebodyIs("vera")))
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        opened = browser.new_context(base_url=str(client.base_url)).new_page()
+        opened.set_default_timeout(60_000)
+        wrong: list[str] = []
+        opened.on("pageerror", lambda error: wrong.append(str(error)))
+        opened.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+        yield opened
+        browser.close()
+    assert [text for text in wrong if "404 (Not Found)" not in text] == []
+
+
+def test_builds_are_found_by_keys_served_and_cleaned_up(page: Page, made: Built, world: World) -> None:
+    from playwright.sync_api import expect
+
+    expect.set_options(timeout=60_000)
+    page.goto("/ui/")
+    page.keyboard.press("g")
+    page.keyboard.press("b")
+    page.wait_for_url("**/ui/builds")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/ui/builds/flights")
+
+    page.get_by_role("button", name=f"Let readers see {FIRST}").click()
+    expect(page.locator("#confirm-title")).to_have_text(f"Let readers of flights see {FIRST}?")
+    page.get_by_role("button", name="Keep as it is").click()
+    assert served(made.storage) == SECOND
+    page.get_by_role("button", name=f"Let readers see {FIRST}").click()
+    page.get_by_role("button", name="Move the pointer").click()
+    expect(page.locator("#toasts")).to_contain_text(f"Readers of flights see {FIRST} now.")
+    expect(page.locator(f'tr[data-key="{FIRST}"]')).to_contain_text("current")
+    assert served(made.storage) == FIRST
+
+    page.get_by_label("Runs that are kept").fill("2")
+    page.get_by_role("button", name="Look").click()
+    page.wait_for_url("**keep_runs=2*")
+    expect(page.locator("#cleanup")).to_contain_text("nothing is deleted yet")
+    page.get_by_role("button", name="Clean up…").click()
+    page.get_by_role("button", name="Delete", exact=True).click()
+    expect(page.locator("#cleanup")).to_contain_text("There is nothing to delete.")
+    entries = [(entry.actor, entry.via, entry.change) for entry in AuditTrail(world.store).latest()]
+    assert entries == [("vera", "page", "cleanup_builds"), ("vera", "page", "rollback_build")]
+    assert not list(made.storage.objects(layout.shard_folder(THIRD, 0) + "attempt=00-1/"))
+    assert served(made.storage) == FIRST
+
+
+def test_what_cannot_be_published_is_refused_with_its_reason(page: Page, made: Built) -> None:
+    from playwright.sync_api import expect
+
+    expect.set_options(timeout=60_000)
+    page.goto(f"/ui/builds/flights/runs/{WRITING}")
+    page.get_by_role("button", name="Publish…").click()
+    page.get_by_role("button", name="Publish", exact=True).click()
+    expect(page.locator("#confirm-report")).to_contain_text("its winners were not selected yet")
+    assert made.registry.run("flights", WRITING).holder == "build_flights/run_5/build"
