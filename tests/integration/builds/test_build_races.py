@@ -1,0 +1,88 @@
+"""Several publish, roll back and clean up one dataset at the same moment: they take turns, and the newest build is current."""
+
+from __future__ import annotations
+
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from built_runs import DATASET, DAY, MIDNIGHT, begun, built, served
+
+from airflow_snowpack.builds.cleanup import cleanup, strangers
+from airflow_snowpack.builds.errors import DatasetBusy
+from airflow_snowpack.builds.model import Retention, RunStatus
+from airflow_snowpack.builds.pointer import read_pointer
+from airflow_snowpack.builds.publish import publish
+from airflow_snowpack.builds.registered import BuildPolicy
+from airflow_snowpack.builds.registry import BuildRegistry
+
+if TYPE_CHECKING:
+    from airflow_snowpack.builds.storage import Storage
+    from airflow_snowpack.store import Store
+
+BUILDERS = 4
+BUILDS_EACH = 3
+
+
+def test_builds_that_finish_at_once_take_turns_and_the_newest_is_current(store: Store, storage: Storage) -> None:
+    registry = BuildRegistry(store, BuildPolicy(lock_wait=timedelta(minutes=2)), sleep=lambda _: threading.Event().wait(0.01))
+    days = random.Random(4).sample(range(BUILDERS * BUILDS_EACH), BUILDERS * BUILDS_EACH)
+    ready = [built(registry, storage, MIDNIGHT + day * DAY, shards=1) for day in days]
+    together, over, seen = threading.Barrier(BUILDERS + 2), threading.Event(), []
+
+    def build(turn: int) -> None:
+        together.wait(60)
+        for handle, manifest in ready[turn::BUILDERS]:
+            publish(registry, storage, handle, manifest)
+
+    def clean() -> None:
+        together.wait(60)
+        while not over.is_set():
+            try:
+                assert not any(action.error for action in cleanup(registry, storage, DATASET, Retention(keep_runs=2)))
+            except DatasetBusy:
+                over.wait(0.01)
+
+    def read() -> None:
+        together.wait(60)
+        while not over.is_set():
+            pointer = read_pointer(storage)
+            if pointer is not None:
+                seen.append(pointer.publication)
+
+    with ThreadPoolExecutor(BUILDERS + 2) as people:
+        beside = [people.submit(clean), people.submit(read)]
+        try:
+            for work in [people.submit(build, turn) for turn in range(BUILDERS)]:
+                work.result(timeout=300)
+        finally:
+            over.set()
+        for work in beside:
+            work.result(timeout=300)
+    newest = f"{MIDNIGHT + max(days) * DAY:%Y%m%dT%H%M%SZ}"
+    assert served(storage) == newest
+    assert seen == sorted(seen), "the pointer never went back"
+    assert len(registry.runs(DATASET, status=RunStatus.SUCCEEDED)) == len(ready)
+    moves = registry.publications(DATASET)
+    as_of = [registry.run(DATASET, move.run_id).as_of for move in moves]
+    assert as_of == sorted(as_of, reverse=True)
+    cleanup(registry, storage, DATASET, Retention(keep_runs=2))
+    assert strangers(registry, storage, DATASET) == []
+    assert len(storage.folders("data/")) == 2
+
+
+def test_runs_that_begin_at_once_get_names_and_numbers_of_their_own(store: Store, storage: Storage) -> None:
+    registry = BuildRegistry(store)
+    together = threading.Barrier(6)
+
+    def begin() -> tuple[str, int]:
+        together.wait(60)
+        handle = begun(registry, storage, MIDNIGHT)
+        return handle.run_id, handle.sequence
+
+    with ThreadPoolExecutor(6) as people:
+        begun_runs = [work.result(timeout=120) for work in [people.submit(begin) for _ in range(6)]]
+    assert len({run_id for run_id, _ in begun_runs}) == 6
+    assert sorted(sequence for _, sequence in begun_runs) == [1, 2, 3, 4, 5, 6]
