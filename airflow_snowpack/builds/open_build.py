@@ -99,7 +99,9 @@ class OpenBuild:
     def _opened(self, shard_id: int) -> ShardReader[Any]:
         locate = partial(self._cache.locate, self.manifest.shards[shard_id])
         with self._opening:
-            reader = self._open.setdefault(shard_id, READERS[self.manifest.shard_format](locate, self.manifest))
+            reader = self._open.setdefault(
+                shard_id, READERS[self.manifest.shard_format](locate, self.manifest, self._cache.in_place)
+            )
             while len(self._open) > self._most_open:
                 self._close_coldest(spare=shard_id)
         return reader

@@ -26,8 +26,8 @@ from airflow_snowpack.builds.shard_reader import BATCH_ROWS, Row, ShardReader
 class ParquetReader(ShardReader[parquet.ParquetFile]):
     """Reads ``shard.parquet``; of a look-up only the row groups are read whose statistics allow the key."""
 
-    def __init__(self, locate: Callable[[], Path], manifest: Manifest) -> None:
-        super().__init__(locate, manifest)
+    def __init__(self, locate: Callable[[], Path], manifest: Manifest, in_place: bool = True) -> None:
+        super().__init__(locate, manifest, in_place)
         self._plain = ARROW_TYPE[manifest.key_type]
         self._ranges: list[tuple[Any, Any] | None] | None = None
 
@@ -61,7 +61,7 @@ class ParquetReader(ShardReader[parquet.ParquetFile]):
                     yield row[self._key_column], row
 
     def _open(self, path: Path) -> parquet.ParquetFile:
-        return parquet.ParquetFile(path, memory_map=True)
+        return parquet.ParquetFile(path, memory_map=not self._in_place)
 
     def _close(self, handle: parquet.ParquetFile) -> None:
         handle.close()

@@ -60,6 +60,11 @@ class ShardCache:
         self._max_bytes = max_bytes
         self._verified: set[str] = set()
 
+    @property
+    def in_place(self) -> bool:
+        """Whether files are read where the storage has them, so that others may write to them."""
+        return self._storage.is_local
+
     def locate(self, shard: ShardAttemptResult) -> Path:
         """The path of a shard's file, verified. It may be evicted at any time: who cannot open it asks again.
 

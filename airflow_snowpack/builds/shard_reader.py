@@ -35,14 +35,17 @@ class ShardReader(ABC, Generic[Handle]):
     """Reads one shard.
 
     :param locate: gives the path of its file; it is asked again when the file was evicted from the cache before it was opened.
+    :param in_place: the file is the storage's own, which others may write to, and not a copy that only readers have.
     """
 
-    def __init__(self, locate: Callable[[], Path], manifest: Manifest) -> None:
+    def __init__(self, locate: Callable[[], Path], manifest: Manifest, in_place: bool = True) -> None:
         self._locate = locate
+        self._in_place = in_place
         self._key_column = manifest.key_column
         self._columns = manifest.columns
         self._idle: deque[Handle] = deque()
         self._closed = False
+        self._path: Path | None = None
         self.hot = True
         """Whether it was asked since somebody last looked whether it was."""
 
@@ -78,8 +81,14 @@ class ShardReader(ABC, Generic[Handle]):
         handle = self._taken()
         try:
             yield handle
+        except (sqlite3.Error, OSError, pa.ArrowException) as error:
+            raise self._damage(error) from error
         finally:
             self._give_back(handle)
+
+    def _damage(self, error: Exception) -> ManifestDamaged:
+        """It was whole when it was opened, so somebody has changed it since."""
+        return ManifestDamaged(str(self._path or "a shard"), f"it can no longer be read ({error})")
 
     def _taken(self) -> Handle:
         try:
@@ -96,11 +105,12 @@ class ShardReader(ABC, Generic[Handle]):
         for _ in range(3):
             path = self._locate()
             try:
+                self._path = path
                 return self._open(path)
             except (sqlite3.Error, OSError, pa.ArrowException) as error:
                 if path.exists():
-                    raise ManifestDamaged(path.name, f"it cannot be opened ({error})") from error
-        raise ManifestDamaged(path.name, "it is not there any more")
+                    raise ManifestDamaged(str(path), f"it cannot be opened ({error})") from error
+        raise ManifestDamaged(str(path), "it is not there any more")
 
     @abstractmethod
     def _open(self, path: Path) -> Handle: ...

@@ -3,7 +3,8 @@
     reader = SqliteReader(lambda: cache.locate(shard), manifest)
     reader.get("N14228")
 
-The invariant: what is read is what was written, as ``cells.py`` says. The file is opened read-only and immutable.
+The invariant: what is read is what was written, as ``cells.py`` says, and a file that is cut off under a reader is an error that
+it survives.
 """
 
 from __future__ import annotations
@@ -27,13 +28,15 @@ from airflow_snowpack.builds.sqlite_shard import quoted
 
 MOST_PARAMETERS, STEP = 512, 16
 MAPPED_BYTES = 2**40
+MOST_CACHED = 8 * 2**20
+"""Bytes of a shard that one connection keeps."""
 
 
 class SqliteReader(ShardReader[sqlite3.Connection]):
     """Reads ``shard.sqlite``; a look-up is one descent in one B-tree."""
 
-    def __init__(self, locate: Callable[[], Path], manifest: Manifest) -> None:
-        super().__init__(locate, manifest)
+    def __init__(self, locate: Callable[[], Path], manifest: Manifest, in_place: bool = True) -> None:
+        super().__init__(locate, manifest, in_place)
         self._schema = arrow_schema(manifest.columns)
         self._names = tuple(self._schema.names)
         self._key_at = self._names.index(self._key_column)
@@ -45,9 +48,11 @@ class SqliteReader(ShardReader[sqlite3.Connection]):
         self._any = f"WITH wanted (key) AS (VALUES %s) SELECT {columns} FROM wanted CROSS JOIN rows WHERE {key} = wanted.key"
 
     def get(self, key: Key) -> Row | None:
-        connection = self._taken()
+        connection = self._taken()  # without the context manager, which would take a tenth of the time
         try:
             found = connection.execute(self._one, (key,)).fetchone()
+        except sqlite3.Error as error:
+            raise self._damage(error) from error
         finally:
             self._give_back(connection)
         return None if found is None else self._row(found)
@@ -90,13 +95,25 @@ class SqliteReader(ShardReader[sqlite3.Connection]):
         return self._any % ", ".join(["(?)"] * length), [*keys, *[None] * (length - len(keys))]
 
     def _open(self, path: Path) -> sqlite3.Connection:
-        # Immutable: the file never changes, so SQLite need not lock it or look whether it did; that takes a third of a look-up.
-        # It hands a connection from thread to thread safely (sqlite3.threadsafety is 3), and the pool to one at a time.
-        address = f"file:{quote(str(path))}?mode=ro&immutable=1"
-        connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False, cached_statements=64)
+        if not self._in_place:
+            # Nobody writes to a copy: SQLite need neither lock it nor look whether it has changed, and may map it.
+            return self._connected(path, "mode=ro&immutable=1", f"PRAGMA mmap_size = {MAPPED_BYTES}")
+        # Others may write to the storage's own file. So SQLite looks for a change with each question, and reads the file instead
+        # of mapping it: one that is cut off is then an error, and not a signal that ends the process.
+        pages = f"PRAGMA cache_size = -{min(path.stat().st_size, MOST_CACHED) // 1024 + 256}"
         try:
-            connection.execute(f"PRAGMA mmap_size = {MAPPED_BYTES}")
-            connection.execute(f"{self._all} LIMIT 0")
+            return self._connected(path, "mode=ro", pages)
+        except sqlite3.OperationalError:
+            return self._connected(path, "mode=ro&immutable=1", pages)  # a mounted bucket, which knows no locks
+
+    def _connected(self, path: Path, how: str, pages: str) -> sqlite3.Connection:
+        # SQLite hands a connection from thread to thread safely (sqlite3.threadsafety is 3), and the pool to one at a time.
+        connection = sqlite3.connect(
+            f"file:{quote(str(path))}?{how}", uri=True, isolation_level=None, check_same_thread=False, cached_statements=64
+        )
+        try:
+            connection.execute(pages)
+            connection.execute(f"{self._all} LIMIT 1").fetchone()
         except sqlite3.Error:
             connection.close()
             raise

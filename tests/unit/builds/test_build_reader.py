@@ -461,6 +461,23 @@ def test_a_damaged_shard_takes_the_reader_back_to_the_build_before_it(
     assert third.previous == second.manifest
 
 
+@both_formats
+@pytest.mark.parametrize("size", [0, 5000])
+def test_a_shard_that_is_cut_off_while_it_is_open_takes_the_reader_back_too(
+    root: Storage, shard_format: ShardFormat, size: int
+) -> None:
+    first = publish(root, flights(3000), key="tail", run_id="r1", shard_format=shard_format)
+    publish(root, flights(4000), key="tail", run_id="r2", after=first, shard_format=shard_format)
+    reader = SnapshotReader(root)
+    assert reader.get("N00003") is not None
+    for shard in reader.manifest.shards:
+        with root.local_path(shard.url or "").open("r+b") as file:
+            file.truncate(size)
+    assert len(reader.multi_get([f"N{number:05d}" for number in range(3000)])) == 3000
+    assert reader.manifest.run_id == "r1"
+    assert reader.fallback is not None
+
+
 def test_a_damaged_build_gets_another_chance_by_call_only(root: Storage) -> None:
     clock = Clock()
     first = publish(root, flights(10), key="tail", run_id="r1")
