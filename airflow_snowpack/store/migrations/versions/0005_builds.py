@@ -82,3 +82,5 @@ def upgrade() -> None:
         sa.Column("done_at", UtcDateTime),
         sa.PrimaryKeyConstraint("dataset", "number", name="pk_build_publications"),
     )
+    undone = sa.text("done_at IS NULL")
+    op.create_index("ix_build_publications_open", "build_publications", ["dataset"], postgresql_where=undone, sqlite_where=undone)
