@@ -5,18 +5,35 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from api_process import TOKEN
+from published_builds import publish_build
+
+from airflow_snowpack.builds.registry import BuildRegistry
+from airflow_snowpack.builds.storage import Storage
 
 if TYPE_CHECKING:
     import httpx
+    from fastapi import FastAPI
 
 PAGE = Path("docs/api.md").read_text()
 BLOCKS = [block for block in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL) if not block.startswith("export")]
 
 
+@pytest.fixture
+def flights_by_tail(app: FastAPI, tmp_path: Path) -> None:
+    """The dataset of the page, with two published runs."""
+    registry, storage = BuildRegistry(app.state.services.get().jobs.store), Storage(tmp_path / "flights_by_tail")
+    for day in (24, 25):
+        as_of = datetime(2026, 4, day, tzinfo=UTC)
+        publish_build(registry, storage, "flights_by_tail", as_of=as_of, rows={"N14228": day})
+
+
+@pytest.mark.usefixtures("flights_by_tail")
 def test_every_command_of_the_page_runs(api: httpx.Client) -> None:
     script = "set -eu -o pipefail\n" + "\n".join(BLOCKS).replace("curl -sS", "curl -sS --fail-with-body")
     environment = {"PATH": os.environ["PATH"], "SNOWPACK": str(api.base_url).rstrip("/"), "TOKEN": TOKEN}

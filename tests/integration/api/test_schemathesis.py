@@ -8,6 +8,7 @@ draws the same cases in each run.
 from __future__ import annotations
 
 import logging
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,10 +16,17 @@ import schemathesis
 import schemathesis.specs.openapi.checks as openapi_checks
 from api_process import TOKEN
 from hypothesis import HealthCheck, Phase, given, settings
+from published_builds import publish_build
 from schemathesis import GenerationMode
 
+from airflow_snowpack.builds.registry import BuildRegistry
+from airflow_snowpack.builds.storage import Storage
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import httpx
+    from fastapi import FastAPI
     from schemathesis import APIOperation, Case
 
 EXAMPLES = 8
@@ -28,6 +36,8 @@ BEYOND_SCHEMAS = {
     "PUT /drain",  # a reason may hold no NUL
     "PUT /schedules/{name}",
     "POST /events",
+    "POST /builds/{dataset}/cleanup",  # an age is a duration
+    "POST /builds/{dataset}/rollback",  # what is gone back to may hold no NUL
 }
 SCHEDULE = {"name": "nightly", "dag_id": "maintain", "trigger": {"every": "4h"}}
 REAL_TABLE = {"database": "analytics", "table": "page_views"}
@@ -52,11 +62,17 @@ def operations(api: httpx.Client) -> list[APIOperation[Any, Any, Any, Any]]:
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 def test_no_answer_is_one_that_the_document_does_not_name(
-    operations: list[APIOperation[Any, Any, Any, Any]], api: httpx.Client, mode: GenerationMode
+    operations: list[APIOperation[Any, Any, Any, Any]],
+    api: httpx.Client,
+    app: FastAPI,
+    tmp_path: Path,
+    mode: GenerationMode,
 ) -> None:
     job = api.post("/tables/analytics/page_views/maintenance", json={"actions": ["rewrite_data_files"]}).json()["job_id"]
     api.post("/schedules", json=SCHEDULE)
-    known = {**REAL_TABLE, "job_id": job, "name": SCHEDULE["name"]}
+    registry, storage = BuildRegistry(app.state.services.get().jobs.store), Storage(tmp_path / "flights")
+    built = publish_build(registry, storage, "flights", as_of=datetime(2026, 4, 25, tzinfo=UTC), rows={"N14228": 1})
+    known = {**REAL_TABLE, "job_id": job, "name": SCHEDULE["name"], "dataset": "flights", "run_id": built.run_id}
     assert len(operations) == 43
     for operation in operations:
         named = {name: known[name] for name in _path_parameters(operation)}
