@@ -7,11 +7,11 @@ Airflow's own base classes.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from bounded import output_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,15 +28,16 @@ with DAG("nothing", schedule=Asset("x://a") | AssetAlias("b")):
 
 DAG_FILE = """
 from airflow.sdk import DAG
-from airflow_snowpack.assets import iceberg_asset, maintained_tables
+from airflow_snowpack.assets import build_asset, iceberg_asset, maintained_tables, published_builds
 from airflow_snowpack.scheduling import BytesAdded, PartitionsAdded, Schedule, SinceLastRun
 from airflow_snowpack.operators import (
-    AcquireTableLockOperator, CancelMaintenanceOperator, MaintainTableOperator, ReleaseTableLockOperator,
-    RunMaintenanceJobOperator, SnowpackDispatcherOperator, SubmitMaintenanceOperator, SweepOperator,
+    AcquireTableLockOperator, BuildShardsOperator, CancelMaintenanceOperator, CleanupBuildsOperator, MaintainTableOperator,
+    PublishBuildOperator, ReleaseTableLockOperator, RollbackBuildOperator, RunMaintenanceJobOperator, SelectWinnersOperator,
+    ShardedBuildOperator, SnowpackDispatcherOperator, SubmitMaintenanceOperator, SweepOperator,
 )
-from airflow_snowpack.sensors import IcebergDataArrivalSensor, MaintenanceJobSensor, TableLockSensor
+from airflow_snowpack.sensors import BuildPublishedSensor, IcebergDataArrivalSensor, MaintenanceJobSensor, TableLockSensor
 
-with DAG("everything", schedule=iceberg_asset("demo.flights") | maintained_tables()):
+with DAG("everything", schedule=iceberg_asset("demo.flights") | maintained_tables() | build_asset("others") | published_builds()):
     MaintainTableOperator(task_id="maintain", table="demo.flights", actions=["expire_snapshots"])
     MaintainTableOperator(task_id="maintain_later", table="{{ params.table }}")
     SubmitMaintenanceOperator(task_id="submit", table="demo.flights")
@@ -49,6 +50,13 @@ with DAG("everything", schedule=iceberg_asset("demo.flights") | maintained_table
     TableLockSensor(task_id="free", table="demo.flights")
     IcebergDataArrivalSensor(task_id="arrived", trigger=PartitionsAdded("demo.flights", 5) | BytesAdded("demo.flights", "1GB"))
     SnowpackDispatcherOperator(task_id="dispatch")
+    ShardedBuildOperator(task_id="build", dataset="flights", sql="SELECT 1 AS id", key="id", num_shards=8)
+    write = BuildShardsOperator(task_id="write", dataset="flights", table="demo.flights", key="id", max_keys_per_shard=10)
+    select = SelectWinnersOperator(task_id="select", build=write.output)
+    PublishBuildOperator(task_id="publish", build=select.output)
+    RollbackBuildOperator(task_id="back", dataset="flights", to="-1")
+    CleanupBuildsOperator(task_id="clean")
+    BuildPublishedSensor(task_id="published", dataset="flights")
 
 Schedule("s", dag_id="everything", trigger=PartitionsAdded("demo.flights"), constraints=[SinceLastRun("5m")])
 """
@@ -59,8 +67,8 @@ HEAVY = ("pyspark", "py4j", "pyiceberg", "pyarrow", "sqlalchemy", "alembic", "ps
 def modules_after(source: str, folder: Path) -> set[str]:
     script = folder / "parsed.py"
     script.write_text(source + TELL)
-    told = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
-    return set(json.loads(told.stdout.splitlines()[-1]))
+    told = output_of(sys.executable, str(script))
+    return set(json.loads(told.splitlines()[-1]))
 
 
 @pytest.fixture(scope="module")
