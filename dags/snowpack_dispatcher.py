@@ -20,7 +20,13 @@ with DAG(
     max_active_runs=1,
     doc_md=__doc__,
     tags=["snowpack"],
-    # What it needs is gone for a while, such as the store: try again, and again in the next run.
-    default_args={"retries": 5, "retry_delay": timedelta(seconds=10), "retry_exponential_backoff": True},
+    # What it needs is gone for a while, such as the store: try again, and again in the next run. In a minute at the latest, since
+    # nobody does its work meanwhile.
+    default_args={
+        "retries": 5,
+        "retry_delay": timedelta(seconds=10),
+        "retry_exponential_backoff": True,
+        "max_retry_delay": timedelta(minutes=1),
+    },
 ):
     SnowpackDispatcherOperator(task_id="dispatch", run_for=timedelta(minutes=55))
