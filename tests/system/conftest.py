@@ -95,6 +95,8 @@ class AirflowHome:
             "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
             "CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
             "CORE__TEST_CONNECTION": "Enabled",
+            # Its scheduler ends when another process keeps the file for longer than it waits, which is five seconds by default.
+            "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}?timeout=60",
             "API__HOST": "127.0.0.1",
             "API__PORT": str(self.port),
             "API__WORKERS": "1",
@@ -179,7 +181,7 @@ class RunningAirflow:
     def kill_process(self, name: str) -> None:
         """What a machine that fails does: kill -9, of everything below it too."""
         _signal_group(self._started[name].pid, signal.SIGKILL)
-        self._started[name].wait()
+        self._started[name].wait(30)
 
     def stop(self) -> None:
         """End what was started, with everything below it."""
@@ -200,8 +202,13 @@ class RunningAirflow:
         return "\n".join(f"== {name}\n" + "\n".join(tail) for name, tail in zip(PROCESSES, tails, strict=True))
 
     def until(self, look: Callable[[], Any], what: str) -> Any:
-        """Wait for ``look`` to give something."""
-        return eventually(look, what)
+        """Wait for ``look`` to give something, as long as all four processes live."""
+
+        def look_again() -> Any:
+            self._assert_alive()
+            return look()
+
+        return eventually(look_again, what)
 
     def call(self, method: str, path: str, body: Any = None, allowed: tuple[int, ...] = (200, 201)) -> Any:
         """A call of the REST API. An allowed 500 gives nothing."""
@@ -223,7 +230,7 @@ class RunningAirflow:
     def ended(self, run: Run) -> str:
         """The state in which the run ends."""
         final = ("success", "failed")
-        state: str = eventually(lambda: self._state(run.path) in final and self._state(run.path), f"{run} ends")
+        state: str = self.until(lambda: self._state(run.path) in final and self._state(run.path), f"{run} ends")
         return state
 
     def task(self, run: Run, task_id: str) -> dict[str, Any]:
@@ -232,7 +239,7 @@ class RunningAirflow:
 
     def task_becomes(self, run: Run, task_id: str, *states: str) -> dict[str, Any]:
         """Wait for the task to be in one of the states."""
-        found: dict[str, Any] = eventually(
+        found: dict[str, Any] = self.until(
             lambda: (task := self.task(run, task_id))["state"] in states and task, f"{run} {task_id} becomes {states}"
         )
         return found
@@ -257,9 +264,12 @@ class RunningAirflow:
     def _state(self, path: str) -> str:
         return str(self.call("GET", path)["state"])
 
-    def _log_in(self) -> bool:
+    def _assert_alive(self) -> None:
         for name, process in self._started.items():
             assert process.poll() is None, f"{name} ended: {self.log(name).read_text(errors='replace')[-4000:]}"
+
+    def _log_in(self) -> bool:
+        self._assert_alive()
         try:
             answer = self._client.post("/auth/token", json={"username": "admin", "password": "admin"})
         except httpx.TransportError:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 ROUNDS = int(os.environ.get("SNOWPACK_KILL_ROUNDS", "5"))
 SEED = int(os.environ.get("SNOWPACK_KILL_SEED", "11"))
 LONGEST_S = 420 + 40 * ROUNDS
-BETWEEN_EVENTS_S = 0.4
+BETWEEN_EVENTS_S = 0.7
 
 
 class Sender:

@@ -18,6 +18,7 @@ import psycopg
 import pytest
 import uvicorn
 from api_process import TOKEN, build
+from bounded import PATIENCE_S
 from sqlalchemy.engine import make_url
 
 from airflow_snowpack.iceberg import CatalogConfig
@@ -141,8 +142,9 @@ def _served(app: ASGIApp) -> Iterator[str]:
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", access_log=False))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
+    give_up = time.monotonic() + PATIENCE_S
     while not server.started:
-        if not thread.is_alive():
+        if not thread.is_alive() or time.monotonic() > give_up:
             raise RuntimeError("The server did not start.")
         time.sleep(0.005)
     try:

@@ -10,12 +10,14 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 import sqlalchemy as sa
 from api_process import TOKEN
+from bounded import Beside, started
 
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.inventory import Inventory
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 KILLS = 30
 CLIENTS = 4
+LONGEST_S = 360.0
 SUPPORT = "tests/support"
 
 # One statement, so that it sees one moment of a store that others write to.
@@ -57,13 +60,12 @@ class Clients:
     def __init__(self, port: int) -> None:
         self._url = f"http://127.0.0.1:{port}"
         self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(CLIENTS)]
+        self._threads: list[Beside] = []
         self.accepted: list[str] = []
         self.unexpected: list[str] = []
 
     def __enter__(self) -> Clients:
-        for thread in self._threads:
-            thread.start()
+        self._threads = [Beside(partial(self._run, number)) for number in range(CLIENTS)]
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -108,10 +110,8 @@ def server(store_url: str, lake_folder: Path) -> Iterator[subprocess.Popen[str]]
         upgrade_schema(store)
         Inventory(store, "lake", CatalogConfig.embedded(lake_folder).load).refresh()
     command = [sys.executable, f"{SUPPORT}/forking_api.py", store_url, str(lake_folder)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
-    yield process
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    with started(command, patience_s=LONGEST_S, stdout=subprocess.PIPE) as process:
+        yield process
 
 
 def test_thirty_kills_leave_nothing_half_done(server: subprocess.Popen[str], store_url: str) -> None:

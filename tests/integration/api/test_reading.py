@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from bounded import Beside
 
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, JobStatus
@@ -200,8 +201,7 @@ def test_pages_neither_repeat_nor_miss_a_job_while_others_come(api: httpx.Client
                 other.post(f"/jobs/{job_id}/cancel")
                 table = 12 + (table + 1) % 20
 
-    submitter = threading.Thread(target=keep_submitting)
-    submitter.start()
+    submitter = Beside(keep_submitting)
     try:
         for _ in range(3):
             seen = [job["job_id"] for job in pages(api, "/jobs?limit=3")]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 from api_process import TOKEN, build
+from bounded import started
 from prometheus_client.parser import text_string_to_metric_families
 
 if TYPE_CHECKING:
@@ -107,8 +108,7 @@ def test_served_alone_it_imports_no_airflow_and_ends_on_a_signal_with_its_answer
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [sys.executable, PROGRAM, sqlite_url, str(lake_folder), str(port), "modules"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
+    with started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         with httpx.Client(
             base_url=f"http://127.0.0.1:{port}",
             headers={"Authorization": f"Bearer {TOKEN}"},
@@ -127,9 +127,6 @@ def test_served_alone_it_imports_no_airflow_and_ends_on_a_signal_with_its_answer
             assert process.stdout.readline() == "airflow: []\n"
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=15)
-    finally:
-        process.kill()
-        process.wait()
     assert "Traceback" not in said
     assert "GET /jobs" not in said, "the access log is off"
     assert process.returncode in (0, -signal.SIGTERM)

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
@@ -19,6 +18,8 @@ from typing import TYPE_CHECKING
 import cli_modules
 import cli_worker
 import pytest
+from bounded import PATIENCE_S as LONGEST_S
+from bounded import started
 from scripted_engine import PATIENCE_S
 
 from airflow_snowpack.iceberg import TableName
@@ -44,36 +45,33 @@ def store(airflow_environment: dict[str, str]) -> Iterator[Jobs]:
 @contextmanager
 def process(command: tuple[str, ...], environment: dict[str, str], word: str) -> Iterator[subprocess.Popen[str]]:
     """A process that has written this word to its standard error, or to its standard output."""
-    started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
-    too_long = threading.Timer(PATIENCE_S, started.kill)
-    too_long.start()
-    assert started.stdout is not None
-    said = []
-    try:
-        for line in started.stdout:
+    with started(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment) as running:
+        assert running.stdout is not None
+        said = []
+        for line in running.stdout:
             said.append(line)
             if word in line:
                 break
         else:
             raise AssertionError("".join(said))
-        yield started
-    finally:
-        too_long.cancel()
-        started.kill()
-        started.communicate()
+        yield running
+
+
+def ended(*arguments: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """A command that ends well."""
+    command = [*AIRFLOW, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=LONGEST_S, check=True)
 
 
 def test_stdout_is_json_and_nothing_else_even_when_the_store_is_made_on_the_way(airflow_environment: dict[str, str]) -> None:
-    said = subprocess.run(
-        [*AIRFLOW, "jobs", "list", "-o", "json"], capture_output=True, text=True, env=airflow_environment, check=True
-    )
+    said = ended("jobs", "list", "-o", "json", environment=airflow_environment)
 
     assert json.loads(said.stdout) == []
     assert "alembic" in said.stderr, "Airflow's log, which tells of the tables that were made"
 
 
 def test_an_upgrade_logs_beside_its_output(airflow_environment: dict[str, str]) -> None:
-    said = subprocess.run([*AIRFLOW, "db", "upgrade"], capture_output=True, text=True, env=airflow_environment, check=True)
+    said = ended("db", "upgrade", environment=airflow_environment)
 
     assert said.stdout.startswith("The store at ")
     assert said.stdout.count("\n") == 1
@@ -85,7 +83,9 @@ def test_a_reader_that_leaves_early_is_no_error_worth_a_traceback(airflow_enviro
     read, write = os.pipe()
     os.close(read)
     command = [*AIRFLOW, "jobs", "list", "-o", "json"]
-    said = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, env=airflow_environment)
+    said = subprocess.run(
+        command, stdout=write, stderr=subprocess.PIPE, text=True, env=airflow_environment, timeout=LONGEST_S, check=False
+    )
     os.close(write)
 
     assert (said.returncode, said.stderr) == (1, "")

@@ -6,11 +6,11 @@ import importlib.util
 import signal
 import sys
 from pathlib import Path
-from threading import Thread
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 import pytest
+from bounded import Beside
 
 from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
 
@@ -66,11 +66,11 @@ def slow_table(spark: SparkSession, new_table: Callable[..., TableName]) -> Tabl
 
 
 @pytest.fixture
-def when_spark_works(spark: SparkSession) -> Callable[[Callable[[], object]], Thread]:
+def when_spark_works(spark: SparkSession) -> Callable[[Callable[[], object]], Beside]:
     """Do something, once, in another thread, as soon as Spark works on a job."""
     tracker = spark.sparkContext.statusTracker()
 
-    def start(action: Callable[[], object]) -> Thread:
+    def start(action: Callable[[], object]) -> Beside:
         seen = set(tracker.getActiveJobsIds())
 
         def watch() -> None:
@@ -81,8 +81,6 @@ def when_spark_works(spark: SparkSession) -> Callable[[Callable[[], object]], Th
                 sleep(0.02)
             action()
 
-        thread = Thread(target=watch)
-        thread.start()
-        return thread
+        return Beside(watch)
 
     return start

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import timedelta
+from subprocess import PIPE
 from threading import Barrier
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import race_process
 import sqlalchemy as sa
+from bounded import started
 from scripted_engine import PATIENCE_S
 
 from airflow_snowpack.jobs import Actor, Desk, InvalidKey, JobNotFound, Jobs, KeyUsedBefore, TableLocked
@@ -199,9 +201,8 @@ def test_twenty_threads_with_one_key_and_twenty_requests_get_one_job_and_ninetee
 
 def test_four_processes_with_one_key_get_one_job(store_url: str, store: Store) -> None:
     command = [sys.executable, race_process.__file__, store_url, "ask", "db.wanted", KEY]
-    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    answers: list[Mapping[str, Any]] = []
-    try:
+    with ExitStack() as stack:
+        processes = [stack.enter_context(started(command, stdin=PIPE, stdout=PIPE)) for _ in range(4)]
         for process in processes:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
@@ -209,11 +210,7 @@ def test_four_processes_with_one_key_get_one_job(store_url: str, store: Store) -
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
-        answers = [json.loads(process.communicate(timeout=120)[0]) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+        answers: list[Mapping[str, Any]] = [json.loads(process.communicate(timeout=120)[0]) for process in processes]
     assert len({answer["job_id"] for answer in answers}) == 1
     assert sorted(answer["again"] for answer in answers) == [False, True, True, True]
     assert how_many(store, jobs_table) == how_many(store, audit_trail) == 1

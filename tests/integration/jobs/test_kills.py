@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import random
 import re
-import subprocess
 import sys
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import count
+from subprocess import PIPE
 from typing import TYPE_CHECKING, Any
 
 import kill_process
 import pytest
 import sqlalchemy as sa
+from bounded import started
 from scripted_engine import ScriptedEngine, eventually
 
 from airflow_snowpack.jobs import Actor, AuditTrail, Desk, Jobs, JobStatus, LifecyclePolicy, Worker
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 ENDS = {JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED}
 ROUNDS_OF_CHANCE = 12
+LONGEST_S = 360.0
 
 
 class ShiftedClock:
@@ -53,24 +55,19 @@ def survivor(store_url: str, store: Store, shifted: ShiftedClock) -> Iterator[Jo
 @contextmanager
 def doomed(url: str) -> Iterator[Callable[[str], str]]:
     """Somebody who lives a lifecycle for every line and says whether he was killed."""
-    process = subprocess.Popen(
-        [sys.executable, kill_process.__file__, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    stdin, stdout = process.stdin, process.stdout
+    command = [sys.executable, kill_process.__file__, url]
+    with started(command, patience_s=LONGEST_S, stdin=PIPE, stdout=PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        stdin, stdout = process.stdin, process.stdout
 
-    def live(line: str) -> str:
-        stdin.write(f"{line}\n")
-        stdin.flush()
-        return stdout.readline().strip()
+        def live(line: str) -> str:
+            stdin.write(f"{line}\n")
+            stdin.flush()
+            return stdout.readline().strip()
 
-    try:
         assert stdout.readline() == "ready\n"
         yield live
-    finally:
-        stdin.close()
-        process.wait(30)
 
 
 def assert_nothing_is_half_done(jobs: Jobs) -> None:

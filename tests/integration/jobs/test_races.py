@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from itertools import pairwise
+from subprocess import PIPE
 from threading import Barrier
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import race_process
 import sqlalchemy as sa
+from bounded import started
 from scripted_engine import PATIENCE_S
 from sqlalchemy.exc import OperationalError
 
@@ -48,13 +50,9 @@ def no_deadlocks(live: Jobs) -> Iterator[None]:
 
 def at_once(url: str, parts: Sequence[tuple[str, ...]]) -> list[Any]:
     """Run one process per part; all begin when the last is ready. Gives what they said."""
-    processes = [
-        subprocess.Popen(
-            [sys.executable, race_process.__file__, url, *part], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        for part in parts
-    ]
-    try:
+    with ExitStack() as stack:
+        command = [sys.executable, race_process.__file__, url]
+        processes = [stack.enter_context(started([*command, *part], stdin=PIPE, stdout=PIPE)) for part in parts]
         for process in processes:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
@@ -65,10 +63,6 @@ def at_once(url: str, parts: Sequence[tuple[str, ...]]) -> list[Any]:
         said = [process.communicate(timeout=SAFETY_LIMIT_S)[0] for process in processes]
         assert [process.returncode for process in processes] == [0] * len(processes)
         return [json.loads(text) for text in said]
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
 
 
 def queue_is_empty(jobs: Jobs) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 import worker_process
+from bounded import Beside, started
 from scripted_engine import PATIENCE_S, ScriptedEngine
 
 from airflow_snowpack.jobs import Claim, Jobs, JobStatus, Worker
@@ -41,17 +42,11 @@ def live(store_url: str, store: Store) -> Iterator[Jobs]:
 def worker(url: str, how: str, first_line: str) -> Iterator[subprocess.Popen[str]]:
     """A worker process that has said its first line."""
     command = [sys.executable, worker_process.__file__, url, how]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(worker_process.__file__).parent)
-    too_long = threading.Timer(PATIENCE_S, process.kill)  # a process that never says its line must not hang the tests
-    too_long.start()
-    try:
+    folder = Path(worker_process.__file__).parent
+    with started(command, stdout=subprocess.PIPE, cwd=folder) as process:
         assert process.stdout is not None
         assert process.stdout.readline().strip() == first_line
         yield process
-    finally:
-        too_long.cancel()
-        process.kill()
-        process.wait()
 
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
@@ -152,14 +147,12 @@ def test_a_signal_in_the_middle_of_a_claim_is_answered_for_the_claimed_job(store
     job = jobs.submit(table, ["rewrite_data_files"])
     engine = ScriptedEngine({"rewrite_data_files": "block"})
     worker = Worker(jobs, lambda: engine, "w1")
-    running = threading.Thread(target=worker.run_once)
-    running.start()
+    running = Beside(worker.run_once)
     assert claiming.wait(PATIENCE_S)
-    leave = threading.Thread(target=worker._leave, args=("SIGTERM",))  # what the shutdown watcher calls
-    leave.start()
+    leave = Beside(lambda: worker._leave("SIGTERM"))  # what the shutdown watcher calls
     go_on.set()
-    leave.join(PATIENCE_S)
-    running.join(PATIENCE_S)
+    leave.join()
+    running.join()
 
     assert jobs.get(job.job_id).error == "Worker received SIGTERM"
     assert worker.run_once() is None, "it claims nothing more"

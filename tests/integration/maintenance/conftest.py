@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from threading import Thread
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+from bounded import Beside
 
 from airflow_snowpack.jobs.model import Job, JobStatus
 from airflow_snowpack.maintenance import Action, SparkEngine
@@ -85,7 +85,7 @@ class Meanwhile:
 
     spark: SparkSession
 
-    def __call__(self, action: Callable[[], object], *, times: int = 1) -> Thread:
+    def __call__(self, action: Callable[[], object], *, times: int = 1) -> Beside:
         """Start watching; ``times`` says for how many of the following Spark jobs the action is done."""
         tracker = self.spark.sparkContext.statusTracker()
         seen = set(tracker.getActiveJobsIds())
@@ -101,9 +101,7 @@ class Meanwhile:
                     done += 1
                 sleep(0.02)
 
-        thread = Thread(target=watch)
-        thread.start()
-        return thread
+        return Beside(watch)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from bounded import started
 
 from airflow_snowpack.jobs import Jobs, JobStatus, LifecyclePolicy, Worker
 from airflow_snowpack.store import Store, open_store, upgrade_schema
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 SCRIPT = Path(__file__).parents[2] / "support" / "spark_worker.py"
 LEASE = timedelta(seconds=6)
 PATIENCE_S = 90.0
+LONGEST_S = 360.0
 REWRITE = {"rewrite_data_files": {"min_input_files": 2}}
 
 
@@ -49,14 +51,10 @@ def jobs(store_url: str) -> Iterator[Jobs]:
 @contextmanager
 def worker_process(store_url: str, lake: CatalogConfig) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, str(SCRIPT), store_url, str(lake_home(lake)), str(LEASE.total_seconds())]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
+    with started(command, patience_s=LONGEST_S, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 def lake_home(lake: CatalogConfig) -> Path:
@@ -86,7 +84,7 @@ def test_a_job_whose_worker_was_killed_in_a_rewrite_runs_again_after_its_lease(
         job = jobs.submit(name, ["rewrite_data_files"], options=REWRITE)
         wait_for_the_rewrite_to_write(table_of(name), files)
         process.kill()
-        process.wait()
+        process.wait(PATIENCE_S)
 
     assert jobs.get(job.job_id).status is JobStatus.RUNNING
     assert jobs.locks.get(name) is not None

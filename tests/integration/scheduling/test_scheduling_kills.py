@@ -1,8 +1,9 @@
 """kill -9 of any number of the scheduler's processes at random points: every event counts once, and each wanted run starts once.
 
-In each round events are sent, tables get data, runs end, and some of seven processes are killed, or kill themselves between two
-statements; whoever is left goes on, and the others come back in the next round. Airflow is a real HTTP server that keeps whoever
-starts a run waiting for a moment when the run is there, and now and then does not answer.
+In each round events are sent, tables get data, runs end, DAGs are paused, missing or broken for a while, and some of seven
+processes are killed, or kill themselves between two statements; whoever is left goes on, and the others come back in the next
+round. Airflow is a real HTTP server that keeps whoever starts a run waiting for a moment when the run is there, and now and then
+does not answer.
 
 It is a short form that runs with the other tests. A few hundred rounds take some minutes on each database:
 
@@ -74,6 +75,7 @@ VIEWS = TableName("lake", "db", "views")
 GO, VIEWED, TICKED, SUCCEEDED = custom_key(SENT), table_key(VIEWS), clock_key("clock", 0), run_key("dag_single", "success")
 APART = timedelta(seconds=5)
 TICK = timedelta(seconds=10)
+CLOSED = ("paused", "missing", "stale")
 GROUP = {"one_at_a_time": frozenset({"dag_a", "dag_b"})}
 IN_GROUP = MaxConcurrent(1, group="one_at_a_time")
 DECLARED = {
@@ -112,6 +114,11 @@ class World:
         if self.chance.random() < 0.3:
             self._views.append(pa.table({"part": [self.snapshots]}))
             self.snapshots += 1
+        for dag_id in ("dag_third", "dag_parts"):
+            if self.chance.random() < 0.2:
+                self.airflow.closed[dag_id] = self.chance.choice(CLOSED)
+            elif self.chance.random() < 0.3:
+                self.airflow.closed.pop(dag_id, None)
         for run in self.airflow.end_some(0.5):
             if self.chance.random() < 0.5:  # the others' ends nobody tells
                 self.tell_end(run)
@@ -189,12 +196,13 @@ def test_kills_lose_no_event_and_start_no_run_twice(
     for name, number in {**counts, "starts_asked_for_again": asked_again}.items():
         record_property(name, number)
     assert killed.total() > 3 * ROUNDS
-    assert len(world.airflow.runs) > ROUNDS / 2, "they got somewhere"
+    assert len(world.airflow.runs) > ROUNDS / 5, "they got somewhere"
 
 
 def finish(world: World, lake: Path) -> None:
-    """Nobody is killed any more, what was sent is sent once more, and the leases of the dead run out."""
+    """Nobody is killed any more, every DAG is there, what was sent is sent once more, and the leases of the dead run out."""
     store = world.store
+    world.airflow.closed.clear()
     for number in range(world.wanted):
         send_event(store, Actor("sender", "api"), SENT, source_id=str(number))
     with AirflowRest(world.airflow.address, token="of-the-tests") as rest:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
+from bounded import output_of
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 
@@ -22,8 +22,8 @@ def test_postgres_is_reached_by_host_and_port_from_another_process(postgres_data
     assert (url.host, bool(url.port)) == ("127.0.0.1", True)
     ask = "import sys, psycopg; print(psycopg.connect(sys.argv[1]).execute('SELECT current_database()').fetchone()[0])"
     dsn = url.set(drivername="postgresql").render_as_string(hide_password=False)
-    answer = subprocess.run([sys.executable, "-c", ask, dsn], capture_output=True, text=True, check=True)
-    assert answer.stdout.strip() == url.database
+    answer = output_of(sys.executable, "-c", ask, dsn)
+    assert answer.strip() == url.database
 
 
 def test_a_database_is_dropped_although_a_session_is_still_open(postgres_database: str) -> None:

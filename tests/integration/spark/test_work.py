@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import signal
-from threading import Thread, main_thread
-from time import sleep
+from threading import main_thread
+from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 import pytest
+from bounded import PATIENCE_S, Beside
 from py4j.protocol import Py4JError
 
 from airflow_snowpack.spark import SparkFailed, SparkInterrupted, SparkWork
@@ -20,18 +21,18 @@ if TYPE_CHECKING:
 ENDLESS = "SELECT count(*) FROM range(0, 1000000000000, 1, 2) WHERE sqrt(id) % 2 = 0"
 
 
-def once_busy(spark: SparkSession, action: Callable[[], object]) -> Thread:
+def once_busy(spark: SparkSession, action: Callable[[], object]) -> Beside:
     """Do it as soon as Spark has an active job."""
     tracker = spark.sparkContext.statusTracker()
 
     def watch() -> None:
+        deadline = monotonic() + PATIENCE_S
         while not tracker.getActiveJobsIds():
+            assert monotonic() < deadline, "Spark never worked on anything"
             sleep(0.01)
         action()
 
-    thread = Thread(target=watch)
-    thread.start()
-    return thread
+    return Beside(watch)
 
 
 def test_work_gives_what_the_call_gives(spark: SparkSession) -> None:
@@ -91,8 +92,7 @@ def test_other_work_in_the_same_session_goes_on(spark: SparkSession) -> None:
     stopped, other = SparkWork(), SparkWork()
     answers: list[int] = []
     query = "SELECT count(*) FROM range(0, 200000000, 1, 2) WHERE sqrt(id) >= 0"
-    beside = Thread(target=lambda: answers.append(other.run(spark, lambda: spark.sql(query).collect()[0][0])))
-    beside.start()
+    beside = Beside(lambda: answers.append(other.run(spark, lambda: spark.sql(query).collect()[0][0])))
     watching = once_busy(spark, stopped.interrupt)
     with pytest.raises(SparkInterrupted):
         stopped.run(spark, lambda: spark.sql(ENDLESS).collect())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
-from scripted_engine import eventually
+from scripted_engine import PATIENCE_S, eventually
 
 from airflow_snowpack.hooks import SnowpackHook
 from airflow_snowpack.store import Patience, Store, StoreUnreachable, open_store
@@ -124,7 +124,7 @@ def test_forty_threads_that_meet_a_silent_server_do_not_wait_for_each_other(serv
     together = Barrier(40)
 
     def look(number: int) -> bool:
-        together.wait()
+        together.wait(PATIENCE_S)
         return (ask(store) if number % 2 else write(store)) != 0
 
     with ThreadPoolExecutor(40) as pool:

@@ -11,6 +11,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from bounded import PATIENCE_S
 
 from airflow_snowpack.store import (
     SchemaOutOfDate,
@@ -97,5 +98,5 @@ def test_processes_that_open_a_new_embedded_file_at_once_agree_on_its_tables(sql
     code = f"from airflow_snowpack.store import open_store; open_store({sqlite_url!r}).close()"
     processes = [subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) for _ in range(4)]
 
-    failures = [errors for process in processes if (errors := process.communicate()[1]) and process.returncode]
+    failures = [errors for process in processes if (errors := process.communicate(timeout=PATIENCE_S)[1]) and process.returncode]
     assert failures == []

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 import sqlalchemy as sa
+from bounded import Beside
 
 from airflow_snowpack.store import Store, StoreUnreachable, UnsupportedStore, open_store
 from airflow_snowpack.store.engine import open_engine
@@ -120,9 +120,7 @@ def test_another_kind_of_database_is_refused_with_what_is_allowed() -> None:
 def test_writers_on_an_embedded_file_wait_in_line(sqlite_url: str, tmp_path: Path) -> None:
     with open_store(sqlite_url) as store:
         notes.create(store.engine)
-        threads = [threading.Thread(target=store.transact, args=(lambda conn: write(conn, "x"),)) for _ in range(8)]
-        for thread in threads:
-            thread.start()
+        threads = [Beside(lambda: store.transact(lambda conn: write(conn, "x"))) for _ in range(8)]
         for thread in threads:
             thread.join()
 

@@ -8,8 +8,10 @@ import sys
 from typing import Any
 
 import pytest
+from bounded import started
 
 DAYS = 5
+LONGEST_S = 390.0
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +21,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedPr
     (home / ".airflow-snowpack-demo").touch()
     (home / "spark.log").write_text("from the demo before")
     command = [sys.executable, "-m", "airflow_snowpack.demo", "--days", str(DAYS), "--home", str(home)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    with started(command, patience_s=LONGEST_S, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        out, err = process.communicate()
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 @pytest.fixture(scope="module")

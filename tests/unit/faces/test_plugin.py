@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 from typing import Any
 
 import httpx
 import pytest
+from bounded import output_of
 from fastapi import FastAPI
 from fastapi.security import HTTPAuthorizationCredentials
 from starlette.requests import Request
@@ -28,8 +28,8 @@ LOADED = "import json, sys{}; print(json.dumps(sorted(sys.modules)))"
 
 
 def packages_after(imports: str) -> set[str]:
-    said = subprocess.run([sys.executable, "-c", LOADED.format(imports)], capture_output=True, text=True, check=True)
-    return {module.partition(".")[0] for module in json.loads(said.stdout.splitlines()[-1])}
+    said = output_of(sys.executable, "-c", LOADED.format(imports))
+    return {module.partition(".")[0] for module in json.loads(said.splitlines()[-1])}
 
 
 def test_importing_the_plugin_loads_nothing_that_only_the_api_needs() -> None:

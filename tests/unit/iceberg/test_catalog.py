@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from bounded import output_of
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
@@ -142,9 +142,9 @@ def test_importing_the_room_loads_neither_pyiceberg_nor_pyarrow_nor_sqlalchemy()
     heavy = "{'pyiceberg', 'pyarrow', 'sqlalchemy', 'pyspark'}"
     program = f"import sys, airflow_snowpack.iceberg; print({heavy} & {{name.split('.')[0] for name in sys.modules}})"
 
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    answer = output_of(sys.executable, "-c", program)
 
-    assert answer.stdout.strip() == "set()"
+    assert answer.strip() == "set()"
 
 
 def test_a_table_whose_metadata_file_is_damaged_says_so(config: CatalogConfig) -> None:

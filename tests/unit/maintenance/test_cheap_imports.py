@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
+from bounded import output_of
 
 HEAVY = {"pyspark", "py4j", "pyiceberg", "pyarrow", "sqlalchemy", "pandas"}
 
@@ -20,5 +20,5 @@ HEAVY = {"pyspark", "py4j", "pyiceberg", "pyarrow", "sqlalchemy", "pandas"}
 )
 def test_a_dag_file_does_not_pay_for_spark_catalog_or_store(statement: str) -> None:
     script = f"{statement}\nimport sys\nprint(*({HEAVY!r} & sys.modules.keys()))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
+    done = output_of(sys.executable, "-c", script)
+    assert done.split() == []

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from bounded import output_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -205,9 +205,9 @@ def test_reading_options_loads_nothing_heavy() -> None:
     heavy = "{'pyiceberg', 'pyarrow', 'sqlalchemy', 'pyspark', 'airflow', 'pendulum'}"
     program = f"import sys, airflow_snowpack.maintenance.options; print({heavy} & {{name.split('.')[0] for name in sys.modules}})"
 
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    answer = output_of(sys.executable, "-c", program)
 
-    assert answer.stdout.strip() == "set()"
+    assert answer.strip() == "set()"
 
 
 def test_the_base_has_no_rules_of_its_own() -> None:

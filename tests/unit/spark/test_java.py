@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from bounded import output_of
 
 from airflow_snowpack.spark import SparkUnavailable
 from airflow_snowpack.spark.java import find_java, java_version, launcher_home
@@ -89,7 +89,7 @@ def test_the_launcher_drops_the_one_argument_and_keeps_the_others_as_they_are(tm
     (real / "bin" / "java").chmod(0o755)
     home = launcher_home(real, tmp_path / "cache")
     arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-Dtext=a b 'c' \"d\" $e", "", "Main", "*"]
-    said = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True).stdout
+    said = output_of(home / "bin" / "java", *arguments)
     assert said.splitlines() == ["[-Xmx1g]", "[-Dtext=a b 'c' \"d\" $e]", "[]", "[Main]", "[*]"]
     assert launcher_home(real, tmp_path / "cache") == home
     assert os.listdir(home / "bin") == ["java"]

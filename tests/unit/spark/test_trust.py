@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from bounded import output_of
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -75,7 +75,7 @@ def test_the_launcher_names_the_store_before_what_the_caller_says(bundle: Path, 
     (real / "bin" / "java").chmod(0o755)
     cache = tmp_path / "a cache"
     home = launcher_home(real, cache, bundle)
-    said = subprocess.run([home / "bin" / "java", "-version"], capture_output=True, text=True, check=True).stdout
+    said = output_of(home / "bin" / "java", "-version")
     store = trust_store(bundle, cache)
     assert said.splitlines() == [
         f"-Djavax.net.ssl.trustStore={store}",
