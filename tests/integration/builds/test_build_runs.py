@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from built_runs import DAY, MIDNIGHT, MovedClock, served
 
+from airflow_snowpack.builds.attempt import Place, write_attempt
 from airflow_snowpack.builds.build import Build
 from airflow_snowpack.builds.build_source import RowsSource
 from airflow_snowpack.builds.build_spec import BuildSpec
@@ -22,6 +23,7 @@ from airflow_snowpack.builds.model import CleanupPhase, Retention, RunStatus, Sh
 from airflow_snowpack.builds.reader import SnapshotReader
 from airflow_snowpack.builds.registered import BuildPolicy, RunHandle
 from airflow_snowpack.builds.registry import BuildRegistry
+from airflow_snowpack.builds.shards import ShardPlan
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.store import Store
 
@@ -104,6 +106,20 @@ def test_cleanup_follows_a_publication_and_cannot_fail_it(build: Build, registry
     assert storage.folders("data/") == ["20260102T000000Z"]
     with registry.lock("flights", "somebody"):
         assert build.clean_up("flights", Retention()) == []
+
+
+@on_sqlite
+def test_an_attempt_that_ends_after_the_publication_harms_nobody(build: Build, storage: Storage, clock: MovedClock) -> None:
+    outcome = build.run(ROWS, SPEC, as_of=MIDNIGHT)
+    # It would have won, had it been there in time: Spark's task attempt ids come before the ids of those that have none.
+    late = Place(outcome.run_id, 0, 0, "0", task_attempt_id=0)
+    write_attempt(storage, late, ShardPlan(pa.schema([("id", pa.int64())]), "id"), [])
+    with SnapshotReader(storage.url) as reader:
+        assert reader.get(2) == {"id": 2, "name": "b"}
+    clock.move(2 * DAY)
+    assert [action.path for action in build.clean_up("flights", Retention())] == [late.folder]
+    with SnapshotReader(storage.url) as reader:
+        assert reader.get(2) == {"id": 2, "name": "b"}
 
 
 @on_sqlite
