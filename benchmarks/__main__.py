@@ -1,6 +1,6 @@
 """`make bench`: all measurements, their ratios against the targets, and a report kept beside this file.
 
-python -m benchmarks                       # everything, about fifteen minutes on a quiet machine
+python -m benchmarks                       # everything, about half an hour on a quiet machine
 python -m benchmarks lifecycle --rounds 1  # one part; only a full run writes the report, or --keep
 """
 
@@ -16,19 +16,20 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks import api, lifecycle, maintain_table, parse, plugin_cost, pressure
+from benchmarks import api, builds_cleanup, lifecycle, maintain_table, parse, plugin_cost, pressure, schedules, schedules_latency
 from benchmarks.postgres import postgres_server
 from benchmarks.results import Results, table
 
 HERE = Path(__file__).parent
-PARTS = ["lifecycle", "pressure", "api", "parse", "plugin", "maintain_table"]
+PARTS = ["lifecycle", "pressure", "api", "schedules", "schedule_latency", "parse", "plugin", "maintain_table", "builds_cleanup"]
+ON_POSTGRES = {"lifecycle", "pressure", "api", "schedules"}
 
 
 def main() -> int:
     arguments = _arguments()
     results, began = Results(), time.monotonic()
     machine = _machine()
-    if {"lifecycle", "pressure", "api"} & set(arguments.parts):
+    if ON_POSTGRES & set(arguments.parts):
         with postgres_server() as server:
             machine["postgres"] = server.version()
             if "lifecycle" in arguments.parts:
@@ -37,12 +38,18 @@ def main() -> int:
                 pressure.run(server, results)
             if "api" in arguments.parts:
                 api.run(server, results, rounds=arguments.rounds)
+            if "schedules" in arguments.parts:
+                schedules.run(server, results, rounds=arguments.rounds)
+    if "schedule_latency" in arguments.parts:
+        schedules_latency.run(results, rounds=arguments.rounds)
     if "parse" in arguments.parts:
         parse.run(results, rounds=max(arguments.rounds, 5))
     if "plugin" in arguments.parts:
         plugin_cost.run(results, rounds=arguments.rounds)
     if "maintain_table" in arguments.parts:
         maintain_table.run(results, rounds=max(arguments.rounds, 6))
+    if "builds_cleanup" in arguments.parts:
+        builds_cleanup.run(results, rounds=arguments.rounds)
     machine["minutes"] = round((time.monotonic() - began) / 60, 1)
     print(f"\n{_summary(results)}")
     if set(arguments.parts) == set(PARTS) or arguments.keep:
