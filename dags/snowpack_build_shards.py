@@ -72,7 +72,7 @@ with DAG(
     @task
     def look_up(tail_number: str) -> dict[str, Any] | None:
         """What readers see now of one aeroplane."""
-        from airflow_snowpack.builds.reader import SnapshotReader
+        from airflow_snowpack.builds import SnapshotReader
         from airflow_snowpack.hooks import BuildStorageHook
 
         hook = BuildStorageHook()
