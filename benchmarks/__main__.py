@@ -16,12 +16,26 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks import api, builds_cleanup, lifecycle, maintain_table, parse, plugin_cost, pressure, schedules, schedules_latency
+from benchmarks import (
+    api,
+    builds_cleanup,
+    builds_read,
+    lifecycle,
+    maintain_table,
+    parse,
+    plugin_cost,
+    pressure,
+    schedules,
+    schedules_latency,
+)
 from benchmarks.postgres import postgres_server
 from benchmarks.results import Results, table
 
 HERE = Path(__file__).parent
-PARTS = ["lifecycle", "pressure", "api", "schedules", "schedule_latency", "parse", "plugin", "maintain_table", "builds_cleanup"]
+PARTS = [
+    *("lifecycle", "pressure", "api", "schedules", "schedule_latency", "parse", "plugin", "maintain_table"),
+    *("builds_cleanup", "builds_read"),
+]
 ON_POSTGRES = {"lifecycle", "pressure", "api", "schedules"}
 
 
@@ -50,6 +64,8 @@ def main() -> int:
         maintain_table.run(results, rounds=max(arguments.rounds, 6))
     if "builds_cleanup" in arguments.parts:
         builds_cleanup.run(results, rounds=arguments.rounds)
+    if "builds_read" in arguments.parts:
+        builds_read.run(results, rounds=arguments.rounds)
     machine["minutes"] = round((time.monotonic() - began) / 60, 1)
     print(f"\n{_summary(results)}")
     if set(arguments.parts) == set(PARTS) or arguments.keep:
