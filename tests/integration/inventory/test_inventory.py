@@ -63,7 +63,7 @@ def inventory(store: Store, catalog: FakeRestCatalog) -> Inventory:
 def another(store: Store, catalog: FakeRestCatalog) -> Inventory:
     """As another process has it."""
     config = CatalogConfig.rest("lake", catalog.url)
-    return Inventory(store, "lake", lambda: config.load(limit=timedelta(seconds=1)))
+    return Inventory(store, "lake", lambda: config.load(limit=timedelta(seconds=2 if catalog.answer == "silence" else WAIT_S)))
 
 
 def name(text: str) -> TableName:

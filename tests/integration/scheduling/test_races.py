@@ -254,6 +254,7 @@ def test_a_change_in_the_middle_loses_no_later_event_and_launches_nothing_stale(
             else:
                 changes.update(declared(number))
             version[0] = number
+        eventually(lambda: any(one.event.detail["version"] == version[0] for one in log_of(scheduler)))
         crew.dismiss()
     scheduler.clock.now = utc_now()
     scheduler.work()
