@@ -39,7 +39,7 @@ def select_winners(attempts: Iterable[ShardAttemptResult], num_shards: int, run_
     winners: dict[int, ShardAttemptResult] = {}
     for attempt in attempts:
         best = winners.get(attempt.shard_id)
-        if best is None or _total_order(attempt) < _total_order(best):
+        if best is None or _is_before(attempt, best):
             winners[attempt.shard_id] = attempt
     missing = [shard_id for shard_id in range(num_shards) if shard_id not in winners]
     unknown = sorted(shard_id for shard_id in winners if not 0 <= shard_id < num_shards)
@@ -48,9 +48,10 @@ def select_winners(attempts: Iterable[ShardAttemptResult], num_shards: int, run_
     return tuple(winners[shard_id] for shard_id in range(num_shards))
 
 
-def _total_order(attempt: ShardAttemptResult) -> tuple[tuple[int, int, str], bytes]:
+def _is_before(one: ShardAttemptResult, other: ShardAttemptResult) -> bool:
+    mine, theirs = winner_sort_key(one), winner_sort_key(other)
     # Two attempts that the comparator takes for the same must not be told apart by who came first.
-    return winner_sort_key(attempt), to_json(attempt)
+    return to_json(one) < to_json(other) if mine == theirs else mine < theirs
 
 
 def read_attempts(storage: Storage, run_id: str) -> list[ShardAttemptResult]:

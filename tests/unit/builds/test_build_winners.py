@@ -51,7 +51,7 @@ def specified_key(attempt: ShardAttemptResult) -> tuple[int, int, str]:
     return (attempt.attempt, task if task is not None else INT64_MAX, attempt.url if attempt.url is not None else "")
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.lists(attempts, max_size=8), st.data())
 def test_the_smallest_attempt_of_each_shard_wins_in_whatever_order_they_come(
     found: list[ShardAttemptResult], data: st.DataObject
