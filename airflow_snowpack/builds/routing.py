@@ -85,7 +85,7 @@ class Routing:
         """The shards of many keys of one Python type, a column at a time."""
         try:
             column = pa.array(keys, ARROW_TYPE[self._key_type])
-            shard_ids: list[int] = Placing(self._sharding, self._key_type).shards(column).to_pylist()
+            shard_ids: list[int] = Placing(self._sharding, self._key_type).shards(column).to_numpy().tolist()
         except (pa.ArrowException, OverflowError, UnicodeError):  # one of them is no key: this says which
             shard_ids = [hash_shard(key, self._key_type, self._num_shards) for key in keys]
         return shard_ids

@@ -95,7 +95,7 @@ class ShardCache:
             return path
         self._folder.mkdir(parents=True, exist_ok=True)
         with self._locked(f"lock-{hash_of_name(path.name)}"):
-            if not path.exists() or problem_of(path, checksum, size):
+            if not _is_whole(path, checksum, size):
                 self._download(url, path, checksum, size)
         self._verified.add(path.name)
         _mark_used(path)
@@ -158,6 +158,13 @@ def problem_of(path: Path, checksum: str, size: int) -> str | None:
     if (told := f"xxh3_64:{summed.hexdigest()}") != checksum:
         return f"its checksum is {told}, and the manifest says {checksum}"
     return None
+
+
+def _is_whole(path: Path, checksum: str, size: int) -> bool:
+    try:
+        return problem_of(path, checksum, size) is None
+    except FileNotFoundError:  # never copied, or evicted by another process at this very moment
+        return False
 
 
 def hash_of_name(name: str) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from s3_server import s3_server
 from snapshots import publish
 
 from airflow_snowpack.builds.errors import BuildNotFound, InvalidBuild, NothingPublished
@@ -72,11 +73,17 @@ def test_an_older_build_comes_back_by_its_name(spark: SparkSession, tmp_path: Pa
     publish(storage, FLIGHTS, key="tail", run_id="r2", after=first)
     assert read_build(spark, str(tmp_path)).count() == 100
     assert read_build(spark, str(tmp_path), "r1").count() == 10
-    assert read_build(spark, storage, first.manifest).count() == 10
+    assert read_build(spark, storage, first.manifest).columns == SCHEMA.names
     with pytest.raises(BuildNotFound):
         read_build(spark, str(tmp_path), "r9")
     with pytest.raises(NothingPublished):
         read_build(spark, str(tmp_path / "elsewhere"))
+
+
+def test_a_build_on_s3_is_read_by_the_executors_themselves(spark: SparkSession) -> None:
+    with s3_server() as options:
+        publish(Storage("s3://lake/flights", options), FLIGHTS, key="tail")
+        assert read_build(spark, "s3://lake/flights", options=options).count() == 100
 
 
 def test_a_build_without_rows_has_its_columns(spark: SparkSession, tmp_path: Path) -> None:

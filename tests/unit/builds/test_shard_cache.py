@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from snapshots import ask_all, downloads, publish, remote_storage
 
+from airflow_snowpack.builds import shard_cache
 from airflow_snowpack.builds.errors import ManifestDamaged, StorageFailed
 from airflow_snowpack.builds.model import Manifest, ShardFormat
 from airflow_snowpack.builds.published import find_manifest
@@ -171,3 +172,19 @@ def test_datasets_do_not_share_copies(far: Storage, folder: Path, manifest: Mani
     other = remote_storage(str(tmp_path / "other"))
     publish(other, pa.table({"id": KEYS, "name": [f"flight {key}" for key in KEYS]}), key="id", run_id="r1")
     assert ShardCache(far, folder).locate(manifest.shards[0]) != ShardCache(other, folder).locate(manifest.shards[0])
+
+
+def test_a_copy_that_another_process_evicts_while_it_is_checked_is_copied_again(
+    far: Storage, folder: Path, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = ShardCache(far, folder).locate(manifest.shards[0])
+    checked = shard_cache.problem_of
+
+    def evicted_meanwhile(path: Path, checksum: str, size: int) -> str | None:
+        monkeypatch.setattr(shard_cache, "problem_of", checked)
+        path.unlink()
+        return checked(path, checksum, size)
+
+    monkeypatch.setattr(shard_cache, "problem_of", evicted_meanwhile)
+    assert ShardCache(far, folder).locate(manifest.shards[0]) == path
+    assert len(downloads(far)) == 2
