@@ -1,7 +1,7 @@
 """kill -9 of whatever starts runs, while events come in: each event is in exactly one run, and each run is there once.
 
 Killed are the triggerer, the task of the dispatcher, that task's supervisor (which leaves the task behind as an orphan), and
-``airflow snowpack scheduler``, which works beside the dispatcher. This is a short form; a longer one, of some twenty minutes:
+``airflow snowpack scheduler``, which works beside the dispatcher. This is a short form; a longer one:
 
     SNOWPACK_KILL_ROUNDS=60 make test TESTS=tests/system/test_dispatcher_kills.py
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.store import Store
     from tests.system.conftest import RunningAirflow
 
-ROUNDS = int(os.environ.get("SNOWPACK_KILL_ROUNDS", "5"))
+ROUNDS = int(os.environ.get("SNOWPACK_KILL_ROUNDS", "4"))
 SEED = int(os.environ.get("SNOWPACK_KILL_SEED", "11"))
 LONGEST_S = 420 + 40 * ROUNDS
 BETWEEN_EVENTS_S = 0.7

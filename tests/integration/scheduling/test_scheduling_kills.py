@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from tiny_airflow import Run
 
-ROUNDS = int(os.environ.get("SNOWPACK_KILL_ROUNDS", "25"))
+ROUNDS = int(os.environ.get("SNOWPACK_KILL_ROUNDS", "15"))
 SEED = int(os.environ.get("SNOWPACK_KILL_SEED", "2026"))
 LONGEST_S = 300 + 3 * ROUNDS
 
