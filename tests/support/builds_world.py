@@ -8,10 +8,15 @@ Everything was written by the domain's own calls; the shards are a few bytes eac
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import sqlalchemy as sa
 from built_runs import DAY, MIDNIGHT, begun, built, write_attempt
 
 from airflow_snowpack.builds.publish import outcome_of, publish
@@ -20,14 +25,18 @@ from airflow_snowpack.builds.registry import BuildRegistry
 from airflow_snowpack.builds.rollback import rollback
 from airflow_snowpack.builds.selection import keep_selection
 from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.store import Store, upgrade_schema
+from airflow_snowpack.store.build_tables import build_datasets, build_publications, build_runs
+from airflow_snowpack.store.engine import open_engine
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Sequence
 
     from airflow_snowpack.builds.model import Manifest
     from airflow_snowpack.builds.registered import PublishOutcome, RunHandle
-    from airflow_snowpack.store import Store
 
+FOLDER = tempfile.TemporaryDirectory(prefix="snowpack-builds-")
+TABLES = (build_datasets, build_runs, build_publications)
 FIRST, SECOND, THIRD = "20260101T000000Z", "20260102T000000Z", "20260103T000000Z"
 FAILED, SELECTED, WRITING = "20260104T000000Z", "20260105T000000Z", "20260106T000000Z"
 SHARDS = 4
@@ -80,8 +89,40 @@ class Built:
         self.registry.begin("empty", self.other.url, as_of=MIDNIGHT, num_shards=1)
 
 
+@cache
+def _migrated() -> Path:
+    file = Path(FOLDER.name) / "empty.db"
+    with Store(open_engine(f"sqlite:///{file}")) as store:
+        upgrade_schema(store)
+    return file
+
+
+def empty_store(folder: Path) -> str:
+    """The URL of a store in a folder that has its tables already: to migrate one takes longer than most tests."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(_migrated(), folder / "pages.db")
+    return f"sqlite:///{folder / 'pages.db'}"
+
+
+@cache
+def _template() -> tuple[Path, dict[str, list[dict[str, Any]]]]:
+    """The datasets, made once: their folder, and the rows of their tables. It takes longer than most tests that look at them."""
+    folder = Path(FOLDER.name)
+    with Store(open_engine(empty_store(folder / "store"))) as store:
+        Built(store, folder / "made").make()
+        rows = {table.name: [dict(row._mapping) for row in store.read(partial(_all, table))] for table in TABLES}
+    return folder / "made", rows
+
+
+def _all(table: sa.Table, conn: sa.Connection) -> Sequence[sa.Row[Any]]:
+    return conn.execute(sa.select(table)).all()
+
+
 def make_builds(store: Store, folder: Path) -> Built:
-    """Make them all."""
-    made = Built(store, folder)
-    made.make()
-    return made
+    """Give a store and a folder a copy of them all."""
+    template, rows = _template()
+    shutil.copytree(template, folder, dirs_exist_ok=True)
+    for row in rows[build_datasets.name]:
+        row["url"] = str(folder / row["dataset"])
+    store.transact(lambda conn: [conn.execute(sa.insert(table), rows[table.name]) for table in TABLES])
+    return Built(store, folder)

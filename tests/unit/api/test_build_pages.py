@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from builds_world import FAILED, FIRST, SECOND, SELECTED, THIRD, WRITING, Built, make_builds
+from builds_world import FAILED, FIRST, SECOND, SELECTED, THIRD, WRITING, Built, empty_store, make_builds
 from pages_world import SomebodyIs, World, open_world
 
 from airflow_snowpack.api import User, build_app
@@ -32,7 +32,7 @@ PAGES = ("/ui/builds", "/ui/builds/flights", "/ui/builds/flights?plan=yes", f"/u
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    opened = open_world(tmp_path)
+    opened = open_world(tmp_path, url=empty_store(tmp_path))
     yield opened
     opened.jobs.close()
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from builds_world import FAILED, FIRST, SECOND, SELECTED, THIRD, WRITING, Built, make_builds
+from builds_world import FAILED, FIRST, SECOND, SELECTED, THIRD, WRITING, Built, empty_store, make_builds
 from built_runs import DAY, MIDNIGHT, served
 from pages_world import SomebodyIs, World, open_world
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    opened = open_world(tmp_path)
+    opened = open_world(tmp_path, url=empty_store(tmp_path))
     yield opened
     opened.jobs.close()
 
