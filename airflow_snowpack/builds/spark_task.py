@@ -8,14 +8,17 @@ retry; so no two tasks write to the same place, whichever of them Spark has give
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from zipimport import zipimporter
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_snowpack.builds.attempt import Place, write_attempt
 from airflow_snowpack.builds.errors import InvalidBuild
+from airflow_snowpack.builds.sharding import Placing
 from airflow_snowpack.builds.shards import ShardPlan
 from airflow_snowpack.builds.storage import Storage
 
@@ -32,6 +35,18 @@ class SparkTask:
     plan: ShardPlan
 
 
+@dataclass(frozen=True, slots=True)
+class SparkPlacing:
+    """Places rows in a task."""
+
+    placing: Placing
+
+    def shards(self, column: pa.Array) -> pa.Array:
+        """See :meth:`Placing.shards`."""
+        spare_archives()
+        return self.placing.shards(column)
+
+
 def write_partition(task: SparkTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write the shard that is this task's partition.
 
@@ -39,6 +54,7 @@ def write_partition(task: SparkTask, batches: Iterator[pa.RecordBatch]) -> Itera
     """
     from pyspark import TaskContext
 
+    spare_archives()
     context = TaskContext.get()
     assert context is not None
     shard_id = context.partitionId()
@@ -61,3 +77,18 @@ def _checked(batches: Iterator[pa.RecordBatch], shard_id: int) -> Iterator[pa.Re
                 "shard", strangers, f"Spark gave these rows to the task of shard {shard_id}, which must not happen"
             )
         yield batch.drop_columns([SHARD])
+
+
+def spare_archives() -> None:
+    """Make each further task of this Python worker 0.3 s shorter.
+
+    Spark has a worker forget, before each task, which files there are to import; and Python then reads the directory of pyspark's
+    own zip archive again, once for each of its packages. Archives do not change while a worker lives.
+    """
+    for finder in sys.path_importer_cache.values():
+        if isinstance(finder, zipimporter):
+            finder.invalidate_caches = _keep  # type: ignore[method-assign]  # of this one object
+
+
+def _keep() -> None:
+    """Forget nothing."""

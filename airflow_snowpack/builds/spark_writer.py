@@ -28,7 +28,7 @@ from airflow_snowpack.builds.errors import BuildError, InvalidBuild, raised_else
 from airflow_snowpack.builds.model import ShardFormat, Sharding, ShardingKind
 from airflow_snowpack.builds.sharding import Placing, key_type_of
 from airflow_snowpack.builds.shards import BATCH_SIZE, ShardPlan
-from airflow_snowpack.builds.spark_task import SHARD, SparkTask, write_partition
+from airflow_snowpack.builds.spark_task import SHARD, SparkPlacing, SparkTask, write_partition
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.spark import SparkFailed, SparkWork
 
@@ -124,7 +124,7 @@ def _place(df: DataFrame, sharding: Sharding, schema: pa.Schema, key_column: str
         case ShardingKind.EXPRESSION:
             by = expr(str(sharding.sql))
     # Its types want to know what kind of function this is; Spark finds that out from the function, and warns whoever says it.
-    column: Column = arrow_udf(placing.shards, IntegerType())(by)  # type: ignore[call-overload]
+    column: Column = arrow_udf(SparkPlacing(placing).shards, IntegerType())(by)  # type: ignore[call-overload]
     return column
 
 
