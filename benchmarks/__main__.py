@@ -20,6 +20,7 @@ from benchmarks import (
     api,
     builds_cleanup,
     builds_read,
+    builds_write,
     lifecycle,
     maintain_table,
     parse,
@@ -34,7 +35,7 @@ from benchmarks.results import Results, table
 HERE = Path(__file__).parent
 PARTS = [
     *("lifecycle", "pressure", "api", "schedules", "schedule_latency", "parse", "plugin", "maintain_table"),
-    *("builds_cleanup", "builds_read"),
+    *("builds_cleanup", "builds_read", "builds_write"),
 ]
 ON_POSTGRES = {"lifecycle", "pressure", "api", "schedules"}
 
@@ -66,6 +67,8 @@ def main() -> int:
         builds_cleanup.run(results, rounds=arguments.rounds)
     if "builds_read" in arguments.parts:
         builds_read.run(results, rounds=arguments.rounds)
+    if "builds_write" in arguments.parts:
+        builds_write.run(results, rounds=max(arguments.rounds, 5))
     machine["minutes"] = round((time.monotonic() - began) / 60, 1)
     print(f"\n{_summary(results)}")
     if set(arguments.parts) == set(PARTS) or arguments.keep:
