@@ -49,7 +49,7 @@ LOG_TAIL_LINES = 60
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """First what needs no running Airflow: a scheduler would take the runs of ``airflow dags test``."""
     mine = [place for place, item in enumerate(items) if Path(__file__).parent in item.path.parents]
-    ordered = sorted((items[place] for place in mine), key=lambda item: "airflow" in getattr(item, "fixturenames", ()))
+    ordered = sorted((items[place] for place in mine), key=lambda item: "_running" in getattr(item, "fixturenames", ()))
     for place, item in zip(mine, ordered, strict=True):
         items[place] = item
 
@@ -123,7 +123,7 @@ class AirflowHome:
             timeout=timeout_s,
             check=False,
         )
-        assert done.returncode == 0, f"airflow {' '.join(arguments)}: {done.stdout[-4000:]}{done.stderr[-4000:]}"
+        assert done.returncode == 0, f"airflow {' '.join(arguments)}: {done.stdout[-40000:]}{done.stderr[-4000:]}"
         return done.stdout
 
     def run_all(self, *commands: list[str]) -> None:
