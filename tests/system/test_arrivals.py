@@ -71,7 +71,7 @@ def test_a_watcher_whose_triggerer_is_killed_loses_no_arrival(airflow: RunningAi
     airflow.until(lambda: seen(airflow), "events come")
     arrive(2)
     airflow.until(lambda: set(seen(airflow)) == set(snapshots), "every arrival is an event, and nothing else is")
-    airflow.until(lambda: airflow.call("GET", "/dags/system_watched/dagRuns")["total_entries"], "whoever waits for arrivals starts")
+    airflow.until(lambda: airflow.call("GET", "/dags/system_watched/dagRuns")["total_entries"], "who waits for arrivals starts")
 
 
 def test_maintenance_of_a_watched_table_is_no_arrival_and_starts_nobody_who_waits_for_one(
