@@ -11,7 +11,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ from airflow_snowpack.builds.registry import BuildRegistry
 from airflow_snowpack.builds.rollback import rollback
 from airflow_snowpack.builds.selection import keep_selection
 from airflow_snowpack.builds.storage import Storage
-from airflow_snowpack.store import Store, upgrade_schema
+from airflow_snowpack.store import Store, upgrade_schema, utc_now
 from airflow_snowpack.store.build_tables import build_datasets, build_publications, build_runs
 from airflow_snowpack.store.engine import open_engine
 
@@ -40,6 +40,7 @@ TABLES = (build_datasets, build_runs, build_publications)
 FIRST, SECOND, THIRD = "20260101T000000Z", "20260102T000000Z", "20260103T000000Z"
 FAILED, SELECTED, WRITING = "20260104T000000Z", "20260105T000000Z", "20260106T000000Z"
 SHARDS = 4
+MADE = utc_now()
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 
 
@@ -108,7 +109,7 @@ def empty_store(folder: Path) -> str:
 def _template() -> tuple[Path, dict[str, list[dict[str, Any]]]]:
     """The datasets, made once: their folder, and the rows of their tables. It takes longer than most tests that look at them."""
     folder = Path(FOLDER.name)
-    with Store(open_engine(empty_store(folder / "store"))) as store:
+    with Store(open_engine(empty_store(folder / "store")), clock=lambda: MADE) as store:
         Built(store, folder / "made").make()
         rows = {table.name: [dict(row._mapping) for row in store.read(partial(_all, table))] for table in TABLES}
     return folder / "made", rows
@@ -118,11 +119,18 @@ def _all(table: sa.Table, conn: sa.Connection) -> Sequence[sa.Row[Any]]:
     return conn.execute(sa.select(table)).all()
 
 
+def _as_of_now(row: dict[str, Any], later: timedelta) -> dict[str, Any]:
+    """The row as if it had been written so much later; the day that a run is of stays."""
+    moved = {name: value + later for name, value in row.items() if isinstance(value, datetime) and "as_of" not in name}
+    return row | moved
+
+
 def make_builds(store: Store, folder: Path) -> Built:
     """Give a store and a folder a copy of them all."""
     template, rows = _template()
     shutil.copytree(template, folder, dirs_exist_ok=True)
-    for row in rows[build_datasets.name]:
+    own = {name: [_as_of_now(row, store.clock() - MADE) for row in of_table] for name, of_table in rows.items()}
+    for row in own[build_datasets.name]:
         row["url"] = str(folder / row["dataset"])
-    store.transact(lambda conn: [conn.execute(sa.insert(table), rows[table.name]) for table in TABLES])
+    store.transact(lambda conn: [conn.execute(sa.insert(table), own[table.name]) for table in TABLES])
     return Built(store, folder)
