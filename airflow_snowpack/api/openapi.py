@@ -51,9 +51,19 @@ def document_of(app: FastAPI, root_path: str) -> dict[str, Any]:
     for path, operations in document["paths"].items():
         for operation in operations.values():
             _say_only_what_happens(path, operation, probes_are_open=app.state.auth.probes_are_open)
+            for parameter in operation.get("parameters", ()):
+                parameter["schema"] = _without_null(parameter["schema"])
     for schema in schemas.values():
         schema.pop("title", None)
     return document
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an optional parameter: it may be left out, but a URL has no way to spell null."""
+    given = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+    if len(given) != 1:
+        return schema
+    return {**given[0], **{key: value for key, value in schema.items() if key != "anyOf"}}
 
 
 def _say_only_what_happens(path: str, operation: dict[str, Any], *, probes_are_open: bool) -> None:

@@ -1,8 +1,8 @@
 """The running app against its own OpenAPI document: whatever is sent, right or wrong, the answer is one that the document names.
 
 Every check of Schemathesis is on but one: that what fits the schema is accepted. What an option may be, that a predicate needs an
-action that it can narrow, and when a cron expression is one, no schema tells, and neither which cursor a list gave. Hypothesis
-draws the same cases in each run.
+action that it can narrow, and when a cron expression is one, no schema tells, and neither which cursor a list gave. The
+cases are not the same in each run: what Hypothesis draws depends on what else the process has imported.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 import schemathesis
 import schemathesis.specs.openapi.checks as openapi_checks
 from api_process import TOKEN
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from published_builds import publish_build
 from schemathesis import GenerationMode
 
@@ -87,6 +87,7 @@ def _check(cases: Any) -> None:
     @BOUNDED
     @given(case=cases)
     def check(case: Case) -> None:
+        assume(all(value not in ([], {}, None) for value in case.query.values()))  # an empty list is not sent at all
         beyond_schemas = case.operation.label in BEYOND_SCHEMAS or "cursor" in case.query
         excluded = [openapi_checks.positive_data_acceptance] if beyond_schemas else []
         case.call_and_validate(headers={"Authorization": f"Bearer {TOKEN}"}, excluded_checks=excluded)
