@@ -205,6 +205,6 @@ def test_a_driver_that_is_killed_leaves_nobody_behind_and_no_build(cluster: Clus
     assert written.is_set()
     _, alive = psutil.wait_procs(everybody, timeout=PATIENCE_S)
     assert alive == []
-    with pytest.raises(ShardCoverageError, match="no attempt at shards"):
+    with pytest.raises(ShardCoverageError, match="no attempt at shard"):
         select_winners(read_attempts(cluster.storage, "orphaned"), SHARDS, "orphaned")
     assert winners_of(cluster, "killed")
