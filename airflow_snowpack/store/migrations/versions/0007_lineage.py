@@ -1,0 +1,12 @@
+"""What was done to managed tables: operations with their inputs and outputs."""
+
+from __future__ import annotations
+
+revision = "0007"
+down_revision = "0006"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    pass
