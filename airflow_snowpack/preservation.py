@@ -1,0 +1,58 @@
+"""Whether a run's interim tables are kept: a word that the runs of ``scheduling/`` and the tables of ``interim/`` share.
+
+    >>> parse_preservation("FULL", "preservation")
+    <Preservation.FULL: 'FULL'>
+
+A DAG run carries what was said for it in its conf, under :data:`RUN_KEY`:
+
+    {"snowpack_run": {"name": "features", "preservation": "FULL", "explicit": false}}
+
+The invariant: what is not said stays ``None`` and lets the next level speak; only a word that is none of these is an error.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from airflow_snowpack.errors import SnowpackError
+
+RUN_KEY = "snowpack_run"
+"""Where a DAG run's conf tells which registered run it is, and what that says of its interim tables."""
+
+
+class Preservation(StrEnum):
+    """What becomes of the interim tables of a run."""
+
+    NONE = "NONE"
+    """A table goes when nobody needs it any more."""
+
+    FULL = "FULL"
+    """A table stays until its time to live is over, or somebody drops it."""
+
+
+class InvalidPreservation(SnowpackError):
+    """A word that is no preservation.
+
+    :ivar where: the argument, variable or field that has it.
+    """
+
+    def __init__(self, where: str, value: object) -> None:
+        self.where = where
+        self.value = value
+        super().__init__(
+            f"{where} = {value!r:.200} is not usable: it must be {' or '.join(Preservation)}, or not be set at all, which lets "
+            "the next level decide."
+        )
+
+
+def parse_preservation(value: object, where: str) -> Preservation | None:
+    """Read the word; ``None`` stays ``None``.
+
+    :param where: how an error calls the place that it comes from.
+    :raises InvalidPreservation: it is another word.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str) and value in tuple(Preservation):
+        return Preservation(value)
+    raise InvalidPreservation(where, value)
