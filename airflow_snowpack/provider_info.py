@@ -112,6 +112,16 @@ CONFIG: dict[str, Any] = {
                 default="",
                 example="lake_storage",
             ),
+            "interim_namespace": _option(
+                "The database of interim tables, in the catalog `catalog_name`. The collector and the sweeper drop tables in it: "
+                "keep nothing else there.",
+                default="snowpack_interim",
+            ),
+            "interim_sweep_after": _option(
+                "From which age on the sweeper drops a table, or the files of one, that is called like an interim table and "
+                "that the store knows nothing of.",
+                default="1d",
+            ),
             "airflow_conn_id": _option(
                 "The Airflow connection (`http`: address, user and password, or the extra `token`) of Airflow's own REST API. "
                 "`airflow snowpack scheduler` needs it; the dispatcher DAG for constraints on pools, and to find ends of runs "

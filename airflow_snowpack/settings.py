@@ -70,6 +70,8 @@ class Settings:
     update_schedules: bool
     builds_url: str
     builds_conn_id: str | None
+    interim_namespace: str
+    interim_sweep_after: timedelta
     airflow_conn_id: str | None
     listen_to_airflow: bool
     api_host: str
@@ -106,6 +108,8 @@ class Settings:
             update_schedules=_read("update_schedules", _flag),
             builds_url=_read("builds_url", lambda text: _address(text) or str(home / "builds")),
             builds_conn_id=_read("builds_conn_id", _optional),
+            interim_namespace=_read("interim_namespace", _level),
+            interim_sweep_after=_read("interim_sweep_after", _period),
             airflow_conn_id=_read("airflow_conn_id", _optional),
             listen_to_airflow=_read("listen_to_airflow", _flag),
             api_host=_read("api_host", _required),

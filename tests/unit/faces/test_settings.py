@@ -60,6 +60,8 @@ def test_another_action_order_is_taken_when_it_is_whole(monkeypatch: pytest.Monk
         ("max_attempts", "none"),
         ("max_attempts", "0"),
         ("catalog_name", "my lake"),
+        ("interim_namespace", "db.interim"),
+        ("interim_sweep_after", "0h"),
         ("spark_conf", "[1]"),
         ("spark_conf", "{"),
         ("spark_master", ""),
