@@ -19,6 +19,7 @@ from airflow_snowpack.store import (
     build_tables,  # noqa: F401  (their tables belong to the same metadata, and so do the next ones)
     check_schema,
     open_store,
+    operation_tables,  # noqa: F401
     schedule_tables,  # noqa: F401
     upgrade_schema,
 )

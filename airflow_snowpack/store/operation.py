@@ -1,0 +1,117 @@
+"""One operation on managed tables: what it read, what it wrote, who did it, and when.
+
+    Operation(
+        OperationKind.CREATE,
+        at=store.clock(),
+        inputs=[TableAt("lake.shop.orders", snapshot_id=11)],
+        outputs=[TableAt("lake.snowpack_interim.clean_3f", snapshot_id=12)],
+        task=TaskAttempt("orders", "manual__1", "clean", try_number=1),
+        rows=1_000,
+    )
+
+The invariant: making one never fails, whatever stands in it, since it is made in the midst of the work that it tells of. What is
+wrong with it is found, and logged, when it is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from airflow_snowpack.store.ids import new_id
+
+
+class OperationKind(StrEnum):
+    """What was done."""
+
+    CREATE = "create"
+    INSERT = "insert"
+    COPY = "copy"
+    MAP = "map"
+    REDUCE = "reduce"
+    MAINTENANCE = "maintenance"
+    BUILD = "build"
+
+
+@dataclass(frozen=True, slots=True)
+class TableAt:
+    """An Iceberg table as it was at one snapshot.
+
+    :param table: the whole name, ``catalog.database.table``.
+    :param snapshot_id: ``None`` for a table that had none yet, or when nobody knows.
+    :param location: where the table lives, such as ``s3://lake/orders``, as OpenLineage names tables by it; ``None`` for unknown.
+    """
+
+    table: str
+    snapshot_id: int | None = None
+    location: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What lineage knows it by."""
+        return self.table
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetAt:
+    """A sharded dataset as one of its runs published it.
+
+    :param url: the dataset's root, such as ``s3://lake/builds/orders``.
+    :param run_id: the run that was published; ``None`` for unknown.
+    """
+
+    url: str
+    run_id: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What lineage knows it by: its url, without a slash at the end."""
+        return self.url.rstrip("/")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAttempt:
+    """One try of an Airflow task instance.
+
+    :param map_index: -1 for a task that is not mapped.
+    :param try_number: from 1; ``None`` when nobody knows which try it was.
+    """
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int = -1
+    try_number: int | None = None
+
+    def __str__(self) -> str:
+        mapped = f"[{self.map_index}]" if self.map_index >= 0 else ""
+        tried = f" try {self.try_number}" if self.try_number is not None else ""
+        return f"{self.dag_id}/{self.run_id}/{self.task_id}{mapped}{tried}"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation, as it is recorded and as it is read back.
+
+    :param at: when its result could be seen, an aware moment.
+    :param inputs: what it read, :class:`TableAt` or :class:`DatasetAt`.
+    :param outputs: what it wrote.
+    :param task: the try of a task that did it; ``None`` when no task was known.
+    :param job_id: the maintenance job that did it, if one did.
+    :param rows: how many rows it wrote; ``None`` for unknown.
+    :param detail: more about it, of what JSON can hold: the layers of a reduce, the result of an action.
+    :param operation_id: recording the same one again changes nothing.
+    """
+
+    kind: OperationKind
+    at: datetime
+    inputs: Sequence[TableAt | DatasetAt] = ()
+    outputs: Sequence[TableAt | DatasetAt] = ()
+    task: TaskAttempt | None = None
+    job_id: str | None = None
+    rows: int | None = None
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    operation_id: str = field(default_factory=new_id)
