@@ -9,12 +9,11 @@ REST API fills that gap.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
-
-from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+from typing import TYPE_CHECKING
 
 from airflow_snowpack.hooks.dag_runs import ACTIVE, AirflowDagRuns, RunState
 from airflow_snowpack.hooks.errors import AirflowUnreachable
+from airflow_snowpack.hooks.supervisor import NOT_FOUND, Refused, ask_supervisor
 from airflow_snowpack.scheduling.surroundings import EndsFound, NotKnown, NotStarted
 
 if TYPE_CHECKING:
@@ -23,23 +22,10 @@ if TYPE_CHECKING:
     from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
     from airflow_snowpack.scheduling.surroundings import EndsAsked, Launch, Slots
 
-NOT_FOUND = 404
-REFUSED = range(400, 500)
 ENDED = ("success", "failed")
 AT_ONCE = 100
 """So many runs are looked at in one step of a search."""
 MOMENT = re.compile(r"\d{4}-?\d\d-?\d\dT\d\d:?\d\d:?\d\d")
-
-
-class _Refused(Exception):
-    """The API server's answer was no.
-
-    :ivar status: of HTTP.
-    """
-
-    def __init__(self, status: int, says: str) -> None:
-        self.status = status
-        super().__init__(says)
 
 
 class TaskDagRuns(AirflowDagRuns):
@@ -61,8 +47,8 @@ class TaskDagRuns(AirflowDagRuns):
         from airflow.sdk.execution_time.comms import GetDag
 
         try:
-            return bool(_ask(GetDag(dag_id=dag_id)).is_paused)
-        except _Refused as refused:
+            return bool(ask_supervisor(GetDag(dag_id=dag_id)).is_paused)
+        except Refused as refused:
             if refused.status == NOT_FOUND:
                 return None
             raise AirflowUnreachable(f"it does not tell about the DAG {dag_id}: {refused}") from refused
@@ -72,8 +58,8 @@ class TaskDagRuns(AirflowDagRuns):
 
         note = f"Started by the Snowpack schedule {launch.schedule}."
         try:
-            _ask(TriggerDagRun(dag_id=launch.dag_id, run_id=launch.run_id, conf=dict(launch.conf), note=note))
-        except _Refused as refused:
+            ask_supervisor(TriggerDagRun(dag_id=launch.dag_id, run_id=launch.run_id, conf=dict(launch.conf), note=note))
+        except Refused as refused:
             if refused.status == NOT_FOUND:  # the DAG was there a moment ago, so that it is one that Airflow calls stale
                 return NotStarted(f"the file of the DAG {launch.dag_id} is gone, or does not parse any more ({refused})")
             return NotStarted(str(refused))
@@ -83,8 +69,8 @@ class TaskDagRuns(AirflowDagRuns):
         from airflow.sdk.execution_time.comms import GetDagRun
 
         try:
-            run = _ask(GetDagRun(dag_id=dag_id, run_id=run_id))
-        except _Refused as refused:
+            run = ask_supervisor(GetDagRun(dag_id=dag_id, run_id=run_id))
+        except Refused as refused:
             if refused.status == NOT_FOUND:
                 return None
             raise AirflowUnreachable(f"it does not tell about the run {run_id}: {refused}") from refused
@@ -100,11 +86,11 @@ class TaskDagRuns(AirflowDagRuns):
         from airflow.sdk.execution_time.comms import GetDRCount, GetTaskStates
 
         try:
-            counts = {state: _ask(GetDRCount(dag_id=asked.dag_id, states=[state])).count for state in ENDED}
+            counts = {state: ask_supervisor(GetDRCount(dag_id=asked.dag_id, states=[state])).count for state in ENDED}
             if not asked.search:
                 return EndsFound(counts=counts)
-            every = set(_ask(GetTaskStates(dag_id=asked.dag_id)).task_states)
-        except _Refused as refused:
+            every = set(ask_supervisor(GetTaskStates(dag_id=asked.dag_id)).task_states)
+        except Refused as refused:
             raise AirflowUnreachable(f"it does not tell about the runs of {asked.dag_id}: {refused}") from refused
         unknown = sorted(every - asked.known, key=_latest_first)
         unknown = [run_id for run_id in unknown if asked.after is None or _latest_first(run_id) > _latest_first(asked.after)]
@@ -117,9 +103,9 @@ class TaskDagRuns(AirflowDagRuns):
         from airflow.sdk.execution_time.comms import GetDRCount
 
         try:
-            total = _ask(GetDRCount(dag_id=dag_id, states=list(ACTIVE))).count
-            still = _ask(GetDRCount(dag_id=dag_id, states=list(ACTIVE), run_ids=sorted(among))).count if among else 0
-        except _Refused as refused:
+            total = ask_supervisor(GetDRCount(dag_id=dag_id, states=list(ACTIVE))).count
+            still = ask_supervisor(GetDRCount(dag_id=dag_id, states=list(ACTIVE), run_ids=sorted(among))).count if among else 0
+        except Refused as refused:
             raise AirflowUnreachable(f"it does not count the runs of {dag_id}: {refused}") from refused
         return total, still
 
@@ -129,36 +115,3 @@ def _latest_first(run_id: str) -> tuple[str, str]:
     moment = MOMENT.search(run_id)
     digits = "" if moment is None else "".join(filter(str.isdigit, moment.group()))
     return "".join(chr(ord("9") - int(digit)) for digit in digits.ljust(14, "0")), run_id
-
-
-def _ask(message: Any) -> Any:
-    """One question to the supervisor.
-
-    :raises _Refused: the API server said no.
-    :raises AirflowUnreachable: it did not answer, or not sensibly.
-    """
-    from airflow.sdk.execution_time.comms import ErrorResponse
-    from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
-
-    try:
-        answer = SUPERVISOR_COMMS.send(message)
-    except AirflowRuntimeError as error:
-        answer = error.error
-    if not isinstance(answer, ErrorResponse):
-        return answer
-    if answer.error is ErrorType.DAGRUN_ALREADY_EXISTS:
-        return None
-    detail = answer.detail or {}
-    status, says = detail.get("status_code"), _words(detail)
-    if isinstance(status, int) and status in REFUSED:
-        raise _Refused(status, says)
-    raise AirflowUnreachable(f"the API server answered {status or answer.error.value}: {says}")
-
-
-def _words(detail: Mapping[str, Any]) -> str:
-    """What the API server said, out of the supervisor's wrapping."""
-    inner: Any = detail
-    while isinstance(inner, dict) and isinstance(inner.get("detail"), dict | str):
-        inner = inner["detail"]
-    said = inner.get("message") if isinstance(inner, dict) else inner
-    return str(said or detail.get("message") or "no reason was given")[:500]
