@@ -1,1 +1,41 @@
-"""Interim tables: Iceberg tables that are handed from task to task, and vanish when nobody needs them any more."""
+"""Interim tables: Iceberg tables that are handed from task to task, and vanish when nobody needs them any more.
+
+    writing = InterimRegistry(store).begin(holder.slot(), holder=holder, catalog="lake")
+    ...                                                       # create the table
+    ref = registry.hand_on(writing, snapshot_id=…, rows=…, consumers=["report"])
+    with reading(ref) …                                       # in the consumer
+    Collector(registry, run_states, catalogs).run()           # the one authority that drops
+
+Names load when they are first used: a DAG file that mentions a ref needs neither the registry nor its database.
+"""
+
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from airflow_snowpack.interim.model import Holder as Holder
+    from airflow_snowpack.interim.model import InterimPolicy as InterimPolicy
+    from airflow_snowpack.interim.model import Scope as Scope
+    from airflow_snowpack.interim.model import Slot as Slot
+    from airflow_snowpack.interim.model import TaskKey as TaskKey
+    from airflow_snowpack.interim.preservation import Preservation as Preservation
+    from airflow_snowpack.interim.preservation import resolve_preservation as resolve_preservation
+    from airflow_snowpack.interim.refs import TableRef as TableRef
+    from airflow_snowpack.interim.refs import ViewRef as ViewRef
+    from airflow_snowpack.interim.refs import find_refs as find_refs
+    from airflow_snowpack.interim.refs import read_ref as read_ref
+    from airflow_snowpack.interim.refs import replace_refs as replace_refs
+    from airflow_snowpack.interim.registry import InterimRegistry as InterimRegistry
+    from airflow_snowpack.interim.run_states import RunStates as RunStates
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "model": ["Holder", "InterimPolicy", "Scope", "Slot", "TaskKey"],
+        "preservation": ["Preservation", "resolve_preservation"],
+        "refs": ["TableRef", "ViewRef", "find_refs", "read_ref", "replace_refs"],
+        "registry": ["InterimRegistry"],
+        "run_states": ["RunStates"],
+    },
+)

@@ -1,0 +1,94 @@
+"""What can go wrong with an interim table.
+
+InterimError
+├── InvalidInterimRef      a value that looks like a ref and is none, or a view that cannot mean what it says
+├── InvalidInterimTable    a declaration that cannot be used, with the field that is to blame
+├── InterimTableGone       the table was dropped, or is about to be: its producer has to run again
+├── InterimTableNotFound   no table of this id or name is known
+├── InterimTableInUse      somebody wants to drop by hand what others still need
+├── StaleInterimAttempt    the fence has moved: another attempt writes this output now
+└── DropFailed             the catalog or its storage did not drop a table; it is tried again
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.errors import SnowpackError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow_snowpack.interim.refs import Producer
+
+
+class InterimError(SnowpackError):
+    """The root of the room's errors."""
+
+
+class InvalidInterimRef(InterimError):
+    """A value that looks like a ref and is none, or a view that cannot mean what it says."""
+
+    def __init__(self, value: object, problem: str) -> None:
+        super().__init__(f"{value!r:.200} is not a usable ref of an interim table: {problem.rstrip('.')}.")
+
+
+class InvalidInterimTable(InterimError):
+    """A declaration that cannot be used.
+
+    :ivar field: the parameter that is to blame.
+    """
+
+    def __init__(self, field: str, value: object, problem: str) -> None:
+        self.field = field
+        super().__init__(f"{field} = {value!r:.200} is not usable: {problem.rstrip('.')}.")
+
+
+class InterimTableGone(InterimError):
+    """The table was dropped, or is about to be.
+
+    :ivar producer: the task instance that made it, and has to make it again.
+    """
+
+    def __init__(self, table: str, producer: Producer) -> None:
+        self.producer = producer
+        mapped = f" (map index {producer.map_index})" if producer.map_index >= 0 else ""
+        super().__init__(
+            f"The interim table {table} is gone: everything that was to read it had finished. "
+            f"Clear its producer too, the task {producer.task_id!r}{mapped} of the run {producer.run_id!r} of the DAG "
+            f"{producer.dag_id!r}, and with it everything downstream, so that it makes the table again."
+        )
+
+
+class InterimTableNotFound(InterimError):
+    """No table of this id or name is known."""
+
+    def __init__(self, asked: str, where: str = "") -> None:
+        super().__init__(f"There is no interim table {asked!r}{where}. `airflow snowpack interim list` shows those there are.")
+
+
+class InterimTableInUse(InterimError):
+    """Somebody wants to drop by hand what others still need.
+
+    :ivar needed_by: the consumers that are not through with it, as ``dag/run/task``.
+    """
+
+    def __init__(self, table: str, needed_by: Sequence[str]) -> None:
+        self.needed_by = tuple(needed_by)
+        shown = ", ".join(self.needed_by[:5]) + (f" and {len(needed_by) - 5} more" if len(needed_by) > 5 else "")
+        super().__init__(f"The interim table {table} is needed by {shown}. Let them finish, or mark them as finished in Airflow.")
+
+
+class StaleInterimAttempt(InterimError):
+    """The fence has moved: another attempt writes this output now, so this one hands nothing on."""
+
+    def __init__(self, held: str) -> None:
+        super().__init__(f"Another attempt has taken over {held}; this one stops and hands nothing on.")
+
+
+class DropFailed(InterimError):
+    """The catalog or its storage did not drop a table."""
+
+    def __init__(self, table: str, cause: BaseException) -> None:
+        reason = (str(cause).splitlines() or [""])[0].rstrip(".")
+        super().__init__(f"The interim table {table} could not be dropped: {type(cause).__name__}: {reason}. It is tried again.")
