@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
     from airflow_snowpack.builds.registry import BuildRegistry
+    from airflow_snowpack.interim.registry import InterimRegistry
     from airflow_snowpack.jobs import Jobs, TableLocks
     from airflow_snowpack.store import Patience, Store
 
@@ -120,6 +121,15 @@ class SnowpackHook(BaseHook):
 
         policy = self.settings.policy
         return BuildRegistry(self.store(), BuildPolicy(run_lease=policy.lease, heartbeat=policy.heartbeat))
+
+    def interim(self) -> InterimRegistry:
+        """The registry of interim tables, with the installation's namespace and periods."""
+        from airflow_snowpack.interim.model import InterimPolicy
+        from airflow_snowpack.interim.registry import InterimRegistry
+
+        settings = self.settings
+        policy = InterimPolicy(settings.interim_namespace, lease=settings.policy.lease, heartbeat=settings.policy.heartbeat)
+        return InterimRegistry(self.store(), policy)
 
     def test_connection(self) -> tuple[bool, str]:
         """Whether the store answers and its tables are up to date, and the message for people; it never holds a secret."""
