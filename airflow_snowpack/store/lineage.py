@@ -1,0 +1,187 @@
+"""Which tables a table came from, and which came from it.
+
+    lineage = Lineage(store)
+    graph = lineage.upstream("lake.shop.report", depth=3)
+    [(edge.source, edge.target, edge.operation.kind) for edge in graph.edges]
+    lineage.downstream("lake.shop.orders"); lineage.both("lake.shop.orders")
+
+One statement a level, whatever the number of tables on it. The invariants: a table stands in a graph once, so that cycles end;
+what is read is what is shown, however often each pair was connected; and where something was left out, the graph says at which
+table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_snowpack.store.operation import Operation
+from airflow_snowpack.store.operation_log import OperationLog, chunks, is_dataset, read_rows
+from airflow_snowpack.store.operation_tables import operation_edges
+from airflow_snowpack.store.store import Store
+from airflow_snowpack.store.text import storable
+
+DEPTH = 5
+DEEPEST = 50
+NEIGHBOURS = 20
+"""How many neighbours of one table are shown, those connected last; a source of interim tables has thousands."""
+MOST_TABLES = 300
+
+
+class Direction(StrEnum):
+    """Which way to look from a table."""
+
+    UP = "up"
+    DOWN = "down"
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """One table that was made from another.
+
+    :param operation: the newest operation that did so.
+    :param operations: how many did, those that are forgotten by now included.
+    """
+
+    source: str
+    target: str
+    operation: Operation
+    operations: int
+    first_at: datetime
+    last_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A table, or a dataset, in a graph.
+
+    :param depth: how many steps from the table that was asked for; below 0 for what that came from.
+    :param written: the newest operation that wrote it; ``None`` when none is known.
+    :param more: some of its neighbours, or all, are left out, as there would be too many or they lie too deep.
+    """
+
+    name: str
+    depth: int
+    written: Operation | None = None
+    more: bool = False
+
+    @property
+    def is_dataset(self) -> bool:
+        """Whether the name is a dataset's url."""
+        return is_dataset(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class LineageGraph:
+    """What was found, from the table's sources at the least depth to what was made of it.
+
+    :param nodes: by depth, the table itself at 0; within one depth in the order in which they were found.
+    """
+
+    table: str
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+
+    @property
+    def root(self) -> Node:
+        """The table that was asked for."""
+        return next(node for node in self.nodes if node.name == self.table)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether anything at all is known of the table."""
+        return bool(self.edges) or self.root.written is not None
+
+
+class Lineage:
+    """Walks over which table came from which.
+
+    :param neighbours: how many of each table are shown.
+    :param most: how many tables a walk in one direction shows.
+    """
+
+    def __init__(self, store: Store, *, neighbours: int = NEIGHBOURS, most: int = MOST_TABLES) -> None:
+        self._store = store
+        self._neighbours = neighbours
+        self._most = most
+        self.log = OperationLog(store)
+
+    def upstream(self, table: str, depth: int = DEPTH) -> LineageGraph:
+        """What a table came from.
+
+        :param table: its whole name, ``catalog.database.table``, or a dataset's url.
+        :param depth: how many steps, from 0 to :data:`DEEPEST`; more is taken for that.
+        """
+        return self.around(table, depth, (Direction.UP,))
+
+    def downstream(self, table: str, depth: int = DEPTH) -> LineageGraph:
+        """What came from a table."""
+        return self.around(table, depth, (Direction.DOWN,))
+
+    def both(self, table: str, depth: int = DEPTH) -> LineageGraph:
+        """Both ways, which are not mixed: other children of a source are not shown."""
+        return self.around(table, depth, tuple(Direction))
+
+    def around(self, table: str, depth: int, directions: Collection[Direction]) -> LineageGraph:
+        """The table with what lies in these directions."""
+        table = storable(table)
+        walks = [self._walk(table, min(max(depth, 0), DEEPEST), direction) for direction in directions]
+        depths: dict[str, int] = {table: 0}
+        for walk in walks:  # a table that lies both ways, which a cycle makes, stands where it was found first
+            depths = {**walk.depths, **depths}
+        pairs = {(row.source, row.target): row for walk in walks for row in walk.rows}
+        more = {name for walk in walks for name in walk.more}
+        operations = self.log.named(row.operation_id for row in pairs.values())
+        written = self.log.last_written(depths)
+        nodes = [Node(name, at, written.get(name), name in more) for name, at in depths.items()]
+        edges = [_edge(row, operations[row.operation_id]) for row in pairs.values() if row.operation_id in operations]
+        return LineageGraph(table, tuple(sorted(nodes, key=lambda node: node.depth)), tuple(edges))
+
+    def _walk(self, table: str, depth: int, direction: Direction) -> _Walk:
+        walk = _Walk({table: 0}, [], set())
+        frontier = [table]
+        step = -1 if direction is Direction.UP else 1
+        for level in range(1, depth + 2):  # one level more than is shown, to say where it would go on
+            following: list[str] = []
+            for name, rows in self._neighbours_of(frontier, direction).items():
+                for place, row in enumerate(rows):
+                    found = row.source if direction is Direction.UP else row.target
+                    if found not in walk.depths:
+                        if level > depth or place >= self._neighbours or len(walk.depths) > self._most:
+                            walk.more.add(name)
+                            continue
+                        walk.depths[found] = level * step
+                        following.append(found)
+                    walk.rows.append(row)
+            frontier = following
+            if not frontier:
+                break
+        return walk
+
+    def _neighbours_of(self, names: list[str], direction: Direction) -> dict[str, list[Any]]:
+        e = operation_edges.c
+        here, there = (e.target, e.source) if direction is Direction.UP else (e.source, e.target)
+        found: dict[str, list[Any]] = {name: [] for name in names}
+        newest = sa.select(operation_edges).order_by(e.last_at.desc(), there).limit(self._neighbours + 1)
+        for chunk in chunks(names):
+            # Each as a subquery, since only there a part of a union may have an order and a limit of its own on SQLite.
+            query = sa.union_all(*(sa.select(newest.where(here == name).subquery()) for name in chunk))
+            for row in read_rows(self._store, query):
+                found[row.target if direction is Direction.UP else row.source].append(row)
+        return {name: sorted(rows, key=lambda row: row.last_at, reverse=True) for name, rows in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    depths: dict[str, int]
+    rows: list[Any]
+    more: set[str]
+
+
+def _edge(row: Any, operation: Operation) -> Edge:
+    return Edge(row.source, row.target, operation, row.operations, row.first_at, row.last_at)
