@@ -3,9 +3,9 @@
     TaskRunStates()                                                      # inside of a task: the Task SDK, no credentials needed
     RestRunStates(AirflowRest.from_connection("snowpack_airflow"))       # outside of one: the REST API
 
-The invariant: nothing is taken for finished or gone that Airflow has not said so of, whole and in its own words. A run that Airflow
-refuses to tell about, that something between says 404 of, or that changes while its pages are read is left out: it stays as it is,
-and is asked about again.
+The invariant: nothing is taken for finished or gone that Airflow has not said so of, whole and in its own words. A run that
+Airflow refuses to tell about, that something between says 404 of, or that changes while its pages are read is left out: it stays
+as it is, and is asked about again.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _leave_out(states: dict[Key, dict[str, States]], dag_id: str, run_ids: Seque
 
 
 def _map_index(task_id: str, name: str) -> int:
-    """Airflow calls a mapped instance by its task and its map index; only one task was asked for, so that it can be told which."""
+    """Airflow calls a mapped instance by its task and its map index. Only one task was asked for, so that it is no other task."""
     if name == task_id:
         return NOT_MAPPED
     index = name.removeprefix(f"{task_id}_")

@@ -6,6 +6,7 @@ InterimError
 ├── InterimTableGone       the table was dropped, or is about to be: its producer has to run again
 ├── InterimTableNotFound   no table of this id or name is known
 ├── InterimTableInUse      somebody wants to drop by hand what others still need
+├── InvalidInterimCursor   a place in the list that no page of it gave
 ├── StaleInterimAttempt    the fence has moved: another attempt writes this output now
 └── DropFailed             the catalog or its storage did not drop a table; it is tried again
 """
@@ -77,6 +78,13 @@ class InterimTableInUse(InterimError):
         self.needed_by = tuple(needed_by)
         shown = ", ".join(self.needed_by[:5]) + (f" and {len(needed_by) - 5} more" if len(needed_by) > 5 else "")
         super().__init__(f"The interim table {table} is needed by {shown}. Let them finish, or mark them as finished in Airflow.")
+
+
+class InvalidInterimCursor(InterimError):
+    """A place in the list that no page of it gave."""
+
+    def __init__(self, cursor: str) -> None:
+        super().__init__(f"The cursor {cursor[:80]!r} is none that a page of interim tables gave. Begin again without one.")
 
 
 class StaleInterimAttempt(InterimError):
