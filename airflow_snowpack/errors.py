@@ -7,8 +7,8 @@
     ├── jobs  JobError: TableLocked, DrainModeOn, JobNotFound, JobAlreadyFinished, JobStillActive, NotTheOwner, StaleAttempt,
     │         LockInUse, InvalidCursor, InvalidKey, KeyUsedBefore
     ├── maintenance  UnknownAction, NoActions, InvalidActionOrder, InvalidOption, OrphanRemovalRefused
-    ├── scheduling  SchedulingError: InvalidSchedule, ScheduleExists, ScheduleNotFound, ScheduleNotReadable,
-    │         InvalidEvent, InvalidPendingCursor, WrongTransition
+    ├── scheduling  SchedulingError: InvalidSchedule (InvalidRun), ScheduleExists (NameTaken), ScheduleNotFound,
+    │         ScheduleNotReadable, KeptByRun, RunExists, RunNotFound, InvalidEvent, InvalidPendingCursor, WrongTransition
     ├── builds  BuildError: InvalidBuild, InvalidKey, ShardCoverageError, ShardFailed, DatasetNotFound, BuildNotFound,
     │         DatasetBusy, StaleBuild, PublishFailed, NothingPublished, ManifestDamaged, StorageFailed (ObjectMissing)
     ├── preservation  InvalidPreservation

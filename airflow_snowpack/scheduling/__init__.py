@@ -29,7 +29,12 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling.deployment import sync as sync
     from airflow_snowpack.scheduling.errors import InvalidEvent as InvalidEvent
     from airflow_snowpack.scheduling.errors import InvalidPendingCursor as InvalidPendingCursor
+    from airflow_snowpack.scheduling.errors import InvalidRun as InvalidRun
     from airflow_snowpack.scheduling.errors import InvalidSchedule as InvalidSchedule
+    from airflow_snowpack.scheduling.errors import KeptByRun as KeptByRun
+    from airflow_snowpack.scheduling.errors import NameTaken as NameTaken
+    from airflow_snowpack.scheduling.errors import RunExists as RunExists
+    from airflow_snowpack.scheduling.errors import RunNotFound as RunNotFound
     from airflow_snowpack.scheduling.errors import ScheduleExists as ScheduleExists
     from airflow_snowpack.scheduling.errors import ScheduleNotFound as ScheduleNotFound
     from airflow_snowpack.scheduling.errors import ScheduleNotReadable as ScheduleNotReadable
@@ -75,19 +80,24 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling.poller import Poller as Poller
     from airflow_snowpack.scheduling.poller import PollReport as PollReport
     from airflow_snowpack.scheduling.polling import Polling as Polling
+    from airflow_snowpack.scheduling.registered_run import RegisteredRun as RegisteredRun
+    from airflow_snowpack.scheduling.registered_runs import Became as Became
+    from airflow_snowpack.scheduling.registered_runs import RegisteredRuns as RegisteredRuns
+    from airflow_snowpack.scheduling.registered_runs import StoredRun as StoredRun
     from airflow_snowpack.scheduling.retention import forget_old as forget_old
     from airflow_snowpack.scheduling.rounds import RoundReport as RoundReport
     from airflow_snowpack.scheduling.rounds import Rounds as Rounds
     from airflow_snowpack.scheduling.run_ends import RunEnds as RunEnds
     from airflow_snowpack.scheduling.run_ends import ends_are_due as ends_are_due
     from airflow_snowpack.scheduling.run_now import run_now as run_now
+    from airflow_snowpack.scheduling.run_registered import run_registered as run_registered
     from airflow_snowpack.scheduling.runs import Runs as Runs
     from airflow_snowpack.scheduling.schedule import Missed as Missed
     from airflow_snowpack.scheduling.schedule import Schedule as Schedule
     from airflow_snowpack.scheduling.schedule import Then as Then
     from airflow_snowpack.scheduling.schedule import Timeout as Timeout
     from airflow_snowpack.scheduling.schedule import parse_constraints as parse_constraints
-    from airflow_snowpack.scheduling.schedules import Origin as Origin
+    from airflow_snowpack.scheduling.schedule_writer import Origin as Origin
     from airflow_snowpack.scheduling.schedules import Schedules as Schedules
     from airflow_snowpack.scheduling.schedules import StoredSchedule as StoredSchedule
     from airflow_snowpack.scheduling.sending import Sent as Sent
@@ -117,7 +127,12 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "errors": [
             "InvalidEvent",
             "InvalidPendingCursor",
+            "InvalidRun",
             "InvalidSchedule",
+            "KeptByRun",
+            "NameTaken",
+            "RunExists",
+            "RunNotFound",
             "ScheduleExists",
             "ScheduleNotFound",
             "ScheduleNotReadable",
@@ -150,13 +165,17 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "pending_queue": ["PendingPage", "PendingQueue", "QueuedJob"],
         "poller": ["PollReport", "Poller"],
         "polling": ["Polling"],
+        "registered_run": ["RegisteredRun"],
+        "registered_runs": ["Became", "RegisteredRuns", "StoredRun"],
         "retention": ["forget_old"],
         "rounds": ["RoundReport", "Rounds"],
         "run_now": ["run_now"],
+        "run_registered": ["run_registered"],
         "run_ends": ["RunEnds", "ends_are_due"],
         "runs": ["Runs"],
         "schedule": ["Missed", "Schedule", "Then", "Timeout", "parse_constraints"],
-        "schedules": ["Origin", "Schedules", "StoredSchedule"],
+        "schedule_writer": ["Origin"],
+        "schedules": ["Schedules", "StoredSchedule"],
         "sending": ["Sent", "send_event"],
         "subscriber": ["Subscriber"],
         "deployment": ["SyncReport", "plan_sync", "sync"],

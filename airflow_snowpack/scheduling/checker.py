@@ -18,13 +18,14 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.asking import Asking
+from airflow_snowpack.scheduling.clocks import restart_periods
 from airflow_snowpack.scheduling.constraint import RECHECK
 from airflow_snowpack.scheduling.counting import count_events, fired_by
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.facts import StoredFacts, take_turns
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.pending import PendingState, Reason, is_open, move, reasons_from_json, reasons_to_json
-from airflow_snowpack.scheduling.reservation import reserve_run, run_id_of
+from airflow_snowpack.scheduling.reservation import Wanted, reserve_run, run_id_of
 from airflow_snowpack.scheduling.rulings import rule_all
 from airflow_snowpack.scheduling.runs import ended_meanwhile
 from airflow_snowpack.scheduling.schedule import Schedule, Then
@@ -202,7 +203,8 @@ class Checker:
         run_id = run_id_of(schedule.name, pending_id, due.row.created_at)
         changes = {"reasons": reasons_to_json(reasons), "run_id": run_id, **NOT_WAITING, **due.counted}
         move(conn, pending_id, PendingState.CONSTRAINT, PendingState.LAUNCH, **changes)
-        reserve_run(conn, self._store, schedule, pending_id, run_id, fired_by(conn, pending_id, schedule))
+        reserve_run(conn, self._store, Wanted.by(schedule), pending_id, run_id, fired_by(conn, pending_id, schedule))
+        restart_periods(conn, self._store, schedule)
         return PendingState.LAUNCH
 
     def _discard(

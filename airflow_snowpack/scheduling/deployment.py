@@ -5,7 +5,7 @@
 With ``update`` the store follows the files: it creates, changes and deletes what they do. Without it they are left as
 they are, for an installation whose operators keep the schedules. In both cases the schedules of a DAG that is gone go
 with it. The rule is the specification's ("Semantics of App Deployment"); a schedule that was only ever made by hand is
-nobody's file's to delete.
+nobody's file's to delete, and the cron of a registered run is its catalogue's alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.scheduling.schedules import Origin, Schedules, StoredSchedule
+from airflow_snowpack.scheduling.schedule_writer import Origin
+from airflow_snowpack.scheduling.schedules import Schedules, StoredSchedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +35,16 @@ def plan_sync(
 ) -> SyncReport:
     """What :func:`sync` would do now; nothing is changed.
 
-    :raises InvalidSchedule: two files declare the same name.
+    :raises InvalidSchedule: two files declare the same name, or one that a registered run has.
     """
     wanted = _by_name(declared)
-    stored = {one.name: one for one in schedules.list(limit=1_000_000)}
+    stored = {one.name: one for one in schedules.list(limit=1_000_000) if one.origin is not Origin.RUN}
     orphans = {name for name, one in stored.items() if dag_ids is not None and one.dag_id not in dag_ids}
     differing = {name for name, one in wanted.items() if name in stored and not _same(one, stored[name])}
     missing = wanted.keys() - stored.keys()
     if not update:
         return SyncReport(deleted=_sorted(orphans), left=_sorted((differing | missing) - orphans))
+    _check_free(missing & schedules.registered_names() if missing else ())
     undeclared = {name for name, one in stored.items() if one.origin is not Origin.HAND and name not in wanted}
     gone = (orphans | undeclared) - wanted.keys()  # a new file may declare it for another DAG
     return SyncReport(_sorted(missing), _sorted(differing), _sorted(gone))
@@ -61,7 +63,7 @@ def sync(
     :param update: whether the files have the say (``[snowpack] update_schedules``).
     :param dag_ids: the DAGs that there are; ``None`` when that is not known, and then no schedule goes with its DAG.
     :param by: who deploys, for the record.
-    :raises InvalidSchedule: two files declare the same name; nothing was changed.
+    :raises InvalidSchedule: two files declare the same name, or one that a registered run has; nothing was changed.
     """
     wanted = _by_name(declared)
     plan = plan_sync(schedules, wanted.values(), update=update, dag_ids=dag_ids)
@@ -84,6 +86,11 @@ def _by_name(declared: Iterable[Schedule]) -> dict[str, Schedule]:
         if times > 1:
             raise InvalidSchedule("name", name, f"{times} files or DAGs declare it; a name must be unique")
     return {schedule.name: schedule for schedule in listed}
+
+
+def _check_free(taken: Collection[str]) -> None:
+    for name in sorted(taken):
+        raise InvalidSchedule("name", name, "a registered run has it already; rename the schedule, or unregister the run")
 
 
 def _same(wanted: Schedule, stored: StoredSchedule) -> bool:

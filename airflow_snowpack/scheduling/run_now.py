@@ -13,14 +13,16 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from airflow_snowpack.scheduling.clocks import restart_periods
 from airflow_snowpack.scheduling.errors import InvalidSchedule, ScheduleNotFound, ScheduleNotReadable
 from airflow_snowpack.scheduling.events import number_in_turn
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.pending import PendingJob, PendingState, Reason, pending_from, reasons_to_json
-from airflow_snowpack.scheduling.reservation import reserve_run, run_id_of
+from airflow_snowpack.scheduling.reservation import Wanted, reserve_run, run_id_of
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.scheduling.schedules import Schedules, audit_subject
-from airflow_snowpack.store import new_id, storable, write_audit
+from airflow_snowpack.scheduling.schedule_writer import audit_subject
+from airflow_snowpack.scheduling.schedules import Schedules
+from airflow_snowpack.store import Store, new_id, storable, write_audit
 from airflow_snowpack.store.schedule_tables import pending_jobs, schedules
 
 
@@ -36,23 +38,36 @@ def run_now(of: Schedules, name: str) -> PendingJob:
 
 
 def _run_now(conn: sa.Connection, of: Schedules, name: str, pending_id: str) -> PendingJob:
-    mine = sa.select(pending_jobs).where(pending_jobs.c.pending_id == pending_id)
-    if (before := conn.execute(mine).first()) is not None:
-        return pending_from(before)
+    if (before := asked_before(conn, pending_id)) is not None:
+        return before
     number_in_turn(conn)  # first of all, as in every change of a schedule
     row = conn.execute(sa.select(schedules).where(schedules.c.name == name).with_for_update()).first()
     if row is None:
         raise ScheduleNotFound(name)
-    schedule, now = _read(row), of.store.clock()
-    who = storable(of.actor.name) if of.actor is not None else "somebody"
-    run_id = run_id_of(name, pending_id, now)
+    schedule = _read(row)
+    job = ask_for(conn, of.store, Wanted.by(schedule), pending_id, row.generation, None if of.actor is None else of.actor.name)
+    restart_periods(conn, of.store, schedule)
+    if of.actor is not None:
+        write_audit(conn, of.store, of.actor, "run_schedule", audit_subject(name), dag_id=job.dag_id, run_id=job.run_id)
+    return job
+
+
+def ask_for(
+    conn: sa.Connection, store: Store, wanted: Wanted, pending_id: str, generation: str, asked_by: str | None
+) -> PendingJob:
+    """Enter a run that goes to the launcher at once, because somebody asks for it.
+
+    :param pending_id: drawn before the transaction's first try; its run's id is made from it.
+    """
+    now, who = store.clock(), storable(asked_by) if asked_by is not None else "somebody"
+    run_id = run_id_of(wanted.name, pending_id, now)
     values = {
         "pending_id": pending_id,
-        "schedule": name,
-        "generation": row.generation,
-        "dag_id": schedule.dag_id,
+        "schedule": wanted.name,
+        "generation": generation,
+        "dag_id": wanted.dag_id,
         "state": PendingState.LAUNCH.value,
-        "priority": schedule.priority,
+        "priority": wanted.priority,
         "created_at": now,
         "triggered_at": now,
         "counted_to": 0,
@@ -61,12 +76,20 @@ def _run_now(conn: sa.Connection, of: Schedules, name: str, pending_id: str) -> 
         "run_id": run_id,
     }
     conn.execute(sa.insert(pending_jobs).values(**values))
-    told = {"schedule": name, "pending_id": pending_id, "asked_by": who, "event_count": 0, "events": []}
-    reserve_run(conn, of.store, schedule, pending_id, run_id, told)
-    note(conn, of.store, name, "asked_for", pending_id, by=who, run_id=run_id)
-    if of.actor is not None:
-        write_audit(conn, of.store, of.actor, "run_schedule", audit_subject(name), dag_id=schedule.dag_id, run_id=run_id)
-    return pending_from(conn.execute(mine).one())
+    told = {"schedule": wanted.name, "pending_id": pending_id, "asked_by": who, "event_count": 0, "events": []}
+    reserve_run(conn, store, wanted, pending_id, run_id, told)
+    note(conn, store, wanted.name, "asked_for", pending_id, by=who, run_id=run_id)
+    return pending_from(conn.execute(_mine(pending_id)).one())
+
+
+def asked_before(conn: sa.Connection, pending_id: str) -> PendingJob | None:
+    """What a try whose answer was lost has entered."""
+    row = conn.execute(_mine(pending_id)).first()
+    return None if row is None else pending_from(row)
+
+
+def _mine(pending_id: str) -> sa.Select[Any]:
+    return sa.select(pending_jobs).where(pending_jobs.c.pending_id == pending_id)
 
 
 def _read(row: sa.Row[Any]) -> Schedule:

@@ -63,8 +63,8 @@ class Timeout:
     then: Then | str = Then.DISCARD
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "after", _checked("timeout.after", self.after, parse_period))
-        object.__setattr__(self, "then", _checked("timeout.then", self.then, _one_of(Then)))
+        object.__setattr__(self, "after", read_field("timeout.after", self.after, parse_period))
+        object.__setattr__(self, "then", read_field("timeout.then", self.then, _one_of(Then)))
 
     @property
     def period(self) -> timedelta:
@@ -103,7 +103,7 @@ class Schedule:
 
     def __post_init__(self) -> None:
         for name, parse in _READERS.items():
-            object.__setattr__(self, name, _checked(name, getattr(self, name), parse))
+            object.__setattr__(self, name, read_field(name, getattr(self, name), parse))
 
     def to_json(self) -> dict[str, Any]:
         """Everything that makes the schedule what it is."""
@@ -137,7 +137,11 @@ class Schedule:
         return cls(**said)
 
 
-def _checked(name: str, value: Any, parse: Callable[[Any], Any]) -> Any:
+def read_field(name: str, value: Any, parse: Callable[[Any], Any]) -> Any:
+    """What ``parse`` makes of a field's value.
+
+    :raises InvalidSchedule: it cannot be used, with the name of the field.
+    """
     try:
         return parse(value)
     except InvalidSchedule as error:
@@ -162,7 +166,7 @@ def parse_constraints(value: object) -> tuple[Constraint, ...]:
 
     :raises InvalidSchedule: one that cannot be used, with the path of its field.
     """
-    read: tuple[Constraint, ...] = _checked("constraints", value, _constraints)
+    read: tuple[Constraint, ...] = read_field("constraints", value, _constraints)
     return read
 
 
@@ -176,13 +180,15 @@ def parse_name(value: object) -> str:
     return value
 
 
-def _dag_id(value: object) -> str:
+def parse_dag_id(value: object) -> str:
+    """:raises ValueError: it is not a DAG's id."""
     if not isinstance(value, str) or not DAG_ID.fullmatch(value):
         raise ValueError("it must be the id of a DAG: letters, digits, underscores, dots, tildes and hyphens, 250 at most")
     return value
 
 
-def _conf(value: object) -> Mapping[str, Any]:
+def parse_conf(value: object) -> Mapping[str, Any]:
+    """:raises ValueError: it is no JSON object that a database keeps."""
     if not isinstance(value, Mapping):
         raise ValueError('it must be a mapping, such as {"table": "analytics.page_views"}')
     try:
@@ -223,13 +229,15 @@ def _priority(value: object) -> int:
     return value
 
 
-def _flag(value: object) -> bool:
+def parse_flag(value: object) -> bool:
+    """:raises ValueError: it is neither true nor false."""
     if not isinstance(value, bool):
         raise ValueError("it must be true or false")
     return value
 
 
-def _description(value: object) -> str:
+def parse_description(value: object) -> str:
+    """:raises ValueError: it is no text that a database keeps."""
     if not isinstance(value, str):
         raise ValueError("it must be a text")
     return check_storable(value)
@@ -237,13 +245,13 @@ def _description(value: object) -> str:
 
 _READERS: dict[str, Callable[[Any], Any]] = {
     "name": parse_name,
-    "dag_id": _dag_id,
+    "dag_id": parse_dag_id,
     "trigger": parse_trigger,
-    "conf": _conf,
+    "conf": parse_conf,
     "constraints": _constraints,
     "timeout": _timeout,
     "priority": _priority,
     "missed": _one_of(Missed),
-    "enabled": _flag,
-    "description": _description,
+    "enabled": parse_flag,
+    "description": parse_description,
 }

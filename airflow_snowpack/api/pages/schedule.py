@@ -11,7 +11,7 @@ from airflow_snowpack.api.pages.run_link import run_link
 from airflow_snowpack.api.schedule_bodies import definition_of
 from airflow_snowpack.iceberg.names import LEVEL
 from airflow_snowpack.scheduling import ScheduleNotFound, explain, read_history, read_runs
-from airflow_snowpack.scheduling.schedules import audit_subject
+from airflow_snowpack.scheduling.schedule_writer import audit_subject
 from airflow_snowpack.store import AuditTrail
 
 LINES = 50

@@ -20,6 +20,7 @@ from airflow_snowpack.store import (
     check_schema,
     open_store,
     operation_tables,  # noqa: F401
+    registered_run_tables,  # noqa: F401
     schedule_tables,  # noqa: F401
     upgrade_schema,
 )

@@ -1,0 +1,228 @@
+"""Writes schedules within somebody's transaction: their rows, what they listen to, and what becomes of what is pending.
+
+    def write(conn):
+        number_in_turn(conn)
+        writer.create(conn, nightly, by="vera", origin=Origin.HAND)
+
+The invariant: each change draws a new generation and remembers its moment and the newest event, and pending jobs of an older
+generation are discarded with it. Whose schedule it is, and whether he may change it, is the caller's to know.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_snowpack.scheduling.constraints import MaxConcurrent, SinceLastRun
+from airflow_snowpack.scheduling.cron import next_tick
+from airflow_snowpack.scheduling.errors import InvalidSchedule, ScheduleExists, ScheduleNotFound, ScheduleNotReadable
+from airflow_snowpack.scheduling.events import last_number
+from airflow_snowpack.scheduling.history import note
+from airflow_snowpack.scheduling.holding import let_go
+from airflow_snowpack.scheduling.leaves import Cron, Every, RunsFailed, RunsSucceeded
+from airflow_snowpack.scheduling.pending import OPEN, PendingState
+from airflow_snowpack.scheduling.run_ends import watch_runs
+from airflow_snowpack.scheduling.schedule import Schedule
+from airflow_snowpack.store import Actor, IdMaker, Store, new_id, storable, write_audit
+from airflow_snowpack.store.schedule_tables import (
+    launches,
+    pending_jobs,
+    schedule_clocks,
+    schedule_dags,
+    schedule_groups,
+    schedule_runs,
+    schedule_triggers,
+    schedules,
+)
+
+CHANGES = {
+    "created": "create_schedule",
+    "updated": "update_schedule",
+    "deleted": "delete_schedule",
+    "suspended": "suspend_schedule",
+    "resumed": "resume_schedule",
+}
+"""What the audit trail calls the changes that the history names."""
+
+
+class Origin(StrEnum):
+    """Who keeps the schedule: a DAG file (or YAML file), people through API, pages and command line, first one and then the
+    other, or the registered run whose cron it is.
+    """
+
+    FILE = "file"
+    HAND = "hand"
+    EDITED = "edited"
+    RUN = "run"
+
+
+class ScheduleWriter:
+    """Changes rows; every method expects that its transaction began with :func:`number_in_turn`.
+
+    Whoever holds rows and then wants numbers could wait for himself in a circle; so numbers come first, here and wherever
+    events are published.
+
+    :param catalog: what the tables of triggers belong to.
+    :param actor: on whose behalf; each change has its entry in the audit trail then, and stands in his name.
+    """
+
+    def __init__(self, store: Store, *, catalog: str, actor: Actor | None = None, make_id: IdMaker = new_id) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._actor = actor
+        self._make_id = make_id
+
+    def create(self, conn: sa.Connection, schedule: Schedule, *, by: str | None, origin: Origin) -> None:
+        """:raises ScheduleExists: the name is taken."""
+        if self.row(conn, schedule.name) is not None:
+            raise ScheduleExists(schedule.name)
+        now = self._store.clock()
+        values = {"name": schedule.name, "created_at": now, "enabled": schedule.enabled, "generation": self._make_id()}
+        conn.execute(sa.insert(schedules).values(**values, **self._definition(schedule, by, origin)))
+        self._listen(conn, schedule.name)
+        self._record(conn, schedule.name, "created", by, enabled=schedule.enabled)
+
+    def update(self, conn: sa.Connection, schedule: Schedule, *, by: str | None, origin: Origin) -> None:
+        """Change everything but whether it is enabled. What was pending is discarded, and counting begins anew.
+
+        :raises ScheduleNotFound: there is none of this name.
+        """
+        was = Origin(self.required(conn, schedule.name).origin)
+        now = Origin.EDITED if origin is Origin.HAND and was is not Origin.HAND else origin
+        values = {"generation": self._make_id(), **self._definition(schedule, by, now)}
+        conn.execute(sa.update(schedules).where(schedules.c.name == schedule.name).values(**values))
+        self.discard(conn, schedule.name, "the schedule was changed")
+        self._listen(conn, schedule.name)
+        self._record(conn, schedule.name, "updated", by)
+
+    def delete(self, conn: sa.Connection, name: str, *, by: str | None) -> None:
+        """Remove it, and what is pending with it.
+
+        :raises ScheduleNotFound: there is none of this name.
+        """
+        self.required(conn, name)
+        self.discard(conn, name, "the schedule was deleted")
+        self._forget(conn, name)
+        conn.execute(sa.delete(schedules).where(schedules.c.name == name))
+        self._record(conn, name, "deleted", by)
+
+    def switch(self, conn: sa.Connection, name: str, *, on: bool, by: str | None) -> None:
+        """Resume or suspend it. Doing it twice changes nothing.
+
+        :raises ScheduleNotFound: there is none of this name.
+        :raises ScheduleNotReadable: nobody knows what it would listen to.
+        """
+        if self.required(conn, name).enabled == on:
+            return
+        values = {"enabled": on, "generation": self._make_id(), "changed_at": self._store.clock(), "changed_by": self.name_of(by)}
+        conn.execute(sa.update(schedules).where(schedules.c.name == name).values(**values))
+        self.discard(conn, name, "the schedule was suspended")
+        self._listen(conn, name)
+        self._record(conn, name, "resumed" if on else "suspended", by)
+
+    def discard(self, conn: sa.Connection, name: str, why: str) -> None:
+        """End what is pending. A launch that is under way in some process meets the fence when it comes back."""
+        waiting = sa.and_(pending_jobs.c.schedule == name, pending_jobs.c.state.in_([*OPEN, PendingState.LAUNCH.value]))
+        ended = {"state": PendingState.DISCARDED.value, "ended_at": self._store.clock(), "ended_because": why}
+        gone = conn.execute(sa.update(pending_jobs).where(waiting).values(**ended).returning(pending_jobs.c.pending_id))
+        for pending_id in gone.scalars().all():
+            note(conn, self._store, name, "discarded", pending_id, because=why)
+        gone_runs = sa.delete(launches).where(launches.c.schedule == name, launches.c.claimed_at.is_(None))
+        for dag_id, run_id in conn.execute(gone_runs.returning(launches.c.dag_id, launches.c.run_id)).all():
+            conn.execute(sa.delete(schedule_runs).where(schedule_runs.c.run_id == run_id, schedule_runs.c.schedule == name))
+            let_go(conn, dag_id, run_id)
+
+    def row(self, conn: sa.Connection, name: str) -> sa.Row[Any] | None:
+        """The schedule's row, held until the transaction ends."""
+        return conn.execute(sa.select(schedules).where(schedules.c.name == name).with_for_update()).first()
+
+    def required(self, conn: sa.Connection, name: str) -> sa.Row[Any]:
+        """:raises ScheduleNotFound: there is none of this name."""
+        row = self.row(conn, name)
+        if row is None:
+            raise ScheduleNotFound(name)
+        return row
+
+    def name_of(self, by: str | None) -> str | None:
+        """Who it was: whoever is named, or whoever it is done for."""
+        return storable(self._actor.name) if by is None and self._actor is not None else by
+
+    def _record(self, conn: sa.Connection, name: str, what: str, by: str | None, **detail: Any) -> None:
+        """In the schedule's history and, where somebody asked for the change, in the audit trail."""
+        note(conn, self._store, name, what, by=self.name_of(by), **detail)
+        if self._actor is not None:
+            write_audit(conn, self._store, self._actor, CHANGES[what], audit_subject(name), **detail)
+
+    def _definition(self, schedule: Schedule, by: str | None, origin: Origin) -> dict[str, Any]:
+        return {
+            "definition": schedule.to_json(),
+            "dag_id": schedule.dag_id,
+            "priority": schedule.priority,
+            "origin": origin.value,
+            "changed_at": self._store.clock(),
+            "changed_by": self.name_of(by),
+        }
+
+    def _listen(self, conn: sa.Connection, name: str) -> None:
+        """Enter the schedule's triggers, groups and clocks as they are now; a suspended one has none."""
+        row, now = self.required(conn, name), self._store.clock()
+        try:
+            schedule = Schedule.from_json(row.definition)
+        except InvalidSchedule as error:
+            if row.enabled:
+                raise ScheduleNotReadable(name, str(error)) from error
+            self._forget(conn, name, of_dag=False)
+        else:
+            self._enter(conn, row, schedule, now)
+
+    def _enter(self, conn: sa.Connection, row: sa.Row[Any], schedule: Schedule, now: datetime) -> None:
+        name = row.name
+        self._forget(conn, name)
+        for dag_id in _named_dags(schedule) if row.enabled else ():
+            conn.execute(sa.insert(schedule_dags).values(schedule=name, dag_id=dag_id))
+            watch_runs(conn, self._store, [dag_id], now=now, look_at=now)
+        groups = {one.group for one in schedule.constraints if isinstance(one, MaxConcurrent) and one.group is not None}
+        for group in sorted(groups):
+            conn.execute(sa.insert(schedule_groups).values(schedule=name, group_name=group, dag_id=schedule.dag_id))
+        if not row.enabled:
+            return
+        counts_after = last_number(conn)
+        counts_from = now.replace(microsecond=now.microsecond // 1_000 * 1_000)  # Iceberg's moments have milliseconds
+        for number, leaf in enumerate(schedule.trigger.leaves()):
+            key = leaf.event_key(self._catalog, name, number)
+            values = {"schedule": name, "leaf": number, "generation": row.generation, "event_key": key}
+            conn.execute(sa.insert(schedule_triggers).values(**values, counts_after=counts_after, counts_from=counts_from))
+            first = first_tick(leaf, now)
+            if first is not None:
+                conn.execute(sa.insert(schedule_clocks).values(schedule=name, leaf=number, next_at=first, look_at=first))
+
+    def _forget(self, conn: sa.Connection, name: str, *, of_dag: bool = True) -> None:
+        # Clocks and triggers in the order of who restarts a period. A group has the runs of a suspended schedule's DAG too.
+        for table in (schedule_clocks, schedule_triggers, schedule_dags, *([schedule_groups] if of_dag else [])):
+            conn.execute(sa.delete(table).where(table.c.schedule == name))
+
+
+def audit_subject(name: str) -> str:
+    """How the audit trail calls a schedule, which may have the name of something else."""
+    return f"schedule:{name}"
+
+
+def first_tick(leaf: object, now: datetime) -> datetime | None:
+    """When a leaf's clock comes first; ``None`` for a leaf without one."""
+    if isinstance(leaf, Cron):
+        return next_tick(leaf.expression, leaf.tz, now)
+    if isinstance(leaf, Every):
+        assert isinstance(leaf.period, timedelta), "checked when it was made"
+        return now + leaf.period
+    return None
+
+
+def _named_dags(schedule: Schedule) -> list[str]:
+    """The DAGs whose runs its triggers and its constraints ask about."""
+    named = {leaf.dag_id for leaf in schedule.trigger.leaves() if isinstance(leaf, RunsSucceeded | RunsFailed)}
+    if any(isinstance(one, MaxConcurrent | SinceLastRun) for one in schedule.constraints):
+        named.add(schedule.dag_id)
+    return sorted(named)
