@@ -8,10 +8,8 @@ retry; so no two tasks write to the same place, whichever of them Spark has give
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from zipimport import zipimporter
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +19,7 @@ from airflow_snowpack.builds.errors import InvalidBuild
 from airflow_snowpack.builds.sharding import Placing
 from airflow_snowpack.builds.shards import ShardPlan
 from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.spark.archives import spare_archives
 
 SHARD = "__snowpack_shard"
 """The column of shard ids, which the files do not have."""
@@ -77,18 +76,3 @@ def _checked(batches: Iterator[pa.RecordBatch], shard_id: int) -> Iterator[pa.Re
                 "shard", strangers, f"Spark gave these rows to the task of shard {shard_id}, which must not happen"
             )
         yield batch.drop_columns([SHARD])
-
-
-def spare_archives() -> None:
-    """Make each further task of this Python worker 0.3 s shorter.
-
-    Spark has a worker forget, before each task, which files there are to import; and Python then reads the directory of pyspark's
-    own zip archive again, once for each of its packages. Archives do not change while a worker lives.
-    """
-    for finder in sys.path_importer_cache.values():
-        if isinstance(finder, zipimporter):
-            finder.invalidate_caches = _keep  # type: ignore[method-assign]  # of this one object
-
-
-def _keep() -> None:
-    """Forget nothing."""

@@ -19,23 +19,29 @@ if TYPE_CHECKING:
     from airflow_snowpack.interim.model import Scope as Scope
     from airflow_snowpack.interim.model import Slot as Slot
     from airflow_snowpack.interim.model import TaskKey as TaskKey
+    from airflow_snowpack.interim.partition_mapping import map_partitions as map_partitions
     from airflow_snowpack.interim.preservation import Preservation as Preservation
     from airflow_snowpack.interim.preservation import resolve_preservation as resolve_preservation
+    from airflow_snowpack.interim.reduction import reduce_rows as reduce_rows
     from airflow_snowpack.interim.refs import TableRef as TableRef
     from airflow_snowpack.interim.refs import ViewRef as ViewRef
     from airflow_snowpack.interim.refs import find_refs as find_refs
     from airflow_snowpack.interim.refs import read_ref as read_ref
     from airflow_snowpack.interim.refs import replace_refs as replace_refs
     from airflow_snowpack.interim.registry import InterimRegistry as InterimRegistry
+    from airflow_snowpack.interim.row_mapping import map_rows as map_rows
     from airflow_snowpack.interim.run_states import RunStates as RunStates
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "model": ["Holder", "InterimPolicy", "Scope", "Slot", "TaskKey"],
+        "partition_mapping": ["map_partitions"],
         "preservation": ["Preservation", "resolve_preservation"],
+        "reduction": ["reduce_rows"],
         "refs": ["TableRef", "ViewRef", "find_refs", "read_ref", "replace_refs"],
         "registry": ["InterimRegistry"],
+        "row_mapping": ["map_rows"],
         "run_states": ["RunStates"],
     },
 )

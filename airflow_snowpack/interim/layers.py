@@ -1,0 +1,108 @@
+"""The layers of a reduction: how many rows go into each, on how many partitions, and how many come out.
+
+    >>> layers = Layers.plan(1000, fan_in=10, most_partitions=8)
+    >>> str(layers)
+    '1000 → 100 → 10 → 1'
+    >>> layers.layers[0]
+    Layer(number=0, rows_in=1000, partitions=8, rows_out=100)
+
+The invariant: a layer makes exactly one row of each ``fan_in`` rows, and of what is left over; so ``rows_out`` is ``rows_in``
+divided by ``fan_in``, rounded up, in whole numbers at any size, and a layer's ``rows_out`` is the next one's ``rows_in``. The
+last one gives one row. One row alone needs no layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from airflow_snowpack.interim.function_errors import InvalidReduction
+
+EMPTY = "reduce() of empty sequence with no initial value"
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer.
+
+    :param number: from 0, the one that reads the table.
+    :param partitions: Spark tasks that share its work; each calls the function for some of its groups, one after the other.
+    :param rows_out: how often the function was called, too.
+    """
+
+    number: int
+    rows_in: int
+    partitions: int
+    rows_out: int
+
+    def __str__(self) -> str:
+        return f"layer {self.number}: {self.rows_in} rows in, {self.partitions} partitions, {self.rows_out} rows out"
+
+    def to_json(self) -> dict[str, int]:
+        """As a report has it."""
+        return {"layer": self.number, "rows_in": self.rows_in, "partitions": self.partitions, "rows_out": self.rows_out}
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """What a reduction does, or did: its tasks fail when one of them meets other rows than are planned here.
+
+    :param rows: of the table.
+    :param fan_in: how many rows the function gets at most.
+    """
+
+    rows: int
+    fan_in: int
+    layers: tuple[Layer, ...]
+
+    @classmethod
+    def plan(cls, rows: int, fan_in: int, most_partitions: int) -> Self:
+        """The layers for a table.
+
+        :param most_partitions: how many tasks a layer may have at most; it has no more than it has groups.
+        :raises TypeError: there are no rows, and so nothing that could be the result.
+        :raises InvalidReduction: see :func:`check_fan_in`; or there may be no task.
+        """
+        check_fan_in(fan_in)
+        if not _is_whole(most_partitions) or most_partitions < 1:
+            raise InvalidReduction(
+                "partitions", most_partitions, "a layer needs a task at least; give 1 or more, or leave it out"
+            )
+        if rows == 0:
+            raise TypeError(EMPTY)
+        layers: list[Layer] = []
+        rows_in = rows
+        while rows_in > 1:
+            rows_out = groups_of(rows_in, fan_in)
+            layers.append(Layer(len(layers), rows_in, min(rows_out, most_partitions), rows_out))
+            rows_in = rows_out
+        return cls(rows, fan_in, tuple(layers))
+
+    def __str__(self) -> str:
+        return " → ".join(str(rows) for rows in (self.rows, *(layer.rows_out for layer in self.layers)))
+
+    def to_json(self) -> dict[str, Any]:
+        """As XCom keeps it."""
+        return {"rows": self.rows, "fan_in": self.fan_in, "layers": [layer.to_json() for layer in self.layers]}
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Self:
+        """What :meth:`to_json` gave."""
+        layers = (Layer(each["layer"], each["rows_in"], each["partitions"], each["rows_out"]) for each in told["layers"])
+        return cls(told["rows"], told["fan_in"], tuple(layers))
+
+
+def groups_of(rows: int, fan_in: int) -> int:
+    """How many groups of at most ``fan_in`` rows they make. In whole numbers: a logarithm or a division is off for large ones."""
+    return (rows + fan_in - 1) // fan_in
+
+
+def check_fan_in(fan_in: int) -> None:
+    """:raises InvalidReduction: it is below 2, so that no layer would ever have fewer rows than the one before; or no number."""
+    if not _is_whole(fan_in) or fan_in < 2:
+        raise InvalidReduction("fan_in", fan_in, "fewer than 2 rows never become fewer; give a whole number from 2")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,119 @@
+"""Map whole partitions with a Python function over Arrow batches, on Spark: for what pays off once for many rows.
+
+    def scored(batches):
+        model = load_model()                                       # once for a partition, not for a row
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"id": batch["id"], "score": model.predict(batch)})
+
+    df = map_partitions(scored, features, "id bigint, score double")
+
+The invariant: what comes out has the schema's columns, by name, and nothing was cut off to fit. It is lazy, as :func:`map_rows`
+is, and tells errors as that does: with the partition, and the batch that the function had read last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from airflow_snowpack.interim.function_call import FunctionCall
+from airflow_snowpack.interim.map_input import data_frame
+from airflow_snowpack.interim.row_schema import RowSchema, columns_of
+from airflow_snowpack.interim.shipped_function import ShippedFunction
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_snowpack.interim.refs import TableRef, ViewRef
+
+PartitionFunction = Callable[..., Iterable[pa.RecordBatch]]
+
+
+def map_partitions(
+    fn: PartitionFunction,
+    table: DataFrame | TableRef | ViewRef,
+    schema: RowSchema | None = None,
+    *,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    spark: SparkSession | None = None,
+) -> DataFrame:
+    """The batches that a function makes of the batches of each partition.
+
+    :param fn: ``fn(batches, *args, **kwargs)``: an iterator of Arrow record batches; gives record batches or tables, as a
+    generator
+        or a list. How rows are divided into partitions is Spark's affair.
+    :param schema: the columns of the new rows; ``None`` for those of the table.
+    :param spark: the session that reads a ref; a DataFrame brings its own.
+    :raises UnusableFunction: it, or an argument of it, cannot be sent to Spark's tasks.
+    :raises InvalidColumns: the columns have no types in Arrow, or the schema is none.
+    """
+    df = data_frame(table, spark)
+    columns = columns_of(df, schema)
+    task = PartitionTask(ShippedFunction.of(fn, args, kwargs), columns.arrow)
+    return df.mapInArrow(partial(map_batches, task), columns.spark)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionTask:
+    """All that a Spark task has to know."""
+
+    function: ShippedFunction
+    schema: pa.Schema
+
+
+def map_batches(task: PartitionTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What runs in a Spark task."""
+    call, reading = FunctionCall.begin(task.function), _Reading()
+    given = call.guarded(reading, None, call.function, reading.through(batches))
+    if isinstance(given, pa.RecordBatch | pa.Table):
+        given = [given]
+    if not isinstance(given, Iterable):
+        raise call.failed(reading, f"it gave {given!r:.200}, and not record batches")
+    given = iter(given)
+    # A generator's code runs between its batches.
+    while (made := call.guarded(reading, None, next, given, None)) is not None:
+        yield from _fitted(call, reading, made, task.schema)
+
+
+class _Reading:
+    """How far a function has read in its partition."""
+
+    def __init__(self) -> None:
+        self._batches = self._rows = 0
+
+    def through(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches, counted."""
+        for batch in batches:
+            self._batches += 1
+            self._rows += batch.num_rows
+            yield batch
+
+    def __str__(self) -> str:
+        return f"batch {self._batches - 1}, after {self._rows} rows" if self._batches else "its start"
+
+
+def _fitted(call: FunctionCall, reading: _Reading, made: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """What the function gave, with the schema's columns in their order and of their types."""
+    if not isinstance(made, pa.RecordBatch | pa.Table):
+        raise call.failed(reading, f"it gave a {type(made).__name__}, and not a record batch or a table")
+    names = made.schema.names
+    if sorted(names) != sorted(schema.names):
+        raise call.failed(reading, f"it gave the columns {', '.join(names)}, and the schema has {', '.join(schema.names)}")
+    for batch in made.to_batches() if isinstance(made, pa.Table) else [made]:
+        columns = [_column(call, reading, batch.column(field.name), field) for field in schema]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _column(call: FunctionCall, reading: _Reading, column: pa.Array, field: pa.Field) -> pa.Array:
+    try:
+        column = column.cast(field.type)
+    except pa.ArrowException as error:
+        raise call.failed(reading, f"its column {field.name} cannot become {field.type}: {error}") from error
+    if column.null_count and not field.nullable:
+        raise call.failed(reading, f"its column {field.name} has nulls, and must not")
+    return column

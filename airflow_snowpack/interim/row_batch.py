@@ -1,0 +1,100 @@
+"""Rows as dictionaries, from Arrow batches and back, with the value to blame when one does not fit its column.
+
+    batches = RowBatches(schema)
+    batches.of([{"tail": "N14228", "at": datetime(…, tzinfo=UTC), "notes": {"k": 1}}])       # a RecordBatch, or raises Misfit
+    rows_of(batch)                                                                           # and back
+
+The invariant: **a value goes into its column as it is, or not at all.** Nothing is rounded or cut off on the way, a name that the
+schema does not have is an error and no row's loss, and a column that a row leaves out is null where it may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_snowpack.interim.lossless import keeper
+
+REFUSALS = (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError)
+
+
+class Misfit(ValueError):
+    """A row that its schema cannot hold; it becomes the cause of a FunctionFailed.
+
+    :ivar number: which of the rows.
+    """
+
+    def __init__(self, number: int, problem: str) -> None:
+        super().__init__(problem)
+        self.number = number
+
+
+def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The rows of a batch; a map column is a dictionary, and so is a struct."""
+    rows: list[dict[str, Any]] = batch.to_pylist(maps_as_pydicts="strict")
+    return rows
+
+
+class RowBatches:
+    """Makes batches of rows."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self._names = frozenset(schema.names)
+        self._keepers = [keeper(field.type) for field in schema]
+
+    def of(self, rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
+        """The rows as a batch.
+
+        :raises Misfit: one of them is no dictionary, has other names, or a value that its column cannot hold.
+        """
+        for number, row in enumerate(rows):
+            self._check_names(number, row)
+        columns = [self._column(place, [row.get(field.name) for row in rows]) for place, field in enumerate(self.schema)]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _check_names(self, number: int, row: Any) -> None:
+        if not isinstance(row, Mapping):
+            raise Misfit(number, f"it gave {_kind(row)}, and a row is a dictionary")
+        if not self._names.issuperset(row):
+            strange = ", ".join(repr(name) for name in row if name not in self._names)
+            raise Misfit(number, f"it gave {strange}, and the schema has only {', '.join(self.schema.names)}")
+
+    def _column(self, place: int, values: list[Any]) -> pa.Array:
+        try:
+            column, problem = self._converted(place, values)
+        except REFUSALS:
+            column, problem = None, "a value does not fit"
+        if problem is None:
+            return column
+        # Only now, when it has gone wrong, is each value tried alone.
+        for number, value in enumerate(values):
+            self._blame(place, number, value)
+        raise Misfit(0, f"the values of {self.schema.field(place).name} do not fit together")
+
+    def _converted(self, place: int, values: list[Any]) -> tuple[pa.Array, str | None]:
+        """The column, and what is wrong with it."""
+        field, keeps = self.schema.field(place), self._keepers[place]
+        column = pa.array(values, field.type)
+        if not field.nullable and column.null_count:
+            return column, "It must not be null"
+        if keeps is not None and not all(value is None or keeps(value) for value in values):
+            return column, "Something would be cut off"
+        return column, None
+
+    def _blame(self, place: int, number: int, value: Any) -> None:
+        try:
+            _, problem = self._converted(place, [value])
+        except REFUSALS as error:
+            problem = str(error)
+        if problem is not None:
+            field = self.schema.field(place)
+            raise Misfit(
+                number, f"it gave {field.name} = {value!r:.200} ({_kind(value)}), which {field.type} cannot hold: {problem}"
+            )
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
