@@ -1,0 +1,55 @@
+"""What can go wrong between rows and an interim table.
+
+FrameError
+├── UnwritableFrame   rows that Iceberg cannot keep
+├── UnreadableView    a view that only Spark can read, asked for without Spark
+└── UnusableOutput    a task returns something that cannot be handed on like that
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.errors import SnowpackError
+
+if TYPE_CHECKING:
+    from airflow_snowpack.interim.refs import ViewRef
+
+
+class FrameError(SnowpackError):
+    """The root of these errors."""
+
+
+class UnwritableFrame(FrameError):
+    """Rows that Iceberg cannot keep."""
+
+    def __init__(self, problem: object) -> None:
+        super().__init__(
+            f"These rows cannot become a table: {_first_line(problem)}. Give every column a type that Iceberg has (no "
+            "nanoseconds, no column of nothing but nulls without a type), or return a DataFrame of Spark."
+        )
+
+
+class UnreadableView(FrameError):
+    """A view that only Spark can read, asked for without Spark."""
+
+    def __init__(self, view: ViewRef, problem: object) -> None:
+        super().__init__(
+            f"The view {view.to_json()!r:.300} cannot be read without Spark: {_first_line(problem)}. Take it as a DataFrame of "
+            "Spark (leave the parameter's annotation out), or make its condition comparisons of columns with values."
+        )
+
+
+class UnusableOutput(FrameError):
+    """A task returns something that cannot be handed on like that.
+
+    :ivar field: the argument or the output that is to blame.
+    """
+
+    def __init__(self, field: str, value: object, problem: str) -> None:
+        self.field = field
+        super().__init__(f"{field} = {value!r:.200} cannot be handed on: {problem.rstrip('.')}.")
+
+
+def _first_line(problem: object) -> str:
+    return (str(problem).splitlines() or [""])[0].rstrip(".")

@@ -1,0 +1,256 @@
+"""One attempt of a task at its interim tables: what it was handed, and what it hands on.
+
+    with Handover(registry, lambda: catalog, holder, catalog_name="lake", consumers=task.downstream_task_ids) as handover:
+        def work():
+            df = handover.read(ref, session)
+            return handover.give(df.where("distance > 500"))
+        handed = handover.run(session, work)
+    return handed.to_json()                                     # the XCom
+
+The invariant: nothing is handed on before everything is written. A table is on record before it exists and is handed on when the
+block ends well, each output fenced; a block that fails, or whose fence has moved, hands on nothing and leaves its tables to the
+collector. What was received stays where it is until the block ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from airflow_snowpack.interim.errors import StaleInterimAttempt
+from airflow_snowpack.interim.frame_errors import UnusableOutput
+from airflow_snowpack.interim.frames import FrameKind, frame_kind
+from airflow_snowpack.interim.function_errors import function_failure
+from airflow_snowpack.interim.lease_keeper import LeaseKeeper
+from airflow_snowpack.interim.model import DEFAULT_OUTPUT, Scope
+from airflow_snowpack.interim.reading import read_as_arrow, read_on_spark
+from airflow_snowpack.interim.refs import TableRef
+from airflow_snowpack.interim.writing import write_table
+from airflow_snowpack.preservation import Preservation
+from airflow_snowpack.spark import SparkFailed, SparkInterrupted, SparkWork
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from datetime import timedelta
+
+    import pyarrow as pa
+    from pyiceberg.catalog import Catalog
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_snowpack.interim.model import Holder, Reading, Writing
+    from airflow_snowpack.interim.refs import Ref
+    from airflow_snowpack.interim.registry import InterimRegistry
+    from airflow_snowpack.interim.writing import Written
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """What becomes of a table that was handed on.
+
+    :param name: what others find it by; ``None``: only who is handed its reference.
+    :param scope: where the name is known.
+    :param preservation: ``FULL`` keeps it when nobody needs it any more.
+    :param ttl: for how long it is preserved, or keeps its global name; ``None``: without end.
+    """
+
+    name: str | None = None
+    scope: Scope = Scope.RUN
+    preservation: Preservation = Preservation.NONE
+    ttl: timedelta | None = None
+
+
+@dataclass(slots=True)
+class _Given:
+    """An output on its way; ``written`` when it is complete."""
+
+    writing: Writing
+    written: Written | None = None
+    recorded: dict[str, Any] = field(default_factory=dict)
+
+
+class Handover:
+    """One attempt's giving and taking.
+
+    :param catalog: loads the catalog when it is needed; a task that hands over nothing needs none.
+    :param holder: the attempt.
+    :param catalog_name: what the catalog is called, as in ``lake.snowpack_interim.t``.
+    :param consumers: the ids of the tasks directly downstream, which need what is handed on.
+    :param keeping: what becomes of the outputs for which :meth:`give` says nothing else.
+    """
+
+    def __init__(
+        self,
+        registry: InterimRegistry,
+        catalog: Callable[[], Catalog],
+        holder: Holder,
+        *,
+        catalog_name: str,
+        consumers: Iterable[str],
+        keeping: Keeping | None = None,
+    ) -> None:
+        self.registry = registry
+        self.holder = holder
+        self.consumers = frozenset(consumers)
+        self.keeping = keeping or Keeping()
+        self.work = SparkWork()
+        self._catalog = catalog
+        self._catalog_name = catalog_name
+        self._readings: list[Reading] = []
+        self._given: dict[str, _Given] = {}
+        self._passed_on: list[Ref] = []
+        self._working = False
+        self._leases = LeaseKeeper(registry, on_lost=self.work.interrupt)
+
+    def receive(self, refs: Iterable[Ref]) -> None:
+        """Keep what these point to where it is, until the block ends.
+
+        :raises InterimTableGone: one is not there any more; none was received.
+        """
+        have = {table.table_id for reading in self._readings for table in reading.tables}
+        new = [ref for ref in refs if ref.of.table_id not in have]
+        if new:
+            self._hold(self.registry.consume(new, holder=self.holder))
+
+    def receive_named(self, name: str, scope: Scope) -> TableRef:
+        """Find a table by its name, and keep it where it is.
+
+        :raises InterimTableNotFound: the name points to nothing.
+        """
+        reading = self.registry.consume_named(name, scope=scope, holder=self.holder)
+        self._hold(reading)
+        return reading.tables[0]
+
+    def read(self, ref: Ref, session: SparkSession) -> DataFrame:
+        """The rows with Spark, lazily: as long as the block lasts.
+
+        :raises InterimTableGone: they are not there any more.
+        """
+        self.receive([ref])
+        return read_on_spark(ref, session)
+
+    def read_arrow(self, ref: Ref) -> pa.Table:
+        """The rows in memory, without Spark.
+
+        :raises InterimTableGone: they are not there any more.
+        :raises UnreadableView: it takes Spark to read this view.
+        """
+        self.receive([ref])
+        return read_as_arrow(ref, self._catalog())
+
+    def give(self, frame: Any, output: str = DEFAULT_OUTPUT, *, keeping: Keeping | None = None, **recorded: Any) -> TableRef:
+        """Write rows as this output of the task. They are handed on when the block ends well.
+
+        :param frame: a DataFrame of Spark or pandas, or what Arrow holds.
+        :param recorded: of the operation as ``InterimRegistry.hand_on`` takes it: ``kind``, ``detail``, ``inputs``.
+        :raises UnwritableFrame: Iceberg cannot keep these rows.
+        :raises StaleInterimAttempt: a later try has begun.
+        """
+        if frame_kind(frame) is FrameKind.SPARK and not self._working:
+            return self.run(frame.sparkSession, lambda: self.give(frame, output, keeping=keeping, **recorded))
+        if output in self._given:
+            raise UnusableOutput("output", output, "this output was given already")
+        keep = keeping or self.keeping
+        writing = self.registry.begin(
+            self.holder.slot(output),
+            holder=self.holder,
+            catalog=self._catalog_name,
+            name=keep.name,
+            scope=keep.scope,
+            preservation=keep.preservation,
+            ttl=keep.ttl,
+        )
+        given = self._given[output] = _Given(writing, recorded=recorded)
+        self._leases.hold(writing)
+        written = given.written = write_table(frame, writing.table, self._catalog())
+        return TableRef(writing.table_id, str(writing.table), written.snapshot_id, written.rows, writing.slot.producer)
+
+    def pass_on(self, ref: Ref) -> None:
+        """A table that another task made is this task's output too: its consumers are to find it."""
+        self._passed_on.append(ref)
+
+    def run(self, session: SparkSession, call: Callable[[], T]) -> T:
+        """Work on Spark that :meth:`interrupt` stops.
+
+        :raises FunctionError: a function that rows are mapped or reduced with has failed.
+        :raises SparkFailed: Spark refused it, or failed in it.
+        :raises StaleInterimAttempt: it was stopped because another attempt has taken over.
+        """
+        self._working = True
+        try:
+            return self.work.run(session, call)
+        except SparkFailed as failed:
+            raise function_failure(failed) or failed from failed.__cause__
+        except SparkInterrupted as interrupted:
+            if self._leases.lost is not None:
+                raise StaleInterimAttempt(str(self.holder)) from interrupted
+            raise
+        finally:
+            self._working = False
+
+    def interrupt(self) -> None:
+        """Stop the work on Spark. It may be called from a signal handler."""
+        self.work.interrupt()
+
+    def abandon(self, why: str) -> None:
+        """Give up what was written: it is the collector's now. From any thread, and again and again."""
+        for given in list(self._given.values()):
+            self.registry.abandon(given.writing, why)
+        self._given.clear()
+
+    def __enter__(self) -> Self:
+        self._leases.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        try:
+            if error is None:
+                self._hand_on()
+            else:
+                self._leave(f"the task failed: {kind.__name__ if kind else 'for no reason'}")
+        except BaseException:
+            self._leave("it could not be handed on")
+            raise
+        finally:
+            self._leases.__exit__(kind, error, traceback)
+            for reading in self._readings:
+                self._release(reading)
+
+    def _hold(self, reading: Reading) -> None:
+        self._readings.append(reading)
+        self._leases.hold(reading)
+
+    def _hand_on(self) -> None:
+        if self._passed_on:
+            self.registry.pin_on(self._passed_on, consumers=self.consumers, holder=self.holder)
+        for output, given in list(self._given.items()):
+            assert given.written is not None, "what was given is written, or has raised"
+            self.registry.hand_on(
+                given.writing,
+                snapshot_id=given.written.snapshot_id,
+                rows=given.written.rows,
+                consumers=self.consumers,
+                location=given.written.location,
+                **given.recorded,
+            )
+            self._leases.let_go(given.writing)
+            del self._given[output]
+            log.info("Handed on %s to %s", given.writing.table, ", ".join(sorted(self.consumers)) or "nobody")
+
+    def _leave(self, why: str) -> None:
+        """Tidy up after a failure, which is what is to be told; what is left behind is found without being told."""
+        try:
+            self.abandon(why)
+        except Exception:
+            log.warning("What %s has written could not be given up; the collector finds it", self.holder, exc_info=True)
+
+    def _release(self, reading: Reading) -> None:
+        try:
+            self.registry.release(reading)
+        except Exception:
+            # The task is done; its reading ends with its lease.
+            log.warning("What %s has read could not be released; the collector finds it", self.holder, exc_info=True)

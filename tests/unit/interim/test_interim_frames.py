@@ -1,0 +1,130 @@
+"""Rows of Arrow and pandas as interim tables, and views on them, without Spark: with a real catalog in a folder."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from airflow_snowpack.iceberg import CatalogConfig, TableName
+from airflow_snowpack.interim.frame_errors import UnreadableView, UnwritableFrame
+from airflow_snowpack.interim.frames import as_arrow, frame_kind
+from airflow_snowpack.interim.reading import query_of, read_as_arrow
+from airflow_snowpack.interim.refs import Producer, TableRef
+from airflow_snowpack.interim.writing import write_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.catalog import Catalog
+
+FLIGHTS = {"id": [1, 2, 3, 4], "origin": ["JFK", "LGA", "JFK", None], "delay": [30, None, 5, 90]}
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    return CatalogConfig.embedded(tmp_path_factory.mktemp("lake")).load()
+
+
+@pytest.fixture
+def handed(catalog: Catalog, request: pytest.FixtureRequest) -> Callable[[Any], TableRef]:
+    """Write rows as a table of their own; gives its reference."""
+
+    def write(frame: Any) -> TableRef:
+        name = TableName("lake", "snowpack_interim", f"t_{abs(hash(request.node.nodeid))}")
+        written = write_table(frame, name, catalog)
+        producer = Producer("flights", "run1", "clean")
+        return TableRef("1", str(name), written.snapshot_id, written.rows, producer)
+
+    return write
+
+
+@pytest.fixture
+def flights(handed: Callable[[Any], TableRef]) -> TableRef:
+    return handed(pa.table(FLIGHTS))
+
+
+def test_what_holds_rows_is_known_by_its_class_and_nothing_else_is() -> None:
+    rows = pa.table(FLIGHTS)
+    held = [rows, rows.to_batches()[0], rows.to_reader(), rows.to_pandas(), FLIGHTS, [rows], rows.schema, rows["id"], None]
+
+    kinds = [frame_kind(each) for each in held]
+    assert [kind and kind.value for kind in kinds] == ["Arrow", "Arrow", "Arrow", "pandas", *[None] * 5]
+
+
+@pytest.mark.parametrize("form", [pa.Table.to_pandas, lambda rows: rows.to_batches()[0], pa.Table.to_reader])
+def test_all_forms_of_the_same_rows_become_the_same_table(
+    form: Callable[[pa.Table], Any], catalog: Catalog, handed: Callable[[Any], TableRef]
+) -> None:
+    rows = pa.table({"id": [1, 2], "origin": ["JFK", None]})
+    ref = handed(form(rows))
+
+    assert ref.rows == 2
+    assert read_as_arrow(ref, catalog).to_pylist() == rows.to_pylist()
+
+
+def test_a_table_without_rows_keeps_its_columns(catalog: Catalog, handed: Callable[[Any], TableRef]) -> None:
+    ref = handed(pa.table(FLIGHTS).slice(0, 0))
+
+    assert ref.rows == 0
+    assert read_as_arrow(ref, catalog).column_names == list(FLIGHTS)
+
+
+def test_a_reference_is_read_as_of_its_own_snapshot(catalog: Catalog, flights: TableRef) -> None:
+    catalog.load_table(flights.table.removeprefix("lake.")).append(pa.table(FLIGHTS))
+
+    assert read_as_arrow(flights, catalog).num_rows == 4
+
+
+def test_an_index_of_pandas_is_a_column_only_when_it_has_a_name() -> None:
+    frame = pd.DataFrame({"delay": [1, 2]}, index=pd.Index(["a", "b"]))
+
+    assert as_arrow(frame).column_names == ["delay"]
+    assert set(as_arrow(frame.rename_axis("plane")).column_names) == {"delay", "plane"}
+
+
+def test_nanoseconds_become_microseconds_where_nothing_is_lost_and_are_refused_where_something_is() -> None:
+    moment = datetime(2013, 1, 1, 5, 15, 0, 123456, UTC)
+    fine = pa.table({"at": pa.array([moment], pa.timestamp("ns", tz="UTC"))})
+    assert as_arrow(fine)["at"].to_pylist() == [moment]
+
+    with pytest.raises(UnwritableFrame, match="would lose data"):
+        as_arrow(pa.table({"at": pa.array([1], pa.timestamp("ns"))}))
+
+
+def test_a_column_that_iceberg_has_no_type_for_is_told_in_a_sentence(handed: Callable[[Any], TableRef]) -> None:
+    with pytest.raises(UnwritableFrame, match="These rows cannot become a table"):
+        handed(pa.table({"nothing": pa.array([None], pa.null())}))
+
+
+def test_a_view_is_filtered_then_ordered_then_limited_and_then_loses_its_columns(catalog: Catalog, flights: TableRef) -> None:
+    def ids(view: Any) -> list[int]:
+        return [row["id"] for row in read_as_arrow(view.select("id"), catalog).to_pylist()]
+
+    assert ids(flights.where("origin = 'JFK'")) == [1, 3]
+    assert ids(flights.where("delay > 10 and delay < 50")) == [1]
+    assert ids(flights.order_by("delay desc").limit(2)) == [4, 1]
+    assert ids(flights.order_by("delay")) == [2, 3, 1, 4], "as Spark: nothing comes first"
+    assert ids(flights.order_by("ORIGIN", "Delay DESC")) == [4, 1, 3, 2]
+    assert len(ids(flights.limit(3))) == 3
+    assert read_as_arrow(flights.select("Origin", "id"), catalog).column_names == ["origin", "id"]
+
+
+@pytest.mark.parametrize("view", ["where('sqrt(delay) > 2')", "order_by('delay + 1')", "select('no')", "order_by('no')"])
+def test_a_view_that_takes_spark_says_so(view: str, catalog: Catalog, flights: TableRef) -> None:
+    with pytest.raises(UnreadableView, match="as a DataFrame of Spark"):
+        read_as_arrow(eval(f"flights.{view}"), catalog)
+
+
+def test_for_spark_a_view_is_one_query_of_the_snapshot_that_a_comment_in_a_condition_does_not_swallow() -> None:
+    ref = TableRef("1", "lake.snowpack_interim.t", 7, 4, Producer("d", "r", "t"))
+    view = ref.where("a > 1 -- enough").select("b", "odd`name").order_by("a desc", "b").limit(3)
+
+    assert " ".join(query_of(view).split()) == (
+        "SELECT `b`, `odd``name` FROM `lake`.`snowpack_interim`.`t` VERSION AS OF 7 "
+        "WHERE ( a > 1 -- enough ) ORDER BY a desc , b LIMIT 3"
+    )
+    assert query_of(ref) == "SELECT * FROM `lake`.`snowpack_interim`.`t` VERSION AS OF 7"
