@@ -22,11 +22,13 @@ import sqlalchemy as sa
 from airflow_snowpack.builds.dataset_lock import DatasetLock
 from airflow_snowpack.builds.errors import BuildNotFound, DatasetNotFound, StaleBuild
 from airflow_snowpack.builds.model import Current, Manifest, RunStatus
+from airflow_snowpack.builds.provenance import build_operation
 from airflow_snowpack.builds.registered import Publication, PublicationKind, RunHandle
 from airflow_snowpack.builds.registry import ended, fenced, what_is_held
 from airflow_snowpack.builds.rows import build_id, publication_from
 from airflow_snowpack.store import Store, repeatable, storable
 from airflow_snowpack.store.build_tables import build_datasets, build_publications, build_runs
+from airflow_snowpack.store.operations import record_operation
 
 Also = Callable[[sa.Connection], None]
 Place = tuple[datetime, int]
@@ -177,7 +179,7 @@ class Moves:
 
         def write(conn: sa.Connection) -> None:
             self._lock.holds(conn)
-            place = self._succeed(conn, served, now)
+            place = self._succeed(conn, served, now, publication.by)
             highest = place if newest is None else max(place, newest)
             moved = {"publication": publication.number, "current_run": publication.run_id, "moved_at": publication.at}
             drawn = sa.case((row.drawn > publication.number, row.drawn), else_=publication.number)
@@ -201,7 +203,7 @@ class Moves:
         def write(conn: sa.Connection) -> object:
             self._lock.holds(conn)
             self._check_run(conn, handle.run_id, handle)
-            self._succeed(conn, served, now)
+            self._succeed(conn, served, now, handle.owner)
             return None if also is None else also(conn)
 
         run = build_runs.c
@@ -234,18 +236,24 @@ class Moves:
 
         self._store.transact(write)
 
-    def _succeed(self, conn: sa.Connection, served: Served, now: datetime) -> Place:
+    def _succeed(self, conn: sa.Connection, served: Served, now: datetime, by: str | None) -> Place:
         """The run of a manifest that is published has succeeded, whatever was known of it; its place among the runs."""
         run, manifest = build_runs.c, served.manifest
         key = build_id(self._lock.dataset, manifest.run_id)
         found = conn.execute(sa.select(run.status, run.as_of, run.sequence).where(run.build_id == key).with_for_update()).first()
         facts = {"manifest": served.path, "checksum": served.checksum, "rows": manifest.rows, "bytes": manifest.bytes}
         if found is None:
+            self._tell_lineage(conn, manifest, now, by)
             return self._adopt_run(conn, served, facts, now)
         if found.status != RunStatus.SUCCEEDED.value:
             values = facts | ended(RunStatus.SUCCEEDED, now)
             conn.execute(sa.update(build_runs).where(run.build_id == key).values(values))
+            self._tell_lineage(conn, manifest, now, by)
         return found.as_of, found.sequence
+
+    def _tell_lineage(self, conn: sa.Connection, manifest: Manifest, now: datetime, by: str | None) -> None:
+        url = conn.execute(sa.select(build_datasets.c.url).where(build_datasets.c.dataset == self._lock.dataset)).scalar_one()
+        record_operation(conn, build_operation(manifest, url=url, by=by, at=now))
 
     def _adopt_run(self, conn: sa.Connection, served: Served, facts: dict[str, Any], now: datetime) -> Place:
         """The pointer names a run of which the registry does not know: it was lost, or is an older copy of itself."""

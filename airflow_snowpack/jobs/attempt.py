@@ -133,6 +133,7 @@ class Attempt:
                 return error
             result = self._run_action(action)
             self._results.append(result)
+            self._jobs.tell_change(self._claim, result)
             if not result.success:
                 error = error or f"{action} {result.outcome}: {result.error or result.message}"
                 if not self._continue_on_error:

@@ -22,9 +22,11 @@ from airflow_snowpack.jobs.errors import JobAlreadyFinished, JobNotFound, NotThe
 from airflow_snowpack.jobs.listing import IS_LIVE
 from airflow_snowpack.jobs.locks import TableLocks
 from airflow_snowpack.jobs.model import ActionResult, Claim, Job, JobStatus, LifecyclePolicy
+from airflow_snowpack.jobs.provenance import maintenance_operation
 from airflow_snowpack.jobs.reading import JobReader
 from airflow_snowpack.jobs.rows import claim_from, job_from, results_to_json
 from airflow_snowpack.store import ClaimCursor, IdMaker, Store, new_id, repeatable, storable
+from airflow_snowpack.store.operations import note_operation
 from airflow_snowpack.store.schema import job_queue, jobs, table_locks
 
 if TYPE_CHECKING:
@@ -156,6 +158,11 @@ class Claims(JobReader):
         if kept:
             self._tell_action(claim, results[-1])
         return kept
+
+    def tell_change(self, claim: Claim, result: ActionResult) -> None:
+        """Note in the lineage what an action did to its table, if it did anything; a failure is logged."""
+        if result.change is not None:
+            note_operation(self.store, maintenance_operation(claim, result, result.change, self.store.clock()))
 
     def finish(self, claim: Claim, status: JobStatus, results: Sequence[ActionResult], error: str | None = None) -> bool:
         """Write the terminal state, take the job out of the queue and free the table, all fenced and in one transaction.

@@ -56,12 +56,27 @@ class ActionOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class TableChange:
+    """What an action changed of its table.
+
+    :param before: the snapshot that it started from; ``None`` for a table without one.
+    :param after: the snapshot that it left; the same one when it only took old snapshots or files away.
+    :param location: where the table lives.
+    """
+
+    before: int | None
+    after: int | None
+    location: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ActionResult:
     """What one action did.
 
     :param message: for people, such as "Compacted 87 files into 12".
     :param metrics: the same as numbers; file counts and bytes, by name.
     :param error: the cause in full when the action did not succeed.
+    :param change: what became of the table; the lineage keeps it, and not the job. ``None``: nothing, as far as is known.
     """
 
     action: str
@@ -70,6 +85,7 @@ class ActionResult:
     elapsed_seconds: float
     error: str | None = None
     metrics: Mapping[str, int | float] = field(default_factory=dict)
+    change: TableChange | None = field(default=None, compare=False)
 
     @property
     def success(self) -> bool:

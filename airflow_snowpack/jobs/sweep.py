@@ -16,6 +16,7 @@ from airflow_snowpack.jobs.idempotency import forget_old
 from airflow_snowpack.jobs.model import JobStatus, LifecyclePolicy, SweepReport
 from airflow_snowpack.jobs.switches import read_drain
 from airflow_snowpack.store import Expired, Store
+from airflow_snowpack.store.operation_retention import forget_operations
 from airflow_snowpack.store.schema import jobs, table_locks
 
 MAX_BACKOFF = timedelta(days=1)
@@ -54,6 +55,7 @@ def sweep_once(
     if not report.paused:
         # Apart from the rest: a submit takes the table's lock first and writes its key last.
         store.single(lambda conn: forget_old(conn, now))
+        forget_operations(store)
     return report
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action, parse_actions
 from airflow_snowpack.maintenance.action_run import ActionRun
+from airflow_snowpack.maintenance.change_watch import ChangeWatch
 from airflow_snowpack.maintenance.conflicts import is_conflict
 from airflow_snowpack.maintenance.effect import Effect
 from airflow_snowpack.maintenance.options import (
@@ -95,9 +97,10 @@ class SparkEngine:
         """
         (which,) = parse_actions([action])
         options = parse_options(which, job.options.get(which.value, {}))
-        started = self._monotonic()
-        effect = self._effect(job, which, options)
+        started, watch = self._monotonic(), ChangeWatch()
+        effect = self._effect(job, which, options, watch)
         result = effect.result(which, round(self._monotonic() - started, 3))
+        result = replace(result, change=watch.change(effect))
         log.info("%s on %s: %s (%s, %.1f s)", which, job.table, result.message, result.outcome, result.elapsed_seconds)
         if result.error:
             log.warning("%s on %s: %s", which, job.table, result.error)
@@ -107,12 +110,13 @@ class SparkEngine:
         """Stop the running action for good; :meth:`run` starts nothing more. Returns at once, and is safe in a signal handler."""
         self._work.interrupt()
 
-    def _effect(self, job: Job, action: Action, options: ActionOptions) -> Effect:
+    def _effect(self, job: Job, action: Action, options: ActionOptions, watch: ChangeWatch) -> Effect:
         if self._work.interrupted:
             return Effect(ActionOutcome.INTERRUPTED, "Interrupted before it began", error=str(SparkInterrupted()))
         session = self._session()
         try:
             run = self._action_run(job, action, session)
+            watch.begin(run)
             try:
                 return _perform(run, options)
             except SparkFailed as failure:

@@ -23,6 +23,7 @@ from airflow_snowpack.scheduling.retention import forget_old
 from airflow_snowpack.scheduling.run_ends import RunEnds
 from airflow_snowpack.scheduling.surroundings import Starter, Surroundings
 from airflow_snowpack.store import Store
+from airflow_snowpack.store.operation_retention import forget_operations
 
 log = logging.getLogger(__name__)
 
@@ -95,6 +96,6 @@ class Rounds:
         now = self._store.clock()
         if self._tidy_at is None or now >= self._tidy_at:
             self._tidy_at = now + TIDY_EVERY
-            gone = forget_old(self._store)
+            gone = forget_old(self._store) + forget_operations(self._store)
             if gone:
                 log.info("Forgot %s rows that nobody can need any more", gone)

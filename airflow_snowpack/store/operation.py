@@ -15,6 +15,7 @@ wrong with it is found, and logged, when it is recorded.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,6 +23,9 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_snowpack.store.ids import new_id
+
+# Neither a DAG's id nor a task's may hold a slash.
+NAMED = re.compile(r"(?P<dag>[^/]+)/(?P<run>.+)/(?P<task>[^/\[\] ]+)(\[(?P<index>\d+)\])?( try (?P<tried>\d+)( on .*)?)?")
 
 
 class OperationKind(StrEnum):
@@ -85,6 +89,15 @@ class TaskAttempt:
     task_id: str
     map_index: int = -1
     try_number: int | None = None
+
+    @classmethod
+    def named(cls, name: str | None) -> TaskAttempt | None:
+        """The task instance of ``dag/run/task[index] try 2 on host``, as operators call themselves; ``None``: another name."""
+        parts = NAMED.fullmatch(name or "")
+        if parts is None:
+            return None
+        index, tried = parts["index"], parts["tried"]
+        return cls(parts["dag"], parts["run"], parts["task"], int(index) if index else -1, int(tried) if tried else None)
 
     def __str__(self) -> str:
         mapped = f"[{self.map_index}]" if self.map_index >= 0 else ""

@@ -18,6 +18,7 @@ from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.store import Store, upgrade_schema
 from airflow_snowpack.store.build_tables import build_datasets, build_publications, build_runs
 from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store.operation_tables import operation_edges, operation_tables, operations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +51,7 @@ def builds_url(request: pytest.FixtureRequest) -> str:
     """A database without builds: the test runs once on SQLite and once on Postgres."""
     url: str = request.getfixturevalue(f"builds_on_{request.param}")
     with open_engine(url).begin() as conn:
-        for table in (build_datasets, build_publications, build_runs):
+        for table in (build_datasets, build_publications, build_runs, operations, operation_tables, operation_edges):
             conn.execute(table.delete())
     return url
 
