@@ -11,6 +11,8 @@
     │         ScheduleNotReadable, KeptByRun, RunExists, RunNotFound, InvalidEvent, InvalidPendingCursor, WrongTransition
     ├── builds  BuildError: InvalidBuild, InvalidKey, ShardCoverageError, ShardFailed, DatasetNotFound, BuildNotFound,
     │         DatasetBusy, StaleBuild, PublishFailed, NothingPublished, ManifestDamaged, StorageFailed (ObjectMissing)
+    ├── interim  InterimError: InvalidInterimRef, InvalidInterimTable, InterimTableGone, InterimTableNotFound, InterimTableInUse,
+    │         StaleInterimAttempt, DropFailed
     ├── preservation  InvalidPreservation
     ├── cli  UsageProblem (AmbiguousJobId, Unconfirmed), NotTheHolder, NoToken, WeakToken, Declined
     └── Airflow  InvalidSetting, ConnectionNotFound, UnsuitableConnection, IncompleteConnection, UnreadableArgument

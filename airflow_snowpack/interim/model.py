@@ -135,6 +135,8 @@ class Writing:
 
     :param attempt_id: the fence.
     :param lease_until: when the attempt counts as dead unless it renews; see ``InterimRegistry.heartbeat``.
+    :param name: what the table is to be found by, once it is handed on, as far as the scope goes.
+    :param ttl: for how long it is preserved or keeps a global name, once it is handed on; ``None``: without end.
     """
 
     table_id: str
@@ -143,6 +145,10 @@ class Writing:
     holder: Holder
     attempt_id: str
     lease_until: datetime
+    name: str | None = None
+    scope: Scope = Scope.RUN
+    preservation: Preservation = Preservation.NONE
+    ttl: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +173,9 @@ class InterimTable:
     :param expires_at: until when it is preserved or keeps its global name; ``None``: without end.
     :param pins: the consumers that are not finished for good, as ``dag_id/run_id/task_id``.
     :param readers: how many readings hold it right now.
+    :param lease_until: until when its writer, or the collector that drops it, holds it at least.
+    :param check_at: when the collector looks at its DAG run next; ``None``: only when something happens.
+    :param drops: how many tries to drop it were begun.
     :param error: why the last try to drop it failed.
     """
 
@@ -187,6 +196,8 @@ class InterimTable:
     expires_at: datetime | None
     pins: tuple[str, ...]
     readers: int
+    lease_until: datetime | None
+    check_at: datetime | None
     drops: int
     error: str | None
 

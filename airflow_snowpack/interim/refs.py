@@ -214,7 +214,7 @@ def replace_refs(value: Any, by: Callable[[Ref], Any]) -> Any:
     return value
 
 
-def _found(value: object) -> Iterator[Ref]:
+def _found(value: Any) -> Iterator[Ref]:
     if is_ref(value):
         yield read_ref(value)
     elif isinstance(value, Mapping):

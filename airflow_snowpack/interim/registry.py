@@ -9,39 +9,54 @@
     ...
     registry.release(reading)
 
-The signatures stand; what they do is being written.
+The invariants: **every attempt writes a table of its own**, so that no late write of a dead one reaches what its successor handed
+on; a table is on record before it exists; it is handed on, with a pin for each consumer, in one transaction that carries the
+attempt's fence; and who reads a table holds it, in a transaction that no drop can pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any, TypeVar
 
-from airflow_snowpack.interim.model import (
-    Holder,
-    InterimPolicy,
-    InterimTable,
-    Reading,
-    Scope,
-    Slot,
-    TableState,
-    TaskKey,
-    Writing,
+import sqlalchemy as sa
+
+from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.interim.errors import InterimTableInUse, InterimTableNotFound, InvalidInterimTable, StaleInterimAttempt
+from airflow_snowpack.interim.holding import InterimHolding, pin_values
+from airflow_snowpack.interim.listing import describe, name_key
+from airflow_snowpack.interim.model import Holder, InterimTable, Reading, Scope, Slot, TableState, Writing
+from airflow_snowpack.interim.names import check_given_name, name_of
+from airflow_snowpack.interim.refs import TableRef
+from airflow_snowpack.interim.rows import FREED, TABLE, TABLES, slot_values, table_values
+from airflow_snowpack.interim.runs import nudge, run_key, touch
+from airflow_snowpack.interim.statements import (
+    ABANDON,
+    ADD_PINS,
+    HAND_ON,
+    IS_ON_RECORD,
+    NAMED_BEFORE,
+    POINT,
+    RENEW_READING,
+    SUPERSEDE,
+    TAKE_SLOT,
+    WAS_HANDED_ON,
 )
-from airflow_snowpack.interim.refs import Ref, TableRef
 from airflow_snowpack.preservation import Preservation
-from airflow_snowpack.store import Store
+from airflow_snowpack.store import repeatable, storable
+from airflow_snowpack.store.interim_tables import interim_names, interim_tables
+from airflow_snowpack.store.operation import DatasetAt, Operation, OperationKind, TableAt, TaskAttempt
+from airflow_snowpack.store.operations import record_operation
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
-class InterimRegistry:
-    """Keeps the tables on record.
-
-    :param policy: where tables go, and how long what is held is held.
-    """
-
-    def __init__(self, store: Store, policy: InterimPolicy | None = None) -> None:
-        self.store = store
-        self.policy = policy or InterimPolicy()
+class InterimRegistry(InterimHolding):
+    """Keeps the tables on record, from before they exist until they are dropped."""
 
     def begin(
         self,
@@ -58,11 +73,39 @@ class InterimRegistry:
 
         :param catalog: where the table is to be, as this installation calls the catalog.
         :param name: what others may find the table by, once it is handed on.
-        :param ttl: for how long it is preserved (``FULL``), or keeps its global name; ``None``: without end.
+        :param ttl: for how long it is preserved (``FULL``), or keeps its global name; ``None``: without end. It begins when the
+            table is handed on.
         :raises StaleInterimAttempt: a later try of the same task instance has begun.
         :raises InvalidInterimTable: a name or duration that cannot be used.
         """
-        raise NotImplementedError
+        if ttl is not None and ttl <= timedelta(0):
+            raise InvalidInterimTable("ttl", ttl, "it must be longer than nothing, or None for without end")
+        now, table_id = self.store.clock(), self.make_id()
+        writing = Writing(
+            table_id=table_id,
+            table=TableName(catalog, self.policy.namespace, name_of(slot, table_id)),
+            slot=slot,
+            holder=holder,
+            attempt_id=self.make_id(),
+            lease_until=now + self.policy.lease,
+            name=None if name is None else check_given_name(name),
+            scope=scope,
+            preservation=preservation,
+            ttl=ttl,
+        )
+        place, row = slot_values(writing), table_values(writing, now)
+        newest = place | {"try_number": holder.try_number, "table_id": table_id}
+        task = slot.task
+
+        def write(conn: sa.Connection) -> Writing:
+            if conn.execute(TAKE_SLOT[conn.dialect.name], newest).first() is None:
+                raise StaleInterimAttempt(f"the output {slot}")
+            conn.execute(SUPERSEDE, {f"b_{name}": value for name, value in place.items()})
+            conn.execute(sa.insert(interim_tables), row)
+            touch(conn, task.dag_id, task.run_id, look_at=now + self.policy.first_look)
+            return writing
+
+        return self.store.transact(repeatable(write, _if(IS_ON_RECORD, writing, b_table=table_id)))
 
     def hand_on(
         self,
@@ -72,93 +115,138 @@ class InterimRegistry:
         rows: int | None,
         consumers: Iterable[str],
         location: str | None = None,
+        kind: OperationKind = OperationKind.CREATE,
+        inputs: Sequence[TableAt | DatasetAt] = (),
+        detail: Mapping[str, Any] | None = None,
     ) -> TableRef:
         """The table is complete: from now on it never changes, and its consumers may read it. One transaction, all or nothing.
 
         :param consumers: the ids of the tasks directly downstream, in the same run.
         :param location: the table's folder, if it is known at no cost.
+        :param kind: what made it, for its lineage.
+        :param inputs: what it was made from.
+        :param detail: more about how it was made, of what JSON can hold.
         :raises StaleInterimAttempt: another attempt has the slot; nothing was handed on.
         """
-        raise NotImplementedError
+        now, task = self.store.clock(), writing.slot.task
+        values = {
+            "b_table": writing.table_id,
+            "b_attempt": writing.attempt_id,
+            "b_ready_at": now,
+            "b_snapshot_id": snapshot_id,
+            "b_rows": rows,
+            "b_location": None if location is None else storable(location),
+            "b_expires_at": None if writing.ttl is None else now + writing.ttl,
+            "b_visible_at": now,
+        }
+        pins = pin_values([writing.table_id], consumers, writing.holder)
+        operation = self._operation(writing, snapshot_id, rows, location, kind, inputs, detail or {})
+        ref = TableRef(writing.table_id, str(writing.table), snapshot_id, rows, writing.slot.producer)
+
+        def write(conn: sa.Connection) -> TableRef:
+            if conn.execute(HAND_ON, values).rowcount == 0:
+                raise StaleInterimAttempt(f"the output {writing.slot}")
+            if pins:
+                conn.execute(ADD_PINS[conn.dialect.name], pins)
+            record_operation(conn, operation)
+            if writing.name is not None:
+                self._point(conn, writing, now)
+            if not pins:
+                touch(conn, task.dag_id, task.run_id, look_at=now + self.policy.nudge_after)
+            return ref
+
+        return self.store.transact(repeatable(write, _if(WAS_HANDED_ON, ref, b_table=writing.table_id)))
 
     def abandon(self, writing: Writing, why: str) -> bool:
         """Give up a table that will not be handed on; ``False``: another attempt has the slot already."""
-        raise NotImplementedError
+        values = {"b_table": writing.table_id, "b_attempt": writing.attempt_id, "b_now": self.store.clock()}
+        given_up = self.store.transact(lambda conn: conn.execute(ABANDON, values).rowcount == 1)
+        log.info("interim_abandoned: %s of %s: %s", writing.table, writing.holder, why)
+        return given_up
 
-    def consume(self, refs: Iterable[Ref], *, holder: Holder) -> Reading:
-        """Keep these tables from being dropped, all of them or none.
+    def _point(self, conn: sa.Connection, writing: Writing, now: datetime) -> None:
+        """Move the name here. What it pointed to before is looked at: nothing may protect it any more."""
+        task = writing.slot.task
+        key = name_key(writing.scope, task.dag_id, task.run_id)
+        before = conn.execute(NAMED_BEFORE, {"b_name": writing.name, "b_run_key": key}).scalar()
+        here = {"name": writing.name, "run_key": key, "table_id": writing.table_id, "moved_at": now}
+        conn.execute(POINT[conn.dialect.name], here)
+        if before is not None:
+            nudge(conn, before, look_at=now)
 
-        :raises InterimTableGone: one is not there any more; the message names the task to clear.
-        """
-        raise NotImplementedError
-
-    def release(self, reading: Reading) -> bool:
-        """The reader is through; ``False``: it had been taken for dead before."""
-        raise NotImplementedError
+    def _operation(
+        self,
+        writing: Writing,
+        snapshot_id: int | None,
+        rows: int | None,
+        location: str | None,
+        kind: OperationKind,
+        inputs: Sequence[TableAt | DatasetAt],
+        detail: Mapping[str, Any],
+    ) -> Operation:
+        task, tried = writing.slot.task, writing.holder.try_number
+        return Operation(
+            kind,
+            at=self.store.clock(),
+            inputs=inputs,
+            outputs=[TableAt(str(writing.table), snapshot_id, location)],
+            task=TaskAttempt(task.dag_id, task.run_id, task.task_id, task.map_index, tried),
+            rows=rows,
+            detail=detail,
+        )
 
     def heartbeat(self, held: Writing | Reading) -> bool:
         """Move the end of the lease; ``False``: it is held no more, stop the work."""
-        raise NotImplementedError
-
-    def pin_on(self, refs: Iterable[Ref], *, consumers: Iterable[str], holder: Holder) -> None:
-        """A task hands tables on that others made: its own consumers, in its own run, need them too.
-
-        :raises InterimTableGone: one is not there any more.
-        """
-        raise NotImplementedError
-
-    def named(self, name: str, *, scope: Scope = Scope.RUN, dag_id: str = "", run_id: str = "") -> TableRef:
-        """The table that a name points to now; ``consume_named`` also keeps it from going.
-
-        :param dag_id, run_id: the run whose name it is, for :attr:`Scope.RUN`.
-        :raises InterimTableNotFound: the name points to nothing.
-        """
-        raise NotImplementedError
-
-    def consume_named(self, name: str, *, scope: Scope = Scope.RUN, holder: Holder) -> Reading:
-        """Find a table by its name and keep it from being dropped, in one step; ``reading.tables[0]`` is the table.
-
-        :raises InterimTableNotFound: the name points to nothing.
-        """
-        raise NotImplementedError
+        until = self.store.clock() + self.policy.lease
+        if isinstance(held, Writing):
+            writing = held
+            return self.store.transact(lambda conn: TABLES.renew(conn, writing.table_id, writing.attempt_id, until))
+        values = {"b_reading": held.reading_id, "b_until": until}
+        return self.store.transact(lambda conn: conn.execute(RENEW_READING, values).rowcount) == len(held.tables)
 
     def nudge(self, dag_id: str, run_id: str, *, at_once: bool = True) -> bool:
-        """Something ended in this run: the collector is to look at it; ``False``: the run has no tables.
+        """Something ended in this run: the collector is to look at it; ``False``: it has nothing, or is due by then anyway.
 
         :param at_once: ``False`` for a task that is about to end and tells so itself: look a moment later.
         """
-        raise NotImplementedError
+        look_at = self.store.clock() + (timedelta(0) if at_once else self.policy.nudge_after)
+        return self.store.transact(lambda conn: nudge(conn, run_key(dag_id, run_id), look_at=look_at)) > 0
 
-    def discard(self, table_id: str) -> InterimTable:
-        """Let go of a table that is preserved or named: the collector drops it next. Nothing that is needed is let go of.
+    def discard(self, table_id: str, *, also: Callable[[sa.Connection], None] | None = None) -> InterimTable:
+        """Doom a table that is preserved or named: the collector drops it next. Nothing that is needed is doomed.
 
+        :param also: runs in the same transaction, such as an audit entry.
+        :returns: the table as it was.
         :raises InterimTableNotFound: there is no such table.
-        :raises InterimTableInUse: somebody needs it.
+        :raises InterimTableInUse: somebody needs it, or is making it.
         """
-        raise NotImplementedError
+        key, now = storable(table_id), self.store.clock()
+        mine = TABLE.table_id == key
 
-    def tables(
-        self,
-        *,
-        dag_id: str | None = None,
-        run_id: str | None = None,
-        state: TableState | None = None,
-        limit: int = 100,
-        before: tuple[datetime, str] | None = None,
-    ) -> list[InterimTable]:
-        """The newest first.
+        def write(conn: sa.Connection) -> InterimTable:
+            rows = conn.execute(sa.select(interim_tables).where(mine).with_for_update()).all()
+            if not rows:
+                raise InterimTableNotFound(table_id)
+            [table] = describe(conn, rows)
+            _refuse_if_needed(table)
+            if table.state is not TableState.DROPPING:
+                doomed = {"state": TableState.DROPPING.value, "visible_at": now}
+                conn.execute(sa.update(interim_tables).where(mine).values(FREED | doomed))
+                conn.execute(sa.delete(interim_names).where(interim_names.c.table_id == key))
+            if also is not None:
+                also(conn)
+            return table
 
-        :param before: ``(created_at, table_id)`` of the last one of the page before.
-        """
-        raise NotImplementedError
+        return self.store.transact(write)
 
-    def table(self, asked: str) -> InterimTable:
-        """One table, by its id or its whole name.
 
-        :raises InterimTableNotFound: there is none.
-        """
-        raise NotImplementedError
+def _refuse_if_needed(table: InterimTable) -> None:
+    writer = [str(table.producer)] if table.state is TableState.WRITING and table.lease_until is not None else []
+    needed_by = [*table.pins, *writer] or (["a task that reads it"] if table.readers else [])
+    if needed_by:
+        raise InterimTableInUse(str(table.table), needed_by)
 
-    def consumers_of(self, task: TaskKey) -> Sequence[str]:
-        """The consumers that tables of this task instance are pinned for."""
-        raise NotImplementedError
+
+def _if(query: sa.Select[Any], result: T, **values: str) -> Callable[[sa.Connection], T | None]:
+    """The result, if the query finds what only this very step can have written."""
+    return lambda conn: result if conn.execute(query, values).first() is not None else None

@@ -57,7 +57,7 @@ class RunStanding:
         """Whether no instance of this task will run again by itself."""
         if not self.is_active:
             return True
-        states = self.tasks.get(task_id)
+        states = self.tasks.get(task_id, {})
         return bool(states) and all(state in FINISHED for state in states.values())
 
     def has_ended(self, task_id: str, map_index: int) -> bool:

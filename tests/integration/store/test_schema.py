@@ -18,6 +18,7 @@ from airflow_snowpack.store import (
     Store,
     build_tables,  # noqa: F401  (their tables belong to the same metadata, and so do the next ones)
     check_schema,
+    interim_tables,  # noqa: F401
     open_store,
     operation_tables,  # noqa: F401
     registered_run_tables,  # noqa: F401

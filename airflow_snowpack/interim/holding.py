@@ -1,0 +1,155 @@
+"""Who reads which table, and who is going to: nothing that is held or pinned is dropped.
+
+    reading = registry.consume(find_refs(arguments), holder=holder)       # InterimTableGone, if it came too late
+    registry.pin_on(find_refs(result), consumers=task.downstream_task_ids, holder=holder)
+    registry.release(reading)
+
+The invariant: a hold or a pin is taken in a transaction that finds the table ready and keeps every collector off its row until
+the commit. So either the reader is first, and the table stays; or the collector is, and the reader hears that it is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_snowpack.interim.errors import InterimTableGone, InterimTableNotFound
+from airflow_snowpack.interim.listing import InterimListing, find_named
+from airflow_snowpack.interim.model import Holder, InterimPolicy, Reading, Scope
+from airflow_snowpack.interim.refs import Ref, TableRef
+from airflow_snowpack.interim.rows import table_from
+from airflow_snowpack.interim.runs import nudge, run_key, touch
+from airflow_snowpack.interim.statements import ADD_PINS, HELD_BY, LOCK_READY, RELEASE_READING
+from airflow_snowpack.store import IdMaker, Store, new_id, repeatable, storable
+from airflow_snowpack.store.interim_tables import interim_refs
+
+
+class InterimHolding(InterimListing):
+    """Keeps tables from being dropped.
+
+    :param policy: where tables go, and how long what is held is held.
+    :param make_id: draws uuid4s in hex.
+    """
+
+    def __init__(self, store: Store, policy: InterimPolicy | None = None, *, make_id: IdMaker = new_id) -> None:
+        super().__init__(store)
+        self.policy = policy or InterimPolicy()
+        self.make_id = make_id
+
+    def consume(self, refs: Iterable[Ref], *, holder: Holder) -> Reading:
+        """Keep these tables from being dropped, all of them or none.
+
+        :raises InterimTableGone: one is not there any more; the message names the task to clear.
+        """
+        tables = _each_once(refs)
+        reading = self._reading(holder, tables)
+        if not tables:
+            return reading
+
+        def write(conn: sa.Connection) -> Reading:
+            _lock(conn, tables)
+            self._hold(conn, reading)
+            return reading
+
+        return self.store.transact(repeatable(write, lambda conn: _held(conn, reading)))
+
+    def consume_named(self, name: str, *, scope: Scope = Scope.RUN, holder: Holder) -> Reading:
+        """Find a table by its name and keep it from being dropped, in one step; ``reading.tables[0]`` is the table.
+
+        :raises InterimTableNotFound: the name points to nothing.
+        """
+        task, empty = holder.task, self._reading(holder, ())
+
+        def write(conn: sa.Connection) -> Reading | None:
+            row = find_named(conn, name, scope, task.dag_id, task.run_id)
+            if row is None:
+                raise InterimTableNotFound(name, "" if scope is Scope.GLOBAL else f" in the run {task.dag_id}/{task.run_id}")
+            reading = replace(empty, tables=(table_from(row).ref,))
+            try:
+                _lock(conn, reading.tables)
+            except InterimTableGone:
+                return None  # the name has moved since it was read, and what it pointed to is on its way out
+            self._hold(conn, reading)
+            return reading
+
+        once = repeatable(write, lambda conn: _held(conn, empty))
+        while (reading := self.store.transact(once)) is None:
+            pass
+        return reading
+
+    def release(self, reading: Reading) -> bool:
+        """The reader is through; ``False``: it had been taken for dead before."""
+        if not reading.tables:
+            return True
+        task, look_at = reading.holder.task, self.store.clock() + self.policy.nudge_after
+
+        def write(conn: sa.Connection) -> bool:
+            held = conn.execute(RELEASE_READING, {"b_reading": reading.reading_id}).rowcount
+            nudge(conn, run_key(task.dag_id, task.run_id), look_at=look_at)
+            return held > 0
+
+        return self.store.transact(write)
+
+    def pin_on(self, refs: Iterable[Ref], *, consumers: Iterable[str], holder: Holder) -> None:
+        """A task hands tables on that others made: its own consumers, in its own run, need them too.
+
+        :raises InterimTableGone: one is not there any more.
+        """
+        tables = _each_once(refs)
+        pins = pin_values([table.table_id for table in tables], consumers, holder)
+        if not pins:
+            return
+        task, look_at = holder.task, self.store.clock() + self.policy.first_look
+
+        def write(conn: sa.Connection) -> None:
+            _lock(conn, tables)
+            conn.execute(ADD_PINS[conn.dialect.name], pins)
+            touch(conn, task.dag_id, task.run_id, look_at=look_at)
+
+        self.store.transact(write)
+
+    def _reading(self, holder: Holder, tables: tuple[TableRef, ...]) -> Reading:
+        return Reading(self.make_id(), tables, holder, self.store.clock() + self.policy.lease)
+
+    def _hold(self, conn: sa.Connection, reading: Reading) -> None:
+        task, now = reading.holder.task, self.store.clock()
+        each = {
+            "reading_id": reading.reading_id,
+            "run_key": run_key(task.dag_id, task.run_id),
+            "task_id": storable(task.task_id),
+            "map_index": task.map_index,
+            "holder": storable(reading.holder.attempt),
+            "taken_at": now,
+            "lease_until": reading.lease_until,
+        }
+        conn.execute(sa.insert(interim_refs), [each | {"table_id": table.table_id} for table in reading.tables])
+        own = any((table.producer.dag_id, table.producer.run_id) == (task.dag_id, task.run_id) for table in reading.tables)
+        if not own:  # otherwise the run is on record, and stays there, since a table of its own is locked
+            touch(conn, task.dag_id, task.run_id, look_at=now + self.policy.first_look)
+
+
+def pin_values(table_ids: Iterable[str], consumers: Iterable[str], holder: Holder) -> list[dict[str, Any]]:
+    """A pin for each table and each consumer, in the holder's own run."""
+    key = run_key(holder.task.dag_id, holder.task.run_id)
+    tasks = sorted({storable(consumer) for consumer in consumers})
+    return [{"table_id": table_id, "run_key": key, "task_id": task_id} for table_id in sorted(table_ids) for task_id in tasks]
+
+
+def _each_once(refs: Iterable[Ref]) -> tuple[TableRef, ...]:
+    return tuple({ref.of.table_id: ref.of for ref in refs}.values())
+
+
+def _lock(conn: sa.Connection, tables: Sequence[TableRef]) -> None:
+    found = set(conn.execute(LOCK_READY, {"b_ids": sorted(table.table_id for table in tables)}).scalars())
+    for table in tables:
+        if table.table_id not in found:
+            raise InterimTableGone(table.table, table.producer)
+
+
+def _held(conn: sa.Connection, reading: Reading) -> Reading | None:
+    """What the try before took, if it went through although its answer was lost."""
+    rows = conn.execute(HELD_BY, {"b_reading": reading.reading_id}).all()
+    return replace(reading, tables=reading.tables or tuple(table_from(row).ref for row in rows)) if rows else None

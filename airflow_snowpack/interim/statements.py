@@ -1,0 +1,109 @@
+"""What the registry says to the store, each statement whole, and why it is safe beside all the others.
+
+    conn.execute(HAND_ON, {"b_table": …, "b_attempt": …, …}).rowcount == 1 or refuse()
+
+Locks are taken in one order: a slot, tables by their id, pins, refs and names, and a run's row last.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from airflow_snowpack.interim.model import TableState
+from airflow_snowpack.interim.rows import FREED, READY, TABLE, WRITING
+from airflow_snowpack.store.interim_tables import interim_names, interim_pins, interim_refs, interim_slots, interim_tables
+from airflow_snowpack.store.types import UtcDateTime
+
+SLOT = interim_slots.c
+REF = interim_refs.c
+NAME = interim_names.c
+INSERTS: dict[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
+
+
+def moment(name: str) -> sa.BindParameter[Any]:
+    """A parameter that is a moment."""
+    return sa.bindparam(name, type_=UtcDateTime)
+
+
+def _take_slot(dialect: str) -> Any:
+    """The slot is the newest attempt's; no row comes back when a later try has it. Its row lock puts attempts in line."""
+    insert = INSERTS[dialect](interim_slots)
+    newest = insert.excluded
+    return insert.on_conflict_do_update(
+        index_elements=[SLOT.run_key, SLOT.task_id, SLOT.map_index, SLOT.output],
+        set_={"try_number": newest.try_number, "table_id": newest.table_id},
+        where=SLOT.try_number <= newest.try_number,
+    ).returning(SLOT.table_id)
+
+
+def _point(dialect: str) -> Any:
+    """The name points here; the last one who hands on has it."""
+    insert = INSERTS[dialect](interim_names)
+    here = {"table_id": insert.excluded.table_id, "moved_at": insert.excluded.moved_at}
+    return insert.on_conflict_do_update(index_elements=[NAME.name, NAME.run_key], set_=here)
+
+
+TAKE_SLOT = {dialect: _take_slot(dialect) for dialect in INSERTS}
+POINT = {dialect: _point(dialect) for dialect in INSERTS}
+ADD_PINS = {dialect: insert(interim_pins).on_conflict_do_nothing() for dialect, insert in INSERTS.items()}
+
+SUPERSEDE = (
+    sa.update(interim_tables)
+    .where(
+        *(TABLE[name] == sa.bindparam(f"b_{name}") for name in ("run_key", "task_id", "map_index", "output")),
+        WRITING,
+        TABLE.attempt_id.is_not(None),
+    )
+    .values(FREED)
+)
+"""Whatever earlier attempts were writing in this slot: their fence moves, and the end of their lease stays on record."""
+
+HELD = sa.and_(TABLE.table_id == sa.bindparam("b_table"), TABLE.attempt_id == sa.bindparam("b_attempt"), WRITING)
+
+HAND_ON = (
+    sa.update(interim_tables)
+    .where(HELD)
+    .values(
+        FREED
+        | {"state": TableState.READY.value}
+        | {
+            name: sa.bindparam(f"b_{name}", type_=TABLE[name].type)
+            for name in ("ready_at", "snapshot_id", "rows", "location", "expires_at", "visible_at")
+        }
+    )
+)
+"""Fenced: an attempt that was superseded, or that a collector gave up, matches nothing."""
+
+ABANDON = (
+    sa.update(interim_tables).where(HELD).values(FREED | {"state": TableState.DROPPING.value, "visible_at": moment("b_now")})
+)
+
+LOCK_READY = (
+    sa.select(TABLE.table_id)
+    .where(TABLE.table_id.in_(sa.bindparam("b_ids", expanding=True)), READY)
+    .order_by(TABLE.table_id)
+    .with_for_update(read=True)
+)
+"""A shared lock: readers do not wait for each other, and no collector can doom the table before they have committed."""
+
+RENEW_READING = sa.update(interim_refs).where(REF.reading_id == sa.bindparam("b_reading")).values(lease_until=moment("b_until"))
+RELEASE_READING = sa.delete(interim_refs).where(REF.reading_id == sa.bindparam("b_reading"))
+
+NAMED_BEFORE = (
+    sa.select(TABLE.run_key)
+    .join(interim_names, NAME.table_id == TABLE.table_id)
+    .where(NAME.name == sa.bindparam("b_name"), NAME.run_key == sa.bindparam("b_run_key"))
+)
+"""Whose table the name points to so far; its run is looked at when the name has moved."""
+
+IS_ON_RECORD = sa.select(TABLE.table_id).where(TABLE.table_id == sa.bindparam("b_table"))
+WAS_HANDED_ON = IS_ON_RECORD.where(TABLE.ready_at.is_not(None))
+HELD_BY = (
+    sa.select(interim_tables)
+    .join(interim_refs, REF.table_id == TABLE.table_id)
+    .where(REF.reading_id == sa.bindparam("b_reading"))
+)
+"""These three find the effect of a transaction whose answer was lost: nobody else could have drawn the id."""

@@ -1,0 +1,116 @@
+"""The tables of the interim room: what was made, who needs it, who reads it, what it is called, and when to look again.
+
+Everything hangs on a DAG run, by ``run_key`` (a digest of DAG id and run id, so that no index carries two long names): the
+collector reads the runs whose ``check_at`` has come, and nothing else.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from airflow_snowpack.store.leases import lease_columns
+from airflow_snowpack.store.schema import BUSY, metadata
+from airflow_snowpack.store.types import UtcDateTime
+
+interim_runs = sa.Table(
+    "interim_runs",
+    metadata,
+    sa.Column("run_key", sa.Text, primary_key=True),
+    sa.Column("dag_id", sa.Text, nullable=False),
+    sa.Column("run_id", sa.Text, nullable=False),
+    sa.Column("check_at", UtcDateTime),
+    sa.Column("checked_at", UtcDateTime),
+    sa.Column("looks", sa.Integer, nullable=False),
+    sa.Column("touches", sa.BigInteger, nullable=False),
+    postgresql_with=BUSY,
+)
+"""``check_at`` is null while only what is preserved without end is left; ``looks`` counts those that changed nothing, and
+``touches`` what was written about the run, so that a collector sees whether anything was since it looked."""
+
+due = interim_runs.c.check_at.is_not(None)
+sa.Index("ix_interim_runs_check_at", interim_runs.c.check_at, postgresql_where=due, sqlite_where=due)
+
+interim_slots = sa.Table(
+    "interim_slots",
+    metadata,
+    sa.Column("run_key", sa.Text, primary_key=True),
+    sa.Column("task_id", sa.Text, primary_key=True),
+    sa.Column("map_index", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("output", sa.Text, primary_key=True),
+    sa.Column("try_number", sa.Integer, nullable=False),
+    sa.Column("table_id", sa.Text, nullable=False),
+)
+"""Which table is the newest attempt's."""
+
+interim_tables = sa.Table(
+    "interim_tables",
+    metadata,
+    sa.Column("table_id", sa.Text, primary_key=True),
+    sa.Column("catalog", sa.Text, nullable=False),
+    sa.Column("database_name", sa.Text, nullable=False),
+    sa.Column("table_name", sa.Text, nullable=False, unique=True),
+    sa.Column("run_key", sa.Text, nullable=False),
+    sa.Column("dag_id", sa.Text, nullable=False),
+    sa.Column("run_id", sa.Text, nullable=False),
+    sa.Column("task_id", sa.Text, nullable=False),
+    sa.Column("map_index", sa.Integer, nullable=False),
+    sa.Column("output", sa.Text, nullable=False),
+    sa.Column("try_number", sa.Integer, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("ready_at", UtcDateTime),
+    sa.Column("snapshot_id", sa.BigInteger),
+    sa.Column("rows", sa.BigInteger),
+    sa.Column("location", sa.Text),
+    sa.Column("preservation", sa.Text, nullable=False),
+    sa.Column("name", sa.Text),
+    sa.Column("scope", sa.Text),
+    sa.Column("expires_at", UtcDateTime),
+    sa.Column("error", sa.Text),
+    *lease_columns(),
+    sa.Index("ix_interim_tables_run", "run_key", "task_id", "map_index", "output"),
+    sa.Index("ix_interim_tables_created_at_table_id", "created_at", "table_id"),
+    postgresql_with={"fillfactor": 80},
+)
+"""The lease is the writer's while the table is written, and a collector's while it is dropped. ``table_name`` is unique over all
+catalogs, since it ends in a part of the table's id."""
+
+dropping = interim_tables.c.state == sa.literal_column("'dropping'")
+sa.Index("ix_interim_tables_dropping", interim_tables.c.visible_at, postgresql_where=dropping, sqlite_where=dropping)
+
+interim_pins = sa.Table(
+    "interim_pins",
+    metadata,
+    sa.Column("table_id", sa.Text, primary_key=True),
+    sa.Column("run_key", sa.Text, primary_key=True),
+    sa.Column("task_id", sa.Text, primary_key=True),
+    sa.Index("ix_interim_pins_run_key_task_id", "run_key", "task_id"),
+)
+"""A consumer, all its map indexes together, that is not finished for good."""
+
+interim_refs = sa.Table(
+    "interim_refs",
+    metadata,
+    sa.Column("reading_id", sa.Text, primary_key=True),
+    sa.Column("table_id", sa.Text, primary_key=True),
+    sa.Column("run_key", sa.Text, nullable=False, index=True),
+    sa.Column("task_id", sa.Text, nullable=False),
+    sa.Column("map_index", sa.Integer, nullable=False),
+    sa.Column("holder", sa.Text, nullable=False),
+    sa.Column("taken_at", UtcDateTime, nullable=False),
+    sa.Column("lease_until", UtcDateTime, nullable=False),
+    sa.Index("ix_interim_refs_table_id", "table_id"),
+    postgresql_with=BUSY,
+)
+"""An attempt that reads right now."""
+
+interim_names = sa.Table(
+    "interim_names",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("run_key", sa.Text, primary_key=True),
+    sa.Column("table_id", sa.Text, nullable=False, index=True),
+    sa.Column("moved_at", UtcDateTime, nullable=False),
+    sa.Index("ix_interim_names_run_key", "run_key"),
+)
+"""What a name points to; ``run_key`` is empty for a name that is known everywhere."""
