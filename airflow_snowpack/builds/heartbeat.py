@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Self
 
 from airflow_snowpack.builds.errors import StaleBuild
+from airflow_snowpack.store.pulse import Pulse
 
 log = logging.getLogger(__name__)
 
@@ -44,15 +45,13 @@ class Heartbeat:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._renew = renew
-        self._every_s = min(every, lease / 3).total_seconds()
         self._lease_s = lease.total_seconds()
         self._what = what
         self._on_lost = on_lost
         self._monotonic = monotonic
         self._renewed_at = monotonic()
         self._lost = threading.Event()
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="snowpack-build-heartbeat", daemon=True)
+        self._pulse = Pulse(self.step, every=min(every, lease / 3), name="snowpack-build-heartbeat", on_last=self._tell)
 
     @property
     def lost(self) -> bool:
@@ -78,19 +77,15 @@ class Heartbeat:
             self._lost.set()
         return alive
 
-    def _beat(self) -> None:
-        while not self._stopped.wait(self._every_s):
-            if not self.step() and not self._stopped.is_set():
-                log.warning("fence_moved: %s", self._what)
-                if self._on_lost is not None:
-                    self._on_lost()
-                return
+    def _tell(self) -> None:
+        log.warning("fence_moved: %s", self._what)
+        if self._on_lost is not None:
+            self._on_lost()
 
     def __enter__(self) -> Self:
         self._renewed_at = self._monotonic()
-        self._thread.start()
+        self._pulse.__enter__()
         return self
 
     def __exit__(self, *exc: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._stopped.set()
-        self._thread.join(timeout=self._every_s)
+        self._pulse.__exit__(*exc)

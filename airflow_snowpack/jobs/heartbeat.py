@@ -11,7 +11,6 @@ out by this process's own clock, because from then on somebody else may hold it.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -19,6 +18,7 @@ from typing import Self
 
 from airflow_snowpack.jobs.lifecycle import Jobs
 from airflow_snowpack.jobs.model import Claim
+from airflow_snowpack.store.pulse import Pulse
 
 log = logging.getLogger(__name__)
 
@@ -32,15 +32,14 @@ class Heartbeat:
     def __init__(self, jobs: Jobs, claim: Claim, on_lost: Callable[[], None]) -> None:
         self._jobs = jobs
         self._claim = claim
-        self._on_lost = on_lost
         self._lease_until = claim.lease_until
         self._renewed_at = time.monotonic()
         # Three beats to a lease at least, also for somebody who shortened the lease and nothing else.
         beat = min(jobs.policy.heartbeat, jobs.policy.lease / 3)
         self._beat_seconds = beat.total_seconds()
-        self._look_seconds = min(jobs.policy.fence_check, beat).total_seconds()
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name=f"snowpack-heartbeat-{claim.job.job_id[:8]}", daemon=True)
+        look, name = min(jobs.policy.fence_check, beat), f"snowpack-heartbeat-{claim.job.job_id[:8]}"
+        self._on_lost = on_lost
+        self._pulse = Pulse(self.step, every=look, name=name, on_last=self._tell)
 
     @property
     def lease_ran_out(self) -> bool:
@@ -62,17 +61,13 @@ class Heartbeat:
         self._lease_until = now + self._jobs.policy.lease
         return True
 
-    def _beat(self) -> None:
-        while not self._stopped.wait(self._look_seconds):
-            if not self.step() and not self._stopped.is_set():
-                log.warning("fence_moved: job %s, attempt %s", self._claim.job.job_id, self._claim.attempt_id)
-                self._on_lost()
-                return
+    def _tell(self) -> None:
+        log.warning("fence_moved: job %s, attempt %s", self._claim.job.job_id, self._claim.attempt_id)
+        self._on_lost()
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._pulse.__enter__()
         return self
 
     def __exit__(self, *exc: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._stopped.set()
-        self._thread.join(timeout=self._look_seconds)
+        self._pulse.__exit__(*exc)
