@@ -56,7 +56,39 @@ class OperationLog:
         """
         # One walk down the index for each of the two roles: the newest of both are among the newest of each.
         queries = [_newest(storable(name), role, limit + 1, after) for role in (INPUT, OUTPUT)]
-        rows = read_rows(self._store, sa.union_all(*queries))
+        return self._page(read_rows(self._store, sa.union_all(*queries)), limit)
+
+    def latest(self, *, limit: int = 50, after: Place | None = None) -> OperationPage:
+        """What was done to any table."""
+        o = operations.c
+        query = sa.select(o.at, o.operation_id)
+        if after is not None:
+            query = query.where(o.at <= after[0], sa.or_(o.at < after[0], o.operation_id < after[1]))
+        newest = query.order_by(o.at.desc(), o.operation_id.desc()).limit(limit + 1)
+        return self._page(read_rows(self._store, newest), limit)
+
+    def knows(self, name: str) -> bool:
+        """Whether anything read or wrote a table."""
+        t = operation_tables.c
+        return bool(read_rows(self._store, sa.select(t.at).where(t.name == storable(name)).limit(1)))
+
+    def full_name(self, given: str, catalog: str) -> str:
+        """The name that lineage knows what people call without its catalog, if it knows it at all.
+
+        ``shop.orders`` and ``lake.shop.orders`` are ``lake.shop.orders``; a dataset's url, and a table of another catalog of
+        which something is known, are what they are.
+
+        :param catalog: the installation's.
+        """
+        given = given.rstrip("/")
+        if is_dataset(given):
+            return given
+        within = f"{catalog}.{given}"
+        whole = given.startswith(f"{catalog}.") and given.count(".") > 1
+        candidates = [given, within] if whole else [within, given]
+        return next((name for name in candidates if self.knows(name)), candidates[0])
+
+    def _page(self, rows: Sequence[Any], limit: int) -> OperationPage:
         places: list[Place] = sorted({(row.at, row.operation_id) for row in rows}, reverse=True)
         shown = places[:limit]
         found = self.named(operation_id for _, operation_id in shown)

@@ -1,0 +1,51 @@
+"""A few tables that came from each other, for the tests of the faces of lineage.
+
+make_lineage(store, store.clock())
+
+flights.raw ─┬─ interim.clean ─┬─ interim.by_day ──────┬─ flights.report ── s3://lake/builds/report
+flights.planes ┘               └─ interim.by_carrier ──┘        ⟲ maintenance
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.store.operation import DatasetAt, Operation, OperationKind, TableAt, TaskAttempt
+from airflow_snowpack.store.operations import note_operation
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from airflow_snowpack.store import Store
+
+RAW, PLANES = TableAt("lake.flights.raw", 101), TableAt("lake.flights.planes", 102)
+CLEAN = TableAt("lake.interim.clean", 103)
+BY_DAY, BY_CARRIER = TableAt("lake.interim.by_day", 104), TableAt("lake.interim.by_carrier", 105)
+REPORT = TableAt("lake.flights.report", 5_577_006_791_947_779_410)
+BUILT = DatasetAt("s3://lake/builds/report", "20261121T000000Z")
+RUN = "manual__2026-11-21T06:00:00+00:00"
+JOB = "a1b2c3d4e5f678901234567890abcdef"
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+
+DETAIL = {"action": "rewrite_data_files", "outcome": "succeeded", "message": HOSTILE}
+
+
+def make_lineage(store: Store, now: datetime) -> None:
+    """Record the operations, ten minutes apart, the last one a minute ago."""
+
+    def by(task_id: str, map_index: int = -1) -> TaskAttempt:
+        return TaskAttempt("flights", RUN, task_id, map_index, 1)
+
+    made = [
+        Operation(OperationKind.INSERT, now, (), (RAW,), task=by("ingest"), rows=336_776),
+        Operation(OperationKind.CREATE, now, (RAW, PLANES), (CLEAN,), task=by("clean"), rows=327_346),
+        Operation(OperationKind.MAP, now, (CLEAN,), (BY_DAY,), task=by("by_day", 3), rows=365),
+        Operation(OperationKind.REDUCE, now, (CLEAN,), (BY_CARRIER,), task=by("by_carrier"), rows=16, detail={"layers": [16, 1]}),
+        Operation(OperationKind.INSERT, now, (BY_DAY, BY_CARRIER), (TableAt(REPORT.table, 106),), task=by("report"), rows=381),
+        Operation(OperationKind.BUILD, now, (REPORT,), (BUILT,), rows=381, detail={"dataset": "report"}),
+        Operation(OperationKind.MAINTENANCE, now, (REPORT,), (REPORT,), job_id=JOB, detail=DETAIL),
+    ]  # fmt: skip
+    for place, operation in enumerate(reversed(made)):
+        assert note_operation(store, replace(operation, at=now - timedelta(minutes=1 + 10 * place), operation_id=f"{place:032x}"))
