@@ -143,6 +143,13 @@ STALE_AGE = arg(
 PLAN_CLEANUP = arg("-n", "--dry-run", action="store_true", help="Only tell what would be deleted")
 STORAGE_CONN_ID = conn_id("storage", "the storage of builds", "builds_conn_id", "the machine's own identity")
 
+# lineage
+LINEAGE_OF = arg("table", metavar="TABLE", help="DATABASE.TABLE, with or without its catalog; or a dataset's name or url")
+UP = arg("--up", action="store_true", help="Only what it came from")
+DOWN = arg("--down", action="store_true", help="Only what came of it")
+BOTH = arg("--both", action="store_true", help="Both, as without any of these")
+DEPTH = arg("--depth", type=_COUNT, default=5, metavar="N", help="How many steps from the table (default: 5)")
+
 # worker
 ONCE = arg("--once", action="store_true", help="Run one job and leave; leave at once when none waits")
 MAX_JOBS = arg("--max-jobs", type=_COUNT, metavar="N", help="Leave after this many jobs")

@@ -238,6 +238,11 @@ def get_cli_commands() -> list[CLICommand]:
                     example="audit --subject demo.flights",
                 ),
                 command(
+                    "lineage", "lineage.show", "Draw which tables a table came from, and which came of it",
+                    a.LINEAGE_OF, a.UP, a.DOWN, a.BOTH, a.DEPTH, a.OUTPUT,
+                    example="lineage shop.report --up --depth 3",
+                ),
+                command(
                     "worker", "worker.work", "Run jobs from the queue until it is told to stop",
                     a.ONCE, a.MAX_JOBS, a.WORKER_POLL, a.WORKER_ID, a.CATALOG_CONN_ID, a.SPARK_CONN_ID,
                     example="worker --worker-id pod-7",

@@ -73,7 +73,7 @@ def test_no_answer_is_one_that_the_document_does_not_name(
     registry, storage = BuildRegistry(app.state.services.get().jobs.store), Storage(tmp_path / "flights")
     built = publish_build(registry, storage, "flights", as_of=datetime(2026, 4, 25, tzinfo=UTC), rows={"N14228": 1})
     known = {**REAL_TABLE, "job_id": job, "name": SCHEDULE["name"], "dataset": "flights", "run_id": built.run_id}
-    assert len(operations) == 43
+    assert len(operations) == 46
     for operation in operations:
         named = {name: known[name] for name in _path_parameters(operation)}
         if mode is GenerationMode.NEGATIVE and not {"parameters", "requestBody"} & operation.definition.raw.keys():

@@ -47,7 +47,7 @@ def test_every_command_is_there() -> None:
         "schedules delete", "schedules suspend", "schedules resume", "schedules run", "schedules sync",
         "events list", "events send", "pending list", "scheduler",
         "builds list", "builds show", "builds publish", "builds rollback", "builds cleanup",
-        "drain on", "drain off", "drain status", "db upgrade", "db check", "queue", "sweep", "audit", "worker", "api",
+        "drain on", "drain off", "drain status", "db upgrade", "db check", "queue", "sweep", "audit", "lineage", "worker", "api",
     }  # fmt: skip
 
 
