@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
+    from airflow_snowpack.interim.handover import Handover as Handover
+    from airflow_snowpack.interim.handover import Keeping as Keeping
     from airflow_snowpack.interim.model import Holder as Holder
     from airflow_snowpack.interim.model import InterimPolicy as InterimPolicy
     from airflow_snowpack.interim.model import Scope as Scope
     from airflow_snowpack.interim.model import Slot as Slot
     from airflow_snowpack.interim.model import TaskKey as TaskKey
+    from airflow_snowpack.interim.named import named_table as named_table
     from airflow_snowpack.interim.partition_mapping import map_partitions as map_partitions
     from airflow_snowpack.interim.preservation import Preservation as Preservation
     from airflow_snowpack.interim.preservation import resolve_preservation as resolve_preservation
@@ -35,7 +38,9 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
+        "handover": ["Handover", "Keeping"],
         "model": ["Holder", "InterimPolicy", "Scope", "Slot", "TaskKey"],
+        "named": ["named_table"],
         "partition_mapping": ["map_partitions"],
         "preservation": ["Preservation", "resolve_preservation"],
         "reduction": ["reduce_rows"],

@@ -19,17 +19,17 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from airflow_snowpack.interim.errors import StaleInterimAttempt
 from airflow_snowpack.interim.frame_errors import UnusableOutput
 from airflow_snowpack.interim.frames import FrameKind, frame_kind
 from airflow_snowpack.interim.function_errors import function_failure
-from airflow_snowpack.interim.lease_keeper import LeaseKeeper
+from airflow_snowpack.interim.heartbeat import Heartbeat
 from airflow_snowpack.interim.model import DEFAULT_OUTPUT, Scope
 from airflow_snowpack.interim.reading import read_as_arrow, read_on_spark
 from airflow_snowpack.interim.refs import TableRef
 from airflow_snowpack.interim.writing import write_table
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.spark import SparkFailed, SparkInterrupted, SparkWork
+from airflow_snowpack.store.operation import TableAt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -104,7 +104,7 @@ class Handover:
         self._given: dict[str, _Given] = {}
         self._passed_on: list[Ref] = []
         self._working = False
-        self._leases = LeaseKeeper(registry, on_lost=self.work.interrupt)
+        self._heartbeat = Heartbeat(registry, on_lost=lambda _: self.work.interrupt())
 
     def receive(self, refs: Iterable[Ref]) -> None:
         """Keep what these point to where it is, until the block ends.
@@ -146,7 +146,8 @@ class Handover:
         """Write rows as this output of the task. They are handed on when the block ends well.
 
         :param frame: a DataFrame of Spark or pandas, or what Arrow holds.
-        :param recorded: of the operation as ``InterimRegistry.hand_on`` takes it: ``kind``, ``detail``, ``inputs``.
+        :param recorded: for its lineage, as ``InterimRegistry.hand_on`` has it: ``kind``, ``detail``, and ``inputs`` beside what
+            was received.
         :raises UnwritableFrame: Iceberg cannot keep these rows.
         :raises StaleInterimAttempt: a later try has begun.
         """
@@ -165,7 +166,7 @@ class Handover:
             ttl=keep.ttl,
         )
         given = self._given[output] = _Given(writing, recorded=recorded)
-        self._leases.hold(writing)
+        self._heartbeat.hold(writing)
         written = given.written = write_table(frame, writing.table, self._catalog())
         return TableRef(writing.table_id, str(writing.table), written.snapshot_id, written.rows, writing.slot.producer)
 
@@ -178,16 +179,16 @@ class Handover:
 
         :raises FunctionError: a function that rows are mapped or reduced with has failed.
         :raises SparkFailed: Spark refused it, or failed in it.
-        :raises StaleInterimAttempt: it was stopped because another attempt has taken over.
+        :raises StaleInterimAttempt, InterimTableGone: it was stopped because another attempt has taken over.
+        :raises SparkInterrupted: it was stopped by :meth:`interrupt`.
         """
         self._working = True
         try:
             return self.work.run(session, call)
         except SparkFailed as failed:
             raise function_failure(failed) or failed from failed.__cause__
-        except SparkInterrupted as interrupted:
-            if self._leases.lost is not None:
-                raise StaleInterimAttempt(str(self.holder)) from interrupted
+        except SparkInterrupted:
+            self._heartbeat.check()
             raise
         finally:
             self._working = False
@@ -203,7 +204,7 @@ class Handover:
         self._given.clear()
 
     def __enter__(self) -> Self:
-        self._leases.__enter__()
+        self._heartbeat.__enter__()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
@@ -216,28 +217,29 @@ class Handover:
             self._leave("it could not be handed on")
             raise
         finally:
-            self._leases.__exit__(kind, error, traceback)
+            self._heartbeat.__exit__(kind, error, traceback)
             for reading in self._readings:
                 self._release(reading)
 
     def _hold(self, reading: Reading) -> None:
         self._readings.append(reading)
-        self._leases.hold(reading)
+        self._heartbeat.hold(reading)
 
     def _hand_on(self) -> None:
         if self._passed_on:
             self.registry.pin_on(self._passed_on, consumers=self.consumers, holder=self.holder)
+        received = [TableAt(table.table, table.snapshot_id) for reading in self._readings for table in reading.tables]
         for output, given in list(self._given.items()):
             assert given.written is not None, "what was given is written, or has raised"
+            self._heartbeat.let_go(given.writing)
             self.registry.hand_on(
                 given.writing,
                 snapshot_id=given.written.snapshot_id,
                 rows=given.written.rows,
                 consumers=self.consumers,
                 location=given.written.location,
-                **given.recorded,
+                **given.recorded | {"inputs": [*received, *given.recorded.get("inputs", ())]},
             )
-            self._leases.let_go(given.writing)
             del self._given[output]
             log.info("Handed on %s to %s", given.writing.table, ", ".join(sorted(self.consumers)) or "nobody")
 

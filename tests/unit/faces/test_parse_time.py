@@ -19,21 +19,28 @@ if TYPE_CHECKING:
 TELL = "\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))\n"
 
 BARE = """
-from airflow.sdk import DAG, Asset, AssetAlias, BaseOperator, BaseSensorOperator
+from airflow.sdk import DAG, Asset, AssetAlias, BaseOperator, BaseSensorOperator, task
 
 with DAG("nothing", schedule=Asset("x://a") | AssetAlias("b")):
     BaseOperator(task_id="a", outlets=[Asset("x://c")])
     BaseSensorOperator(task_id="b")
+
+    @task
+    def c(): ...
+
+    c()
 """
 
 DAG_FILE = """
-from airflow.sdk import DAG
+from airflow.sdk import DAG, task
 from airflow_snowpack.assets import build_asset, iceberg_asset, maintained_tables, published_builds
+from airflow_snowpack.interim import TableRef, named_table
 from airflow_snowpack.scheduling import BytesAdded, PartitionsAdded, Schedule, SinceLastRun
 from airflow_snowpack.operators import (
     AcquireTableLockOperator, BuildShardsOperator, CancelMaintenanceOperator, CleanupBuildsOperator, MaintainTableOperator,
-    PublishBuildOperator, ReleaseTableLockOperator, RollbackBuildOperator, RunMaintenanceJobOperator, SelectWinnersOperator,
-    ShardedBuildOperator, SnowpackDispatcherOperator, SubmitMaintenanceOperator, SweepOperator,
+    MapPartitionsOperator, MapRowsOperator, PublishBuildOperator, ReduceRowsOperator, ReleaseTableLockOperator,
+    RollbackBuildOperator, RunMaintenanceJobOperator, SelectWinnersOperator, ShardedBuildOperator, SnowpackDispatcherOperator,
+    SubmitMaintenanceOperator, SweepOperator,
 )
 from airflow_snowpack.sensors import BuildPublishedSensor, IcebergDataArrivalSensor, MaintenanceJobSensor, TableLockSensor
 
@@ -57,6 +64,14 @@ with DAG("everything", schedule=iceberg_asset("demo.flights") | maintained_table
     RollbackBuildOperator(task_id="back", dataset="flights", to="-1")
     CleanupBuildsOperator(task_id="clean")
     BuildPublishedSensor(task_id="published", dataset="flights")
+    rows = MapRowsOperator(task_id="rows", python_callable=dict, table="demo.flights", schema="flight int")
+    parts = MapPartitionsOperator(task_id="parts", python_callable=iter, table=rows.output)
+    ReduceRowsOperator(task_id="one", python_callable=max, table=parts.output, fan_in=10)
+
+    @task.snowpack(name="features", scope="global", preservation="FULL", ttl="7d")
+    def features(spark, flights: TableRef): ...
+
+    features.expand(flights=[named_table("flights")])
 
 Schedule("s", dag_id="everything", trigger=PartitionsAdded("demo.flights"), constraints=[SinceLastRun("5m")])
 """

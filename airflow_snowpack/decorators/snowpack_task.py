@@ -1,0 +1,95 @@
+"""``@task.snowpack``: a task that is handed tables, and hands tables on.
+
+    @task.snowpack
+    def clean(spark, flights):                     # a DataFrame, as of what the task before handed on
+        return flights.where("distance > 500")     # becomes an interim table; the XCom is its reference
+
+    @task.snowpack
+    def report(flights: pa.Table) -> int:          # read without Spark
+        return flights.num_rows                    # an ordinary value stays an ordinary XCom
+
+    report(clean(ingest()))
+
+The invariant: no row goes through Airflow. What goes from task to task is a reference, small JSON; the table behind it is there
+for as long as a task that was handed it may still run, and goes when none will.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.bases.decorator import DecoratedOperator, determine_kwargs, task_decorator_factory
+
+from airflow_snowpack.decorators.parameters import without_session
+from airflow_snowpack.operators.handing_over import HandsOver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from airflow.sdk import Context
+    from airflow.sdk.bases.decorator import TaskDecorator
+
+
+class CallsWithTables(HandsOver):
+    """Calls a function with what references point to, and hands on what it returns."""
+
+    python_callable: Callable[..., Any]
+    op_args: Collection[Any]
+    op_kwargs: Mapping[str, Any]
+
+    def execute(self, context: Context) -> Any:
+        """Call it."""
+        from airflow_snowpack.decorators.table_call import TableCall
+
+        known = {**context, **self.op_kwargs}
+        kwargs = determine_kwargs(self.python_callable, self.op_args, known)
+        own = {name: value for name, value in kwargs.items() if name in self.op_kwargs}
+        around = {name: value for name, value in kwargs.items() if name not in self.op_kwargs}
+        with self.handing_over(context) as handover:
+            call = TableCall(handover, self.python_callable, self.spark_session)
+            call.receive(list(self.op_args), own)
+            return call.made(around, self._runner(context))
+
+    def _runner(self, context: Context) -> Callable[..., Any]:
+        """As Airflow's own Python operator calls: a generator may yield metadata of assets."""
+        from airflow.sdk.execution_time.callback_runner import create_executable_runner
+        from airflow.sdk.execution_time.context import context_get_outlet_events
+
+        return create_executable_runner(self.python_callable, context_get_outlet_events(context), logger=self.log).run
+
+
+class SnowpackDecoratedOperator(DecoratedOperator, CallsWithTables):
+    """The operator behind ``@task.snowpack``; its arguments are those of :class:`HandsOver`."""
+
+    custom_operator_name = "@task.snowpack"
+    template_fields: Sequence[str] = (*DecoratedOperator.template_fields, *HandsOver.template_fields)
+
+
+def snowpack_task(
+    python_callable: Callable[..., Any] | None = None, multiple_outputs: bool | None = None, **kwargs: Any
+) -> TaskDecorator:
+    """Make a function a task that is handed tables and hands tables on.
+
+    :param python_callable: a parameter called ``spark`` gets the session. References to interim tables and views, anywhere in the
+        arguments, arrive as DataFrames of Spark; as what they point to in memory where the parameter is annotated ``pa.Table`` or
+        ``pd.DataFrame``, and as they are where it is annotated ``TableRef`` or ``ViewRef``.
+    :param multiple_outputs: as for ``@task``: a dictionary that is returned becomes an XCom for each of its keys.
+    :param kwargs: those of :class:`~airflow_snowpack.operators.handing_over.HandsOver`: ``name``, ``scope``, ``preservation``,
+        ``ttl`` and the ids of connections; and those of every operator.
+    :raises TypeError: the function is asynchronous.
+    """
+
+    def decorate(function: Callable[..., Any]) -> TaskDecorator:
+        if inspect.iscoroutinefunction(function):
+            raise TypeError(f"@task.snowpack takes no asynchronous function such as {function.__name__}: write it with def.")
+        return task_decorator_factory(
+            python_callable=without_session(function),
+            multiple_outputs=multiple_outputs,
+            decorated_operator_class=SnowpackDecoratedOperator,
+            **kwargs,
+        )
+
+    if python_callable is None:
+        return decorate  # type: ignore[return-value]  # a decorator's decorator, as the factory's own is
+    return decorate(python_callable)

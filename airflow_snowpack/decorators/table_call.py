@@ -1,0 +1,158 @@
+"""One call of a task's function: references become rows on the way in, and rows become references on the way out.
+
+    call = TableCall(handover, function, session)
+    call.receive(op_args, op_kwargs)
+    xcom = call.made({"ti": ti}, run)
+
+The invariant: what holds no reference and no rows goes through untouched. Spark is started only for who needs it: a function
+that takes the session, or a table as a DataFrame.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_snowpack.decorators.parameters import SESSION, Form, Parameters
+from airflow_snowpack.interim.frame_errors import UnusableOutput
+from airflow_snowpack.interim.frames import frame_kind
+from airflow_snowpack.interim.model import DEFAULT_OUTPUT
+from airflow_snowpack.interim.named import is_named, read_named
+from airflow_snowpack.interim.refs import find_refs, is_ref, read_ref, replace_refs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from airflow_snowpack.interim.handover import Handover
+    from airflow_snowpack.interim.refs import Ref
+
+
+class TableCall:
+    """A function, its arguments, and the handover that they go through.
+
+    :param session: starts Spark.
+    """
+
+    def __init__(self, handover: Handover, function: Callable[..., Any], session: Callable[[], SparkSession]) -> None:
+        self._handover = handover
+        self._parameters = Parameters.of(function)
+        self._start = session
+        self._session: SparkSession | None = None
+        self._args: list[Any] = []
+        self._kwargs: dict[str, Any] = {}
+        self._arrived: list[tuple[Any, Ref]] = []  # frames that nobody can change, and what they were read from
+
+    def receive(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Take the arguments, and keep all tables in them where they are.
+
+        :raises InterimTableGone, InterimTableNotFound: one is not there any more.
+        """
+        self._args = [self._found(value) for value in args]
+        self._kwargs = {name: self._found(value) for name, value in kwargs.items()}
+        self._handover.receive(find_refs([self._args, self._kwargs]))
+
+    def made(self, around: Mapping[str, Any], call: Callable[..., Any]) -> Any:
+        """What the function returns, as its XCom.
+
+        :param around: further arguments, of Airflow's context.
+        """
+        if not self._needs_session():
+            return self._called(around, call)
+        self._session = session = self._start()
+        return self._handover.run(session, lambda: self._called(around, call))
+
+    def _called(self, around: Mapping[str, Any], call: Callable[..., Any]) -> Any:
+        args = [self._read(value, name) for value, name in zip(self._args, self._names(), strict=True)]
+        kwargs = {name: self._read(value, name) for name, value in self._kwargs.items()}
+        if self._parameters.takes_session:
+            kwargs[SESSION] = self._session
+        returned = call(*args, **around, **kwargs)
+        self._check(returned)
+        return self._handed(returned, ())
+
+    def _needs_session(self) -> bool:
+        if self._parameters.takes_session:
+            return True
+        arguments = [*zip(self._names(), self._args, strict=True), *self._kwargs.items()]
+        return any(self._parameters.form_of(name) is Form.SPARK and find_refs(value) for name, value in arguments)
+
+    def _names(self) -> list[str]:
+        """The parameter of each argument that comes by position."""
+        names: list[str] = []
+        for name, parameter in self._parameters.for_callers().parameters.items():
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                return [*names, *[name] * (len(self._args) - len(names))][: len(self._args)]
+            names.append(name)
+        return names[: len(self._args)]
+
+    def _found(self, value: Any) -> Any:
+        """A named table's reference for its name, and a list for what many mapped tasks have returned."""
+        if is_named(value):
+            return self._handover.receive_named(*read_named(value))
+        if isinstance(value, dict) and not is_ref(value):
+            return {key: self._found(item) for key, item in value.items()}
+        if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+            return type(value)(self._found(item) for item in value)
+        if type(value).__name__ == "LazyXComSequence":
+            return self._found(value[:])  # all of them in one question to Airflow
+        return value
+
+    def _read(self, value: Any, name: str) -> Any:
+        if not find_refs(value):
+            return value
+        form = self._parameters.form_of(name)
+        return replace_refs(value, lambda ref: self._in_form(ref, form))
+
+    def _in_form(self, ref: Ref, form: Form) -> Any:
+        if form is Form.REFERENCE:
+            return ref
+        if form is Form.PANDAS:
+            return self._handover.read_arrow(ref).to_pandas()
+        if form is Form.ARROW:
+            frame: Any = self._handover.read_arrow(ref)
+        else:
+            assert self._session is not None, "a call that needs a session has one"
+            frame = self._handover.read(ref, self._session)
+        self._arrived.append((frame, ref))
+        return frame
+
+    def _check(self, returned: Any) -> None:
+        """A name is for one table, and known before anything is written."""
+        name = self._handover.keeping.name
+        new = sum(1 for frame in _frames(returned) if self._read_from(frame) is None)
+        if name is not None and new != 1:
+            raise UnusableOutput("name", name, f"the task returned {new} new tables, and a name is for one")
+
+    def _handed(self, value: Any, path: tuple[str, ...]) -> Any:
+        """The value with references for all rows in it."""
+        if is_ref(value):
+            return self._passed_on(read_ref(value))
+        if frame_kind(value) is not None:
+            ref = self._read_from(value)
+            return self._handover.give(value, ".".join(path) or DEFAULT_OUTPUT).to_json() if ref is None else self._passed_on(ref)
+        if not any(True for _ in _frames(value)) and not find_refs(value):
+            return value
+        if isinstance(value, dict):
+            return {key: self._handed(item, (*path, str(key))) for key, item in value.items()}
+        return [self._handed(item, (*path, str(place))) for place, item in enumerate(value)]
+
+    def _passed_on(self, ref: Ref) -> dict[str, Any]:
+        self._handover.pass_on(ref)
+        return ref.to_json()
+
+    def _read_from(self, frame: Any) -> Ref | None:
+        """What a frame was read from, if it is returned as it came."""
+        return next((ref for arrived, ref in self._arrived if arrived is frame), None)
+
+
+def _frames(value: Any) -> Iterator[Any]:
+    """All rows in a value, however deep in dictionaries, lists and tuples."""
+    if frame_kind(value) is not None:
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _frames(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _frames(item)

@@ -1,0 +1,169 @@
+"""Hands interim tables over inside of a task, and leaves them tidy when Airflow ends the task.
+
+    class MyOperator(HandsOver):
+        def execute(self, context):
+            with self.handing_over(context) as handover:
+                session = self.spark_session()
+                handed = handover.run(session, lambda: handover.give(handover.read(ref, session).distinct()))
+            return handed.to_json()
+
+Airflow's SIGTERM calls ``on_kill`` and would then let ``execute`` go on for five more seconds; so ``on_kill`` stops Spark, gives
+up what was written, and ends the process. Nothing of this relies on being called: without it the leases run out, and the next try
+writes tables of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTimeout
+
+from airflow_snowpack.durations import parse_duration
+from airflow_snowpack.interim.model import Scope
+from airflow_snowpack.operators.running import KILLED_EXIT_CODE
+from airflow_snowpack.preservation import Preservation, parse_preservation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import timedelta
+
+    from airflow.sdk import Context
+    from pyspark.sql import SparkSession
+
+    from airflow_snowpack.errors import SnowpackError
+    from airflow_snowpack.interim.handover import Handover, Keeping
+    from airflow_snowpack.interim.model import Holder
+
+ABANDON_LIMIT_S = 4.0
+
+
+class HandsOver(BaseOperator):
+    """The part of an operator that reads and writes interim tables.
+
+    :param name: what the table that this task hands on can be found by, beside its reference. (templated)
+    :param scope: where the name is known: ``run`` or ``global``.
+    :param preservation: ``FULL`` keeps what this task hands on when nobody needs it any more, ``NONE`` lets it go; without it the
+        run decides, then the environment variable ``SNOWPACK_DEFAULT_PRESERVATION_MODE``, then ``NONE`` holds.
+    :param ttl: for how long it is preserved, or keeps its global name, such as ``"7d"``; without it, without end.
+    :param spark_conn_id: see :class:`~airflow_snowpack.hooks.IcebergSparkHook`.
+    :param catalog_conn_id: see :class:`~airflow_snowpack.hooks.IcebergCatalogHook`.
+    :param store_conn_id: see :class:`~airflow_snowpack.hooks.SnowpackHook`.
+    :raises ValueError: the scope or the time is none.
+    :raises InvalidPreservation: the preservation is none.
+    """
+
+    template_fields: Sequence[str] = ("name",)
+
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        scope: Scope | str = Scope.RUN,
+        preservation: Preservation | str | None = None,
+        ttl: timedelta | str | None = None,
+        spark_conn_id: str | None = None,
+        catalog_conn_id: str | None = None,
+        store_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.name = name
+        self.scope = Scope(scope).value
+        self.preservation = parse_preservation(preservation, "preservation")
+        self.ttl = None if ttl is None else parse_duration(ttl)
+        self.spark_conn_id = spark_conn_id
+        self.catalog_conn_id = catalog_conn_id
+        self.store_conn_id = store_conn_id
+
+    _handover: Handover | None = None
+
+    @contextmanager
+    def handing_over(self, context: Context) -> Iterator[Handover]:
+        """This attempt at the task; at the end of a block that ends well, everything that was given is handed on.
+
+        :raises AirflowFailException: a retry would meet the same again: the message says what.
+        """
+        from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+        from airflow_snowpack.hooks.store import SnowpackHook
+        from airflow_snowpack.interim.handover import Handover
+
+        catalog = IcebergCatalogHook(self.catalog_conn_id)
+        try:
+            with SnowpackHook(self.store_conn_id) as hook:
+                self._handover = Handover(
+                    hook.interim(),
+                    lambda: catalog.catalog,
+                    holder_of(context),
+                    catalog_name=catalog.settings.catalog_name,
+                    consumers=self.downstream_task_ids,
+                    keeping=self._keeping(context),
+                )
+                with self._handover as handover:
+                    yield handover
+        except _final() as refused:
+            raise AirflowFailException(str(refused)) from refused
+        finally:
+            self._handover = None
+
+    def spark_session(self) -> SparkSession:
+        """The session that the arguments lead to.
+
+        :raises SparkUnavailable: this machine has no Spark.
+        """
+        from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
+
+        return IcebergSparkHook(self.spark_conn_id, self.catalog_conn_id).session()
+
+    def on_kill(self) -> None:
+        """Stop Spark, give up what was written, and end the process: Airflow would otherwise let the task go on."""
+        if self._handover is not None:
+            # In a thread of its own: a signal handler may have stopped this one inside of the very locks that are needed there.
+            abandoning = threading.Thread(target=self._abandon, args=(self._handover,), name="snowpack-abandon", daemon=True)
+            abandoning.start()
+            abandoning.join(ABANDON_LIMIT_S)
+        if isinstance(sys.exception(), AirflowTaskTimeout):
+            return  # the task's own time limit, which Airflow reports better than an exit
+        raise SystemExit(KILLED_EXIT_CODE)
+
+    def _abandon(self, handover: Handover) -> None:
+        handover.interrupt()
+        handover.abandon(f"Airflow ended the task {self.dag_id}.{self.task_id}")
+
+    def _keeping(self, context: Context) -> Keeping:
+        from airflow_snowpack.interim.handover import Keeping
+        from airflow_snowpack.interim.preservation import resolve_preservation
+
+        preservation = resolve_preservation(self.preservation, context["dag_run"].conf, os.environ)
+        return Keeping(self.name or None, Scope(self.scope), preservation, self.ttl)
+
+
+def holder_of(context: Context) -> Holder:
+    """This attempt at the task, as the store knows it."""
+    from airflow_snowpack.interim.model import Holder, TaskKey
+
+    instance = context["ti"]
+    map_index = -1 if instance.map_index is None else instance.map_index
+    task = TaskKey(instance.dag_id, instance.run_id, instance.task_id, map_index)
+    return Holder(task, str(instance.id), instance.try_number)
+
+
+def _final() -> tuple[type[SnowpackError], ...]:
+    """What a retry with the same arguments meets again."""
+    from airflow_snowpack.interim.errors import InterimTableGone, InvalidInterimRef, InvalidInterimTable, StaleInterimAttempt
+    from airflow_snowpack.interim.frame_errors import UnreadableView, UnusableOutput
+    from airflow_snowpack.preservation import InvalidPreservation
+
+    return (
+        InterimTableGone,
+        InvalidInterimRef,
+        InvalidInterimTable,
+        InvalidPreservation,
+        StaleInterimAttempt,  # a retry would take the output from whoever has it now
+        UnreadableView,
+        UnusableOutput,
+    )

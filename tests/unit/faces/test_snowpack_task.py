@@ -1,0 +1,273 @@
+"""``@task.snowpack`` in Airflow's own task runner, with a real store and catalog and no Spark: Arrow's tables and references."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from airflow.sdk import DAG, task
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_snowpack.hooks import IcebergCatalogHook, SnowpackHook
+from airflow_snowpack.interim import TableRef, ViewRef, read_ref
+from airflow_snowpack.interim.model import TableState
+from airflow_snowpack.interim.named import named_table
+from airflow_snowpack.interim.reading import read_as_arrow
+from airflow_snowpack.preservation import Preservation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from airflow_snowpack.interim import InterimRegistry
+    from tests.unit.faces.conftest import Outcome, Runner
+
+NUMBERS = pa.table({"number": [1, 2, 3]})
+
+
+@pytest.fixture
+def registry(installation: object) -> Iterator[InterimRegistry]:
+    with SnowpackHook() as hook:
+        yield hook.interim()
+
+
+@pytest.fixture
+def run_task(run_operator: Runner) -> Callable[..., Outcome]:
+    """Run a function as ``@task.snowpack(**arguments)`` with these arguments of its own; ``after`` comes after it."""
+
+    def run(function: Callable[..., Any], *args: Any, arguments: dict[str, Any] | None = None, **kwargs: Any) -> Outcome:
+        with DAG("guard", schedule=None):
+            called = task.snowpack(**(arguments or {}))(function)(*args, **kwargs)
+
+            @task(task_id="after")
+            def after(handed: Any) -> None: ...
+
+            after(called)
+        return run_operator(called.operator)
+
+    return run
+
+
+@pytest.fixture
+def handed(run_task: Callable[..., Outcome]) -> dict[str, Any]:
+    """The XCom of a task that returned :data:`NUMBERS`."""
+
+    def made() -> pa.Table:
+        return NUMBERS
+
+    outcome = run_task(made)
+    assert outcome.state == "success", outcome.error
+    xcom: dict[str, Any] = outcome.xcom
+    return xcom
+
+
+def rows(xcom: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = read_as_arrow(read_ref(xcom), IcebergCatalogHook().catalog).to_pylist()
+    return found
+
+
+def test_returned_rows_become_a_table_that_is_pinned_for_who_comes_next_and_the_xcom_is_its_reference(
+    handed: dict[str, Any], registry: InterimRegistry
+) -> None:
+    ref = read_ref(handed)
+
+    assert isinstance(ref, TableRef)
+    assert (ref.rows, ref.producer.task_id, ref.producer.output) == (3, "made", "return_value")
+    assert ref.table.startswith("lake.snowpack_interim.guard_made_")
+    assert rows(handed) == NUMBERS.to_pylist()
+    table = registry.table(ref.table_id)
+    assert (table.state, table.pins, table.readers) == (TableState.READY, ("guard/run1/after",), 0)
+
+
+def test_a_reference_arrives_in_the_form_that_the_annotation_says_and_no_spark_is_started(
+    run_task: Callable[..., Outcome], handed: dict[str, Any]
+) -> None:
+    def total(arrow: pa.Table, frame: pd.DataFrame, ref: TableRef, *, many: list[pa.Table]) -> dict[str, Any]:
+        types = [type(each).__name__ for each in (arrow, frame, ref, *many)]
+        return {"types": types, "sum": int(frame["number"].sum()), "table": ref.table}
+
+    outcome = run_task(total, handed, handed, handed, many=[handed, handed])
+
+    assert outcome.state == "success", outcome.error
+    assert outcome.xcom == {"types": ["Table", "DataFrame", "TableRef", "Table", "Table"], "sum": 6, "table": handed["table"]}
+
+
+def test_what_is_read_is_held_while_the_task_runs_and_let_go_of_when_it_ends(
+    run_task: Callable[..., Outcome], handed: dict[str, Any], registry: InterimRegistry
+) -> None:
+    def held(numbers: pa.Table) -> int:
+        return registry.table(handed["table_id"]).readers
+
+    def failing(numbers: pa.Table) -> None:
+        raise RuntimeError("no")
+
+    assert run_task(held, handed).xcom == 1
+    assert run_task(failing, handed).state == "up_for_retry"
+    assert registry.table(handed["table_id"]).readers == 0
+
+
+def test_ordinary_values_go_through_untouched(run_task: Callable[..., Outcome], registry: InterimRegistry) -> None:
+    def same(value: Any, numbers: range, ti: Any = None) -> dict[str, Any]:
+        assert numbers == range(3)
+        return {"value": value, "task": ti.task_id}
+
+    value = {"snow": ["pack", 1, None], "nested": {"a": [1, 2]}}
+    assert run_task(same, value, range(3)).xcom == {"value": value, "task": "same"}
+    assert registry.tables() == []
+
+
+def test_several_outputs_become_tables_of_their_own(run_task: Callable[..., Outcome], registry: InterimRegistry) -> None:
+    def both() -> dict[str, Any]:
+        return {"good": NUMBERS, "count": 3, "bad": [NUMBERS.slice(0, 1).to_pandas(), "why"]}
+
+    outcome = run_task(both, arguments={"multiple_outputs": True})
+
+    assert outcome.state == "success", outcome.error
+    assert (len(rows(outcome.xcom["good"])), outcome.xcom["count"], outcome.xcom["bad"][1]) == (3, 3, "why")
+    assert rows(outcome.xcom["bad"][0]) == [{"number": 1}]
+    pushed = {each.key for each in outcome.sent if type(each).__name__ == "SetXCom"}
+    assert pushed >= {"good", "bad", "count"}
+    assert {table.producer.output for table in registry.tables()} == {"good", "bad.0"}
+
+
+def test_a_tuple_of_tables_becomes_a_list_of_references(run_task: Callable[..., Outcome]) -> None:
+    def made() -> tuple[pa.Table, pa.Table]:
+        return NUMBERS.slice(0, 1), NUMBERS.slice(1)
+
+    outcome = run_task(made)
+    assert [len(rows(each)) for each in outcome.xcom] == [1, 2]
+
+
+def test_a_received_table_or_a_view_of_it_is_passed_on_without_a_copy_and_pinned_for_who_comes_next(
+    run_task: Callable[..., Outcome], handed: dict[str, Any], registry: InterimRegistry
+) -> None:
+    def smaller(numbers: TableRef) -> ViewRef:
+        return numbers.where("number > 1").limit(1)
+
+    def unchanged(numbers: pa.Table) -> pa.Table:
+        return numbers
+
+    view, same = run_task(smaller, handed).xcom, run_task(unchanged, handed).xcom
+
+    assert rows(view) == [{"number": 2}]
+    assert same == handed
+    assert len(registry.tables()) == 1
+    assert registry.table(handed["table_id"]).pins == ("guard/run1/after",)
+
+
+def test_pandas_that_was_received_is_written_again_since_it_may_have_been_changed(
+    run_task: Callable[..., Outcome], handed: dict[str, Any]
+) -> None:
+    def changed(numbers: pd.DataFrame) -> pd.DataFrame:
+        numbers["number"] *= 10
+        return numbers
+
+    outcome = run_task(changed, handed)
+    assert [row["number"] for row in rows(outcome.xcom)] == [10, 20, 30]
+    assert [row["number"] for row in rows(handed)] == [1, 2, 3]
+
+
+def test_a_named_table_is_found_by_its_name(run_task: Callable[..., Outcome], registry: InterimRegistry) -> None:
+    def features() -> pa.Table:
+        return NUMBERS
+
+    def count(numbers: pa.Table) -> int:
+        return len(numbers)
+
+    keep = {"name": "features_{{ ti.task_id }}", "scope": "global", "preservation": "FULL", "ttl": "7d"}
+    written = run_task(features, arguments=keep)
+    assert written.state == "success", written.error
+    table = registry.table(written.xcom["table_id"])
+
+    assert run_task(count, named_table("features_features", "global")).xcom == 3
+    assert (table.is_named, table.preservation) == (True, Preservation.FULL)
+    assert table.expires_at == table.ready_at + timedelta(days=7)  # type: ignore[operator]  # it is ready
+    assert run_task(count, named_table("no_such")).state == "up_for_retry"
+
+
+def test_a_name_is_for_one_new_table(run_task: Callable[..., Outcome], handed: dict[str, Any]) -> None:
+    def two() -> list[pa.Table]:
+        return [NUMBERS, NUMBERS]
+
+    def none(numbers: TableRef) -> TableRef:
+        return numbers
+
+    for function, args in ((two, ()), (none, (handed,))):
+        outcome = run_task(function, *args, arguments={"name": "features"})
+        assert outcome.state == "failed"
+        assert "a name is for one" in str(outcome.error)
+
+
+def test_who_comes_after_his_table_was_dropped_fails_at_once_and_is_told_what_to_clear_too(
+    run_task: Callable[..., Outcome], handed: dict[str, Any]
+) -> None:
+    def count(numbers: pa.Table) -> int:
+        return len(numbers)
+
+    outcome = run_task(count, handed | {"table_id": "0" * 32})
+
+    assert outcome.state == "failed"  # and not up_for_retry
+    assert isinstance(outcome.error, AirflowFailException)
+    assert "Clear its producer too, the task 'made'" in str(outcome.error)
+
+
+def test_a_later_try_takes_the_output_over_and_the_earlier_one_hands_nothing_on(
+    run_task: Callable[..., Outcome], run_operator: Runner, registry: InterimRegistry
+) -> None:
+    def made(ti: Any = None) -> pa.Table:
+        if ti.try_number == 1:
+            later.append(run_operator(tasks[0], try_number=2))
+        return pa.table({"try": [ti.try_number]})
+
+    later: list[Outcome] = []
+    with DAG("guard", schedule=None):
+        tasks = [task.snowpack(made)().operator]  # type: ignore[attr-defined]  # what a decorator gives
+    earlier = run_operator(tasks[0], try_number=1)
+
+    assert later[0].state == "success", later[0].error
+    assert earlier.state == "failed"  # and not up_for_retry: that would take the output from its successor
+    assert "later" in str(earlier.error) or "taken over" in str(earlier.error)
+    assert rows(later[0].xcom) == [{"try": 2}]
+    assert [table.try_number for table in registry.tables(state=TableState.READY)] == [2]
+
+
+def test_a_task_that_airflow_ends_gives_up_what_it_wrote_and_ends_its_process(
+    run_task: Callable[..., Outcome], handed: dict[str, Any], run_operator: Runner, registry: InterimRegistry
+) -> None:
+    def made(numbers: pa.Table) -> None:
+        run_operator.instance.task._handover.give(numbers, "early")
+        run_operator.instance.task.on_kill()  # the signal
+
+    outcome = run_task(made, handed)
+
+    assert isinstance(outcome.error, SystemExit)  # which Airflow's runner makes of it what it makes of every end of a process
+    assert outcome.error.code == 143
+    states = {table.producer.output: table.state for table in registry.tables()}
+    assert states["early"] is TableState.DROPPING
+    assert all(table.readers == 0 for table in registry.tables())
+
+
+def numbers() -> pa.Table:
+    return NUMBERS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"scope": "everywhere"}, "everywhere"),
+        ({"preservation": "SOME"}, "SOME"),
+        ({"ttl": "soon"}, "soon"),
+    ],
+)
+def test_arguments_that_mean_nothing_are_refused_in_the_dag_file(arguments: dict[str, Any], told: str) -> None:
+    with DAG("guard", schedule=None), pytest.raises(Exception, match=told):
+        task.snowpack(**arguments)(numbers)()
+
+
+def test_an_asynchronous_function_is_refused_in_the_dag_file() -> None:
+    async def later() -> None: ...
+
+    with pytest.raises(TypeError, match="later"):
+        task.snowpack(later)

@@ -1,0 +1,98 @@
+"""What the parameters of a task's function say about how it wants its tables, and where its session goes."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Annotated, Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from airflow_snowpack.decorators.parameters import Form, Parameters, without_session
+from airflow_snowpack.interim import TableRef, ViewRef
+
+if TYPE_CHECKING:
+    from pandas import DataFrame as PandasFrame
+    from pyspark.sql import DataFrame
+
+
+def takes(  # type: ignore[no-untyped-def]  # the first one is as most are written
+    plain,
+    frame: DataFrame,
+    table: pa.Table,
+    tables: list[pa.Table],
+    pandas: pd.DataFrame | None,
+    ref: TableRef,
+    refs: dict[str, TableRef | ViewRef],
+    described: Annotated[pa.Table, "the delays"],
+    number: int,
+    imported_for_types: PandasFrame,
+) -> None: ...
+
+
+def test_an_annotation_says_what_a_table_arrives_as_wherever_it_names_the_class() -> None:
+    parameters = Parameters.of(takes)
+
+    forms = {name: parameters.form_of(name) for name in parameters.signature.parameters}
+    assert forms == {
+        "plain": Form.SPARK,
+        "frame": Form.SPARK,
+        "table": Form.ARROW,
+        "tables": Form.ARROW,
+        "pandas": Form.PANDAS,
+        "ref": Form.REFERENCE,
+        "refs": Form.REFERENCE,
+        "described": Form.ARROW,
+        "number": Form.SPARK,
+        "imported_for_types": Form.SPARK,
+    }
+
+
+def test_an_annotation_that_only_a_type_checker_can_evaluate_is_read_as_text() -> None:
+    def task(table, frame, ref, spark_frame): ...  # type: ignore[no-untyped-def]
+
+    task.__annotations__ = {
+        "table": "no_such.name | pa.Table",
+        "frame": "list[Missing | pandas.DataFrame]",
+        "ref": "Missing | interim.TableRef",
+        "spark_frame": "Missing | DataFrame",
+    }
+    forms = [Parameters.of(task).form_of(name) for name in task.__annotations__]
+    assert forms == [Form.ARROW, Form.PANDAS, Form.REFERENCE, Form.SPARK]
+
+
+def first(spark: Any, flights: Any, *, limit: int = 5) -> tuple[Any, ...]:
+    return spark, flights, limit
+
+
+def middle(flights: Any, spark: Any, limit: int = 5) -> tuple[Any, ...]:
+    return spark, flights, limit
+
+
+def keyword(flights: Any, limit: int = 5, *, spark: Any) -> tuple[Any, ...]:
+    return spark, flights, limit
+
+
+def positional(flights: Any, spark: Any, /, limit: int = 5) -> tuple[Any, ...]:
+    return spark, flights, limit
+
+
+@pytest.mark.parametrize("function", [first, middle, keyword, positional])
+def test_the_session_is_no_parameter_for_who_calls_wherever_it_stands(function: Any) -> None:
+    seen = without_session(function)
+
+    assert list(inspect.signature(seen).parameters) == ["flights", "limit"]
+    assert seen("flights", spark="session") == ("session", "flights", 5)
+    assert seen("flights", limit=7, spark="session") == ("session", "flights", 7)
+
+
+def test_further_arguments_stay_further_arguments() -> None:
+    def task(spark: Any, first: Any, *others: Any, **named: Any) -> tuple[Any, ...]:
+        return spark, first, others, named
+
+    assert without_session(task)(1, 2, 3, a=4, spark="session") == ("session", 1, (2, 3), {"a": 4})
+
+
+def test_a_function_without_a_session_is_left_as_it_is() -> None:
+    assert without_session(takes) is takes
