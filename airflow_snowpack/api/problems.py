@@ -37,6 +37,7 @@ from airflow_snowpack.builds.errors import (
 )
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg import CatalogUnreachable, InvalidTableName, TableNotFound, TableUnreadable
+from airflow_snowpack.interim.errors import InterimTableInUse, InterimTableNotFound, InvalidInterimCursor
 from airflow_snowpack.jobs import (
     DrainModeOn,
     InvalidCursor,
@@ -103,6 +104,9 @@ STATUS: Mapping[type[SnowpackError], int] = {
     TableUnreadable: 503,
     StoreDown: 503,
     StoreError: 503,
+    InterimTableNotFound: 404,
+    InterimTableInUse: 409,
+    InvalidInterimCursor: 422,
 }
 
 # Where the specification's word is not the name of the error.
@@ -235,6 +239,8 @@ def _more(error: Exception) -> dict[str, Any]:
             return {"errors": error.errors}
     return {}
 
+        case InterimTableInUse():
+            return {"needed_by": list(error.needed_by)}
 
 def _moment(moment: Any) -> str | None:
     text: str | None = None if moment is None else moment.isoformat(timespec="microseconds")

@@ -35,6 +35,8 @@ from airflow_snowpack.scheduling import Schedules
 if TYPE_CHECKING:
     from airflow_snowpack.builds.desk import BuildDesk
     from airflow_snowpack.builds.storage import Storage
+    from airflow_snowpack.interim.desk import InterimDesk
+    from airflow_snowpack.interim.registry import InterimRegistry
 
 T = TypeVar("T")
 
@@ -111,6 +113,18 @@ class Services:
         """
         answer = self.begin_at_storage(question, patience)
         if answer is None:
+    def interim(self) -> "InterimRegistry":
+        """The registry of interim tables."""
+        from airflow_snowpack.interim.registry import InterimRegistry
+
+        return InterimRegistry(self.jobs.store)
+
+    def interim_desk(self, actor: Actor) -> "InterimDesk":
+        """The desk of interim tables, on behalf of somebody."""
+        from airflow_snowpack.interim.desk import InterimDesk
+
+        return InterimDesk(self.interim(), actor)
+
             raise StorageTooSlow(dataset, patience)
         return answer.result()
 

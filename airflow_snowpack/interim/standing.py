@@ -48,7 +48,7 @@ def standing_of(table: InterimTable, now: datetime) -> Standing:
     if table.state is TableState.DROPPING:
         return Standing(Outlook.GOES, (_dropping(table),))
     if table.state is TableState.WRITING:
-        return Standing(Outlook.STAYS, (_writing(table),))
+        return _writing(table, now)
     reasons = tuple(reason for reason in (_needed(table), _read(table), _preserved(table, now), _named(table, now)) if reason)
     if reasons:
         return Standing(Outlook.STAYS, reasons)
@@ -62,11 +62,15 @@ def _dropping(table: InterimTable) -> str:
     return f"The collector has tried {times} to drop it and tries again: {table.error}"
 
 
-def _writing(table: InterimTable) -> str:
-    producer = table.producer
-    return (
-        f"Try {table.try_number} of {_of(table)} is making it, or was: it stays until it is handed on, or until Airflow says "
-        f"that this try of {producer.task_id} is over."
+def _writing(table: InterimTable, now: datetime) -> Standing:
+    this_try = f"try {table.try_number} of {_of(table)}"
+    if table.lease_until is None:
+        return Standing(Outlook.GOES, (f"Another attempt makes this output now: what {this_try} has left goes soon.",))
+    if table.lease_until > now:
+        return Standing(Outlook.STAYS, (f"It is being made by {this_try}.",))
+    return Standing(
+        Outlook.STAYS,
+        (f"It was being made by {this_try}, not heard of lately: it goes when Airflow says that this try is over.",),
     )
 
 

@@ -40,6 +40,9 @@ router = APIRouter(route_class=PageRoute)
 
 
 @dataclass(frozen=True, slots=True)
+    "drop_interim": "let go of",
+    "collect_interim": "collected",
+    "sweep_interim": "swept",
 class Trail:
     """A page of entries.
 

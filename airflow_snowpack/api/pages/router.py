@@ -11,6 +11,7 @@ from airflow_snowpack.api.pages import (
     build_run,
     builds,
     events,
+    interim,
     job,
     jobs,
     locks,
@@ -25,7 +26,8 @@ from airflow_snowpack.api.pages.page import PageRoute, not_a_page
 
 router = APIRouter(prefix="/ui", include_in_schema=False, route_class=PageRoute)
 for each in (
-    tables, jobs, job, schedules, schedule, pending, events, builds, build, build_run, locks, queue, audit, assets, login,
+    tables, jobs, job, schedules, schedule, pending, events, builds, build, build_run, interim, locks, queue, audit,
+    assets, login,
 ):  # fmt: skip
     router.include_router(each.router)
 

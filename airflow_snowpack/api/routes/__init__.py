@@ -9,6 +9,7 @@ from airflow_snowpack.api.routes import (
     document,
     drain,
     events,
+    interim,
     jobs,
     lineage,
     locks,
@@ -38,5 +39,6 @@ ROUTERS: tuple[APIRouter, ...] = (
     lineage.router,
     probes.router,
     metrics.router,
+    interim.router,
     document.router,
 )

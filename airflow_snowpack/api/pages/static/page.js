@@ -623,7 +623,7 @@ document.addEventListener("click", (event) => {
   else if (target.id === "theme") nextTheme(target);
 });
 
-const places = { t: "/ui/", j: "/ui/jobs", s: "/ui/schedules", p: "/ui/pending", e: "/ui/events", b: "/ui/builds", l: "/ui/locks", q: "/ui/queue", a: "/ui/audit" };
+const places = { t: "/ui/", j: "/ui/jobs", s: "/ui/schedules", p: "/ui/pending", e: "/ui/events", b: "/ui/builds", i: "/ui/interim", l: "/ui/locks", q: "/ui/queue", a: "/ui/audit" };
 let waitingForPlace = false;
 
 document.addEventListener("keydown", (event) => {

@@ -1,0 +1,70 @@
+"""The page of interim tables: who made each, who needs it still, until when, and what the collector makes of it."""
+
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse
+
+from airflow_snowpack.api.pages.page import Here, Page, PageRoute
+from airflow_snowpack.api.pages.task_link import task_link
+from airflow_snowpack.interim.errors import InvalidInterimCursor
+from airflow_snowpack.interim.model import InterimTable, TableState
+from airflow_snowpack.interim.standing import Standing, standing_of
+from airflow_snowpack.interim.table_page import InterimPage, page_of
+from airflow_snowpack.preservation import Preservation
+
+PAGE = 50
+TONES = {TableState.WRITING: "running", TableState.READY: "succeeded", TableState.DROPPING: "cancelled"}
+
+router = APIRouter(route_class=PageRoute)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A table as the page has it.
+
+    :param made_at: the task instance in Airflow's own UI, if there is one around.
+    :param can_be_dropped: somebody may let go of it by hand: it is kept on purpose, and nobody needs it.
+    """
+
+    table: InterimTable
+    standing: Standing
+    made_at: str | None
+    can_be_dropped: bool
+
+
+@router.get("/interim")
+def interim(page: Here) -> HTMLResponse:
+    asked = {name: page.asked(name) for name in ("dag", "run", "state")}
+    state = TableState(asked["state"]) if asked["state"] in list(TableState) else None
+    found = _found(page, asked, state)
+    return page.render(
+        "interim.html",
+        "Interim tables",
+        tables=[_shown(page, table) for table in found.tables],
+        next=found.next,
+        cursor=page.asked("cursor"),
+        asked=asked | {"state": state.value if state else ""},
+        states=list(TableState),
+        tones=TONES,
+        url=lambda **changes: urlencode({name: value for name, value in (asked | changes).items() if value}),
+    )
+
+
+def _found(page: Page, asked: dict[str, str], state: TableState | None) -> InterimPage:
+    """A page; the first one for a cursor that somebody has bent."""
+    registry, which = page.services.interim(), {"dag_id": asked["dag"] or None, "run_id": asked["run"] or None}
+    try:
+        return page_of(registry, **which, state=state, limit=PAGE, after=page.asked("cursor") or None)
+    except InvalidInterimCursor:
+        return page_of(registry, **which, state=state, limit=PAGE)
+
+
+def _shown(page: Page, table: InterimTable) -> Shown:
+    producer = table.producer
+    mapped = f"[{producer.map_index}]" if producer.map_index >= 0 else ""
+    owner = f"{producer.dag_id}/{producer.run_id}/{producer.task_id}{mapped}"
+    kept = table.preservation is Preservation.FULL or table.is_named
+    free = table.state is TableState.READY and not table.pins and not table.readers
+    return Shown(table, standing_of(table, page.now), task_link(owner, page.airflow), kept and free)

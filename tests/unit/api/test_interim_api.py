@@ -1,0 +1,143 @@
+"""The REST API of interim tables, through the app itself on a real store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from builds_world import empty_store
+from interim_world import DAG, RUN, MadeInterim, make_interim
+from pages_world import SomebodyIs, World, open_world
+
+from airflow_snowpack.api import User, build_app
+from airflow_snowpack.api.interim_shapes import InterimTableShape, InterimTablesShape
+from airflow_snowpack.interim.model import TableState
+from airflow_snowpack.store import AuditTrail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    Ask = Callable[..., httpx.Response]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    opened = open_world(tmp_path, url=empty_store(tmp_path))
+    yield opened
+    opened.jobs.close()
+
+
+@pytest.fixture
+def made(world: World) -> MadeInterim:
+    return make_interim(world.store)
+
+
+@pytest.fixture
+def auth() -> SomebodyIs:
+    return SomebodyIs("vera")
+
+
+@pytest.fixture
+def ask(world: World, auth: SomebodyIs) -> Ask:
+    transport = httpx.ASGITransport(app=build_app(lambda: world.services, auth))
+
+    def request(method: str, path: str) -> httpx.Response:
+        async def answer() -> httpx.Response:
+            async with httpx.AsyncClient(transport=transport, base_url="http://snowpack.test") as client:
+                return await client.request(method, path)
+
+        return asyncio.run(answer())
+
+    return request
+
+
+def ok(answer: httpx.Response) -> Any:
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def refused(answer: httpx.Response, status: int, error: str) -> Any:
+    assert (answer.status_code, answer.json()["error"]) == (status, error), answer.text
+    return answer.json()
+
+
+def changes(world: World) -> list[tuple[str, str, str, str]]:
+    return [(entry.actor, entry.via, entry.change, entry.subject) for entry in AuditTrail(world.store).latest()]
+
+
+def test_tables_are_listed_newest_first_page_by_page(ask: Ask, made: MadeInterim) -> None:
+    assert ok(ask("GET", "/interim"))["next"] is None
+    found, cursor = [], ""
+    for _ in range(5):
+        page = ok(ask("GET", f"/interim?limit=1{cursor}"))
+        found += [each["table_id"] for each in page["tables"]]
+        cursor = f"&cursor={page['next']}"
+    assert page["next"] is None
+    newest_first = [made.writing, made.named.table_id, made.kept.table_id, made.free.table_id, made.needed.table_id]
+    assert sorted(found) == sorted(newest_first)
+    assert len(ok(ask("GET", f"/interim?dag={DAG}&run=r2"))["tables"]) == 2
+    assert [each["table_id"] for each in ok(ask("GET", "/interim?state=writing"))["tables"]] == [made.writing]
+    InterimTablesShape.model_validate_json(json.dumps(ok(ask("GET", "/interim"))))
+
+
+def test_a_cursor_that_no_page_gave_is_refused(ask: Ask) -> None:
+    for bent in ("abc", "W10", "WyIyMDI2LTExLTIxIiwgMV0", "x" * 401):
+        refused(ask("GET", f"/interim?cursor={bent}"), 422, "invalid_interim_cursor")
+
+
+def test_a_table_tells_who_made_it_who_needs_it_and_why_it_stays(ask: Ask, made: MadeInterim) -> None:
+    table = ok(ask("GET", f"/interim/{made.needed.table_id}"))
+    assert table["producer"] | {"run_id": RUN} == {
+        "dag_id": DAG, "run_id": RUN, "task_id": "ingest", "map_index": -1, "output": "return_value", "try_number": 1,
+    }  # fmt: skip
+    assert (table["rows"], table["readers"], table["outlook"]) == (1_250_000, 1, "stays")
+    assert sorted(table["needed_by"]) == [f"{DAG}/{RUN}/clean", f"{DAG}/{RUN}/report"]
+    assert "needed by" in table["because"][0]
+    assert table["because"][1] == "A task is reading it."
+    assert ok(ask("GET", f"/interim/{made.needed.table}"))["table_id"] == made.needed.table_id
+    InterimTableShape.model_validate_json(json.dumps(table))
+
+
+def test_what_nobody_needs_goes_and_what_is_kept_on_purpose_says_until_when(ask: Ask, made: MadeInterim) -> None:
+    def standing(table_id: str) -> tuple[str, str]:
+        table = ok(ask("GET", f"/interim/{table_id}"))
+        return table["outlook"], " ".join(table["because"])
+
+    assert standing(made.free.table_id)[0] == "goes"
+    stays, why = standing(made.kept.table_id)
+    assert (stays, "It is preserved until 20" in why) == ("stays", True)
+    stays, why = standing(made.named.table_id)
+    assert (stays, "what the name 'features' means everywhere" in why) == ("stays", True)
+    stays, why = standing(made.writing)
+    assert (stays, "being made by try 1 of flights/r2/slow" in why) == ("stays", True)
+
+
+def test_letting_go_is_noted_and_the_collector_drops_it_next(ask: Ask, made: MadeInterim, world: World) -> None:
+    gone = ok(ask("DELETE", f"/interim/{made.kept.table_id}"))
+    assert (gone["state"], gone["outlook"]) == ("dropping", "goes")
+    assert made.registry.table(made.kept.table_id).state is TableState.DROPPING
+    assert changes(world) == [("vera", "api", "drop_interim", f"interim:{made.kept.table_id}")]
+    assert ok(ask("DELETE", f"/interim/{made.named.table_id}"))["named"] is False
+
+
+def test_what_somebody_needs_stays_whoever_asks(ask: Ask, made: MadeInterim, world: World) -> None:
+    problem = refused(ask("DELETE", f"/interim/{made.needed.table_id}"), 409, "interim_table_in_use")
+    assert sorted(problem["needed_by"]) == [f"{DAG}/{RUN}/clean", f"{DAG}/{RUN}/report"]
+    refused(ask("DELETE", f"/interim/{made.writing}"), 409, "interim_table_in_use")
+    assert changes(world) == []
+
+
+def test_who_may_only_read_lets_go_of_nothing(ask: Ask, made: MadeInterim, auth: SomebodyIs) -> None:
+    auth.user = User("rudi", may_edit=False)
+    ok(ask("GET", f"/interim/{made.kept.table_id}"))
+    refused(ask("DELETE", f"/interim/{made.kept.table_id}"), 403, "forbidden")
+    assert made.registry.table(made.kept.table_id).state is TableState.READY
+
+
+def test_a_table_that_is_not_there_is_a_404_however_it_is_spelt(ask: Ask, made: MadeInterim) -> None:
+    for name in ("0" * 32, "no%00name", "a b", "%F0%9F%8C%8A", ""):
+        refused(ask("GET", f"/interim/{name}"), 404, "interim_table_not_found")
