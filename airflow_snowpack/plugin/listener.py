@@ -1,8 +1,9 @@
-"""What Airflow tells of itself: DAG runs that end and assets that change become events of the store.
+"""What Airflow tells of itself: DAG runs that end and assets that change become events of the store, and nudge the collector.
 
 Airflow calls this in its scheduler, its API server and its triggerer, in the middle of their work and before they have committed.
 The invariant: nothing here raises, and nothing waits longer than a second for the store (:mod:`airflow_snowpack.plugin.outbox`).
-A call that is lost with its process is made good: schedulers ask Airflow for ends (:mod:`airflow_snowpack.scheduling.run_ends`).
+A call that is lost with its process is made good: schedulers ask Airflow for ends (:mod:`airflow_snowpack.scheduling.run_ends`),
+and the collector looks at every run that has interim tables now and then.
 """
 
 from __future__ import annotations
@@ -66,9 +67,12 @@ class StoreListener:
         began_at = dag_run.start_date
 
         def write(store: Store) -> None:
+            from airflow_snowpack.interim import InterimRegistry
             from airflow_snowpack.scheduling import Runs
 
             Runs(store).ended(dag_id, run_id, state, at, began_at=began_at)
+            # Its interim tables may go: the collector is to ask Airflow soon, but not before Airflow has committed the end.
+            InterimRegistry(store).nudge(dag_id, run_id, at_once=False)
 
         self._outbox.send(f"the end of run {run_id} of {dag_id}", write)
         # Whoever was woken by this may look before Airflow has committed it, and still see the run as active.
