@@ -236,6 +236,9 @@ def get_provider_info() -> dict[str, Any]:
             "cleanup_builds",
             "rollback_build",
             "sharded_build",
+            "map_rows",
+            "map_partitions",
+            "reduce_rows",
         ),
         "sensors": _modules("sensors", "maintenance_job", "table_lock", "data_arrival", "run_constraint", "build_published"),
         "triggers": _modules(

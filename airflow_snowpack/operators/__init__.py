@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from airflow_snowpack.operators.cleanup_builds import CleanupBuildsOperator as CleanupBuildsOperator
     from airflow_snowpack.operators.dispatcher import SnowpackDispatcherOperator as SnowpackDispatcherOperator
     from airflow_snowpack.operators.maintain_table import MaintainTableOperator as MaintainTableOperator
+    from airflow_snowpack.operators.map_partitions import MapPartitionsOperator as MapPartitionsOperator
+    from airflow_snowpack.operators.map_rows import MapRowsOperator as MapRowsOperator
     from airflow_snowpack.operators.publish_build import PublishBuildOperator as PublishBuildOperator
+    from airflow_snowpack.operators.reduce_rows import ReduceRowsOperator as ReduceRowsOperator
     from airflow_snowpack.operators.release_table_lock import ReleaseTableLockOperator as ReleaseTableLockOperator
     from airflow_snowpack.operators.rollback_build import RollbackBuildOperator as RollbackBuildOperator
     from airflow_snowpack.operators.run_maintenance_job import RunMaintenanceJobOperator as RunMaintenanceJobOperator
@@ -34,7 +37,10 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "cleanup_builds": ["CleanupBuildsOperator"],
         "dispatcher": ["SnowpackDispatcherOperator"],
         "maintain_table": ["MaintainTableOperator"],
+        "map_partitions": ["MapPartitionsOperator"],
+        "map_rows": ["MapRowsOperator"],
         "publish_build": ["PublishBuildOperator"],
+        "reduce_rows": ["ReduceRowsOperator"],
         "release_table_lock": ["ReleaseTableLockOperator"],
         "rollback_build": ["RollbackBuildOperator"],
         "run_maintenance_job": ["RunMaintenanceJobOperator"],

@@ -33,6 +33,7 @@ def _refusals() -> tuple[type[SnowpackError], ...]:
     from airflow_snowpack.builds.errors import BuildNotFound, DatasetNotFound, InvalidBuild, InvalidKey, StaleBuild
     from airflow_snowpack.hooks.errors import IncompleteConnection, UnsuitableConnection, UnusableAddress, UnusableExtra
     from airflow_snowpack.iceberg.errors import InvalidTableName
+    from airflow_snowpack.interim.function_errors import InvalidColumns, InvalidReduction, UnusableFunction
     from airflow_snowpack.jobs.errors import JobNotFound
     from airflow_snowpack.maintenance.errors import InvalidActionOrder, InvalidOption, NoActions, UnknownAction
     from airflow_snowpack.operators.rendered import UnreadableArgument
@@ -57,5 +58,8 @@ def _refusals() -> tuple[type[SnowpackError], ...]:
         InvalidKey,
         DatasetNotFound,
         BuildNotFound,
+        InvalidColumns,
+        InvalidReduction,
+        UnusableFunction,
         StaleBuild,  # a retry would take the run from whoever has it now
     )
