@@ -51,16 +51,16 @@ def holder(task_id: str, *, map_index: int = -1, run_id: str = RUN, attempt: str
 def make_interim(store: Store) -> MadeInterim:
     """Make them all."""
     registry = InterimRegistry(store, InterimPolicy())
-    needed = _handed_on(registry, holder("ingest"), rows=1_250_000, consumers=["clean", "report"])
+    needed = handed_on(registry, holder("ingest"), rows=1_250_000, consumers=["clean", "report"])
     registry.consume([needed], holder=holder("report"))
-    free = _handed_on(registry, holder("clean", map_index=3), rows=12)
-    kept = _handed_on(registry, holder("audit"), rows=7, preservation=Preservation.FULL, ttl=timedelta(days=1))
-    named = _handed_on(registry, holder("features", run_id="r2"), rows=99, name="features", scope=Scope.GLOBAL)
+    free = handed_on(registry, holder("clean", map_index=3), rows=12)
+    kept = handed_on(registry, holder("audit"), rows=7, preservation=Preservation.FULL, ttl=timedelta(days=1))
+    named = handed_on(registry, holder("features", run_id="r2"), rows=99, name="features", scope=Scope.GLOBAL)
     writing = registry.begin(holder("slow", run_id="r2").slot(), holder=holder("slow", run_id="r2"), catalog="lake")
     return MadeInterim(registry, needed, free, kept, named, writing.table_id)
 
 
-def _handed_on(
+def handed_on(
     registry: InterimRegistry,
     who: Holder,
     *,
@@ -71,5 +71,6 @@ def _handed_on(
     preservation: Preservation = Preservation.NONE,
     ttl: timedelta | None = None,
 ) -> TableRef:
+    """One table, as its consumers get it."""
     writing = registry.begin(who.slot(), holder=who, catalog="lake", name=name, scope=scope, preservation=preservation, ttl=ttl)
     return registry.hand_on(writing, snapshot_id=1, rows=rows, consumers=consumers)

@@ -9,7 +9,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from interim_world import DAG, handed_on, holder
 
+from airflow_snowpack.interim import InterimRegistry
 from airflow_snowpack.plugin.listener import StoreListener
 from airflow_snowpack.plugin.outbox import Outbox
 from airflow_snowpack.scheduling import EventLog
@@ -104,6 +106,22 @@ def test_the_end_of_a_run_is_an_event_once(listener: StoreListener, jobs: Jobs, 
 
     (event,) = [recorded.event for recorded in EventLog(jobs.store).latest()]
     assert (event.key, event.at, event.detail["run_id"]) == (key, AT, "manual__1")
+
+
+def test_the_end_of_a_run_has_its_interim_tables_looked_at_soon(listener: StoreListener, jobs: Jobs) -> None:
+    registry = InterimRegistry(jobs.store)
+    tables = [handed_on(registry, holder("ingest", run_id=run_id), rows=1, consumers=["report"]) for run_id in ("r1", "r2")]
+
+    def looked_at() -> list[datetime | None]:
+        return [registry.table(table.table_id).check_at for table in tables]
+
+    before = looked_at()
+    listener.on_dag_run_success(dag_run=SimpleNamespace(dag_id=DAG, run_id="r1", start_date=AT, end_date=AT), msg="")
+    after = looked_at()
+    assert after[0] is not None
+    assert before[0] is not None
+    assert after[0] < before[0]
+    assert after[1] == before[1], "another run of the DAG is left as it is"
 
 
 def test_an_asset_event_is_an_event_with_its_extra_and_its_source(listener: StoreListener, jobs: Jobs) -> None:
