@@ -11,6 +11,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
 from airflow_snowpack.api.build_shapes import RollbackBody
+from airflow_snowpack.api.run_shapes import RunBody, StartBody
 from airflow_snowpack.api.schedule_shapes import EventBody, ScheduleBody
 from airflow_snowpack.api.shapes import DrainBody, ProblemShape, SubmitBody
 
@@ -21,6 +22,7 @@ SCHEMES = {
 DESCRIPTION = (
     "Maintenance of Apache Iceberg tables: submit it, watch it, cancel it, and see how the tables are. "
     "Schedules: declare when DAGs are to run, and ask why one has not. "
+    "Registered runs: start a DAG under a name, with its usual conf or with another. "
     "Builds: see what is published, go back to an older build, and clean up."
 )
 READ_BY_ROUTES: tuple[tuple[str, type[BaseModel]], ...] = (
@@ -30,6 +32,8 @@ READ_BY_ROUTES: tuple[tuple[str, type[BaseModel]], ...] = (
     (ScheduleBody.__name__, ScheduleBody),
     (EventBody.__name__, EventBody),
     (RollbackBody.__name__, RollbackBody),
+    (RunBody.__name__, RunBody),
+    (StartBody.__name__, StartBody),
 )
 
 

@@ -54,8 +54,7 @@ def parse_schedule(body: bytes, name: str | None = None) -> Schedule:
     :raises InvalidSchedule: it is no schedule, or has another name.
     """
     try:
-        said = _parsed(body, name)
-        schedule = Schedule.from_json(said)
+        schedule = Schedule.from_json(read_json(body, name))
     except RecursionError:
         raise InvalidRequest.at("body", "its values are nested too deeply") from None
     if name is not None and schedule.name != name:
@@ -63,7 +62,12 @@ def parse_schedule(body: bytes, name: str | None = None) -> Schedule:
     return schedule
 
 
-def _parsed(body: bytes, name: str | None) -> Any:
+def read_json(body: bytes, name: str | None) -> Any:
+    """What a body says.
+
+    :param name: what it gets as its ``name`` when it says none.
+    :raises InvalidRequest: it is no JSON.
+    """
     try:
         said = json.loads(body, parse_constant=_refuse)
     except ValueError as error:

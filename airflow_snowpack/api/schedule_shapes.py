@@ -120,7 +120,9 @@ class ScheduleShape(Shape):
 
     name: str
     enabled: bool = Field(description="Events count for it; otherwise it is suspended.")
-    origin: Origin = Field(description="Who keeps it: a `file`, people by `hand`, or people after a file: `edited`.")
+    origin: Origin = Field(
+        description="Who keeps it: a `file`, people by `hand`, people after a file: `edited`, or a registered `run`."
+    )
     generation: str = Field(description="Another one after each change; what was before it does not count.")
     created_at: datetime
     changed_at: datetime

@@ -30,7 +30,7 @@ from airflow_snowpack.inventory import Inventory, Refresher
 from airflow_snowpack.inventory.inventory import REFRESH_EVERY
 from airflow_snowpack.jobs import Actor, Desk, Jobs
 from airflow_snowpack.maintenance import Action
-from airflow_snowpack.scheduling import Schedules
+from airflow_snowpack.scheduling import RegisteredRuns, Schedules
 
 if TYPE_CHECKING:
     from airflow_snowpack.builds.desk import BuildDesk
@@ -93,6 +93,13 @@ class Services:
         :param actor: on whose behalf they are changed.
         """
         return Schedules(self.jobs.store, catalog=self.inventory.catalog_name, actor=actor)
+
+    def registered_runs(self, actor: Actor | None = None) -> RegisteredRuns:
+        """The catalogue of registered runs.
+
+        :param actor: on whose behalf they are changed.
+        """
+        return RegisteredRuns(self.jobs.store, catalog=self.inventory.catalog_name, actor=actor)
 
     def builds(self, actor: Actor | None = None) -> "BuildDesk":
         """The desk of builds.

@@ -12,6 +12,7 @@ from typing import Any
 from airflow.cli.cli_config import ARG_OUTPUT, ARG_YES, Arg, positive_int
 
 ACTIONS = ("rewrite_data_files", "rewrite_position_delete_files", "rewrite_manifests", "expire_snapshots", "remove_orphan_files")
+PRESERVATIONS = ("NONE", "FULL")
 PENDING_STATES = ("pending_trigger", "pending_constraint", "pending_launch")
 STATUSES = ("pending", "running", "completed", "failed", "cancelled")
 
@@ -91,7 +92,7 @@ FORCE = arg("--force", action="store_true", help="Also while the worker of a can
 REASON = arg("--reason", metavar="TEXT", help="For the people who are refused meanwhile")
 SUBJECT = arg(
     "--subject", metavar="WHAT",
-    help="Only what was done to this: a job's id, a table, drain, queue, schedule:NAME or build:DATASET",
+    help="Only what was done to this: a job's id, a table, drain, queue, schedule:NAME, run:NAME or build:DATASET",
 )  # fmt: skip
 BEFORE = arg("--before", type=_COUNT, metavar="ID", help="Only entries older than the one of this id")
 
@@ -123,6 +124,32 @@ STATE = arg(
     help=f"Only pending jobs in this state; may be repeated. One of: {', '.join(PENDING_STATES)}",
 )  # fmt: skip
 OF_SCHEDULE = arg("--schedule", dest="of_schedule", metavar="SCHEDULE", help="Only pending jobs of this schedule")
+
+# registered runs
+REGISTERED = arg("run", metavar="RUN", help="The registered run's name")
+REGISTERED_RUNS = arg("runs", metavar="RUN", nargs="+", help="Registered runs' names")
+RUN_DAG = arg("--dag", dest="dag_id", required=True, metavar="DAG_ID", help="The DAG that it starts")
+RUN_CONF = arg("--conf", metavar="JSON", help="What each run gets as its dag_run.conf: a JSON object")
+CRON = arg("--cron", metavar="CRON", help="When it runs by itself: five fields, or six with the seconds first")
+TZ = arg("--tz", default="UTC", metavar="ZONE", help="The IANA zone of the cron (default: UTC)")
+PRESERVATION = arg(
+    "--preservation", choices=PRESERVATIONS, metavar="WORD",
+    help="What becomes of its runs' interim tables, unless a task says another: NONE or FULL",
+)  # fmt: skip
+RUN_ENABLED = arg(
+    "--enabled", action=BooleanOptionalAction, default=None,
+    help="Whether its cron counts; without it, as it is, and a new one is enabled",
+)  # fmt: skip
+DESCRIPTION = arg("--description", default="", metavar="TEXT", help="For people")
+ENABLED_RUNS = arg("--enabled", action=BooleanOptionalAction, default=None, help="Only enabled ones, or only disabled ones")
+RUNS_OF_DAG = arg("--dag", metavar="DAG_ID", help="Only registered runs of this DAG")
+SEARCH_RUNS = arg("--search", metavar="TEXT", help="Only those with this in their name or their DAG's id")
+AFTER_RUN = arg("--after", metavar="RUN", help="Only those whose names come after this one")
+ONE_CONF = arg("--conf", metavar="JSON", help="Values for this run, over the registered ones key by key: a JSON object")
+ONE_PRESERVATION = arg(
+    "--preservation", choices=PRESERVATIONS, metavar="WORD",
+    help="What becomes of this run's interim tables, unless a task says another: NONE or FULL",
+)  # fmt: skip
 
 # builds
 DATASET = arg("dataset", metavar="DATASET", help="The dataset's name")

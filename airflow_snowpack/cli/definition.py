@@ -150,6 +150,46 @@ SCHEDULES = (
     ),
 )  # fmt: skip
 
+RUNS = (
+    command(
+        "register", "run_changes.register", "Register a run: a DAG under a name, with its usual conf and perhaps a cron",
+        a.REGISTERED, a.RUN_DAG, a.RUN_CONF, a.CRON, a.TZ, a.PRESERVATION, a.RUN_ENABLED, a.DESCRIPTION, a.OUTPUT,
+        example="runs register features_daily --dag make_features --cron '0 8 * * *' --tz Europe/Berlin",
+    ),
+    command(
+        "upsert", "run_changes.upsert", "Register a run, or let it be as it is said here; done twice, it changes nothing",
+        a.REGISTERED, a.RUN_DAG, a.RUN_CONF, a.CRON, a.TZ, a.PRESERVATION, a.RUN_ENABLED, a.DESCRIPTION, a.OUTPUT,
+        example="runs upsert features_daily --dag make_features --cron '0 9 * * *' --tz Europe/Berlin",
+    ),
+    command(
+        "enable", "run_changes.enable", "Let runs' crons count, from now on", a.REGISTERED_RUNS, a.OUTPUT,
+        example="runs enable features_daily",
+    ),
+    command(
+        "disable", "run_changes.disable", "Discard what is pending, and let runs' crons not count", a.REGISTERED_RUNS, a.OUTPUT,
+        example="runs disable features_daily",
+    ),
+    command(
+        "unregister", "run_changes.unregister", "Unregister runs, and discard what is pending with them",
+        a.REGISTERED_RUNS, a.YES, a.OUTPUT,
+        example="runs unregister features_daily --yes",
+    ),
+    command(
+        "list", "runs.list_runs", "List registered runs, and when each comes next",
+        a.RUNS_OF_DAG, a.ENABLED_RUNS, a.SEARCH_RUNS, a.AFTER_RUN, a.LIMIT, a.OUTPUT,
+        example="runs list --enabled",
+    ),
+    command(
+        "show", "runs.show", "Show how a run is registered, and how its last ones ended", a.REGISTERED, a.OUTPUT,
+        example="runs show features_daily",
+    ),
+    command(
+        "run", "run_changes.run", "Start a registered run now, also while it is disabled",
+        a.REGISTERED, a.ONE_CONF, a.ONE_PRESERVATION, a.OUTPUT,
+        example="runs run features_daily --conf '{\"days\": 30}' --preservation FULL",
+    ),
+)  # fmt: skip
+
 EVENTS = (
     command(
         "list", "events.list_events", "List what happened, the newest first",
@@ -227,6 +267,7 @@ def get_cli_commands() -> list[CLICommand]:
                 GroupCommand(name="locks", help="Who has which table", subcommands=LOCKS),
                 GroupCommand(name="drain", help="Refuse new maintenance for a while", subcommands=DRAIN),
                 GroupCommand(name="schedules", help="When DAGs run, and why one has not", subcommands=SCHEDULES),
+                GroupCommand(name="runs", help="DAG runs under names of their own, with defaults", subcommands=RUNS),
                 GroupCommand(name="events", help="What happened, for schedules that listen to it", subcommands=EVENTS),
                 GroupCommand(name="pending", help="Runs that may come", subcommands=PENDING),
                 GroupCommand(name="builds", help="Snapshots for serving: what is published, and going back", subcommands=BUILDS),

@@ -87,6 +87,7 @@ def _codes() -> dict[type, ExitCode]:
         scheduling.InvalidEvent: ExitCode.USAGE,
         scheduling.InvalidPendingCursor: ExitCode.USAGE,
         scheduling.ScheduleNotFound: ExitCode.NOT_FOUND,
+        scheduling.RunNotFound: ExitCode.NOT_FOUND,
         jobs.JobNotFound: ExitCode.NOT_FOUND,
         iceberg.TableNotFound: ExitCode.NOT_FOUND,
         jobs.TableLocked: ExitCode.TRY_LATER,

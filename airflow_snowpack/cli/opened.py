@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.inventory import Inventory
     from airflow_snowpack.jobs import AuditTrail, Desk, Job, Jobs
-    from airflow_snowpack.scheduling import Schedules
+    from airflow_snowpack.scheduling import RegisteredRuns, Schedules
     from airflow_snowpack.settings import Settings
     from airflow_snowpack.store import Actor
 
@@ -74,6 +74,13 @@ class Opened:
         from airflow_snowpack.scheduling import Schedules
 
         return Schedules(self._hook.store(), catalog=self.settings.catalog_name, actor=self.actor)
+
+    @cached_property
+    def registered_runs(self) -> RegisteredRuns:
+        """The catalogue of registered runs, on behalf of this user."""
+        from airflow_snowpack.scheduling import RegisteredRuns
+
+        return RegisteredRuns(self._hook.store(), catalog=self.settings.catalog_name, actor=self.actor)
 
     def builds(self, storage_conn_id: str | None) -> BuildDesk:
         """The desk of builds, on behalf of this user.

@@ -10,7 +10,8 @@ from airflow_snowpack.api.pages.progress import progress, rules
 from airflow_snowpack.api.pages.run_link import run_link
 from airflow_snowpack.api.schedule_bodies import definition_of
 from airflow_snowpack.iceberg.names import LEVEL
-from airflow_snowpack.scheduling import ScheduleNotFound, explain, read_history, read_runs
+from airflow_snowpack.scheduling import Origin, ScheduleNotFound, StoredSchedule, explain, read_history, read_runs
+from airflow_snowpack.scheduling.registered_runs import audit_subject as audit_subject_of_run
 from airflow_snowpack.scheduling.schedule_writer import audit_subject
 from airflow_snowpack.store import AuditTrail
 
@@ -57,5 +58,10 @@ def schedule(name: str, page: Here) -> HTMLResponse:
         before=start,
         tones=TONES,
         words=WORDS,
-        audit=AuditTrail(schedules.store).latest(CHANGES, subject=audit_subject(name)),
+        audit=AuditTrail(schedules.store).latest(CHANGES, subject=_subject(told.stored)),
     )
+
+
+def _subject(stored: StoredSchedule) -> str:
+    """The cron of a registered run is changed as that."""
+    return audit_subject_of_run(stored.name) if stored.origin is Origin.RUN else audit_subject(stored.name)

@@ -18,6 +18,7 @@ from airflow_snowpack.api.routes import (
     pending,
     probes,
     queue,
+    runs,
     schedules,
     tables,
 )
@@ -33,6 +34,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     drain.router,
     audit.router,
     schedules.router,
+    runs.router,
     pending.router,
     events.router,
     builds.router,

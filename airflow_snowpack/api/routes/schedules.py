@@ -61,20 +61,20 @@ def get(name: ScheduleName, user: Reader, schedules: Everybodys) -> JSONResponse
     return JSONResponse(schedule_body(schedules.get(name)))
 
 
-@router.put("/schedules/{name}", **documented("update_schedule", "Change a schedule", ScheduleShape, 404, body=ScheduleBody))
+@router.put("/schedules/{name}", **documented("update_schedule", "Change a schedule", ScheduleShape, 404, 409, body=ScheduleBody))
 def update(name: ScheduleName, schedules: OnBehalf, sent: RawBody) -> JSONResponse:
     """All but whether it is enabled. What was pending is discarded, and counting begins anew."""
     return JSONResponse(schedule_body(schedules.update(parse_schedule(sent, name))))
 
 
-@router.delete("/schedules/{name}", **documented("delete_schedule", "Delete a schedule", None, 404, status=204))
+@router.delete("/schedules/{name}", **documented("delete_schedule", "Delete a schedule", None, 404, 409, status=204))
 def delete(name: ScheduleName, schedules: OnBehalf) -> Response:
     """What is pending goes with it, however soon it would have started."""
     schedules.delete(name)
     return Response(status_code=204)
 
 
-@router.post("/schedules/{name}/suspend", **documented("suspend_schedule", "Suspend a schedule", ScheduleShape, 404))
+@router.post("/schedules/{name}/suspend", **documented("suspend_schedule", "Suspend a schedule", ScheduleShape, 404, 409))
 def suspend(name: ScheduleName, schedules: OnBehalf) -> JSONResponse:
     """What is pending is discarded, and events do not count until it is resumed. Doing it twice changes nothing."""
     return JSONResponse(schedule_body(schedules.suspend(name)))

@@ -35,11 +35,15 @@ BEYOND_SCHEMAS = {
     "POST /schedules",
     "PUT /drain",  # a reason may hold no NUL
     "PUT /schedules/{name}",
+    "POST /runs",
+    "PUT /runs/{run}",
+    "POST /runs/{run}/run",  # a conf may hold no NUL, and no key of Snowpack's own
     "POST /events",
     "POST /builds/{dataset}/cleanup",  # an age is a duration
     "POST /builds/{dataset}/rollback",  # what is gone back to may hold no NUL
 }
 SCHEDULE = {"name": "nightly", "dag_id": "maintain", "trigger": {"every": "4h"}}
+REGISTERED = {"name": "features", "dag_id": "make_features", "cron": "0 8 * * *"}
 REAL_TABLE = {"database": "analytics", "table": "page_views"}
 BOUNDED = settings(
     max_examples=EXAMPLES,
@@ -70,10 +74,12 @@ def test_no_answer_is_one_that_the_document_does_not_name(
 ) -> None:
     job = api.post("/tables/analytics/page_views/maintenance", json={"actions": ["rewrite_data_files"]}).json()["job_id"]
     api.post("/schedules", json=SCHEDULE)
+    api.post("/runs", json=REGISTERED)
     registry, storage = BuildRegistry(app.state.services.get().jobs.store), Storage(tmp_path / "flights")
     built = publish_build(registry, storage, "flights", as_of=datetime(2026, 4, 25, tzinfo=UTC), rows={"N14228": 1})
-    known = {**REAL_TABLE, "job_id": job, "name": SCHEDULE["name"], "dataset": "flights", "run_id": built.run_id}
-    assert len(operations) == 46
+    names = {"name": SCHEDULE["name"], "run": REGISTERED["name"]}
+    known = {**REAL_TABLE, **names, "job_id": job, "dataset": "flights", "run_id": built.run_id}
+    assert len(operations) == 54
     for operation in operations:
         named = {name: known[name] for name in _path_parameters(operation)}
         if mode is GenerationMode.NEGATIVE and not {"parameters", "requestBody"} & operation.definition.raw.keys():

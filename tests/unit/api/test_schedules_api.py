@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
 import sqlalchemy as sa
+from app_client import AppClient
 from pages_world import SomebodyIs, World, open_world
 
 from airflow_snowpack.api import build_app
@@ -47,21 +45,6 @@ class Airflow:
         return NotStarted("the DAG maintain is paused")
 
 
-class Client:
-    """Asks the app, without a network between them."""
-
-    def __init__(self, app: object) -> None:
-        self._transport = httpx.ASGITransport(app=app)  # type: ignore[arg-type]  # it is an ASGI app
-
-    def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
-        async def ask() -> httpx.Response:
-            async with httpx.AsyncClient(transport=self._transport, base_url="http://snowpack.test") as client:
-                content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-                return await client.request(method, path, content=content, headers=headers)
-
-        return asyncio.run(ask())
-
-
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     opened = open_world(tmp_path)
@@ -75,8 +58,8 @@ def auth() -> SomebodyIs:
 
 
 @pytest.fixture
-def api(world: World, auth: SomebodyIs) -> Client:
-    return Client(build_app(lambda: world.services, auth))
+def api(world: World, auth: SomebodyIs) -> AppClient:
+    return AppClient(build_app(lambda: world.services, auth))
 
 
 def work(world: World) -> None:
@@ -85,7 +68,7 @@ def work(world: World) -> None:
     Launcher(world.store, Airflow(), "test").step()
 
 
-def test_a_schedule_is_created_read_changed_and_deleted(api: Client) -> None:
+def test_a_schedule_is_created_read_changed_and_deleted(api: AppClient) -> None:
     created = api("POST", "/schedules", NIGHTLY)
     assert (created.status_code, created.headers["location"]) == (201, "/schedules/nightly")
     assert created.json()["origin"] == "hand"
@@ -100,7 +83,7 @@ def test_a_schedule_is_created_read_changed_and_deleted(api: Client) -> None:
     assert api("GET", "/schedules/nightly").status_code == 404
 
 
-def test_a_change_needs_no_name_and_keeps_the_schedule_enabled(api: Client) -> None:
+def test_a_change_needs_no_name_and_keeps_the_schedule_enabled(api: AppClient) -> None:
     api("POST", "/schedules", NIGHTLY)
     changed = api("PUT", "/schedules/nightly", {"dag_id": "another", "trigger": {"every": "1h"}, "enabled": False})
 
@@ -109,7 +92,7 @@ def test_a_change_needs_no_name_and_keeps_the_schedule_enabled(api: Client) -> N
     assert changed.json()["definition"]["enabled"] is True
 
 
-def test_suspending_and_resuming_twice_is_doing_it_once(api: Client) -> None:
+def test_suspending_and_resuming_twice_is_doing_it_once(api: AppClient) -> None:
     api("POST", "/schedules", NIGHTLY)
     suspended = [api("POST", "/schedules/nightly/suspend").json() for _ in range(2)]
     resumed = [api("POST", "/schedules/nightly/resume").json() for _ in range(2)]
@@ -129,7 +112,7 @@ def test_suspending_and_resuming_twice_is_doing_it_once(api: Client) -> None:
         (["no", "schedule"], "schedule"),
     ],
 )
-def test_what_is_wrong_with_a_schedule_is_named_by_its_field(api: Client, body: Any, field: str) -> None:
+def test_what_is_wrong_with_a_schedule_is_named_by_its_field(api: AppClient, body: Any, field: str) -> None:
     answer = api("POST", "/schedules", body)
 
     assert answer.status_code == 422
@@ -139,18 +122,18 @@ def test_what_is_wrong_with_a_schedule_is_named_by_its_field(api: Client, body: 
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b'{"name": NaN}', b"\xff", b"[" * 100_000, b'{"trigger":' + b'{"all_of":[' * 20_000])
-def test_a_body_that_is_no_json_is_refused(api: Client, body: bytes) -> None:
+def test_a_body_that_is_no_json_is_refused(api: AppClient, body: bytes) -> None:
     assert api("POST", "/schedules", body).status_code == 422
 
 
-def test_a_schedule_that_is_nested_beyond_measure_is_refused(api: Client) -> None:
+def test_a_schedule_that_is_nested_beyond_measure_is_refused(api: AppClient) -> None:
     trigger = b'{"all_of": [' * 900 + b'{"every": "1h"}' + b"]}" * 900
     body = b'{"name": "deep", "dag_id": "maintain", "trigger": ' + trigger + b"}"
 
     assert api("POST", "/schedules", body).status_code == 422
 
 
-def test_a_name_that_is_taken_a_name_that_is_not_there_and_another_name_than_that_of_the_address(api: Client) -> None:
+def test_a_name_that_is_taken_a_name_that_is_not_there_and_another_name_than_that_of_the_address(api: AppClient) -> None:
     api("POST", "/schedules", NIGHTLY)
 
     taken = api("POST", "/schedules", NIGHTLY)
@@ -163,7 +146,7 @@ def test_a_name_that_is_taken_a_name_that_is_not_there_and_another_name_than_tha
             assert api(method, f"/schedules/{name}{what}").status_code == 404
 
 
-def test_schedules_are_listed_by_filter_and_by_pages(api: Client) -> None:
+def test_schedules_are_listed_by_filter_and_by_pages(api: AppClient) -> None:
     for number in range(5):
         api("POST", "/schedules", NIGHTLY | {"name": f"s{number}", "dag_id": f"dag_{number % 2}", "enabled": number > 1})
 
@@ -179,7 +162,7 @@ def test_schedules_are_listed_by_filter_and_by_pages(api: Client) -> None:
     assert api("GET", "/schedules?dagg=x").status_code == 422
 
 
-def test_an_event_counts_and_the_explanation_tells_how_far_it_is(api: Client, world: World) -> None:
+def test_an_event_counts_and_the_explanation_tells_how_far_it_is(api: AppClient, world: World) -> None:
     api("POST", "/schedules", NIGHTLY)
     for number in range(3):
         assert api("POST", "/events", {"name": "arrived", "source_id": f"{number}"}).status_code == 201
@@ -194,7 +177,7 @@ def test_an_event_counts_and_the_explanation_tells_how_far_it_is(api: Client, wo
     assert told["next_tick"] is not None
 
 
-def test_the_queue_tells_state_reasons_and_next_check(api: Client, world: World) -> None:
+def test_the_queue_tells_state_reasons_and_next_check(api: AppClient, world: World) -> None:
     api("POST", "/schedules", NIGHTLY)
     for number in range(5):
         api("POST", "/events", {"name": "arrived", "source_id": f"{number}"})
@@ -210,7 +193,7 @@ def test_the_queue_tells_state_reasons_and_next_check(api: Client, world: World)
     assert api("GET", "/pending?cursor=nonsense").status_code == 422
 
 
-def test_running_now_says_which_run_it_will_be_and_why_it_has_not_started(api: Client, world: World) -> None:
+def test_running_now_says_which_run_it_will_be_and_why_it_has_not_started(api: AppClient, world: World) -> None:
     api("POST", "/schedules", NIGHTLY)
     asked = api("POST", "/schedules/nightly/run")
     work(world)
@@ -223,7 +206,7 @@ def test_running_now_says_which_run_it_will_be_and_why_it_has_not_started(api: C
     assert whats == ["launch_waits", "asked_for", "created"]
 
 
-def test_the_same_event_sent_again_is_one_event(api: Client) -> None:
+def test_the_same_event_sent_again_is_one_event(api: AppClient) -> None:
     body = {"name": "arrived", "amounts": {"records": 9}, "detail": {"by": "etl"}, "source_id": "7"}
     first, second = api("POST", "/events", body), api("POST", "/events", body)
 
@@ -248,12 +231,12 @@ def test_the_same_event_sent_again_is_one_event(api: Client) -> None:
         {"name": "x", "detail": {"note": "a\x00b"}},
     ],
 )
-def test_an_event_that_cannot_be_recorded_is_refused(api: Client, body: dict[str, Any]) -> None:
+def test_an_event_that_cannot_be_recorded_is_refused(api: AppClient, body: dict[str, Any]) -> None:
     assert api("POST", "/events", body).status_code == 422
     assert api("GET", "/events").json() == {"events": [], "next": None}
 
 
-def test_the_log_of_events_goes_by_pages(api: Client) -> None:
+def test_the_log_of_events_goes_by_pages(api: AppClient) -> None:
     for number in range(5):
         api("POST", "/events", {"name": f"e{number % 2}"})
 
@@ -263,7 +246,7 @@ def test_the_log_of_events_goes_by_pages(api: Client) -> None:
     assert len(api("GET", "/events?key=event:e1").json()["events"]) == 2
 
 
-def test_whoever_may_only_read_changes_nothing(api: Client, auth: SomebodyIs, world: World) -> None:
+def test_whoever_may_only_read_changes_nothing(api: AppClient, auth: SomebodyIs, world: World) -> None:
     api("POST", "/schedules", NIGHTLY)
     auth.user = type(auth.user)("anton", may_edit=False)  # type: ignore[misc]  # it is a User
     for method, path, body in (
@@ -281,7 +264,7 @@ def test_whoever_may_only_read_changes_nothing(api: Client, auth: SomebodyIs, wo
     assert len(AuditTrail(world.store).latest()) == 1
 
 
-def test_each_change_is_in_the_audit_trail_with_its_door(api: Client) -> None:
+def test_each_change_is_in_the_audit_trail_with_its_door(api: AppClient) -> None:
     api("POST", "/schedules", NIGHTLY)
     api("POST", "/schedules/nightly/run", **{"X-Snowpack-Page": "1"})
     api("POST", "/events", {"name": "arrived"})
@@ -294,7 +277,7 @@ def test_each_change_is_in_the_audit_trail_with_its_door(api: Client) -> None:
     ]
 
 
-def test_prometheus_reads_how_schedules_and_their_queue_are(api: Client, world: World) -> None:
+def test_prometheus_reads_how_schedules_and_their_queue_are(api: AppClient, world: World) -> None:
     api("POST", "/schedules", NIGHTLY)
     api("POST", "/schedules", NIGHTLY | {"name": "other", "enabled": False})
     api("POST", "/events", {"name": "arrived"})
@@ -317,7 +300,7 @@ def test_prometheus_reads_how_schedules_and_their_queue_are(api: Client, world: 
 
 @pytest.mark.parametrize("definition", [{"name": "nightly", "trigger": {"moon_phase": "full"}}, "what?", None], ids=str)
 def test_a_schedule_that_cannot_be_read_is_told_with_the_reason_and_can_be_deleted(
-    api: Client, world: World, definition: Any
+    api: AppClient, world: World, definition: Any
 ) -> None:
     for name in ("nightly", "other"):
         assert api("POST", "/schedules", NIGHTLY | {"name": name}).status_code == 201

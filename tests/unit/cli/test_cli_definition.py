@@ -45,6 +45,7 @@ def test_every_command_is_there() -> None:
         "tables list", "tables show", "tables refresh", "locks list", "locks release",
         "schedules list", "schedules show", "schedules explain", "schedules history", "schedules create", "schedules update",
         "schedules delete", "schedules suspend", "schedules resume", "schedules run", "schedules sync",
+        "runs register", "runs upsert", "runs enable", "runs disable", "runs unregister", "runs list", "runs show", "runs run",
         "events list", "events send", "pending list", "scheduler",
         "builds list", "builds show", "builds publish", "builds rollback", "builds cleanup",
         "drain on", "drain off", "drain status", "db upgrade", "db check", "queue", "sweep", "audit", "lineage", "worker", "api",
