@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.api.bodies import moment
 from airflow_snowpack.api.lineage_bodies import lineage_body
+from airflow_snowpack.api.lineage_name import full_name
 from airflow_snowpack.cli.lineage_tree import tree_of, what_happened
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from airflow_snowpack.cli.exit_code import ExitCode
-    from airflow_snowpack.cli.opened import Opened
     from airflow_snowpack.store.lineage import Edge
 
 HEADINGS = {Direction.UP: "It came from", Direction.DOWN: "Of it came"}
@@ -37,8 +37,8 @@ def show(args: Namespace) -> ExitCode | None:
     """``lineage``"""
     directions = _directions(args)
     with opened(args) as here:
-        lineage = Lineage(here.jobs.store)
-        graph = lineage.around(_name(args.table, here, lineage), args.depth, directions)
+        lineage, name = Lineage(here.jobs.store), full_name(here.jobs.store, args.table, here.settings.catalog_name)
+        graph = lineage.around(name, args.depth, directions)
         now = here.now
     if args.output in ("json", "yaml"):
         print_data(args.output, lineage_body(graph))
@@ -64,15 +64,3 @@ def _directions(args: Namespace) -> tuple[Direction, ...]:
     if args.both or args.up == args.down:
         return tuple(Direction)
     return (Direction.UP,) if args.up else (Direction.DOWN,)
-
-
-def _name(given: str, here: Opened, lineage: Lineage) -> str:
-    """A word without a dot is a dataset's name.
-
-    :raises DatasetNotFound: there is none of this name.
-    """
-    if "." not in given and "/" not in given:
-        from airflow_snowpack.builds.registry import BuildRegistry
-
-        return BuildRegistry(here.jobs.store).dataset(given).url.rstrip("/")
-    return lineage.log.full_name(given, here.settings.catalog_name)

@@ -99,10 +99,14 @@ class TaskAttempt:
         index, tried = parts["index"], parts["tried"]
         return cls(parts["dag"], parts["run"], parts["task"], int(index) if index else -1, int(tried) if tried else None)
 
-    def __str__(self) -> str:
+    @property
+    def name(self) -> str:
+        """``dag/run/task[index]``, the same for every try."""
         mapped = f"[{self.map_index}]" if self.map_index >= 0 else ""
-        tried = f" try {self.try_number}" if self.try_number is not None else ""
-        return f"{self.dag_id}/{self.run_id}/{self.task_id}{mapped}{tried}"
+        return f"{self.dag_id}/{self.run_id}/{self.task_id}{mapped}"
+
+    def __str__(self) -> str:
+        return self.name if self.try_number is None else f"{self.name} try {self.try_number}"
 
 
 @dataclass(frozen=True, slots=True)

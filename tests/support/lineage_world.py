@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 RAW, PLANES = TableAt("lake.flights.raw", 101), TableAt("lake.flights.planes", 102)
 CLEAN = TableAt("lake.interim.clean", 103)
 BY_DAY, BY_CARRIER = TableAt("lake.interim.by_day", 104), TableAt("lake.interim.by_carrier", 105)
-REPORT = TableAt("lake.flights.report", 5_577_006_791_947_779_410)
+BEFORE, REPORT = TableAt("lake.flights.report", 106), TableAt("lake.flights.report", 5_577_006_791_947_779_410)
 BUILT = DatasetAt("s3://lake/builds/report", "20261121T000000Z")
 RUN = "manual__2026-11-21T06:00:00+00:00"
 JOB = "a1b2c3d4e5f678901234567890abcdef"
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 
-DETAIL = {"action": "rewrite_data_files", "outcome": "succeeded", "message": HOSTILE}
+DETAIL = {"action": "rewrite_data_files", "outcome": "succeeded", "message": "Compacted 87 files into 12"}
 
 
 def make_lineage(store: Store, now: datetime) -> None:
@@ -43,9 +43,9 @@ def make_lineage(store: Store, now: datetime) -> None:
         Operation(OperationKind.CREATE, now, (RAW, PLANES), (CLEAN,), task=by("clean"), rows=327_346),
         Operation(OperationKind.MAP, now, (CLEAN,), (BY_DAY,), task=by("by_day", 3), rows=365),
         Operation(OperationKind.REDUCE, now, (CLEAN,), (BY_CARRIER,), task=by("by_carrier"), rows=16, detail={"layers": [16, 1]}),
-        Operation(OperationKind.INSERT, now, (BY_DAY, BY_CARRIER), (TableAt(REPORT.table, 106),), task=by("report"), rows=381),
-        Operation(OperationKind.BUILD, now, (REPORT,), (BUILT,), rows=381, detail={"dataset": "report"}),
-        Operation(OperationKind.MAINTENANCE, now, (REPORT,), (REPORT,), job_id=JOB, detail=DETAIL),
+        Operation(OperationKind.INSERT, now, (BY_DAY, BY_CARRIER), (BEFORE,), task=by("report"), rows=381),
+        Operation(OperationKind.BUILD, now, (BEFORE,), (BUILT,), task=by("build"), rows=381, detail={"dataset": "report"}),
+        Operation(OperationKind.MAINTENANCE, now, (BEFORE,), (REPORT,), job_id=JOB, detail=DETAIL),
     ]  # fmt: skip
     for place, operation in enumerate(reversed(made)):
         assert note_operation(store, replace(operation, at=now - timedelta(minutes=1 + 10 * place), operation_id=f"{place:032x}"))

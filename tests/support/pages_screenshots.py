@@ -38,6 +38,7 @@ def addresses(world: World) -> dict[str, str]:
         "schedule": "/ui/schedules/page_views_in_bulk",
         "pending": "/ui/pending",
         "events": "/ui/events",
+        "lineage": "/ui/lineage?table=flights.report",
     }
 
 
@@ -58,6 +59,7 @@ def serve(world: World) -> str:
 
 def take(folder: Path, names: list[str], width: int = WIDTH) -> None:
     """Write ``<name>-light.png`` and ``<name>-dark.png``."""
+    from lineage_world import make_lineage
     from pages_world import build_world
     from playwright.sync_api import sync_playwright
     from schedules_world import build_schedules
@@ -65,6 +67,7 @@ def take(folder: Path, names: list[str], width: int = WIDTH) -> None:
     with tempfile.TemporaryDirectory() as home, sync_playwright() as playwright:
         world = build_world(Path(home))
         build_schedules(world)
+        make_lineage(world.store, world.clock())
         world.clock.let_go()
         base = serve(world)
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS.split())

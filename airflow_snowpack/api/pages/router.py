@@ -14,6 +14,7 @@ from airflow_snowpack.api.pages import (
     interim,
     job,
     jobs,
+    lineage,
     locks,
     login,
     pending,
@@ -26,7 +27,7 @@ from airflow_snowpack.api.pages.page import PageRoute, not_a_page
 
 router = APIRouter(prefix="/ui", include_in_schema=False, route_class=PageRoute)
 for each in (
-    tables, jobs, job, schedules, schedule, pending, events, builds, build, build_run, interim, locks, queue, audit,
+    tables, jobs, job, schedules, schedule, pending, events, builds, build, build_run, lineage, interim, locks, queue, audit,
     assets, login,
 ):  # fmt: skip
     router.include_router(each.router)

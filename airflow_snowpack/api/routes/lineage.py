@@ -9,6 +9,7 @@ from airflow_snowpack.api.auth import Reader
 from airflow_snowpack.api.documented import documented
 from airflow_snowpack.api.errors import InvalidRequest
 from airflow_snowpack.api.lineage_bodies import lineage_body, operations_body, read_place
+from airflow_snowpack.api.lineage_name import full_name
 from airflow_snowpack.api.lineage_shapes import LineageShape, OperationsShape
 from airflow_snowpack.api.parameters import Limit, NamedTable, text_parameter
 from airflow_snowpack.api.services import Open
@@ -20,18 +21,20 @@ WAYS = {"up": (Direction.UP,), "down": (Direction.DOWN,), "both": tuple(Directio
 
 Way = Annotated[Literal["up", "down", "both"], Query(description="`up`: what it came from; `down`: what came of it; or both.")]
 Depth = Annotated[int, Query(ge=0, le=DEEPEST, description="How many steps from the table.")]
-NAME = "A table's name with its catalog, `lake.analytics.page_views`, or a dataset's url."
+NAME = "A table's name with its catalog, `lake.analytics.page_views`, or a dataset's name or url."
 
 router = APIRouter(route_class=Strict, tags=["lineage"])
 
 
-@router.get("/lineage", **documented("get_lineage", "Get the lineage of a table of any catalog, or of a dataset", LineageShape))
+@router.get(
+    "/lineage", **documented("get_lineage", "Get the lineage of a table of any catalog, or of a dataset", LineageShape, 404)
+)
 def get_lineage(
     user: Reader, services: Open, name: Annotated[str, text_parameter(NAME)], direction: Way = "both", depth: Depth = DEPTH
 ) -> JSONResponse:
     """A name of which nothing is recorded is a graph of one table, with `"known": false`."""
     store = services.jobs.store
-    known = OperationLog(store).full_name(name, services.inventory.catalog_name)
+    known = full_name(store, name, services.inventory.catalog_name)
     return JSONResponse(lineage_body(Lineage(store).around(known, depth, WAYS[direction])))
 
 
@@ -46,7 +49,7 @@ def get_table_lineage(
     return JSONResponse(lineage_body(Lineage(services.jobs.store).around(str(name), depth, WAYS[direction])))
 
 
-@router.get("/operations", **documented("list_operations", "List what was done to tables, newest first", OperationsShape))
+@router.get("/operations", **documented("list_operations", "List what was done to tables, newest first", OperationsShape, 404))
 def list_operations(
     user: Reader,
     services: Open,
@@ -62,5 +65,5 @@ def list_operations(
         raise InvalidRequest.at("after", "it is not what a page gave as next") from None
     if name is None:
         return JSONResponse(operations_body(log.latest(limit=limit, after=place)))
-    known = log.full_name(name, services.inventory.catalog_name)
+    known = full_name(services.jobs.store, name, services.inventory.catalog_name)
     return JSONResponse(operations_body(log.of_table(known, limit=limit, after=place)))

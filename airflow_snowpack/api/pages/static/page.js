@@ -623,7 +623,7 @@ document.addEventListener("click", (event) => {
   else if (target.id === "theme") nextTheme(target);
 });
 
-const places = { t: "/ui/", j: "/ui/jobs", s: "/ui/schedules", p: "/ui/pending", e: "/ui/events", b: "/ui/builds", i: "/ui/interim", l: "/ui/locks", q: "/ui/queue", a: "/ui/audit" };
+const places = { t: "/ui/", j: "/ui/jobs", s: "/ui/schedules", p: "/ui/pending", e: "/ui/events", b: "/ui/builds", n: "/ui/lineage", i: "/ui/interim", l: "/ui/locks", q: "/ui/queue", a: "/ui/audit" };
 let waitingForPlace = false;
 
 document.addEventListener("keydown", (event) => {
@@ -671,6 +671,8 @@ try {
   if (told) toast(told);
   sessionStorage.removeItem("snowpack-toast");
 } catch { /* no storage, nothing to tell */ }
+// In a wide drawing of lineage, the table that was asked for.
+find(".lineage [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 tellTimes();
 showSelection();
 showPaused();

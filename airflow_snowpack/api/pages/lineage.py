@@ -1,0 +1,89 @@
+"""The page of lineage: what a table came from and what came of it, drawn; and below that what was done to it."""
+
+from urllib.parse import urlencode
+
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse
+
+from airflow_snowpack.api.lineage_bodies import place_text, read_place
+from airflow_snowpack.api.lineage_name import full_name
+from airflow_snowpack.api.pages.lineage_chart import lineage_chart
+from airflow_snowpack.api.pages.page import Here, Page, PageRoute
+from airflow_snowpack.api.pages.task_link import task_link
+from airflow_snowpack.builds.errors import DatasetNotFound
+from airflow_snowpack.store.lineage import DEEPEST, DEPTH, Direction, Lineage
+from airflow_snowpack.store.operation import Operation
+from airflow_snowpack.store.operation_log import OperationPage, Place
+
+PAGE = 50
+WAYS: dict[str, tuple[str, tuple[Direction, ...]]] = {
+    "up": ("What it came from", (Direction.UP,)),
+    "": ("Both", tuple(Direction)),
+    "down": ("What came of it", (Direction.DOWN,)),
+}
+
+router = APIRouter(route_class=PageRoute)
+
+
+@router.get("/lineage")
+def lineage(page: Here) -> HTMLResponse:
+    store = page.services.jobs.store
+    asked = {"table": page.asked("table"), "way": page.asked("way"), "depth": page.asked("depth")}
+    way = asked["way"] if asked["way"] in WAYS else ""
+    depth = _depth(asked["depth"])
+    walk = Lineage(store)
+    name = _name(page, asked["table"])
+    graph = walk.around(name, depth, WAYS[way][1]) if name else None
+    return page.render(
+        "lineage.html",
+        f"Lineage of {name}" if name else "Lineage",
+        asked=asked | {"way": way},
+        depth=depth,
+        ways=[(value, label) for value, (label, _) in WAYS.items()],
+        graph=graph,
+        chart=lineage_chart(graph, page.now) if graph is not None and graph.is_known else None,
+        operations=_operations(page, walk, name),
+        after=page.asked("after"),
+        place_text=place_text,
+        said=said,
+        url=lambda **changes: urlencode({key: value for key, value in (asked | changes).items() if value}),
+        task_address=lambda operation: task_link(operation.task.name, page.airflow) if operation.task else None,
+    )
+
+
+def said(operation: Operation) -> str:
+    """What more is known of an operation, in a line."""
+    detail = dict(operation.detail)
+    action, message = detail.pop("action", None), detail.pop("message", None)
+    if action is not None:
+        return f"{str(action).replace('_', ' ')}: {message or detail.get('outcome', '')}"
+    layers = detail.pop("layers", None)
+    parts = [f"{len(layers)} layers"] if isinstance(layers, list) else []
+    simple = [f"{key.replace('_', ' ')} {value}" for key, value in detail.items() if isinstance(value, str | int | float)]
+    return ", ".join(parts + simple)
+
+
+def _depth(text: str) -> int:
+    return min(max(int(text), 1), DEEPEST) if text.isascii() and text.isdigit() and len(text) < 4 else DEPTH
+
+
+def _name(page: Page, given: str) -> str:
+    """The whole name; a word of which nobody knows a dataset stays what it is."""
+    if not given:
+        return ""
+    try:
+        return full_name(page.services.jobs.store, given, page.services.inventory.catalog_name)
+    except DatasetNotFound:
+        return given
+
+
+def _operations(page: Page, walk: Lineage, name: str) -> OperationPage:
+    after = _place(page.asked("after"))
+    return walk.log.of_table(name, limit=PAGE, after=after) if name else walk.log.latest(limit=PAGE, after=after)
+
+
+def _place(text: str) -> Place | None:
+    try:
+        return read_place(text) if text else None
+    except ValueError:
+        return None

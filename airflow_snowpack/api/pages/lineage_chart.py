@@ -1,0 +1,141 @@
+"""Lineage as a drawing: a column for each step from the table that was asked for, what it came from on the left.
+
+    chart = lineage_chart(graph, now)
+    chart.boxes[0].x, chart.lines[0].path       # in units of the drawing
+
+Within a column, tables stand near those that they are connected with; a line that a cycle leads back goes around.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from airflow_snowpack.api.pages.words import ago, counted
+from airflow_snowpack.store.lineage import Edge, LineageGraph, Node
+from airflow_snowpack.store.operation import Operation
+
+WIDTH, HEIGHT = 200, 64
+BETWEEN_COLUMNS, BETWEEN_ROWS, MARGIN = 44, 14, 12
+LONGEST = 27
+"""Characters of a name that fit into a box."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """One table.
+
+    :param name: its own name, as much of it as fits.
+    :param home: its catalog and database.
+    :param told: how and when it was written.
+    :param more: on which side neighbours are left out: ``left``, ``right``, or none.
+    """
+
+    node: Node
+    x: float
+    y: float
+    name: str
+    home: str
+    told: str
+    more: str
+    is_root: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """From a source to what was made of it.
+
+    :param says: for pointing at it.
+    """
+
+    path: str
+    says: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class LineageChart:
+    """The drawing, boxes in the order in which a reader goes through them."""
+
+    width: float
+    height: float
+    boxes: tuple[Box, ...]
+    lines: tuple[Line, ...]
+    box_width: int = WIDTH
+    box_height: int = HEIGHT
+
+
+def lineage_chart(graph: LineageGraph, now: datetime) -> LineageChart:
+    """Place the tables and draw the lines."""
+    columns = _ordered(graph)
+    tallest = max(len(column) for column in columns.values())
+    height = tallest * (HEIGHT + BETWEEN_ROWS) - BETWEEN_ROWS
+    boxes: dict[str, Box] = {}
+    for place, depth in enumerate(sorted(columns)):
+        column = columns[depth]
+        top = (height - (len(column) * (HEIGHT + BETWEEN_ROWS) - BETWEEN_ROWS)) / 2
+        for row, node in enumerate(column):
+            x = MARGIN + place * (WIDTH + BETWEEN_COLUMNS)
+            boxes[node.name] = _box(graph, node, x, MARGIN + top + row * (HEIGHT + BETWEEN_ROWS), now)
+    lines = tuple(_line(edge, boxes[edge.source], boxes[edge.target], now) for edge in graph.edges)
+    width = len(columns) * (WIDTH + BETWEEN_COLUMNS) - BETWEEN_COLUMNS + 2 * MARGIN
+    return LineageChart(width, height + 2 * MARGIN, tuple(boxes.values()), lines)
+
+
+def _ordered(graph: LineageGraph) -> Mapping[int, list[Node]]:
+    """The columns from the middle outwards, each in the order of the neighbours that stand there already."""
+    columns: dict[int, list[Node]] = defaultdict(list)
+    for node in graph.nodes:
+        columns[node.depth].append(node)
+    beside: dict[str, set[str]] = defaultdict(set)
+    for edge in graph.edges:
+        beside[edge.source].add(edge.target)
+        beside[edge.target].add(edge.source)
+    heights: dict[str, float] = {}
+    for depth in sorted(columns, key=abs):
+        column = columns[depth]
+        wanted = {node.name: _mean([heights[name] for name in beside[node.name] if name in heights]) for node in column}
+        column.sort(key=lambda node: (wanted[node.name], node.name))
+        for row, node in enumerate(column):
+            heights[node.name] = row - (len(column) - 1) / 2
+    return columns
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def _box(graph: LineageGraph, node: Node, x: float, y: float, now: datetime) -> Box:
+    home, _, name = node.name.rpartition("/" if node.is_dataset else ".")
+    written = "" if node.written is None else f"{node.written.kind.value} {ago(node.written.at, now)}"
+    home = _clipped("dataset" if node.is_dataset else home)
+    side = "" if not node.more else "left" if node.depth < 0 else "right" if node.depth > 0 else "both"
+    return Box(node, x, y, _clipped(name), home, written, side, node.name == graph.table)
+
+
+def _clipped(text: str) -> str:
+    """Its beginning and its end, by which names of interim tables differ."""
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 12]}…{text[-11:]}"
+
+
+def _line(edge: Edge, source: Box, target: Box, now: datetime) -> Line:
+    begin, end = source.x + WIDTH, target.x - 3
+    from_y, to_y = source.y + HEIGHT / 2, target.y + HEIGHT / 2
+    bend = max(22.0, (end - begin) / 2)
+    if end < begin:  # a cycle: above all that stands between
+        bend = 90.0
+    path = f"M{begin:g} {from_y:g}C{begin + bend:g} {from_y:g} {end - bend:g} {to_y:g} {end:g} {to_y:g}"
+    return Line(path, told_of(edge.operation, now, times=edge.operations), edge.operation.kind.value)
+
+
+def told_of(operation: Operation, now: datetime, *, times: int = 1) -> str:
+    """An operation in a line."""
+    parts = [
+        operation.kind.value,
+        f"by {operation.task}" if operation.task else "",
+        f"job {operation.job_id[:8]}" if operation.job_id else "",
+        ago(operation.at, now),
+        counted(operation.rows, "row") if operation.rows is not None else "",
+        counted(times, "time") if times > 1 else "",
+    ]
+    return ", ".join(part for part in parts if part)
