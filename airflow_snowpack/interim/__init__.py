@@ -1,10 +1,10 @@
 """Interim tables: Iceberg tables that are handed from task to task, and vanish when nobody needs them any more.
 
-    writing = InterimRegistry(store).begin(holder.slot(), holder=holder, catalog="lake")
-    ...                                                       # create the table
+    registry = InterimRegistry(store)
+    writing = registry.begin(holder.slot(), holder=holder, catalog="lake")                      # then the table is created
     ref = registry.hand_on(writing, snapshot_id=…, rows=…, consumers=["report"])
-    with reading(ref) …                                       # in the consumer
-    Collector(registry, run_states, catalogs).run()           # the one authority that drops
+    reading = registry.consume([ref], holder=consumer)                                          # and released at its end
+    Collector(registry, run_states, open_catalog).run()                                         # the one authority that drops
 
 Names load when they are first used: a DAG file that mentions a ref needs neither the registry nor its database.
 """
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
+    from airflow_snowpack.interim.collected import Collected as Collected
+    from airflow_snowpack.interim.collector import Collector as Collector
     from airflow_snowpack.interim.handover import Handover as Handover
     from airflow_snowpack.interim.handover import Keeping as Keeping
     from airflow_snowpack.interim.model import Holder as Holder
@@ -34,10 +36,14 @@ if TYPE_CHECKING:
     from airflow_snowpack.interim.registry import InterimRegistry as InterimRegistry
     from airflow_snowpack.interim.row_mapping import map_rows as map_rows
     from airflow_snowpack.interim.run_states import RunStates as RunStates
+    from airflow_snowpack.interim.sweeper import SweepAction as SweepAction
+    from airflow_snowpack.interim.sweeper import sweep as sweep
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
+        "collected": ["Collected"],
+        "collector": ["Collector"],
         "handover": ["Handover", "Keeping"],
         "model": ["Holder", "InterimPolicy", "Scope", "Slot", "TaskKey"],
         "named": ["named_table"],
@@ -48,5 +54,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "registry": ["InterimRegistry"],
         "row_mapping": ["map_rows"],
         "run_states": ["RunStates"],
+        "sweeper": ["SweepAction", "sweep"],
     },
 )

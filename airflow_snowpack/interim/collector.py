@@ -1,0 +1,123 @@
+"""The collector: the one authority that drops interim tables, when nobody needs them any more.
+
+    collector = Collector(registry, run_states, open_catalog)
+    collector.run(dry_run=True).dropped      # what would go
+    collector.run()
+
+A pass finishes what earlier ones left, then looks at the DAG runs that are due, asks Airflow who of their consumers is finished
+for good, lets go of what those held, and drops what nobody holds. The invariants: **a table that somebody needs is never
+dropped**, since it is doomed under a lock that its readers take too; and nothing is forgotten: a drop that fails, and a pass that
+is killed anywhere, leave a row that the next pass finds. Any number of passes may run at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.interim.collected import Collected, Doomed, DueRun, NotDropped
+from airflow_snowpack.interim.dropping import Dropper, OpenCatalog
+from airflow_snowpack.interim.due_runs import DueRuns
+from airflow_snowpack.interim.ledger import CollectorLedger
+from airflow_snowpack.interim.registry import InterimRegistry
+from airflow_snowpack.interim.run_states import RunStanding, RunStates
+
+log = logging.getLogger(__name__)
+
+RUNS_AT_ONCE = 100
+DROPS_AT_ONCE = 100
+
+
+class Collector:
+    """Drops what nobody needs.
+
+    :param run_states: asks Airflow how its runs and tasks stand.
+    :param open_catalog: opens a catalog by the name that this installation has for it.
+    :param holder: who collects, for people who look; ``None``: this process.
+    """
+
+    def __init__(
+        self, registry: InterimRegistry, run_states: RunStates, open_catalog: OpenCatalog, *, holder: str | None = None
+    ) -> None:
+        self._run_states = run_states
+        self._open_catalog = open_catalog
+        holder = holder or f"{socket.gethostname()}:{os.getpid()}"
+        self._due = DueRuns(registry.store, registry.policy)
+        self._ledger = CollectorLedger(registry.store, registry.policy, holder=holder, make_id=registry.make_id)
+
+    def run(self, *, dry_run: bool = False, limit: int | None = None) -> Collected:
+        """One pass: everything that is due now.
+
+        :param dry_run: write nothing and drop nothing; ``dropped`` is what would go.
+        :param limit: begin no more drops than this; the others are left to the next pass.
+        :raises SnowpackError: Airflow does not answer. What it is not needed for was done, and the rest is looked at again soon.
+        """
+        if dry_run:
+            return self._foresee(limit)
+        dropper = Dropper(self._open_catalog)
+        collected = self._finish_left(dropper, limit)
+        while _room(collected, limit) and (runs := self._due.take(RUNS_AT_ONCE)):
+            collected += self._look_at(runs, dropper, None if limit is None else limit - _begun(collected))
+        return collected
+
+    def _foresee(self, limit: int | None) -> Collected:
+        runs = self._due.see(RUNS_AT_ONCE * 10)
+        standings = self._run_states.standings(self._due.asked(runs)) if runs else {}
+        doomed = self._ledger.foresee(runs, standings, RUNS_AT_ONCE * 100)
+        return Collected(runs=len(runs), dropped=tuple(doomed[:limit]))
+
+    def _finish_left(self, dropper: Dropper, limit: int | None) -> Collected:
+        collected = Collected()
+        while room := _room(collected, limit):
+            left = self._ledger.take_left(room)
+            if not left:
+                break
+            dropped = self._drop(left, dropper)
+            self._due.wake({table.run_key for table in dropped.dropped})
+            collected += dropped
+        return collected
+
+    def _look_at(self, runs: Sequence[DueRun], dropper: Dropper, limit: int | None) -> Collected:
+        standings: Mapping[tuple[str, str], RunStanding] = {}
+        try:
+            standings = self._run_states.standings(self._due.asked(runs))
+        except SnowpackError:
+            self._due.looked_at(runs, {})
+            raise
+        room = _room(Collected(), limit)
+        doomed = self._ledger.settle(runs, standings, room)
+        collected = self._drop(doomed, dropper)
+        while len(doomed) == room and (room := _room(collected, limit)):
+            doomed = self._ledger.doom(runs, room)
+            collected += self._drop(doomed, dropper)
+        changed = {table.run_key for table in collected.dropped}
+        kept, again = self._due.looked_at(runs, standings, changed=changed)
+        return collected + Collected(runs=len(runs), kept=kept, looks_again_at=again)
+
+    def _drop(self, tables: Sequence[Doomed], dropper: Dropper) -> Collected:
+        dropped, failed = [], []
+        for doomed in tables:
+            try:
+                dropper.drop(doomed, partial(self._ledger.locate, doomed))
+            except Exception as error:  # whatever a storage raises: the row stays, and the others go on
+                log.warning("interim_drop_failed: %s, made by %s", doomed.table, doomed.producer, exc_info=True)
+                self._ledger.failed(doomed, str(error))
+                failed.append(NotDropped(doomed, str(error)))
+            else:
+                self._ledger.dropped(doomed)
+                log.info("interim_dropped: %s, made by %s", doomed.table, doomed.producer)
+                dropped.append(doomed)
+        return Collected(dropped=tuple(dropped), failed=tuple(failed))
+
+
+def _begun(collected: Collected) -> int:
+    return len(collected.dropped) + len(collected.failed)
+
+
+def _room(collected: Collected, limit: int | None) -> int:
+    """How many drops may be begun in the next step."""
+    return DROPS_AT_ONCE if limit is None else max(0, min(DROPS_AT_ONCE, limit - _begun(collected)))

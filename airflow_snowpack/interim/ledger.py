@@ -1,0 +1,230 @@
+"""The collector's side of the record: who is through with what, and which tables nobody needs any more.
+
+    for doomed in ledger.settle(runs, standings, limit=100):
+        drop(doomed)
+        ledger.dropped(doomed)
+
+The invariants: a table is doomed in a transaction that holds its row and only then looks for pins, refs and names, so that nobody
+can have come to need it unseen; from then on it carries this collector's fence. Every statement is about a set, so that their
+number does not grow with the tables that stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_snowpack.interim.collected import Doomed, DueRun
+from airflow_snowpack.interim.model import InterimPolicy, TableState
+from airflow_snowpack.interim.rows import DROPPING, FREED, READY, TABLE, TABLES, WRITING, name_from, producer_from
+from airflow_snowpack.interim.run_states import RunStanding
+from airflow_snowpack.interim.runs import nudge
+from airflow_snowpack.interim.statements import NAME, REF, SLOT, moment
+from airflow_snowpack.preservation import Preservation
+from airflow_snowpack.store import IdMaker, Store, new_id, storable
+from airflow_snowpack.store.interim_tables import (
+    interim_names,
+    interim_pins,
+    interim_refs,
+    interim_slots,
+    interim_tables,
+)
+
+PIN = interim_pins.c
+NOW = moment("b_now")
+KEYS: sa.BindParameter[Any] = sa.bindparam("b_keys", expanding=True)
+IDS: sa.BindParameter[Any] = sa.bindparam("b_ids", expanding=True)
+Standings = Mapping[tuple[str, str], RunStanding]
+
+LASTING = sa.or_(TABLE.expires_at.is_(None), TABLE.expires_at > NOW)
+PRESERVED = sa.and_(TABLE.preservation == Preservation.FULL.value, LASTING)
+NAMED = sa.exists().where(NAME.table_id == TABLE.table_id, sa.or_(NAME.run_key != "", LASTING))
+KEPT = sa.and_(READY, sa.or_(PRESERVED, NAMED))
+NEEDED = sa.or_(sa.exists().where(PIN.table_id == TABLE.table_id), sa.exists().where(REF.table_id == TABLE.table_id))
+UNWRITTEN = sa.and_(WRITING, TABLE.attempt_id.is_(None), TABLE.visible_at <= NOW)
+"""Being written by an attempt that has lost the slot, or was given up, and whose lease is over."""
+NEEDLESS = sa.or_(UNWRITTEN, sa.and_(READY, ~PRESERVED, ~NAMED, ~NEEDED))
+LATE_WRITER = sa.and_(WRITING, TABLE.attempt_id.is_not(None), TABLE.visible_at <= NOW)
+LATE_READER = REF.lease_until <= NOW
+
+PINNED_BY = sa.select(PIN.run_key, PIN.task_id).distinct().where(PIN.run_key.in_(KEYS))
+LATE_READINGS = sa.select(REF.reading_id, REF.run_key, REF.task_id, REF.map_index).where(REF.run_key.in_(KEYS), LATE_READER)
+LATE_WRITINGS = sa.select(TABLE.table_id, TABLE.run_key, TABLE.task_id, TABLE.map_index).where(
+    TABLE.run_key.in_(KEYS), LATE_WRITER
+)
+# Both look at the lease again: who renewed it meanwhile is not dead.
+BURY_READINGS = sa.delete(interim_refs).where(REF.reading_id.in_(IDS), LATE_READER)
+BURY_WRITINGS = sa.update(interim_tables).where(TABLE.table_id.in_(IDS), LATE_WRITER).values(FREED)
+END_NAMES = sa.delete(interim_names).where(NAME.run_key.in_(KEYS))
+END_SLOTS = sa.delete(interim_slots).where(SLOT.run_key.in_(KEYS))
+
+LOCK_NEEDLESS = (
+    sa.select(TABLE.table_id)
+    .where(TABLE.run_key.in_(KEYS), NEEDLESS)
+    .limit(sa.bindparam("b_limit", type_=sa.Integer))
+    .with_for_update(skip_locked=True)
+)
+LOCK_LEFT = (
+    sa.select(TABLE.table_id)
+    .where(DROPPING, TABLE.visible_at <= NOW)
+    .order_by(TABLE.visible_at)
+    .limit(sa.bindparam("b_limit", type_=sa.Integer))
+    .with_for_update(skip_locked=True)
+)
+"""Drops that failed, or whose collector is dead."""
+DOOM = (
+    sa.update(interim_tables)
+    .where(TABLE.table_id.in_(IDS), sa.or_(DROPPING, NEEDLESS))
+    .values(
+        state=TableState.DROPPING.value,
+        attempt_id=sa.bindparam("b_attempt"),
+        claimed_by=sa.bindparam("b_holder"),
+        claimed_at=NOW,
+        visible_at=moment("b_until"),
+        attempt_count=TABLE.attempt_count + 1,
+    )
+    .returning(interim_tables)
+)
+"""A statement of its own after the lock: what a reader committed before he let go of the row is seen by now."""
+UNNAME = sa.delete(interim_names).where(NAME.table_id.in_(IDS))
+FAIL = (
+    sa.update(interim_tables)
+    .where(TABLE.table_id == sa.bindparam("b_table"), TABLE.attempt_id == sa.bindparam("b_attempt"))
+    .values(FREED | {"error": sa.bindparam("b_error"), "visible_at": moment("b_again")})
+)
+LOCATE = (
+    sa.update(interim_tables)
+    .where(TABLE.table_id == sa.bindparam("b_table"), TABLE.attempt_id == sa.bindparam("b_attempt"))
+    .values(location=sa.bindparam("b_location"))
+)
+
+
+class CollectorLedger:
+    """Reads and writes what the collector needs.
+
+    :param holder: who collects, for people who look.
+    """
+
+    def __init__(self, store: Store, policy: InterimPolicy, *, holder: str, make_id: IdMaker = new_id) -> None:
+        self._store = store
+        self._policy = policy
+        self._holder = storable(holder)
+        self._make_id = make_id
+
+    def settle(self, runs: Sequence[DueRun], standings: Standings, limit: int) -> list[Doomed]:
+        """Let go of what those held who are finished or dead, and doom what nobody needs any more then."""
+
+        def write(conn: sa.Connection) -> list[Doomed]:
+            self._let_go(conn, runs, standings)
+            return self._doom(conn, LOCK_NEEDLESS, keys_of(runs), limit)
+
+        return self._store.transact(write)
+
+    def foresee(self, runs: Sequence[DueRun], standings: Standings, limit: int) -> list[Doomed]:
+        """What :meth:`settle` would doom, and what was doomed before. Nothing of it is kept."""
+        found: list[Doomed] = []
+
+        def write(conn: sa.Connection) -> None:
+            self._let_go(conn, runs, standings)
+            found[:] = self._doom(conn, LOCK_LEFT, {}, limit)
+            found.extend(self._doom(conn, LOCK_NEEDLESS, keys_of(runs), limit))
+            raise _Undone
+
+        with suppress(_Undone):
+            self._store.transact(write)
+        return found
+
+    def doom(self, runs: Sequence[DueRun], limit: int) -> list[Doomed]:
+        """More that nobody needs."""
+        return self._store.transact(lambda conn: self._doom(conn, LOCK_NEEDLESS, keys_of(runs), limit))
+
+    def take_left(self, limit: int) -> list[Doomed]:
+        """What was doomed before, and whose drop failed or was never finished."""
+        return self._store.transact(lambda conn: self._doom(conn, LOCK_LEFT, {}, limit))
+
+    def _doom(self, conn: sa.Connection, lock: sa.Select[Any], where: Mapping[str, Any], limit: int) -> list[Doomed]:
+        now = self._store.clock()
+        locked = conn.execute(lock, {**where, "b_now": now, "b_limit": limit}).scalars().all()
+        if not locked:
+            return []
+        ours = {"b_attempt": self._make_id(), "b_holder": self._holder, "b_until": now + self._policy.drop_lease}
+        rows = conn.execute(DOOM, {"b_ids": sorted(locked), "b_now": now, **ours}).all()
+        if rows:
+            conn.execute(UNNAME, {"b_ids": [row.table_id for row in rows]})
+        return [_doomed(row) for row in rows]
+
+    def _let_go(self, conn: sa.Connection, runs: Sequence[DueRun], standings: Standings) -> None:
+        known = {run.run_key: standings[run.dag_id, run.run_id] for run in runs if (run.dag_id, run.run_id) in standings}
+        values = {"b_keys": sorted(known), "b_now": self._store.clock()}
+        if not known:
+            return
+        pins = conn.execute(PINNED_BY, values).all()
+        self._unpin(conn, [(key, task) for key, task in pins if known[key].is_finished(task)])
+        readings = [row.reading_id for row in conn.execute(LATE_READINGS, values) if _has_ended(known, row)]
+        if readings:
+            self._wake_others(conn, REF.reading_id.in_(readings), interim_refs)
+            conn.execute(BURY_READINGS, {"b_ids": readings, "b_now": values["b_now"]})
+        writings = [row.table_id for row in conn.execute(LATE_WRITINGS, values) if _has_ended(known, row)]
+        if writings:
+            conn.execute(BURY_WRITINGS, {"b_ids": writings, "b_now": values["b_now"]})
+        if over := [key for key, standing in known.items() if not standing.is_active]:
+            conn.execute(END_NAMES, {"b_keys": over})
+            conn.execute(END_SLOTS, {"b_keys": over})
+
+    def _unpin(self, conn: sa.Connection, finished: list[tuple[str, str]]) -> None:
+        if not finished:
+            return
+        theirs = sa.tuple_(PIN.run_key, PIN.task_id).in_(finished)
+        self._wake_others(conn, theirs, interim_pins)
+        conn.execute(sa.delete(interim_pins).where(theirs))
+
+    def _wake_others(self, conn: sa.Connection, theirs: sa.ColumnElement[bool], held: sa.Table) -> None:
+        """Tables of other runs may go by this: their own runs are looked at next."""
+        others = sa.select(TABLE.run_key).distinct().join(held, held.c.table_id == TABLE.table_id)
+        found = conn.execute(others.where(theirs, TABLE.run_key != held.c.run_key)).scalars().all()
+        nudge(conn, *found, look_at=self._store.clock())
+
+    def locate(self, doomed: Doomed, location: str) -> None:
+        """Note the folder before the catalog forgets it: a kill after that leaves files that can still be found."""
+        values = {"b_table": doomed.table_id, "b_attempt": doomed.attempt_id, "b_location": storable(location)}
+        self._store.transact(lambda conn: conn.execute(LOCATE, values))
+
+    def dropped(self, doomed: Doomed) -> None:
+        """It is gone, and so is its row."""
+        values = {"b_key": doomed.table_id, "b_attempt": doomed.attempt_id}
+        self._store.single(lambda conn: conn.execute(TABLES.release, values))
+
+    def failed(self, doomed: Doomed, error: str) -> None:
+        """It may still be there: it is tried again."""
+        again = min(self._policy.drop_again * 2 ** min(doomed.drops - 1, 16), self._policy.longest_look)
+        values = {"b_error": storable(error), "b_again": self._store.clock() + again}
+        fence = {"b_table": doomed.table_id, "b_attempt": doomed.attempt_id}
+        self._store.single(lambda conn: conn.execute(FAIL, values | fence))
+
+
+class _Undone(Exception):
+    """Ends a transaction of which nothing is to stay."""
+
+
+def keys_of(runs: Sequence[DueRun]) -> dict[str, Any]:
+    return {"b_keys": sorted(run.run_key for run in runs)}
+
+
+def _has_ended(known: Mapping[str, RunStanding], row: Any) -> bool:
+    return known[row.run_key].has_ended(row.task_id, row.map_index)
+
+
+def _doomed(row: Any) -> Doomed:
+    return Doomed(
+        table_id=row.table_id,
+        table=name_from(row),
+        producer=producer_from(row),
+        rows=row.rows,
+        location=row.location,
+        run_key=row.run_key,
+        attempt_id=row.attempt_id,
+        drops=row.attempt_count,
+    )

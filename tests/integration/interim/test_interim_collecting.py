@@ -1,0 +1,95 @@
+"""Tables go when nobody needs them any more, never earlier, and nothing is left over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from interim_lake import RUN, holder
+
+from airflow_snowpack.interim.errors import InterimTableGone
+from airflow_snowpack.interim.run_states import RunPhase
+
+if TYPE_CHECKING:
+    from interim_lake import InterimLake, ToldRuns
+
+
+def test_a_table_goes_when_its_consumer_is_finished_for_good(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+    ref = lake_of_tables.handed_on("clean", consumers=["report"])
+
+    for unfinished in (None, "running", "up_for_retry", "deferred", "restarting", "scheduled"):
+        told.says("report", unfinished)
+        assert lake_of_tables.collect(told).dropped == ()
+    told.finish("report")
+
+    assert [str(doomed.table) for doomed in lake_of_tables.collect(told).dropped] == [ref.table]
+    assert lake_of_tables.tables() == set()
+    assert lake_of_tables.registry.tables() == []
+
+
+@pytest.mark.parametrize("state", ["success", "failed", "skipped", "upstream_failed", "removed"])
+def test_a_consumer_is_finished_however_it_ended(lake_of_tables: InterimLake, told: ToldRuns, state: str) -> None:
+    lake_of_tables.handed_on("clean", consumers=["report"])
+    told.says("report", state)
+
+    assert len(lake_of_tables.collect(told).dropped) == 1
+
+
+def test_a_table_stays_for_the_slowest_of_its_consumers(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+    lake_of_tables.handed_on("clean", consumers=["report", "publish"])
+    told.finish("report")
+    assert lake_of_tables.collect(told).dropped == ()
+
+    told.finish("publish")
+    assert len(lake_of_tables.collect(told).dropped) == 1
+
+
+def test_a_mapped_consumer_is_finished_when_all_of_its_instances_are(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+    lake_of_tables.handed_on("clean", consumers=["report"])
+    told.says("report", "success", map_index=0)
+    told.says("report", "up_for_retry", map_index=1)
+    assert lake_of_tables.collect(told).dropped == ()
+
+    told.says("report", "success", map_index=1)
+    assert len(lake_of_tables.collect(told).dropped) == 1
+
+
+def test_a_consumer_that_airflow_does_not_know_is_not_finished(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+    lake_of_tables.handed_on("clean", consumers=["report"])
+
+    assert lake_of_tables.collect(told).dropped == ()
+
+
+@pytest.mark.parametrize("phase", [RunPhase.OVER, RunPhase.GONE])
+def test_the_end_of_a_run_ends_every_need_of_it(lake_of_tables: InterimLake, told: ToldRuns, phase: RunPhase) -> None:
+    lake_of_tables.handed_on("clean", consumers=["report"])
+    told.end(phase=phase)
+
+    assert len(lake_of_tables.collect(told).dropped) == 1
+    assert lake_of_tables.collect(told).runs == 0
+
+
+def test_a_table_without_consumers_goes_at_once(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+    lake_of_tables.handed_on("report")
+
+    assert len(lake_of_tables.collect(told).dropped) == 1
+
+
+def test_two_runs_of_one_dag_have_tables_of_their_own(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+    first = lake_of_tables.handed_on("clean", consumers=["report"])
+    second = lake_of_tables.handed_on("clean", consumers=["report"], run_id="manual__2")
+    told.end(RUN)
+
+    lake_of_tables.collect(told)
+
+    assert first.table != second.table
+    assert lake_of_tables.tables() == {second.table}
+
+
+def test_who_reads_a_dropped_table_hears_which_task_to_clear(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+    ref = lake_of_tables.handed_on("clean", consumers=["report"])
+    told.finish("report")
+    lake_of_tables.collect(told)
+
+    with pytest.raises(InterimTableGone, match=r"Clear its producer too, the task 'clean' of the run 'manual__1'"):
+        lake_of_tables.registry.consume([ref], holder=holder("report", try_number=2))

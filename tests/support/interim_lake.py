@@ -1,0 +1,133 @@
+"""Interim tables without Spark: a catalog that PyIceberg writes to, runs whose states a test tells, and tables handed on.
+
+lake = InterimLake(registry, catalog)
+ref = lake.handed_on("clean", consumers=["report"])
+told.finish("report")
+lake.collect(told).dropped
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from airflow_snowpack.interim.collector import Collector
+from airflow_snowpack.interim.model import Holder, Scope, TaskKey
+from airflow_snowpack.interim.run_states import RunPhase, RunStanding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pyiceberg.catalog import Catalog
+
+    from airflow_snowpack.interim.collected import Collected
+    from airflow_snowpack.interim.model import Writing
+    from airflow_snowpack.interim.refs import TableRef
+    from airflow_snowpack.interim.registry import InterimRegistry
+    from airflow_snowpack.interim.run_states import RunAsked
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+DAG, RUN = "flights", "manual__1"
+LAKE = "lake"
+
+
+class MovedClock:
+    """A clock that stands still until a test moves it."""
+
+    def __init__(self, now: datetime = NOON) -> None:
+        self.now = now
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def move(self, by: timedelta) -> None:
+        self.now += by
+
+
+@dataclass
+class ToldRuns:
+    """Answers what a test has told it: every run is active and every task runs, until it says otherwise."""
+
+    phases: dict[tuple[str, str], RunPhase] = field(default_factory=dict)
+    states: dict[tuple[str, str, str], dict[int, str | None]] = field(default_factory=lambda: defaultdict(dict))
+    asked: list[RunAsked] = field(default_factory=list)
+    silent: Exception | None = None
+
+    def standings(self, asked: Sequence[RunAsked]) -> Mapping[tuple[str, str], RunStanding]:
+        self.asked += asked
+        if self.silent is not None:
+            raise self.silent
+        return {(run.dag_id, run.run_id): self._standing(run) for run in asked}
+
+    def _standing(self, run: RunAsked) -> RunStanding:
+        phase = self.phases.get((run.dag_id, run.run_id), RunPhase.ACTIVE)
+        return RunStanding(phase, {task: dict(self.states[run.dag_id, run.run_id, task]) for task in run.task_ids})
+
+    def says(self, task_id: str, state: str | None, *, map_index: int = -1, run_id: str = RUN, dag_id: str = DAG) -> None:
+        self.states[dag_id, run_id, task_id][map_index] = state
+
+    def finish(self, *task_ids: str, run_id: str = RUN) -> None:
+        for task_id in task_ids:
+            self.says(task_id, "success", run_id=run_id)
+
+    def end(self, run_id: str = RUN, phase: RunPhase = RunPhase.OVER) -> None:
+        self.phases[DAG, run_id] = phase
+
+
+def holder(task_id: str, *, try_number: int = 1, run_id: str = RUN, map_index: int = -1) -> Holder:
+    """A try of a task of the one DAG."""
+    return Holder(TaskKey(DAG, run_id, task_id, map_index), f"{task_id}-{map_index}-{try_number}", try_number)
+
+
+@cache
+def _rows() -> Any:
+    import pyarrow as pa
+
+    return pa.table({"id": [1, 2, 3]})
+
+
+class InterimLake:
+    """A registry, and the catalog that its tables are in."""
+
+    def __init__(self, registry: InterimRegistry, catalog: Catalog) -> None:
+        self.registry = registry
+        self.catalog = catalog
+
+    def begun(self, task_id: str, *, run_id: str = RUN, try_number: int = 1, **options: Any) -> Writing:
+        """On record, and not created."""
+        who = holder(task_id, run_id=run_id, try_number=try_number)
+        return self.registry.begin(who.slot(options.pop("output", "return_value")), holder=who, catalog=LAKE, **options)
+
+    def create(self, writing: Writing) -> int:
+        """Three rows; the snapshot's id."""
+        table = self.catalog.create_table(writing.table.identifier, schema=_rows().schema)
+        table.append(_rows())
+        snapshot = table.current_snapshot()
+        assert snapshot is not None
+        return snapshot.snapshot_id
+
+    def handed_on(self, task_id: str, *, consumers: Iterable[str] = (), **options: Any) -> TableRef:
+        """What a task returned."""
+        writing = self.begun(task_id, **options)
+        return self.registry.hand_on(writing, snapshot_id=self.create(writing), rows=3, consumers=consumers)
+
+    def named(self, name: str, task_id: str = "clean", *, scope: Scope = Scope.GLOBAL, **options: Any) -> TableRef:
+        """What a task returned, under a name."""
+        return self.handed_on(task_id, name=name, scope=scope, **options)
+
+    def collector(self, runs: ToldRuns) -> Collector:
+        return Collector(self.registry, runs, lambda _: self.catalog)
+
+    def collect(self, runs: ToldRuns, *, later: timedelta = timedelta(hours=2), **options: Any) -> Collected:
+        """A pass, some time later, so that every run and every dead attempt's lease is due."""
+        clock = self.registry.store.clock
+        assert isinstance(clock, MovedClock)
+        clock.move(later)
+        return self.collector(runs).run(**options)
+
+    def tables(self) -> set[str]:
+        """What the catalog has."""
+        return {f"{LAKE}.{'.'.join(name)}" for name in self.catalog.list_tables((self.registry.policy.namespace,))}
