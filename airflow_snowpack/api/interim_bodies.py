@@ -8,9 +8,12 @@ from airflow_snowpack.api.bodies import Body, moment
 from airflow_snowpack.interim.standing import standing_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
+    from airflow_snowpack.interim.collected import Collected
     from airflow_snowpack.interim.model import InterimTable
+    from airflow_snowpack.interim.sweeper import SweepAction
 
 
 def interim_body(table: InterimTable, now: datetime) -> Body:
@@ -39,4 +42,36 @@ def interim_body(table: InterimTable, now: datetime) -> Body:
         "looked_at_next": moment(table.check_at),
         "drops": table.drops,
         "error": table.error,
+    }
+
+
+def collected_body(collected: Collected, *, dry_run: bool) -> Body:
+    """What a pass of the collector did, or would do."""
+    return {
+        "dry_run": dry_run,
+        "runs": collected.runs,
+        "dropped": [
+            {"table_id": each.table_id, "table": str(each.table), "rows": each.rows, "producer": each.producer.to_json()}
+            for each in collected.dropped
+        ],
+        "failed": [{"table": str(each.table.table), "error": each.error} for each in collected.failed],
+        "kept": collected.kept,
+        "looks_again_at": moment(collected.looks_again_at),
+    }
+
+
+def swept_body(actions: Sequence[SweepAction], *, dry_run: bool) -> Body:
+    """What the sweeper dropped, or would drop."""
+    return {
+        "dry_run": dry_run,
+        "swept": [
+            {
+                "kind": action.kind.value,
+                "name": action.name,
+                "location": action.location,
+                "last_written": moment(action.since),
+                "error": action.error,
+            }
+            for action in actions
+        ],
     }

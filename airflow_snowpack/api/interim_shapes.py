@@ -27,7 +27,7 @@ class InterimTableShape(Shape):
     """A table that one task hands to others."""
 
     table_id: str = Field(examples=[TABLE_ID])
-    table: str = Field(examples=["lake.snowpack_interim.flights_clean_5d2a91bc04de"])
+    table: str = Field(examples=["lake.snowpack_interim.flights_clean_5d2a91bc04de4f6f8d3c"])
     state: TableState = Field(description="`writing` until it is handed on; `dropping` is going, or has failed to.")
     outlook: Outlook = Field(description="What the collector's next pass makes of it, unless Airflow tells it something new.")
     because: list[str] = Field(description="Why, in sentences.")

@@ -12,6 +12,7 @@ from typing import Any
 from airflow.cli.cli_config import ARG_OUTPUT, ARG_YES, Arg, positive_int
 
 ACTIONS = ("rewrite_data_files", "rewrite_position_delete_files", "rewrite_manifests", "expire_snapshots", "remove_orphan_files")
+INTERIM_STATES = ("writing", "ready", "dropping")
 PRESERVATIONS = ("NONE", "FULL")
 PENDING_STATES = ("pending_trigger", "pending_constraint", "pending_launch")
 STATUSES = ("pending", "running", "completed", "failed", "cancelled")
@@ -169,6 +170,21 @@ STALE_AGE = arg(
 )  # fmt: skip
 PLAN_CLEANUP = arg("-n", "--dry-run", action="store_true", help="Only tell what would be deleted")
 STORAGE_CONN_ID = conn_id("storage", "the storage of builds", "builds_conn_id", "the machine's own identity")
+
+# interim tables
+INTERIM_TABLE = arg("interim_table", metavar="TABLE", help="The table's id, or its whole name with the catalog")
+INTERIM_TABLES = arg("interim_tables", metavar="TABLE", nargs="+", help="Tables' ids, or their whole names with the catalog")
+MADE_BY_DAG = arg("--dag", metavar="DAG_ID", help="Only tables that runs of this DAG made")
+MADE_BY_RUN = arg("--run-id", metavar="RUN_ID", help="Only tables that DAG runs of this id made")
+INTERIM_STATE = arg(
+    "-s", "--state", choices=INTERIM_STATES, metavar="STATE",
+    help=f"Only tables in this state. One of: {', '.join(INTERIM_STATES)}",
+)  # fmt: skip
+PLAN_DROPS = arg("-n", "--dry-run", action="store_true", help="Only tell what would be dropped")
+OLDER_THAN = arg(
+    "--older-than", metavar="PERIOD",
+    help="From which age on, such as 2d; without it, what the setting interim_sweep_after says",
+)  # fmt: skip
 
 # lineage
 LINEAGE_OF = arg("table", metavar="TABLE", help="DATABASE.TABLE, with or without its catalog; or a dataset's name or url")

@@ -239,6 +239,33 @@ BUILDS = (
     ),
 )  # fmt: skip
 
+INTERIM = (
+    command(
+        "list", "interim.list_interim", "List the tables that tasks hand to each other, and who needs each",
+        a.MADE_BY_DAG, a.MADE_BY_RUN, a.INTERIM_STATE, a.LIMIT, a.CURSOR, a.OUTPUT,
+        example="interim list --dag flights",
+    ),
+    command(
+        "show", "interim.show", "Show an interim table: who made it, who needs it, and why it stays", a.INTERIM_TABLE, a.OUTPUT,
+        example="interim show lake.snowpack_interim.flights_clean_5d2a91bc04de4f6f8d3c",
+    ),
+    command(
+        "collect", "interim_changes.collect", "Ask Airflow who has finished, and drop what nobody needs any more",
+        a.PLAN_DROPS, a.AIRFLOW_CONN_ID, a.CATALOG_CONN_ID, a.OUTPUT,
+        example="interim collect --airflow-conn-id snowpack_airflow --dry-run",
+    ),
+    command(
+        "sweep", "interim_changes.sweep", "Drop what is called like an interim table and in no record",
+        a.OLDER_THAN, a.PLAN_DROPS, a.YES, a.CATALOG_CONN_ID, a.OUTPUT,
+        example="interim sweep --older-than 2d --dry-run",
+    ),
+    command(
+        "drop", "interim_changes.drop", "Let go of tables that are preserved or named; the collector drops them next",
+        a.INTERIM_TABLES, a.YES, a.OUTPUT,
+        example="interim drop lake.snowpack_interim.flights_clean_5d2a91bc04de4f6f8d3c --yes",
+    ),
+)  # fmt: skip
+
 DB = (
     command(
         "upgrade", "db.upgrade", "Bring the store's tables to the revision that this version needs",
@@ -271,6 +298,7 @@ def get_cli_commands() -> list[CLICommand]:
                 GroupCommand(name="events", help="What happened, for schedules that listen to it", subcommands=EVENTS),
                 GroupCommand(name="pending", help="Runs that may come", subcommands=PENDING),
                 GroupCommand(name="builds", help="Snapshots for serving: what is published, and going back", subcommands=BUILDS),
+                GroupCommand(name="interim", help="Tables that tasks hand to each other", subcommands=INTERIM),
                 GroupCommand(name="db", help="The database of jobs, locks and claims", subcommands=DB),
                 command("queue", "queue.show", "Tell how much work waits and runs", a.OUTPUT, example="queue"),
                 command("sweep", "queue.sweep", "Take back what dead workers left", a.OUTPUT, example="sweep"),

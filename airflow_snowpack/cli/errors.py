@@ -4,7 +4,8 @@ SnowpackError
 ├── UsageProblem       an argument that cannot be used: exit code 2
 │   ├── UnreadableFile     a file that is not there, or cannot be read
 │   ├── AmbiguousJobId     the beginning of several ids
-│   └── Unconfirmed        a question, and nobody there to answer it
+│   ├── Unconfirmed        a question, and nobody there to answer it
+│   └── NoAirflow          Airflow's REST API is needed, and not named
 ├── NotTheHolder       a lock that somebody else has
 ├── NoToken            an API that anybody could use
 ├── WeakToken          a token that can be guessed
@@ -51,6 +52,17 @@ class UnreadableFile(UsageProblem):
 
     def __init__(self, file: str, problem: object) -> None:
         super().__init__(f"{file!r} cannot be read: {problem}. Give a file, or - for standard input where the command takes it.")
+
+
+class NoAirflow(UsageProblem):
+    """Airflow's REST API is needed, and no connection to it is named."""
+
+    def __init__(self, wanted: str) -> None:
+        super().__init__(
+            f"Airflow's REST API is not named, and only Airflow knows {wanted}. Nothing was done. Give --airflow-conn-id, or set "
+            "[snowpack] airflow_conn_id, to a connection of the type http with the address of the API server, a user and a "
+            "password."
+        )
 
 
 class NotTheHolder(SnowpackError):

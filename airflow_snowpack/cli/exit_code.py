@@ -38,8 +38,8 @@ MEANINGS = {
     ExitCode.USAGE: "an argument that cannot be used, or a question that nobody was there to answer (give `--yes`)",
     ExitCode.JOB_FAILED: "the job that was watched failed or was cancelled",
     ExitCode.NOT_FOUND: "there is no such job, table, schedule, dataset or run",
-    ExitCode.TRY_LATER: "the table or the dataset is held by somebody, or drain mode is on: try again later",
-    ExitCode.UNREACHABLE: "the store, the catalog or the storage of builds does not answer: try again later",
+    ExitCode.TRY_LATER: "the table or the dataset is held or needed by somebody, or drain mode is on: try again later",
+    ExitCode.UNREACHABLE: "the store, the catalog, Airflow or the storage of builds does not answer: try again later",
     ExitCode.TIMEOUT: "the time of `--timeout` was up; the job goes on",
     ExitCode.INTERRUPTED: "interrupted with Ctrl-C",
 }
@@ -63,7 +63,9 @@ def _codes() -> dict[type, ExitCode]:
     # Imported here: the rooms are there by the time that one of their errors is.
     from airflow_snowpack.builds import errors as builds
     from airflow_snowpack.cli import errors as cli
+    from airflow_snowpack.hooks import errors as hooks
     from airflow_snowpack.iceberg import errors as iceberg
+    from airflow_snowpack.interim import errors as interim
     from airflow_snowpack.jobs import errors as jobs
     from airflow_snowpack.maintenance import errors as maintenance
     from airflow_snowpack.scheduling import errors as scheduling
@@ -78,6 +80,10 @@ def _codes() -> dict[type, ExitCode]:
         builds.StorageFailed: ExitCode.UNREACHABLE,
         builds.PublishFailed: ExitCode.UNREACHABLE,
         iceberg.InvalidTableName: ExitCode.USAGE,
+        interim.InvalidInterimCursor: ExitCode.USAGE,
+        interim.InterimTableNotFound: ExitCode.NOT_FOUND,
+        interim.InterimTableInUse: ExitCode.TRY_LATER,
+        hooks.AirflowUnreachable: ExitCode.UNREACHABLE,
         jobs.InvalidCursor: ExitCode.USAGE,
         jobs.InvalidKey: ExitCode.USAGE,
         maintenance.InvalidOption: ExitCode.USAGE,

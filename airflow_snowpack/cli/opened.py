@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.builds.desk import BuildDesk
     from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.interim.collector import Collector
+    from airflow_snowpack.interim.desk import InterimDesk
+    from airflow_snowpack.interim.registry import InterimRegistry
+    from airflow_snowpack.interim.run_states import RunStates
     from airflow_snowpack.inventory import Inventory
     from airflow_snowpack.jobs import AuditTrail, Desk, Job, Jobs
     from airflow_snowpack.scheduling import RegisteredRuns, Schedules
@@ -94,6 +98,24 @@ class Opened:
 
         registry = BuildRegistry(self._hook.store(), BuildPolicy(lock_wait=LOCK_WAIT))
         return BuildDesk(registry, BuildStorageHook(storage_conn_id).storage, self.actor)
+
+    @cached_property
+    def interim(self) -> InterimRegistry:
+        """The registry of interim tables."""
+        return self._hook.interim()
+
+    @cached_property
+    def interim_desk(self) -> InterimDesk:
+        """The desk of interim tables, on behalf of this user."""
+        from airflow_snowpack.interim.desk import InterimDesk
+
+        return InterimDesk(self.interim, self.actor)
+
+    def collector(self, run_states: RunStates) -> Collector:
+        """The collector of interim tables."""
+        from airflow_snowpack.hooks.interim import open_collector
+
+        return open_collector(self._hook, run_states, self.catalog_hook)
 
     @cached_property
     def inventory(self) -> Inventory:

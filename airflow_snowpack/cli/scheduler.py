@@ -15,11 +15,10 @@ import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.cli.errors import UsageProblem
+from airflow_snowpack.cli.airflow_api import airflow_rest
 from airflow_snowpack.cli.job_filter import read_period
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.hooks.airflow_rest import AirflowRest
 from airflow_snowpack.hooks.iceberg_catalog import reach_catalog
 from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
 from airflow_snowpack.hooks.scheduling import dags_folder, deploy, open_poller
@@ -44,7 +43,7 @@ def schedule(args: Namespace) -> ExitCode | None:
     pause = read_period("--poll", args.poll)
     name = f"{socket.gethostname()}:{os.getpid()}"
     stop = _stop_signal()
-    with SnowpackHook(args.store_conn_id) as hook, _rest(args, hook) as rest:
+    with SnowpackHook(args.store_conn_id) as hook, airflow_rest(args, hook.settings, "what runs") as rest:
         store, runs = hook.store(), RestDagRuns(rest)
         rounds = Rounds(store, runs, runs, name)
         log.info("Scheduler %s works on the store at %s and the Airflow at %s", name, store.where, rest.address)
@@ -54,16 +53,6 @@ def schedule(args: Namespace) -> ExitCode | None:
                 rounds.keep_going(stop, pause, until=store.clock() + DEPLOY_EVERY)
         log.info("Scheduler %s leaves", name)
     return None
-
-
-def _rest(args: Namespace, hook: SnowpackHook) -> AirflowRest:
-    conn_id = args.airflow_conn_id or hook.settings.airflow_conn_id
-    if conn_id is None:
-        raise UsageProblem(
-            "Airflow's REST API is not named. Give --airflow-conn-id, or set [snowpack] airflow_conn_id, to a connection of the "
-            "type http with the address of the API server, a user and a password."
-        )
-    return AirflowRest.from_connection(conn_id)
 
 
 def _dag_ids(runs: RestDagRuns) -> frozenset[str] | None:

@@ -59,3 +59,13 @@ class AirflowUnreachable(SnowpackError):
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"Airflow cannot be asked: {problem.rstrip('.')}. It is asked again soon.")
+
+
+class OtherCatalog(SnowpackError):
+    """A table of a catalog that this installation does not know under this name."""
+
+    def __init__(self, asked: str, known: str) -> None:
+        super().__init__(
+            f"The catalog {asked!r} is not the one of this installation, which is called {known!r}. Its tables are for an "
+            f"installation whose [snowpack] catalog_name is {asked!r}."
+        )

@@ -11,6 +11,7 @@ from bounded import output_of
 
 from airflow_snowpack.cli import arguments
 from airflow_snowpack.cli.definition import get_cli_commands
+from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.jobs import JobStatus
 from airflow_snowpack.maintenance import Action
 from airflow_snowpack.provider_info import CONFIG
@@ -48,6 +49,7 @@ def test_every_command_is_there() -> None:
         "runs register", "runs upsert", "runs enable", "runs disable", "runs unregister", "runs list", "runs show", "runs run",
         "events list", "events send", "pending list", "scheduler",
         "builds list", "builds show", "builds publish", "builds rollback", "builds cleanup",
+        "interim list", "interim show", "interim collect", "interim sweep", "interim drop",
         "drain on", "drain off", "drain status", "db upgrade", "db check", "queue", "sweep", "audit", "lineage", "worker", "api",
     }  # fmt: skip
 
@@ -74,6 +76,7 @@ def test_what_completes_is_what_the_rooms_know() -> None:
     assert tuple(action.value for action in Action) == arguments.ACTIONS
     assert tuple(status.value for status in JobStatus) == arguments.STATUSES
     assert tuple(state.value for state in WAITING) == arguments.PENDING_STATES
+    assert tuple(state.value for state in TableState) == arguments.INTERIM_STATES
 
 
 def test_the_help_of_the_api_has_the_settings_defaults() -> None:

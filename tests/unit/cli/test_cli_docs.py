@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from interim_world import handed_on, holder
 from published_builds import publish_build
 from scripted_engine import ScriptedEngine
 
@@ -18,6 +19,8 @@ from airflow_snowpack.cli import worker
 from airflow_snowpack.cli.exit_code import ExitCode
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.interim.registry import InterimRegistry
+from airflow_snowpack.preservation import Preservation
 
 if TYPE_CHECKING:
     from command_line import Run
@@ -60,7 +63,14 @@ def builds(installation: Path, jobs: Jobs) -> None:
         publish_build(registry, storage, "flights_by_tail", as_of=as_of, rows={"N14228": day})
 
 
-@pytest.mark.usefixtures("tables", "builds")
+@pytest.fixture
+def interim(jobs: Jobs) -> None:
+    """The interim table of the page, kept on purpose."""
+    registry = InterimRegistry(jobs.store, make_id=lambda: "5d2a91bc04de4f6f8d3c7e1b9a0f2c46")
+    handed_on(registry, holder("clean"), rows=1, preservation=Preservation.FULL)
+
+
+@pytest.mark.usefixtures("tables", "builds", "interim")
 def test_every_command_of_the_page_ends_as_it_says(snowpack: Run, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "spark_engines", lambda _args: ScriptedEngine)
     ids: dict[str, str] = {}

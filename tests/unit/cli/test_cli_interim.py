@@ -1,0 +1,201 @@
+"""``airflow snowpack interim``: which tables there are, why each stays, and dropping what nobody needs, in a real catalog."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from answering_airflow import RunTold, answering_airflow
+from interim_world import DAG, RUN, MadeInterim, handed_on, holder, make_interim
+
+from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+from airflow_snowpack.interim.model import TableState
+from airflow_snowpack.interim.registry import InterimRegistry
+from airflow_snowpack.store import AuditTrail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from airflow_snowpack.interim.refs import TableRef
+    from airflow_snowpack.jobs import Jobs
+
+    Run = Callable[..., Any]
+    Runs = dict[tuple[str, str], RunTold]
+
+LATER = timedelta(minutes=2)
+
+
+@pytest.fixture
+def made(jobs: Jobs) -> MadeInterim:
+    return make_interim(jobs.store)
+
+
+@pytest.fixture
+def runs() -> Runs:
+    """What Airflow tells."""
+    return {(DAG, RUN): RunTold("running"), (DAG, "r2"): RunTold("running")}
+
+
+@pytest.fixture
+def airflow(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A connection to it."""
+    with answering_airflow(runs) as address:
+        connection = {"conn_type": "http", "host": address, "extra": {"token": "t"}}
+        monkeypatch.setenv("AIRFLOW_CONN_TEST_AIRFLOW", json.dumps(connection))
+        monkeypatch.setenv("AIRFLOW__SNOWPACK__AIRFLOW_CONN_ID", "test_airflow")
+        yield
+
+
+def changes(jobs: Jobs) -> list[tuple[str, str, str]]:
+    return [(entry.actor, entry.change, entry.subject) for entry in AuditTrail(jobs.store).latest()]
+
+
+def on_disk(table: str, folder: Path, rows: int = 3) -> Path:
+    """Make the table for real; gives its folder."""
+    import pyarrow as pa
+
+    catalog = IcebergCatalogHook().catalog
+    catalog.create_namespace_if_not_exists("snowpack_interim")
+    name = table.removeprefix("lake.")
+    made = catalog.create_table(name, schema=pa.schema([("id", pa.int64())]))
+    made.append(pa.table({"id": pa.array(range(rows), pa.int64())}))
+    (found,) = folder.glob(f"**/{name.rpartition('.')[2]}")
+    return found
+
+
+def test_before_there_is_any_that_is_said(snowpack: Run) -> None:
+    assert snowpack("interim", "list").out == "There are no interim tables.\n"
+    said = snowpack("interim", "show", "lake.snowpack_interim.flights_clean_0123456789ab4cde8f01")
+    assert (said.code, "There is no interim table" in said.err) == (4, True)
+
+
+def test_tables_are_a_list_for_people_and_bodies_for_programs(snowpack: Run, made: MadeInterim) -> None:
+    listed = snowpack("interim", "list").out
+    for said in ("1,250,000", "clean, report", "stays", "goes", "writing"):
+        assert said in listed
+    body = snowpack("interim", "list", "--dag", DAG, "--run-id", "r2", "-o", "json").json
+    assert {each["table_id"] for each in body["tables"]} == {made.named.table_id, made.writing}
+    first = snowpack("interim", "list", "--limit", "4", "-o", "json").json
+    rest = snowpack("interim", "list", "--cursor", first["next"], "-o", "json").json
+    assert (len(first["tables"]), len(rest["tables"]), rest["next"]) == (4, 1, None)
+    assert "--cursor" in snowpack("interim", "list", "--limit", "4").err
+    assert snowpack("interim", "list", "--cursor", "bent").code == 2
+    assert [each["state"] for each in snowpack("interim", "list", "--state", "writing", "-o", "json").json["tables"]] == [
+        "writing"
+    ]
+
+
+def test_one_table_tells_why_it_stays(snowpack: Run, made: MadeInterim) -> None:
+    shown = snowpack("interim", "show", made.needed.table_id).out
+    assert f"{DAG}/{RUN}/clean" in shown
+    assert "not said to be finished for good" in shown
+    assert "A task is reading it." in shown
+    assert "drops it at its next pass" in snowpack("interim", "show", made.free.table).out
+    assert snowpack("interim", "show", made.kept.table_id, "-o", "json").json["preservation"] == "FULL"
+
+
+def test_letting_go_asks_first_and_is_noted_and_what_is_needed_stays(snowpack: Run, made: MadeInterim, jobs: Jobs) -> None:
+    unasked = snowpack("interim", "drop", made.kept.table_id)
+    assert (unasked.code, f"Let go of {made.kept.table}?" in unasked.err, changes(jobs)) == (2, True, [])
+    said = snowpack("interim", "drop", made.kept.table, made.needed.table_id, "--yes")
+    assert (said.code, said.out) == (5, f"{made.kept.table} goes with the collector's next pass.\n")
+    assert "is needed by" in said.err
+    assert changes(jobs) == [("ann", "drop_interim", f"interim:{made.kept.table_id}")]
+    assert made.registry.table(made.kept.table_id).state is TableState.DROPPING
+    assert snowpack("interim", "drop", "no_such_table", "--yes").code == 4
+
+
+def test_without_airflow_nobody_knows_who_has_finished_so_nothing_is_done(snowpack: Run, made: MadeInterim, jobs: Jobs) -> None:
+    for arguments in ((), ("--dry-run",)):
+        said = snowpack("interim", "collect", *arguments)
+        assert said.code == 2
+        assert "only Airflow knows who has finished. Nothing was done." in said.err
+        assert "--airflow-conn-id" in said.err
+    assert (len(made.registry.tables()), changes(jobs)) == (5, [])
+
+
+@pytest.fixture
+def ingested(jobs: Jobs, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> TableRef:
+    """A table of a run that goes on, whose consumer has finished; the collector is to look at it now."""
+    registry = InterimRegistry(jobs.store)
+    table = handed_on(registry, holder("ingest", run_id="r1"), rows=3, consumers=["report"])
+    registry.nudge(DAG, "r1")
+    runs[DAG, "r1"] = RunTold("running", {"report": {-1: "success"}})
+    return table
+
+
+@pytest.mark.usefixtures("airflow")
+def test_what_airflow_says_is_finished_is_dropped_with_its_files(
+    snowpack: Run, ingested: TableRef, jobs: Jobs, installation: Path
+) -> None:
+    folder = on_disk(ingested.table, installation)
+    planned = snowpack("interim", "collect", "--dry-run", "-o", "json")
+    assert [each["table"] for each in planned.json["dropped"]] == [ingested.table]
+    assert (folder.exists(), changes(jobs)) == (True, [])
+
+    said = snowpack("interim", "collect")
+    assert (said.code, ingested.table in said.out, "Dropped 1 table of 1 DAG run" in said.err) == (0, True, True)
+    assert not folder.exists()
+    assert InterimRegistry(jobs.store).tables() == []
+    assert changes(jobs) == [("ann", "collect_interim", "interim")]
+    assert snowpack("interim", "collect").out == "There was nothing to drop.\n"
+
+
+@pytest.mark.usefixtures("airflow")
+@pytest.mark.parametrize("state", [None, "up_for_retry", "deferred", "restarting", "running"])
+def test_what_may_still_be_read_stays(snowpack: Run, ingested: TableRef, jobs: Jobs, runs: Runs, state: str | None) -> None:
+    runs[DAG, "r1"] = RunTold("running", {"report": {0: "success", 1: state}})
+    assert snowpack("interim", "collect", "-o", "json").json["dropped"] == []
+    assert len(InterimRegistry(jobs.store).tables()) == 1
+
+
+@pytest.mark.usefixtures("airflow")
+def test_a_run_that_somebody_deleted_needs_nothing(snowpack: Run, ingested: TableRef, jobs: Jobs, runs: Runs) -> None:
+    del runs[DAG, "r1"]
+    assert [each["table"] for each in snowpack("interim", "collect", "-o", "json").json["dropped"]] == [ingested.table]
+
+
+def test_an_airflow_that_does_not_answer_is_for_later(
+    snowpack: Run, ingested: TableRef, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = {"conn_type": "http", "host": "http://127.0.0.1:9", "extra": {"token": "t"}}
+    monkeypatch.setenv("AIRFLOW_CONN_TEST_AIRFLOW", json.dumps(connection))
+    said = snowpack("interim", "collect", "--airflow-conn-id", "test_airflow")
+    assert (said.code, "does not answer" in said.err) == (6, True)
+    assert len(InterimRegistry(jobs.store).tables()) == 1
+
+
+@pytest.mark.usefixtures("airflow")
+def test_a_drop_that_fails_is_told_and_tried_again(
+    snowpack: Run, ingested: TableRef, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("AIRFLOW__SNOWPACK__CATALOG_NAME", "pond")
+        said = snowpack("interim", "collect")
+    assert (said.code, "could not be dropped, and is tried again" in said.err) == (6, True)
+    assert "'lake' is not the one of this installation" in said.err
+    shown = snowpack("interim", "show", ingested.table_id).out
+    assert "has tried once to drop it and tries again" in shown
+
+
+def test_the_sweeper_drops_old_strangers_of_its_namespace_and_asks_first(
+    snowpack: Run, made: MadeInterim, jobs: Jobs, installation: Path
+) -> None:
+    stranger = on_disk("lake.snowpack_interim.flights_clean_0123456789ab4cde8f01", installation)
+    known = on_disk(made.kept.table, installation)
+    on_disk("lake.snowpack_interim.somebodys_own", installation)
+    assert snowpack("interim", "sweep", "--dry-run").out == "There is nothing to sweep.\n", "it is not a day old"
+
+    planned = snowpack("interim", "sweep", "--older-than", "PT0.001S", "--dry-run", "-o", "json").json
+    assert [(each["kind"], each["name"]) for each in planned["swept"]] == [("table", stranger.name)]
+    unasked = snowpack("interim", "sweep", "--older-than", "PT0.001S")
+    assert (unasked.code, "Drop 1 table or folder?" in unasked.err, stranger.exists()) == (2, True, True)
+    done = snowpack("interim", "sweep", "--older-than", "PT0.001S", "--yes")
+    assert (done.code, stranger.name in done.out, "Dropped 1 table or folder" in done.err) == (0, True, True)
+    assert (stranger.exists(), known.exists()) == (False, True)
+    assert changes(jobs) == [("ann", "sweep_interim", "interim:orphans")]
+    for age in ("often", "0s"):
+        assert snowpack("interim", "sweep", "--older-than", age, "--dry-run").code == 2
