@@ -236,6 +236,7 @@ def get_provider_info() -> dict[str, Any]:
             "cleanup_builds",
             "rollback_build",
             "sharded_build",
+            "collect_interim_tables",
             "map_rows",
             "map_partitions",
             "reduce_rows",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.operators.build_shards import BuildShardsOperator as BuildShardsOperator
     from airflow_snowpack.operators.cancel_maintenance import CancelMaintenanceOperator as CancelMaintenanceOperator
     from airflow_snowpack.operators.cleanup_builds import CleanupBuildsOperator as CleanupBuildsOperator
+    from airflow_snowpack.operators.collect_interim_tables import CollectInterimTablesOperator as CollectInterimTablesOperator
     from airflow_snowpack.operators.dispatcher import SnowpackDispatcherOperator as SnowpackDispatcherOperator
     from airflow_snowpack.operators.maintain_table import MaintainTableOperator as MaintainTableOperator
     from airflow_snowpack.operators.map_partitions import MapPartitionsOperator as MapPartitionsOperator
@@ -35,6 +36,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "build_shards": ["BuildShardsOperator"],
         "cancel_maintenance": ["CancelMaintenanceOperator"],
         "cleanup_builds": ["CleanupBuildsOperator"],
+        "collect_interim_tables": ["CollectInterimTablesOperator"],
         "dispatcher": ["SnowpackDispatcherOperator"],
         "maintain_table": ["MaintainTableOperator"],
         "map_partitions": ["MapPartitionsOperator"],

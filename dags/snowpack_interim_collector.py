@@ -1,0 +1,26 @@
+"""Drop the interim tables that nobody needs any more: every ten minutes.
+
+It is the one authority that drops what tasks hand to each other: when everybody who was to read a table has finished for good,
+and nobody asked to keep it. Without it nothing is lost, and nothing goes. Unpause it once, in every installation that uses
+`@task.snowpack`.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from airflow.sdk import DAG
+
+from airflow_snowpack.operators import CollectInterimTablesOperator
+
+with DAG(
+    dag_id="snowpack_interim_collector",
+    schedule=timedelta(minutes=10),
+    start_date=datetime(2026, 1, 1, tzinfo=UTC),
+    catchup=False,
+    max_active_runs=1,
+    doc_md=__doc__,
+    tags=["snowpack"],
+    default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
+):
+    CollectInterimTablesOperator(task_id="collect", execution_timeout=timedelta(hours=1))

@@ -1,0 +1,158 @@
+"""The collector as a task: what Airflow tells it, what goes, and what its report says of the rest."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.sdk.execution_time import comms
+from interim_world import DAG, handed_on, holder
+
+from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+from airflow_snowpack.interim.registry import InterimRegistry
+from airflow_snowpack.operators import CollectInterimTablesOperator
+from airflow_snowpack.preservation import Preservation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from airflow_snowpack.jobs import Jobs
+
+    Collect = Callable[..., Any]
+
+STRANGER = "flights_clean_0123456789ab4cde8f01"
+
+
+@pytest.fixture
+def told() -> dict[str, Any]:
+    """What Airflow tells: the state of each run, and the states of its tasks."""
+    return {"r1": ("running", {"report": "success", "audit": None})}
+
+
+@pytest.fixture
+def collect(run_operator: Any, told: dict[str, Any]) -> Collect:
+    """Run the operator in Airflow's task runner, with a supervisor that tells that."""
+    answer_else = run_operator.supervisor.send
+
+    def send(msg: Any = None, **arguments: Any) -> Any:
+        from airflow.sdk.api.datamodels._generated import DagRunState
+
+        if isinstance(msg, comms.GetDagRun):
+            return comms.DagRunResult.model_construct(state=DagRunState(told[msg.run_id][0]))
+        if isinstance(msg, comms.GetTaskStates):
+            (task_id,) = msg.task_ids
+            states = {run_id: {task_id: told[run_id][1][task_id]} for run_id in msg.run_ids if task_id in told[run_id][1]}
+            return comms.TaskStatesResult.model_construct(task_states=states)
+        return answer_else(msg, **arguments)
+
+    run_operator.supervisor.send = send
+    return lambda **arguments: run_operator(CollectInterimTablesOperator(task_id="collect", **arguments))
+
+
+@pytest.fixture
+def registry(jobs: Jobs) -> InterimRegistry:
+    return InterimRegistry(jobs.store)
+
+
+def made(registry: InterimRegistry, task_id: str, *consumers: str, preservation: Preservation = Preservation.NONE) -> str:
+    """A table that stands in the catalog and is due to be looked at."""
+    import pyarrow as pa
+
+    who = holder(task_id, run_id="r1")
+    ref = handed_on(registry, who, rows=3, consumers=list(consumers), preservation=preservation)
+    registry.nudge(DAG, "r1")
+    catalog = IcebergCatalogHook().catalog
+    catalog.create_namespace_if_not_exists("snowpack_interim")
+    catalog.create_table(ref.table.removeprefix("lake."), schema=pa.schema([("id", pa.int64())]))
+    return ref.table
+
+
+def in_catalog(table: str) -> bool:
+    return bool(IcebergCatalogHook().catalog.table_exists(table.removeprefix("lake.")))
+
+
+def test_what_nobody_needs_goes_and_the_report_says_why_the_rest_stays(collect: Collect, registry: InterimRegistry) -> None:
+    read, waiting = made(registry, "ingest", "report"), made(registry, "clean", "audit")
+    kept = made(registry, "features", preservation=Preservation.FULL)
+    outcome = collect()
+    assert outcome.state == "success"
+    report = outcome.xcom
+    assert report["dropped"] == [{"table": read, "rows": 3, "made_by": f"{DAG}/r1/ingest/return_value"}]
+    assert (report["runs"], report["dropped_count"], report["failed_count"], report["dry_run"]) == (1, 1, 0, False)
+    assert {each["table"] for each in report["stays"]} == {waiting, kept}
+    because = {each["table"]: each["because"] for each in report["stays"]}
+    assert f"needed by {DAG}/r1/audit" in because[waiting]
+    assert "preserved until somebody lets go of it" in because[kept]
+    assert (in_catalog(read), in_catalog(waiting), in_catalog(kept)) == (False, True, True)
+
+
+def test_a_dry_run_tells_the_same_and_drops_nothing(collect: Collect, registry: InterimRegistry) -> None:
+    table = made(registry, "ingest", "report")
+    report = collect(dry_run="{{ True }}").xcom
+    assert (report["dry_run"], [each["table"] for each in report["dropped"]], in_catalog(table)) == (True, [table], True)
+    assert [each["table"] for each in collect().xcom["dropped"]] == [table]
+
+
+def test_one_that_cannot_be_dropped_is_in_the_report_and_keeps_no_other(
+    collect: Collect, registry: InterimRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_snowpack.interim.dropping import Dropper
+    from airflow_snowpack.interim.errors import DropFailed
+
+    stuck, free = made(registry, "ingest", "report"), made(registry, "clean", "report")
+    drop = Dropper.drop
+
+    def stuck_once(self: Dropper, doomed: Any, locate: Any) -> None:
+        if str(doomed.table) == stuck:
+            raise DropFailed(stuck, OSError("access denied"))
+        drop(self, doomed, locate)
+
+    with monkeypatch.context() as storage:
+        storage.setattr(Dropper, "drop", stuck_once)
+        outcome = collect(sweep=False)
+    assert outcome.state == "success"
+    assert [each["table"] for each in outcome.xcom["dropped"]] == [free]
+    assert "access denied" in outcome.xcom["failed"][0]["error"]
+    assert (in_catalog(stuck), registry.table(stuck).error is not None) == (True, True)
+
+
+def test_strangers_of_the_namespace_are_swept_when_they_are_old_enough(collect: Collect, registry: InterimRegistry) -> None:
+    import pyarrow as pa
+
+    kept = made(registry, "features", preservation=Preservation.FULL)
+    IcebergCatalogHook().catalog.create_table(f"snowpack_interim.{STRANGER}", schema=pa.schema([("id", pa.int64())]))
+    assert collect().xcom["swept"] == []
+    assert collect(sweep=False, sweep_after=timedelta(microseconds=1)).xcom["swept"] == []
+    looked = collect(sweep_after="PT0.001S", dry_run=True).xcom
+    assert [(each["kind"], each["name"], each["error"]) for each in looked["swept"]] == [("table", STRANGER, None)]
+    assert collect(sweep_after="PT0.001S").xcom["swept_count"] == 1
+    assert (in_catalog(f"lake.snowpack_interim.{STRANGER}"), in_catalog(kept)) == (False, True)
+
+
+def test_an_airflow_that_does_not_answer_fails_the_task_and_nothing_goes(
+    collect: Collect, registry: InterimRegistry, run_operator: Any
+) -> None:
+    from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+
+    table = made(registry, "ingest", "report")
+    answer = run_operator.supervisor.send
+
+    def away(msg: Any = None, **arguments: Any) -> Any:
+        if isinstance(msg, comms.GetDagRun):
+            detail = {"status_code": None, "message": "connection refused"}
+            raise AirflowRuntimeError(comms.ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail=detail))
+        return answer(msg, **arguments)
+
+    run_operator.supervisor.send = away
+    outcome = collect()
+    assert (outcome.state, "connection refused" in str(outcome.error), in_catalog(table)) == ("up_for_retry", True, True)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"sweep_after": "often"}, {"sweep_after": "0s"}, {"dry_run": "perhaps"}, {"sweep": "some"}]
+)
+def test_arguments_that_cannot_be_read_fail_the_task_for_good(collect: Collect, arguments: dict[str, Any]) -> None:
+    outcome = collect(**arguments)
+    assert outcome.state == "failed"
+    assert next(iter(arguments)) in str(outcome.error)
