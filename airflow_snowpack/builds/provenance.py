@@ -8,7 +8,9 @@ succeeded.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from datetime import datetime
+from typing import Any
 
 from airflow_snowpack.builds.model import Manifest
 from airflow_snowpack.builds.rows import build_id
@@ -23,7 +25,7 @@ def build_operation(manifest: Manifest, *, url: str, by: str | None, at: datetim
     return Operation(
         OperationKind.BUILD,
         at,
-        inputs=tuple(_tables(manifest)),
+        inputs=tables_among(manifest.sources),
         outputs=(DatasetAt(url, manifest.run_id),),
         task=TaskAttempt.named(by),
         rows=manifest.rows,
@@ -32,11 +34,11 @@ def build_operation(manifest: Manifest, *, url: str, by: str | None, at: datetim
     )
 
 
-def _tables(manifest: Manifest) -> list[TableAt]:
-    """The tables among the sources, which may also be queries and functions."""
+def tables_among(sources: Iterable[Mapping[str, Any]]) -> tuple[TableAt, ...]:
+    """The tables among a build's sources, which may also be queries and functions."""
     found = []
-    for source in manifest.sources:
+    for source in sources:
         table, snapshot_id = source.get("table"), source.get("snapshot_id")
         if isinstance(table, str):
             found.append(TableAt(table, snapshot_id if isinstance(snapshot_id, int) else None))
-    return found
+    return tuple(found)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import sys
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
@@ -24,7 +24,7 @@ from airflow_snowpack.operators.build_arguments import TakesBuildArguments
 from airflow_snowpack.operators.running import KILLED_EXIT_CODE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from airflow.sdk import Context
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.builds.model import Sharding
     from airflow_snowpack.builds.registered import RunHandle
     from airflow_snowpack.builds.registry import BuildRegistry
+    from airflow_snowpack.store.operation import DatasetAt, TableAt
 
 ABANDON_LIMIT_S = 4.0
 
@@ -54,6 +55,7 @@ class BuildsShards(TakesBuildArguments):
 
     _build: Build | None = None
     _handle: RunHandle | None = None  # of a run that is to be failed when the task is ended
+    _lineage: tuple[str, str, Sequence[Mapping[str, Any]]] | None = None
     _beginning = False
     _killed = False
 
@@ -78,7 +80,22 @@ class BuildsShards(TakesBuildArguments):
         self.log.info("The run %s of %s, as of %s, at %s", handle.run_id, spec.dataset, as_of.isoformat(), handle.url)
         show_build(self, context, spec.dataset, handle.run_id)
         build_input = build.write(handle, source, spec, sharding)
+        self.tell_lineage(handle.url, handle.run_id, build_input.sources)
         return Written(build, handle, spec, sharding, build_input)
+
+    def tell_lineage(self, url: str, run_id: str, sources: Sequence[Mapping[str, Any]]) -> None:
+        """Remember for OpenLineage what the shards came from; the store learns of it when they are published."""
+        self._lineage = url, run_id, sources
+
+    def read_and_written(self) -> tuple[Sequence[TableAt | DatasetAt], Sequence[TableAt | DatasetAt]]:
+        """The sources, and the dataset."""
+        if self._lineage is None:
+            return (), ()
+        from airflow_snowpack.builds.provenance import tables_among
+        from airflow_snowpack.store.operation import DatasetAt
+
+        url, run_id, sources = self._lineage
+        return tables_among(sources), (DatasetAt(url, run_id),)
 
     def leave_run(self) -> None:
         """From now on a kill leaves the run as it is: it may be published, and whoever has the dataset's lock next finds out."""

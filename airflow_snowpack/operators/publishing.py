@@ -20,6 +20,7 @@ from airflow_snowpack.assets import (
     withhold_event,
 )
 from airflow_snowpack.operators.dataset import UsesDataset
+from airflow_snowpack.operators.openlineage import LineageFacets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 EVENT = ("run_id", "publication", "rows", "as_of")
 
 
-class PublishesBuild(UsesDataset):
+class PublishesBuild(LineageFacets, UsesDataset):
     """The part of an operator that leaves the events of a dataset."""
 
     _outlet: Asset | AssetAlias | None = None

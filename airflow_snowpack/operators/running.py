@@ -18,6 +18,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout
 
 from airflow_snowpack.links import MaintenanceJobLink, show_job
+from airflow_snowpack.operators.openlineage import LineageFacets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 KILLED_EXIT_CODE = 143  # 128 + SIGTERM, as a shell would tell it
 
 
-class RunsJob(BaseOperator):
+class RunsJob(LineageFacets, BaseOperator):
     """The part of an operator that runs a job.
 
     :param continue_on_error: go on after an action that failed; ``None`` for what ``[snowpack] continue_on_error`` says.

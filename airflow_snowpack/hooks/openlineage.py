@@ -1,0 +1,171 @@
+"""From operations in the store to OpenLineage's datasets.
+
+    lineage_of(task_instance, store_conn_id=None, catalog_conn_id=None)     # an OperatorLineage, or None without the provider
+
+Tables are named as OpenLineage names Iceberg tables: by where they live (``s3://bucket`` and the path in it, ``file`` and the
+path on the disk), with the catalog's own name of the table as a symlink, so that the events of Spark's integration and of these
+operators meet in one dataset. A table whose place nobody knows any more has the catalog's name alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+from airflow_snowpack.hooks.store import SnowpackHook
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from airflow.providers.openlineage.extractors import OperatorLineage
+
+    from airflow_snowpack.store.operation import DatasetAt, Operation, TableAt
+
+    Touched = TableAt | DatasetAt
+
+log = logging.getLogger(__name__)
+
+# What stands for the same place in several spellings, as Spark and PyIceberg use them.
+SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "": "file"}
+MOST_LOOKED_UP = 20
+"""Tables that the catalog is asked about, at most."""
+
+
+def lineage_of(
+    task_instance: Any,
+    more: tuple[Sequence[Touched], Sequence[Touched]] = ((), ()),
+    *,
+    store_conn_id: str | None = None,
+    catalog_conn_id: str | None = None,
+) -> OperatorLineage | None:
+    """What one try of a task read and wrote.
+
+    :param task_instance: as OpenLineage's listener has it.
+    :param more: inputs and outputs besides those in the store.
+    :raises SnowpackError: the store does not answer; OpenLineage logs it and goes on.
+    """
+    try:
+        from airflow.providers.openlineage.extractors import OperatorLineage
+    except ImportError:
+        return None
+    with SnowpackHook(store_conn_id) as hook:
+        operations = _of_this_try(hook, task_instance)
+    # Of what was read several times the first state, of what was written several times the last.
+    inputs = _each_once([*reversed(more[0]), *(table for each in reversed(operations) for table in reversed(each.inputs))])
+    outputs = _each_once([*more[1], *(table for each in operations for table in each.outputs)])
+    rows = {table.name: each.rows for each in operations for table in each.outputs if each.rows is not None}
+    names = DatasetNames(catalog_conn_id)
+    return OperatorLineage(
+        inputs=[names.input(table) for table in inputs],
+        outputs=[names.output(table, rows.get(table.name)) for table in outputs],
+    )
+
+
+class DatasetNames:
+    """Makes OpenLineage's datasets of tables and datasets.
+
+    :param catalog_conn_id: the catalog that is asked where tables live of which the store does not say it.
+    """
+
+    def __init__(self, catalog_conn_id: str | None = None) -> None:
+        self._hook = IcebergCatalogHook(catalog_conn_id)
+        self._looked_up = 0
+
+    def input(self, table: Touched) -> Any:
+        """A dataset that was read."""
+        from airflow.providers.common.compat.openlineage.facet import InputDataset
+
+        namespace, name = self.of(table)
+        return InputDataset(namespace=namespace, name=name, facets=self._facets(table))
+
+    def output(self, table: Touched, rows: int | None) -> Any:
+        """A dataset that was written, with the number of rows where that is known."""
+        from airflow.providers.common.compat.openlineage.facet import OutputDataset, OutputStatisticsOutputDatasetFacet
+
+        namespace, name = self.of(table)
+        counted = {} if rows is None else {"outputStatistics": OutputStatisticsOutputDatasetFacet(rowCount=rows)}
+        return OutputDataset(namespace=namespace, name=name, facets=self._facets(table), outputFacets=counted)
+
+    def of(self, table: Touched) -> tuple[str, str]:
+        """Namespace and name."""
+        location = self._location(table)
+        if location is not None:
+            return named_by_location(location)
+        catalog, _, name = table.name.partition(".")
+        return f"iceberg://{catalog}", name
+
+    def _location(self, table: Touched) -> str | None:
+        from airflow_snowpack.store.operation import TableAt
+
+        if not isinstance(table, TableAt):
+            return table.name
+        return table.location or self._ask_catalog(table.table)
+
+    def _ask_catalog(self, table: str) -> str | None:
+        catalog, _, name = table.partition(".")
+        if catalog != self._hook.settings.catalog_name or self._looked_up >= MOST_LOOKED_UP:
+            return None
+        self._looked_up += 1
+        try:
+            return str(self._hook.load_table(self._hook.table_name(name)).location())
+        except SnowpackError as problem:
+            log.info("Where %s lives is not known to OpenLineage: %s", table, problem)
+            return None
+
+    def _facets(self, table: Touched) -> dict[str, Any]:
+        from airflow.providers.common.compat.openlineage.facet import Identifier, SymlinksDatasetFacet
+        from openlineage.client.facet_v2 import dataset_version_dataset
+
+        from airflow_snowpack.store.operation import TableAt
+
+        version = table.snapshot_id if isinstance(table, TableAt) else table.run_id
+        facets: dict[str, Any] = {}
+        if version is not None:
+            facets["version"] = dataset_version_dataset.DatasetVersionDatasetFacet(datasetVersion=str(version))
+        if isinstance(table, TableAt):
+            catalog, _, name = table.table.partition(".")
+            symlink = Identifier(namespace=f"iceberg://{catalog}", name=name, type="TABLE")
+            facets["symlinks"] = SymlinksDatasetFacet(identifiers=[symlink])
+        return facets
+
+
+def named_by_location(location: str) -> tuple[str, str]:
+    """The namespace and the name of what lives in a folder, by OpenLineage's naming of object stores and file systems.
+
+    >>> named_by_location("s3a://lake/warehouse/shop/orders/")
+    ('s3://lake', 'warehouse/shop/orders')
+    >>> named_by_location("file:///data/warehouse/shop/orders")
+    ('file', '/data/warehouse/shop/orders')
+    """
+    parts = urlsplit(location)
+    scheme = SCHEMES.get(parts.scheme, parts.scheme)
+    path = unquote(parts.path).rstrip("/")
+    if scheme == "file":
+        return "file", path
+    if scheme == "hdfs":
+        return f"hdfs://{parts.netloc}", path
+    return f"{scheme}://{parts.netloc}", path.lstrip("/")
+
+
+def _of_this_try(hook: SnowpackHook, task_instance: Any) -> list[Operation]:
+    from airflow_snowpack.store.operation_log import OperationLog
+
+    ti = task_instance
+    map_index = -1 if ti.map_index is None else ti.map_index
+    found = OperationLog(hook.store()).of_task(ti.dag_id, ti.run_id, ti.task_id, map_index)
+    since = getattr(ti, "start_date", None)
+    return [each for each in found if _is_of_try(each, ti.try_number, since)]
+
+
+def _is_of_try(operation: Operation, try_number: int, since: Any) -> bool:
+    """By its number; where only the task is known, by the time."""
+    known = operation.task.try_number if operation.task else None
+    return known == try_number if known is not None else since is None or operation.at >= since
+
+
+def _each_once(tables: Iterable[Touched]) -> list[Touched]:
+    """The last one of each name."""
+    return list({table.name: table for table in tables}.values())

@@ -1,0 +1,150 @@
+"""What operators tell OpenLineage, through its provider's own extractor manager, adapter and file transport.
+
+The provider is not a dependency of this package: where it is not installed, only what holds without it is tested.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_snowpack.hooks.openlineage import named_by_location
+from airflow_snowpack.operators import (
+    BuildShardsOperator,
+    MaintainTableOperator,
+    PublishBuildOperator,
+    RunMaintenanceJobOperator,
+    ShardedBuildOperator,
+)
+from airflow_snowpack.store.operation import DatasetAt, Operation, OperationKind, TableAt, TaskAttempt
+from airflow_snowpack.store.operations import note_operation
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.jobs import Jobs
+
+NOW = datetime.now(UTC)
+TASK = TaskAttempt("shop", "manual__1", "work", 3, 2)
+ORDERS = TableAt("lake.shop.orders", 11, "s3://lake/warehouse/shop/orders")
+
+
+def ti(**other: Any) -> Any:
+    known = {"dag_id": "shop", "run_id": "manual__1", "task_id": "work", "map_index": 3, "try_number": 2}
+    return SimpleNamespace(**known, start_date=NOW, **other)
+
+
+def maintained(before: int, after: int, task: TaskAttempt = TASK) -> Operation:
+    moved = [replace(ORDERS, snapshot_id=before)], [replace(ORDERS, snapshot_id=after)]
+    return Operation(OperationKind.MAINTENANCE, NOW + timedelta(seconds=after), *moved, task=task)
+
+
+@pytest.mark.parametrize(
+    ("location", "named"),
+    [
+        ("s3://lake/warehouse/shop/orders", ("s3://lake", "warehouse/shop/orders")),
+        ("s3a://lake/warehouse/shop/orders/", ("s3://lake", "warehouse/shop/orders")),
+        ("gs://lake/shop", ("gs://lake", "shop")),
+        ("hdfs://nodes:8020/warehouse/shop", ("hdfs://nodes:8020", "/warehouse/shop")),
+        ("file:///data/ware%20house/shop", ("file", "/data/ware house/shop")),
+        ("/data/warehouse/shop", ("file", "/data/warehouse/shop")),
+    ],
+)
+def test_what_lives_in_a_folder_is_named_by_it_in_one_spelling(location: str, named: tuple[str, str]) -> None:
+    assert named_by_location(location) == named
+
+
+class TestWithTheProvider:
+    """Airflow's own provider asks."""
+
+    @pytest.fixture(autouse=True)
+    def _provider(self) -> None:
+        pytest.importorskip("airflow.providers.openlineage", reason="the provider for OpenLineage is not installed")
+
+    def asked(self, operator: Any, state: str = "success", instance: Any = None) -> Any:
+        from airflow.providers.openlineage.extractors.manager import ExtractorManager
+        from airflow.utils.state import TaskInstanceState
+
+        dag_run = SimpleNamespace(run_id="manual__1")
+        return ExtractorManager().extract_metadata(dag_run, operator, TaskInstanceState(state), task_instance=instance or ti())
+
+    @pytest.mark.parametrize("state", ["success", "failed"])
+    def test_a_maintained_table_is_read_at_its_first_and_written_at_its_last_snapshot(self, jobs: Jobs, state: str) -> None:
+        for operation in (maintained(11, 12), maintained(12, 13), maintained(7, 8, replace(TASK, try_number=1))):
+            note_operation(jobs.store, operation)
+        told = self.asked(MaintainTableOperator(task_id="work", table="shop.orders"), state)
+
+        (read,), (written,) = told.inputs, told.outputs
+        for dataset, snapshot in ((read, "11"), (written, "13")):
+            assert (dataset.namespace, dataset.name) == ("s3://lake", "warehouse/shop/orders")
+            assert dataset.facets["version"].datasetVersion == snapshot
+            (symlink,) = dataset.facets["symlinks"].identifiers
+            assert (symlink.namespace, symlink.name, symlink.type) == ("iceberg://lake", "shop.orders", "TABLE")
+
+    def test_where_a_table_lives_is_asked_of_the_catalog_and_what_it_does_not_know_keeps_its_name(
+        self, jobs: Jobs, flights: TableName
+    ) -> None:
+        inputs = [TableAt(str(flights)), TableAt("lake.demo.gone", 5), TableAt("other.demo.flights")]
+        build = Operation(OperationKind.BUILD, NOW, inputs, [DatasetAt("s3://lake/builds/flights", "R1")], task=TASK, rows=5)
+        note_operation(jobs.store, build)
+        told = self.asked(PublishBuildOperator(task_id="work", build={}))
+
+        by_name = {(dataset.namespace, dataset.name.rpartition("/")[2]) for dataset in told.inputs}
+        assert by_name == {("file", "flights"), ("iceberg://lake", "demo.gone"), ("iceberg://other", "demo.flights")}
+        (written,) = told.outputs
+        assert (written.namespace, written.name, written.outputFacets["outputStatistics"].rowCount) == (
+            "s3://lake",
+            "builds/flights",
+            5,
+        )
+        assert written.facets["version"].datasetVersion == "R1"
+
+    def test_an_operation_of_which_only_the_task_is_known_belongs_to_the_try_that_ran_then(self, jobs: Jobs) -> None:
+        unknown = replace(TASK, try_number=None)
+        note_operation(jobs.store, replace(maintained(1, 2, unknown), at=NOW - timedelta(hours=1)))
+        note_operation(jobs.store, maintained(3, 4, unknown))
+
+        told = self.asked(RunMaintenanceJobOperator(task_id="work"))
+        assert [dataset.facets["version"].datasetVersion for dataset in told.outputs] == ["4"]
+
+    def test_a_task_that_changed_nothing_tells_nothing(self, jobs: Jobs) -> None:
+        told = self.asked(RunMaintenanceJobOperator(task_id="work"))
+        assert (told.inputs, told.outputs) == ([], [])
+
+    def test_shards_that_are_written_come_from_their_sources_before_anything_is_published(self, jobs: Jobs) -> None:
+        operator = BuildShardsOperator(task_id="work", dataset="orders", table="shop.orders", key="id", num_shards=2)
+        operator.tell_lineage("s3://lake/builds/orders", "R1", ({"table": ORDERS.table, "snapshot_id": 11}, {"sql": "SELECT 1"}))
+        told = self.asked(operator)
+
+        assert [(dataset.namespace, dataset.name) for dataset in told.inputs] == [("iceberg://lake", "shop.orders")]
+        assert [(dataset.namespace, dataset.name) for dataset in told.outputs] == [("s3://lake", "builds/orders")]
+
+    def test_the_event_leaves_through_a_real_transport(self, jobs: Jobs, tmp_path: Path) -> None:
+        from airflow.providers.openlineage.plugins.adapter import OpenLineageAdapter
+        from openlineage.client import OpenLineageClient
+        from openlineage.client.transport.file import FileConfig, FileTransport
+
+        note_operation(jobs.store, maintained(11, 12))
+        told = self.asked(ShardedBuildOperator(task_id="work", dataset="orders", table="shop.orders", key="id", num_shards=2))
+        sent = tmp_path / "events.json"
+        client = OpenLineageClient(transport=FileTransport(FileConfig(log_file_path=str(sent), append=True)))
+        OpenLineageAdapter(client=client).complete_task(
+            run_id="01941f29-7c00-7087-8906-40e512c257bd",
+            job_name="shop.work",
+            end_time=NOW.isoformat(),
+            task=told,
+            nominal_start_time=None,
+            nominal_end_time=None,
+            owners=None,
+            tags=None,
+            job_description=None,
+        )
+        event = json.loads(sent.read_text())
+        assert event["outputs"][0]["name"] == "warehouse/shop/orders"
+        assert event["outputs"][0]["facets"]["version"]["datasetVersion"] == "12"
