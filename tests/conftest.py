@@ -12,14 +12,12 @@ import logging
 import os
 import tempfile
 import threading
-import uuid
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pytest
-from postgres_server import PostgresServer
+from postgres_server import PostgresServer, new_database
 from sqlalchemy.engine import make_url
 
 if TYPE_CHECKING:
@@ -102,14 +100,9 @@ def own_postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def postgres_database(postgres_url: str) -> Iterator[str]:
-    """The URL of an empty database, dropped afterwards together with whatever is still connected to it."""
-    server = make_url(postgres_url)
-    name = f"snowpack_{uuid.uuid4().hex[:12]}"
-    admin = server.set(drivername="postgresql").render_as_string(hide_password=False)
-    with psycopg.connect(admin, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-        yield server.set(database=name).render_as_string(hide_password=False)
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    """The URL of an empty database."""
+    with new_database(postgres_url) as url:
+        yield url.render_as_string(hide_password=False)
 
 
 @pytest.fixture

@@ -8,13 +8,16 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from contextlib import suppress
+import uuid
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+import psycopg
 from bounded import PATIENCE_S
-from sqlalchemy.engine import URL
+from sqlalchemy.engine import URL, make_url
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -63,6 +66,18 @@ class PostgresServer:
 
         bin_path, user = self._made.bin_path, self._made.system_user
         pgexec("pg_ctl", ("-w", "-D", str(self._home), *arguments), bin_path=bin_path, user=user, timeout=PATIENCE_S)
+
+
+@contextmanager
+def new_database(server_url: str) -> Iterator[URL]:
+    """An empty database of a server, dropped afterwards together with whatever is still connected to it."""
+    server = make_url(server_url)
+    name = f"snowpack_{uuid.uuid4().hex[:12]}"
+    admin = server.set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(admin, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+        yield server.set(database=name)
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def _signal(pid: int, number: int) -> None:

@@ -26,6 +26,7 @@ from uuid import uuid4
 import httpx
 import pyarrow as pa
 import pytest
+from postgres_server import new_database
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.jobs import Jobs
@@ -72,9 +73,12 @@ def eventually(look: Callable[[], Any], what: str, patience_s: float = PATIENCE_
 
 
 class AirflowHome:
-    """An Airflow that is set up and not running."""
+    """An Airflow that is set up and not running.
 
-    def __init__(self, home: Path) -> None:
+    :param database: the URL of its own database.
+    """
+
+    def __init__(self, home: Path, database: str) -> None:
         self.home = home
         self.port = free_port()
         self.dags = home / "dags"
@@ -95,8 +99,7 @@ class AirflowHome:
             "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
             "CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
             "CORE__TEST_CONNECTION": "Enabled",
-            # Its scheduler ends when another process keeps the file for longer than it waits, which is five seconds by default.
-            "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}?timeout=60",
+            "DATABASE__SQL_ALCHEMY_CONN": database,
             "API__HOST": "127.0.0.1",
             "API__PORT": str(self.port),
             "API__WORKERS": "1",
@@ -288,11 +291,16 @@ def _signal_group(pid: int, number: int) -> None:
 
 
 @pytest.fixture(scope="session")
-def airflow_home(tmp_path_factory: pytest.TempPathFactory) -> AirflowHome:
-    """An Airflow with its database, not running."""
-    home = AirflowHome(tmp_path_factory.mktemp("airflow"))
-    home.run("db", "migrate")
-    return home
+def airflow_home(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Iterator[AirflowHome]:
+    """An Airflow with its database, not running.
+
+    On Postgres: with SQLite, Airflow's own commands fail at once where they meet a write of the scheduler's.
+    """
+    with new_database(postgres_url) as url:
+        database = url.set(drivername="postgresql+psycopg2").render_as_string(hide_password=False)
+        home = AirflowHome(tmp_path_factory.mktemp("airflow"), database)
+        home.run("db", "migrate")
+        yield home
 
 
 @pytest.fixture(scope="session")
