@@ -73,9 +73,10 @@ def _log_loss(operation: Operation, error: BaseException) -> None:
 
 def _insert(conn: sa.Connection, operation: Operation) -> None:
     insert = postgresql.insert if conn.dialect.name == "postgresql" else sqlite.insert
-    fresh = conn.execute(insert(operations).values(_operation_row(operation)).on_conflict_do_nothing()).rowcount
+    new = insert(operations).values(_operation_row(operation)).on_conflict_do_nothing().returning(operations.c.operation_id)
+    is_new = conn.execute(new).first() is not None
     touched = _table_rows(operation)
-    if not fresh or not touched:
+    if not is_new or not touched:
         return
     conn.execute(sa.insert(operation_tables), touched)
     edges = _edge_rows(operation)
