@@ -85,11 +85,13 @@ class InterimHolding(InterimListing):
         if not reading.tables:
             return True
         task, look_at = reading.holder.task, self.store.clock() + self.policy.nudge_after
+        held = False
 
         def write(conn: sa.Connection) -> bool:
-            held = conn.execute(RELEASE_READING, {"b_reading": reading.reading_id}).rowcount
+            nonlocal held  # a repeat finds nothing any more when the answer alone was lost
+            held = conn.execute(RELEASE_READING, {"b_reading": reading.reading_id}).rowcount > 0 or held
             nudge(conn, run_key(task.dag_id, task.run_id), look_at=look_at)
-            return held > 0
+            return held
 
         return self.store.transact(write)
 

@@ -160,7 +160,14 @@ class InterimRegistry(InterimHolding):
     def abandon(self, writing: Writing, why: str) -> bool:
         """Give up a table that will not be handed on; ``False``: another attempt has the slot already."""
         values = {"b_table": writing.table_id, "b_attempt": writing.attempt_id, "b_now": self.store.clock()}
-        given_up = self.store.transact(lambda conn: conn.execute(ABANDON, values).rowcount == 1)
+        given_up = False
+
+        def write(conn: sa.Connection) -> bool:
+            nonlocal given_up  # a repeat finds nothing any more when the answer alone was lost
+            given_up = conn.execute(ABANDON, values).rowcount == 1 or given_up
+            return given_up
+
+        self.store.transact(write)
         log.info("interim_abandoned: %s of %s: %s", writing.table, writing.holder, why)
         return given_up
 

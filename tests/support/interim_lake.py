@@ -14,12 +14,14 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.interim.collector import Collector
 from airflow_snowpack.interim.model import Holder, Scope, TaskKey
 from airflow_snowpack.interim.run_states import RunPhase, RunStanding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from pyiceberg.catalog import Catalog
 
@@ -89,30 +91,45 @@ def _rows() -> Any:
     return pa.table({"id": [1, 2, 3]})
 
 
+def new_catalog(home: Path) -> Catalog:
+    """An embedded catalog with the namespace."""
+    catalog = CatalogConfig.embedded(home).load()
+    catalog.create_namespace("snowpack_interim")
+    return catalog
+
+
 class InterimLake:
     """A registry, and the catalog that its tables are in."""
 
     def __init__(self, registry: InterimRegistry, catalog: Catalog) -> None:
         self.registry = registry
         self.catalog = catalog
+        self.created: set[str] = set()
+
+    @staticmethod
+    def rows() -> Any:
+        """What every table holds: an Arrow table."""
+        return _rows()
 
     def begun(self, task_id: str, *, run_id: str = RUN, try_number: int = 1, **options: Any) -> Writing:
         """On record, and not created."""
         who = holder(task_id, run_id=run_id, try_number=try_number)
         return self.registry.begin(who.slot(options.pop("output", "return_value")), holder=who, catalog=LAKE, **options)
 
-    def create(self, writing: Writing) -> int:
-        """Three rows; the snapshot's id."""
+    def create(self, writing: Writing, *, with_rows: bool = False) -> int | None:
+        """The table; the snapshot's id, if it has rows."""
         table = self.catalog.create_table(writing.table.identifier, schema=_rows().schema)
-        table.append(_rows())
+        self.created.add(str(writing.table))
+        if with_rows:
+            table.append(_rows())
         snapshot = table.current_snapshot()
-        assert snapshot is not None
-        return snapshot.snapshot_id
+        return None if snapshot is None else snapshot.snapshot_id
 
-    def handed_on(self, task_id: str, *, consumers: Iterable[str] = (), **options: Any) -> TableRef:
+    def handed_on(self, task_id: str, *, consumers: Iterable[str] = (), with_rows: bool = False, **options: Any) -> TableRef:
         """What a task returned."""
         writing = self.begun(task_id, **options)
-        return self.registry.hand_on(writing, snapshot_id=self.create(writing), rows=3, consumers=consumers)
+        snapshot_id = self.create(writing, with_rows=with_rows)
+        return self.registry.hand_on(writing, snapshot_id=snapshot_id, rows=3 if with_rows else 0, consumers=consumers)
 
     def named(self, name: str, task_id: str = "clean", *, scope: Scope = Scope.GLOBAL, **options: Any) -> TableRef:
         """What a task returned, under a name."""
@@ -129,5 +146,5 @@ class InterimLake:
         return self.collector(runs).run(**options)
 
     def tables(self) -> set[str]:
-        """What the catalog has."""
-        return {f"{LAKE}.{'.'.join(name)}" for name in self.catalog.list_tables((self.registry.policy.namespace,))}
+        """What of this lake's tables the catalog has."""
+        return self.created & {f"{LAKE}.{'.'.join(name)}" for name in self.catalog.list_tables((self.registry.policy.namespace,))}

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
-from interim_lake import InterimLake, MovedClock, ToldRuns
+from interim_lake import InterimLake, MovedClock, ToldRuns, new_catalog
 from sqlalchemy.engine import make_url
 
-from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.store import Store, upgrade_schema
 from airflow_snowpack.store.engine import open_engine
@@ -28,7 +27,6 @@ from airflow_snowpack.store.interim_tables import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pyiceberg.catalog import Catalog
 
@@ -82,12 +80,10 @@ def registry(interim_store: Store) -> InterimRegistry:
     return InterimRegistry(interim_store)
 
 
-@pytest.fixture
-def interim_catalog(tmp_path: Path) -> Catalog:
-    """PyIceberg's view of an embedded catalog of this test's own."""
-    catalog = CatalogConfig.embedded(tmp_path / "lake").load()
-    catalog.create_namespace("snowpack_interim")
-    return catalog
+@pytest.fixture(scope="session")
+def interim_catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    """PyIceberg's view of an embedded catalog."""
+    return new_catalog(tmp_path_factory.mktemp("interim-lake"))
 
 
 @pytest.fixture

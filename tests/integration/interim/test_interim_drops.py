@@ -1,0 +1,199 @@
+"""A drop that fails, or is cut short, is tried again; and nothing but the table's own folder is ever deleted."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlparse
+
+import pytest
+from interim_lake import DAG, RUN, InterimLake, new_catalog
+
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.iceberg.errors import CatalogUnreachable
+from airflow_snowpack.interim.collector import Collector
+from airflow_snowpack.interim.folders import Folder, folder_of_namespace
+from airflow_snowpack.interim.model import TableState
+from airflow_snowpack.interim.sweeper import SweepKind, sweep
+
+if TYPE_CHECKING:
+    from interim_lake import MovedClock, ToldRuns
+    from pyiceberg.catalog import Catalog
+
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def interim_catalog(tmp_path: Path) -> Catalog:
+    """A catalog that the test may break."""
+    return new_catalog(tmp_path / "lake")
+
+
+def folder_of(lake: InterimLake, name: str) -> Path:
+    around = folder_of_namespace(lake.catalog, lake.registry.policy.namespace)
+    assert around is not None
+    return Path(urlparse(around.location).path) / name.rpartition(".")[2]
+
+
+def test_a_drop_that_fails_keeps_its_row_and_is_tried_again(
+    lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock, tmp_path: Path
+) -> None:
+    ref = lake_of_tables.handed_on("clean")
+    other = lake_of_tables.handed_on("ingest")
+    file = tmp_path / "lake" / "catalog.db"
+    lake_of_tables.catalog.engine.dispose()  # type: ignore[attr-defined]  # a SQL catalog's
+    away = file.rename(file.with_name("away.db"))
+    file.mkdir()
+
+    failed = lake_of_tables.collect(told).failed
+
+    assert {str(each.table.table) for each in failed} == {ref.table, other.table}
+    [table, _] = lake_of_tables.registry.tables()
+    assert (table.state, table.drops) == (TableState.DROPPING, 1)
+    assert table.error is not None
+    assert "catalog" in table.error
+    assert lake_of_tables.collect(told, later=timedelta(seconds=30)).failed == (), "it waits before it tries again"
+    file.rmdir()
+    away.rename(file)
+    assert len(lake_of_tables.collect(told, later=timedelta(minutes=1)).dropped) == 2
+    assert lake_of_tables.tables() == set()
+    told.end()
+    assert lake_of_tables.collect(told).runs == 1
+    assert lake_of_tables.collect(told).runs == 0
+
+
+def test_a_catalog_that_is_down_is_asked_once_a_pass(lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock) -> None:
+    for number in range(3):
+        lake_of_tables.handed_on(f"task{number}")
+    asked = []
+
+    def closed(name: str) -> Catalog:
+        asked.append(name)
+        raise CatalogUnreachable(name, OSError("closed"))
+
+    clock.move(timedelta(hours=1))
+    collected = Collector(lake_of_tables.registry, told, closed).run()
+
+    assert (len(collected.failed), asked) == (3, ["lake"])
+
+
+def test_a_pass_finishes_what_a_killed_one_has_begun(lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock) -> None:
+    ref = lake_of_tables.handed_on("clean", with_rows=True)
+    clock.move(timedelta(hours=1))
+    ledger = lake_of_tables.collector(told)._ledger
+    [doomed] = ledger.settle(lake_of_tables.collector(told)._due.take(10), {}, 10)
+    ledger.locate(doomed, lake_of_tables.catalog.load_table(doomed.table.identifier).location())
+    lake_of_tables.catalog.drop_table(doomed.table.identifier)
+    folder = folder_of(lake_of_tables, ref.table)
+    assert folder.is_dir()
+
+    assert lake_of_tables.collect(told, later=timedelta(minutes=1)).dropped == (), "it may be alive"
+    assert len(lake_of_tables.collect(told, later=timedelta(minutes=10)).dropped) == 1
+    assert not folder.exists()
+
+
+def test_the_files_of_a_write_that_never_created_its_table_go_too(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+    writing = lake_of_tables.begun("clean")
+    folder = folder_of(lake_of_tables, str(writing.table))
+    (folder / "data").mkdir(parents=True)
+    (folder / "data" / "part-0.parquet").write_bytes(b"half a write")
+    told.says("clean", "failed")
+
+    assert len(lake_of_tables.collect(told).dropped) == 1
+    assert not folder.exists()
+
+
+def test_a_table_that_stands_elsewhere_loses_its_own_files_and_nothing_beside_them(
+    lake_of_tables: InterimLake, told: ToldRuns, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "shared"
+    neighbour = elsewhere / "data" / "precious.parquet"
+    neighbour.parent.mkdir(parents=True)
+    neighbour.write_bytes(b"not ours")
+    writing = lake_of_tables.begun("clean")
+    table = lake_of_tables.catalog.create_table(
+        writing.table.identifier, schema=lake_of_tables.rows().schema, location=f"file://{elsewhere}"
+    )
+    table.append(lake_of_tables.rows())
+    lake_of_tables.registry.hand_on(writing, snapshot_id=None, rows=3, consumers=())
+
+    assert len(lake_of_tables.collect(told).dropped) == 1
+    assert [file for file in elsewhere.rglob("*") if file.is_file()] == [neighbour]
+
+
+def test_no_folder_is_deleted_that_is_not_called_like_an_interim_table(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not the folder of an interim table"):
+        Folder(f"file://{tmp_path}").delete()
+    assert tmp_path.is_dir()
+
+
+def test_airflow_that_does_not_answer_drops_nothing_and_is_asked_again_soon(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+    ref = lake_of_tables.handed_on("clean", consumers=["report"])
+    told.silent = SnowpackError("Airflow does not answer.")
+    with pytest.raises(SnowpackError, match="does not answer"):
+        lake_of_tables.collect(told)
+    assert lake_of_tables.tables() == {ref.table}
+
+    told.silent = None
+    told.finish("report")
+    assert len(lake_of_tables.collect(told, later=timedelta(minutes=1)).dropped) == 1
+
+
+def test_a_dry_run_tells_what_would_go_and_changes_nothing(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+    ref = lake_of_tables.handed_on("clean", consumers=["report"])
+    given_up = lake_of_tables.begun("slow")
+    lake_of_tables.registry.abandon(given_up, "no")
+    told.finish("report")
+
+    foreseen = lake_of_tables.collect(told, dry_run=True)
+
+    assert {str(doomed.table) for doomed in foreseen.dropped} == {ref.table, str(given_up.table)}
+    assert lake_of_tables.registry.table(ref.table_id).pins == (f"{DAG}/{RUN}/report",)
+    assert len(lake_of_tables.collect(told, later=timedelta(0)).dropped) == 2
+
+
+def test_a_limit_leaves_the_rest_to_later_passes(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+    for number in range(5):
+        lake_of_tables.handed_on(f"task{number}")
+
+    dropped = [len(lake_of_tables.collect(told, limit=2).dropped) for _ in range(4)]
+
+    assert dropped == [2, 2, 1, 0]
+
+
+def test_the_sweeper_takes_old_tables_and_folders_that_nobody_knows_and_nothing_else(
+    lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock
+) -> None:
+    known = lake_of_tables.handed_on("clean", consumers=["report"])
+    stranger = lake_of_tables.begun("lost")
+    lake_of_tables.create(stranger, with_rows=True)
+    lake_of_tables.registry.abandon(stranger, "no")
+    ledger = lake_of_tables.collector(told)._ledger
+    [doomed] = ledger.take_left(1)
+    ledger.dropped(doomed)  # the row is gone, and then the write went through after all
+    users = lake_of_tables.catalog.create_table(("snowpack_interim", "users_own"), schema=lake_of_tables.rows().schema)
+    leftover = folder_of(lake_of_tables, "lost_rows_5f0c3a9e4b7d4c21a8f6")
+    (leftover / "data").mkdir(parents=True)
+    (leftover / "data" / "part-0.parquet").write_bytes(b"half a write")
+    foreign = folder_of(lake_of_tables, "somebody_elses")
+    foreign.mkdir()
+
+    clock.now = clock.now.now(clock.now.tzinfo)  # files are as old as the machine's clock says
+    assert sweep(lake_of_tables.registry, lake_of_tables.catalog, "lake") == [], "it is too young"
+    clock.move(DAY + timedelta(minutes=1))
+    planned = sweep(lake_of_tables.registry, lake_of_tables.catalog, "lake", dry_run=True)
+    assert {(action.kind, action.name) for action in planned} == {
+        (SweepKind.TABLE, stranger.table.table),
+        (SweepKind.FOLDER, leftover.name),
+    }
+    assert leftover.exists()
+
+    assert sweep(lake_of_tables.registry, lake_of_tables.catalog, "lake") == planned
+    assert lake_of_tables.tables() == {known.table}
+    assert lake_of_tables.catalog.table_exists(("snowpack_interim", "users_own"))
+    assert not leftover.exists()
+    assert not folder_of(lake_of_tables, str(stranger.table)).exists()
+    assert foreign.exists()
+    assert Path(urlparse(users.location()).path).exists()
+    assert sweep(lake_of_tables.registry, lake_of_tables.catalog, "lake") == []

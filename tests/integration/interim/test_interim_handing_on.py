@@ -1,0 +1,177 @@
+"""Only one attempt hands an output on, and what was handed on never changes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+from interim_lake import DAG, LAKE, RUN, InterimLake, holder
+
+from airflow_snowpack.interim.errors import InterimTableNotFound, InvalidInterimTable, StaleInterimAttempt
+from airflow_snowpack.interim.model import TableState
+from airflow_snowpack.interim.names import is_ours
+from airflow_snowpack.interim.refs import Producer, read_ref
+from airflow_snowpack.interim.registry import InterimRegistry
+from airflow_snowpack.store import Store
+from airflow_snowpack.store.lineage import Lineage
+from airflow_snowpack.store.operation import TableAt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import sqlalchemy as sa
+    from interim_lake import MovedClock, ToldRuns
+
+T = TypeVar("T")
+
+
+def test_a_table_is_on_record_before_it_exists(lake_of_tables: InterimLake) -> None:
+    writing = lake_of_tables.begun("clean")
+
+    [table] = lake_of_tables.registry.tables()
+    assert (table.state, table.table, lake_of_tables.tables()) == (TableState.WRITING, writing.table, set())
+    assert is_ours(table.table.table)
+
+
+def test_what_was_handed_on_is_the_ref_that_xcom_carries(lake_of_tables: InterimLake) -> None:
+    ref = lake_of_tables.handed_on("clean", consumers=["report", "report", "publish"])
+
+    assert read_ref(ref.to_json()) == ref
+    assert (ref.rows, ref.producer) == (0, Producer(DAG, RUN, "clean"))
+    table = lake_of_tables.registry.table(ref.table_id)
+    assert table.pins == (f"{DAG}/{RUN}/publish", f"{DAG}/{RUN}/report")
+    assert table.ref == ref
+
+
+def test_the_late_write_of_a_zombie_reaches_nothing_that_its_successor_handed_on(lake_of_tables: InterimLake) -> None:
+    zombie = lake_of_tables.begun("clean", try_number=1)
+    ref = lake_of_tables.handed_on("clean", try_number=2, consumers=["report"])
+
+    assert not lake_of_tables.registry.heartbeat(zombie)
+    snapshot_id = lake_of_tables.create(zombie)
+    with pytest.raises(StaleInterimAttempt, match=r"the output flights/manual__1/clean/return_value"):
+        lake_of_tables.registry.hand_on(zombie, snapshot_id=snapshot_id, rows=3, consumers=["report"])
+    assert str(zombie.table) != ref.table
+    assert lake_of_tables.registry.table(ref.table_id).ref == ref
+
+
+def test_a_try_that_wakes_up_after_a_later_one_has_begun_may_not_begin(lake_of_tables: InterimLake) -> None:
+    later = lake_of_tables.begun("clean", try_number=2)
+
+    with pytest.raises(StaleInterimAttempt):
+        lake_of_tables.begun("clean", try_number=1)
+    assert lake_of_tables.registry.heartbeat(later)
+
+
+def test_the_outputs_of_a_task_do_not_supersede_each_other(lake_of_tables: InterimLake) -> None:
+    first = lake_of_tables.begun("split", output="rows")
+    second = lake_of_tables.begun("split", output="rejects")
+
+    assert all(lake_of_tables.registry.heartbeat(writing) for writing in (first, second))
+
+
+def test_a_superseded_table_goes_when_the_old_attempts_lease_is_over(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+    zombie = lake_of_tables.begun("clean", try_number=1)
+    lake_of_tables.create(zombie)
+    ref = lake_of_tables.handed_on("clean", try_number=2, consumers=["report"])
+
+    assert lake_of_tables.collect(told, later=timedelta(minutes=2)).dropped == ()
+    assert [doomed.table for doomed in lake_of_tables.collect(told).dropped] == [zombie.table]
+    assert lake_of_tables.tables() == {ref.table}
+
+
+def test_a_dead_attempts_table_waits_for_airflow_to_say_that_it_is_over(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+    dead = lake_of_tables.begun("clean")
+    for going_on in ("running", "up_for_retry", "queued"):
+        told.says("clean", going_on)
+        assert lake_of_tables.collect(told).dropped == ()
+    told.says("clean", "failed")
+
+    assert [doomed.table for doomed in lake_of_tables.collect(told).dropped] == [dead.table]
+
+
+def test_an_attempt_that_beats_is_not_dead_whatever_airflow_says(
+    lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock
+) -> None:
+    alive = lake_of_tables.begun("clean")
+    told.says("clean", "failed")
+    clock.move(timedelta(minutes=5))
+    assert lake_of_tables.registry.heartbeat(alive)
+
+    assert lake_of_tables.collect(told, later=timedelta(minutes=9)).dropped == ()
+    assert lake_of_tables.registry.heartbeat(alive)
+
+
+def test_what_is_abandoned_goes_at_the_next_pass(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+    writing = lake_of_tables.begun("clean")
+    lake_of_tables.create(writing)
+
+    assert lake_of_tables.registry.abandon(writing, "the task failed")
+    assert not lake_of_tables.registry.abandon(writing, "again")
+    assert len(lake_of_tables.collect(told, later=timedelta(seconds=1)).dropped) == 1
+    assert lake_of_tables.tables() == set()
+
+
+def test_handing_on_tells_what_was_made_from_what(lake_of_tables: InterimLake) -> None:
+    first = lake_of_tables.handed_on("ingest")
+    writing = lake_of_tables.begun("clean")
+    made_of = [TableAt(first.table, first.snapshot_id)]
+    lake_of_tables.registry.hand_on(writing, snapshot_id=7, rows=1, consumers=(), inputs=made_of)
+
+    [edge] = Lineage(lake_of_tables.registry.store).upstream(str(writing.table)).edges
+    assert (edge.source, edge.target) == (first.table, str(writing.table))
+
+
+@pytest.mark.parametrize("ttl", [timedelta(0), -timedelta(days=1)])
+def test_a_time_to_live_is_longer_than_nothing(registry: InterimRegistry, ttl: timedelta) -> None:
+    with pytest.raises(InvalidInterimTable, match=r"ttl = .* longer than nothing"):
+        registry.begin(holder("clean").slot(), holder=holder("clean"), catalog=LAKE, ttl=ttl)
+
+
+def test_a_table_is_found_by_its_id_or_name_and_nothing_by_others(lake_of_tables: InterimLake) -> None:
+    ref = lake_of_tables.handed_on("clean")
+    own_name = ref.table.rpartition(".")[2]
+
+    found = {lake_of_tables.registry.table(asked).table_id for asked in (ref.table_id, ref.table, own_name)}
+
+    assert found == {ref.table_id}
+    for unknown in ("nothing", f"other.snowpack_interim.{own_name}", "\x00"):
+        with pytest.raises(InterimTableNotFound):
+            lake_of_tables.registry.table(unknown)
+
+
+def test_the_list_goes_on_where_the_page_before_ended(lake_of_tables: InterimLake, clock: MovedClock) -> None:
+    made = []
+    for number in range(5):
+        clock.move(timedelta(seconds=number // 2))
+        made.append(lake_of_tables.begun(f"task{number}").table_id)
+
+    first = lake_of_tables.registry.tables(limit=3, dag_id=DAG)
+    rest = lake_of_tables.registry.tables(limit=3, before=(first[-1].created_at, first[-1].table_id))
+
+    assert sorted(table.table_id for table in first + rest) == sorted(made)
+
+
+class ForgetfulStore(Store):
+    """A store in which every transaction's answer is lost once, so that it is done again after it went through."""
+
+    def transact(self, work: Callable[[sa.Connection], T]) -> T:
+        super().transact(work)
+        return super().transact(work)
+
+
+def test_a_lost_answer_changes_nothing(lake_of_tables: InterimLake, interim_store: Store, told: ToldRuns) -> None:
+    forgetful = InterimRegistry(ForgetfulStore(interim_store.engine, interim_store.clock))
+    lake = InterimLake(forgetful, lake_of_tables.catalog)
+
+    ref = lake.named("features", consumers=["report"])
+    reading = forgetful.consume([ref], holder=holder("report"))
+    by_name = forgetful.consume_named("features", scope=lake.registry.table(ref.table_id).scope, holder=holder("audit"))
+    forgetful.pin_on([ref], consumers=["later"], holder=holder("report"))
+
+    assert by_name.tables == (ref,)
+    assert lake_of_tables.registry.table(ref.table_id).readers == 2
+    assert forgetful.release(reading)
+    assert forgetful.release(by_name)
+    assert len(lake_of_tables.registry.table(ref.table_id).pins) == 2

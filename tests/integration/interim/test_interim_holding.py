@@ -1,0 +1,165 @@
+"""Who reads a table, or is going to, keeps it; a reader that died does so no longer than it has to."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from interim_lake import DAG, RUN, holder
+
+from airflow_snowpack.interim.errors import InterimTableGone, InterimTableNotFound
+from airflow_snowpack.interim.model import Scope
+
+if TYPE_CHECKING:
+    from interim_lake import InterimLake, MovedClock, ToldRuns
+
+
+def test_a_table_that_is_being_read_stays_although_its_consumer_was_marked_as_finished(
+    lake_of_tables: InterimLake, told: ToldRuns
+) -> None:
+    ref = lake_of_tables.handed_on("clean", consumers=["report"])
+    reading = lake_of_tables.registry.consume([ref], holder=holder("report"))
+    told.finish("report")
+
+    assert lake_of_tables.collect(told, later=timedelta(minutes=5)).dropped == ()
+    assert lake_of_tables.registry.release(reading)
+    assert len(lake_of_tables.collect(told, later=timedelta(seconds=5)).dropped) == 1
+
+
+def test_a_consumer_that_fails_and_tries_again_finds_its_input(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+    ref = lake_of_tables.handed_on("clean", consumers=["report"])
+    for try_number in (1, 2):
+        reading = lake_of_tables.registry.consume([ref], holder=holder("report", try_number=try_number))
+        lake_of_tables.registry.release(reading)
+        told.says("report", "up_for_retry")
+        assert lake_of_tables.collect(told).dropped == ()
+
+    lake_of_tables.registry.consume([ref], holder=holder("report", try_number=3))
+
+
+def test_a_view_needs_the_table_below_it(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+    ref = lake_of_tables.handed_on("clean")
+    reading = lake_of_tables.registry.consume([ref.where("id > 1"), ref.limit(1)], holder=holder("report"))
+
+    assert reading.tables == (ref,)
+    assert lake_of_tables.collect(told, later=timedelta(minutes=5)).dropped == ()
+
+
+def test_a_task_reads_all_of_its_inputs_or_none(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+    gone = lake_of_tables.handed_on("ingest")
+    lake_of_tables.collect(told)
+    there = lake_of_tables.handed_on("clean", consumers=["report"])
+
+    with pytest.raises(InterimTableGone, match=r"the task 'ingest'"):
+        lake_of_tables.registry.consume([there, gone], holder=holder("report"))
+    assert lake_of_tables.registry.table(there.table_id).readers == 0
+
+
+def test_who_hands_a_table_on_that_another_task_made_keeps_it_for_its_own_consumers(
+    lake_of_tables: InterimLake, told: ToldRuns
+) -> None:
+    ref = lake_of_tables.handed_on("clean", consumers=["choose"])
+    lake_of_tables.registry.pin_on([ref.select("id")], consumers=["report"], holder=holder("choose"))
+    told.finish("choose")
+    assert lake_of_tables.collect(told).dropped == ()
+
+    told.finish("report")
+    assert len(lake_of_tables.collect(told).dropped) == 1
+    with pytest.raises(InterimTableGone):
+        lake_of_tables.registry.pin_on([ref], consumers=["report"], holder=holder("choose"))
+
+
+@pytest.mark.parametrize("state", [None, "running", "up_for_retry"])
+def test_a_silent_reader_keeps_its_table_while_airflow_says_that_it_goes_on(
+    lake_of_tables: InterimLake, told: ToldRuns, state: str | None
+) -> None:
+    ref = lake_of_tables.handed_on("clean")
+    lake_of_tables.registry.consume([ref], holder=holder("report"))
+    told.says("report", state)
+
+    assert lake_of_tables.collect(told).dropped == ()
+
+
+def test_a_dead_readers_table_goes_when_its_lease_is_over_and_airflow_says_so(
+    lake_of_tables: InterimLake, told: ToldRuns
+) -> None:
+    ref = lake_of_tables.handed_on("clean")
+    reading = lake_of_tables.registry.consume([ref], holder=holder("report"))
+    told.says("report", "failed")
+
+    assert lake_of_tables.collect(told, later=timedelta(minutes=5)).dropped == ()
+    assert len(lake_of_tables.collect(told).dropped) == 1
+    assert not lake_of_tables.registry.heartbeat(reading)
+    assert not lake_of_tables.registry.release(reading)
+
+
+def test_a_reader_that_beats_keeps_its_table(lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock) -> None:
+    ref = lake_of_tables.handed_on("clean")
+    reading = lake_of_tables.registry.consume([ref], holder=holder("report"))
+    told.says("report", "failed")
+    for _ in range(3):
+        clock.move(timedelta(minutes=9))
+        assert lake_of_tables.registry.heartbeat(reading)
+
+    assert lake_of_tables.collect(told, later=timedelta(minutes=9)).dropped == ()
+
+
+def test_one_instance_of_a_mapped_reader_may_die_while_the_others_read_on(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+    refs = [lake_of_tables.handed_on("clean", output=str(number)) for number in range(2)]
+    for number, ref in enumerate(refs):
+        lake_of_tables.registry.consume([ref], holder=holder("report", map_index=number))
+    told.says("report", "failed", map_index=0)
+    told.says("report", "running", map_index=1)
+
+    lake_of_tables.collect(told)
+
+    assert lake_of_tables.tables() == {refs[1].table}
+
+
+def test_a_reader_of_another_run_keeps_the_table_when_its_own_run_is_over(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+    ref = lake_of_tables.handed_on("clean", consumers=["report"])
+    reading = lake_of_tables.registry.consume([ref], holder=holder("audit", run_id="manual__2"))
+    told.end(RUN)
+    assert lake_of_tables.collect(told, later=timedelta(minutes=5)).dropped == ()
+
+    told.says("audit", "failed", run_id="manual__2")
+    assert len(lake_of_tables.collect(told).dropped) == 1, "the other run wakes the table's own"
+    assert not lake_of_tables.registry.heartbeat(reading)
+
+
+def test_a_name_of_a_run_is_known_in_that_run_only_and_until_it_is_over(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+    ref = lake_of_tables.named("features", scope=Scope.RUN)
+    assert lake_of_tables.registry.named("features", dag_id=DAG, run_id=RUN) == ref
+    with pytest.raises(InterimTableNotFound, match=r"'features' in the run 'manual__2'"):
+        lake_of_tables.registry.named("features", dag_id=DAG, run_id="manual__2")
+    with pytest.raises(InterimTableNotFound):
+        lake_of_tables.registry.consume_named("features", holder=holder("report", run_id="manual__2"))
+    assert lake_of_tables.collect(told).dropped == ()
+
+    told.end()
+    assert len(lake_of_tables.collect(told).dropped) == 1
+
+
+def test_a_global_name_moves_to_what_was_handed_on_last(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+    first = lake_of_tables.named("features")
+    reading = lake_of_tables.registry.consume_named("features", scope=Scope.GLOBAL, holder=holder("report", run_id="manual__9"))
+    second = lake_of_tables.named("features", run_id="manual__2")
+    told.end()
+    told.end("manual__2")
+
+    assert reading.tables == (first,)
+    assert lake_of_tables.registry.named("features", scope=Scope.GLOBAL) == second
+    assert lake_of_tables.collect(told, later=timedelta(minutes=5)).dropped == (), "what is read stays as it was read"
+    lake_of_tables.registry.release(reading)
+    lake_of_tables.collect(told)
+    assert lake_of_tables.tables() == {second.table}
+
+
+def test_a_stale_attempt_does_not_move_a_name(lake_of_tables: InterimLake) -> None:
+    zombie = lake_of_tables.begun("clean", name="features", scope=Scope.GLOBAL)
+    ref = lake_of_tables.named("features", try_number=2)
+
+    with pytest.raises(Exception, match="taken over"):
+        lake_of_tables.registry.hand_on(zombie, snapshot_id=1, rows=1, consumers=())
+    assert lake_of_tables.registry.named("features", scope=Scope.GLOBAL) == ref
