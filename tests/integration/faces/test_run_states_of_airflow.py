@@ -1,0 +1,60 @@
+"""Airflow itself answers, to a task and by REST: both are told the same, and nothing unfinished is taken for finished."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow_answers import MAPPED, PAGE_LIMIT
+
+from airflow_snowpack.interim.run_states import RunPhase
+
+SCRIPT = Path(__file__).parents[2] / "support" / "airflow_answers.py"
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("airflow")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "_AIRFLOW"))}
+    environment = inherited | {
+        "AIRFLOW_HOME": str(folder),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(folder / "dags"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+        "AIRFLOW__API__MAXIMUM_PAGE_LIMIT": str(PAGE_LIMIT),
+        "PYTHONPATH": str(SCRIPT.parent),
+    }
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), str(folder)], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_a_task_and_the_rest_api_are_told_the_same(told: dict[str, Any]) -> None:
+    assert told["task"] == told["rest"]
+
+
+def test_a_run_that_has_just_begun_has_finished_nothing_not_even_a_mapped_task_without_instances(told: dict[str, Any]) -> None:
+    begun = told["task"]["begun"]
+    assert (begun["phase"], begun["finished"]) == (RunPhase.ACTIVE, [])
+    assert begun["tasks"] == {name: [[-1, None]] for name in ("clean", "clean_1", "report")}
+
+
+def test_a_mapped_task_is_finished_when_all_of_it_is_however_many_pages_that_takes(told: dict[str, Any]) -> None:
+    half_way = told["rest"]["half_way"]
+    assert half_way["tasks"]["clean"] == [*([index, "success"] for index in range(MAPPED - 1)), [MAPPED - 1, "up_for_retry"]]
+    assert half_way["finished"] == ["clean_1"]
+
+
+def test_a_run_that_is_over_needs_nothing_and_one_that_was_deleted_is_gone(told: dict[str, Any]) -> None:
+    over, deleted = told["rest"]["over"], told["rest"]["deleted"]
+    assert (over["phase"], over["finished"]) == (RunPhase.OVER, ["clean", "clean_1", "report", "gone"])
+    assert over["tasks"]["clean"] == [[0, "success"], [1, "success"], [2, "removed"]]
+    assert (deleted["phase"], deleted["tasks"]) == (RunPhase.GONE, {})
