@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,9 +32,10 @@ from benchmarks.schedules_fill import (
     filled_store,
     forget_what_was_taken,
 )
+from benchmarks.schedules_patterns import PatternMatching
 
 DATABASES = ("sqlite", "postgres")
-OURS, BARE, KEYED = "ours", "bare INSERT", "with a key"
+OURS, BARE, KEYED, PATTERNS = "ours", "bare INSERT", "with a key", "one statement with patterns"
 
 FEW, MANY = 100, 100_000
 LOOK_UPS = 100
@@ -131,6 +132,8 @@ def _match(place: Place, results: Results, rounds: int) -> None:
         wait_calm()
         for round_ in range(max(rounds, 3)):
             setting = {"database": place.database, "round": round_}
+            if store.is_postgres:
+                results.add(_patterns_matched(place, setting))
             for jobs, prepare in before.items():
                 for peer in (BARE, KEYED):
                     results.add(_pairs_written(place, store, peer, setting | {"jobs": jobs}))
@@ -151,6 +154,17 @@ def _compare_matching(results: Results, place: Place, jobs: str) -> None:
         ours, theirs = (results.median("cpu_us", "match", each, **setting) for each in (OURS, peer))
         says = f"{ours:,.1f} µs : {theirs:,.1f} µs an event"
         results.find(Finding(f"{title}, rate by CPU", theirs / ours, at_least=at_least, says=says))
+    if place.database == "postgres":
+        theirs = results.median("per_s", "match", PATTERNS, database=place.database)
+        ours = results.median("per_s", "match", OURS, **setting)
+        title = f"{EVENTS:,} events matched and handed over, pending jobs {jobs}, {place.database}: ours / {PATTERNS}"
+        says = f"{ours:,.0f}/s : {theirs:,.0f}/s"
+        results.find(Finding(f"{title}, rate by the wall clock", ours / theirs, at_least=AT_LEAST_MATCHING, says=says))
+
+
+def _patterns_matched(place: Place, setting: dict[str, Any]) -> Measurement:
+    with closing(PatternMatching(place.server)) as theirs:
+        return _measured("match", PATTERNS, place, setting, EVENTS, theirs.match, theirs.empty, batches=3)
 
 
 def _make_pairs(conn: sa.Connection) -> None:
