@@ -1,0 +1,91 @@
+"""What the collector costs follows what can go, and not what stays."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+import sqlalchemy as sa
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from interim_lake import InterimLake, MovedClock, ToldRuns
+
+    from airflow_snowpack.store import Store
+
+
+@pytest.fixture
+def statements(interim_store: Store) -> Iterator[list[str]]:
+    """What was said to the database."""
+    said: list[str] = []
+
+    def hear(_conn: object, _cursor: object, statement: str, *_rest: object) -> None:
+        said.append(statement)
+
+    sa.event.listen(interim_store.engine, "before_cursor_execute", hear)
+    yield said
+    sa.event.remove(interim_store.engine, "before_cursor_execute", hear)
+
+
+def test_a_pass_says_no_more_for_tables_that_stay(
+    lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock, statements: list[str]
+) -> None:
+    def cost_of_a_pass(run_id: str, stay: int) -> int:
+        lake_of_tables.begun("clean", run_id=run_id)
+        for number in range(stay):
+            writing = lake_of_tables.begun(f"task{number}", run_id=run_id)
+            lake_of_tables.registry.hand_on(writing, snapshot_id=1, rows=1, consumers=["report"])
+        clock.move(timedelta(minutes=1))
+        told.says("clean", "failed", run_id=run_id)
+        clock.move(timedelta(minutes=30))
+        statements.clear()
+        assert len(lake_of_tables.collector(told).run().dropped) == 1
+        cost = len(statements)
+        told.end(run_id)
+        clock.move(timedelta(hours=1))
+        lake_of_tables.collector(told).run()
+        return cost
+
+    assert cost_of_a_pass("few", 1) == cost_of_a_pass("many", 30)
+
+
+def test_a_pass_with_nothing_due_reads_twice(
+    lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock, statements: list[str]
+) -> None:
+    for number in range(5):
+        lake_of_tables.begun("clean", run_id=f"run{number}")
+    statements.clear()
+
+    assert lake_of_tables.collector(told).run().runs == 0
+    assert [statement.split()[0] for statement in statements if "BEGIN" not in statement] == ["SELECT", "SELECT"]
+    assert told.asked == []
+
+
+def test_a_run_in_which_nothing_happens_is_looked_at_less_and_less_often(
+    lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock
+) -> None:
+    lake_of_tables.handed_on("clean", consumers=["report"])
+    looks = []
+    for minute in range(1, 400):
+        clock.move(timedelta(minutes=1))
+        if lake_of_tables.collector(told).run().runs:
+            looks.append(minute)
+
+    pauses = [later - earlier for earlier, later in pairwise(looks)]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == 60
+
+
+def test_a_nudge_is_heeded_at_once(lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock) -> None:
+    ref = lake_of_tables.handed_on("clean", consumers=["report"])
+    for _ in range(8):
+        lake_of_tables.collect(told)
+    told.finish("report")
+    assert lake_of_tables.collect(told, later=timedelta(seconds=1)).runs == 0
+
+    assert lake_of_tables.registry.nudge(ref.producer.dag_id, ref.producer.run_id)
+    assert not lake_of_tables.registry.nudge("unknown", "run")
+    assert len(lake_of_tables.collect(told, later=timedelta(0)).dropped) == 1

@@ -1,0 +1,116 @@
+"""What happens at the same time: a reader and the collector, two collectors, two attempts. Each has one outcome, or the other."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from threading import Barrier
+from typing import TYPE_CHECKING
+
+import pytest
+from interim_lake import holder
+
+from airflow_snowpack.interim.errors import InterimTableGone, StaleInterimAttempt
+from airflow_snowpack.interim.model import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from interim_lake import InterimLake, MovedClock, ToldRuns
+
+ROUNDS = int(os.environ.get("SNOWPACK_RACE_ROUNDS", "8"))
+
+
+def at_once(*steps: Callable[[], Any]) -> list[Any]:
+    """Do these at the same moment; what each returned, or the error that it raised."""
+    barrier = Barrier(len(steps))
+
+    def one(step: Callable[[], Any]) -> Any:
+        barrier.wait(60)
+        try:
+            return step()
+        except Exception as error:  # noqa: BLE001 (what it raised is what the test looks at)
+            return error
+
+    with ThreadPoolExecutor(len(steps)) as threads:
+        return list(threads.map(one, steps))
+
+
+def test_a_reader_either_gets_a_table_that_stays_or_hears_that_it_is_gone(
+    lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock
+) -> None:
+    registry = lake_of_tables.registry
+    for number in range(ROUNDS):
+        run_id = f"run{number}"
+        ref = lake_of_tables.handed_on("clean", consumers=["report"], run_id=run_id)
+        told.finish("report", run_id=run_id)
+        clock.move(timedelta(hours=1))
+
+        reading, collected = at_once(
+            lambda ref=ref, run_id=run_id: registry.consume([ref], holder=holder("report", run_id=run_id, try_number=2)),
+            lambda: lake_of_tables.collector(told).run(),
+        )
+
+        is_dropped = ref.table in {str(doomed.table) for doomed in collected.dropped}
+        assert is_dropped == isinstance(reading, InterimTableGone)
+        assert is_dropped != (ref.table in lake_of_tables.tables())
+        assert is_dropped or registry.release(reading)
+
+
+def test_a_name_is_read_while_it_moves(lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock) -> None:
+    registry = lake_of_tables.registry
+    lake_of_tables.named("features", run_id="run0")
+    for number in range(1, ROUNDS):
+        clock.move(timedelta(hours=1))
+        reading, moved, _ = at_once(
+            lambda: registry.consume_named("features", scope=Scope.GLOBAL, holder=holder("report", run_id="reader")),
+            lambda number=number: lake_of_tables.named("features", run_id=f"run{number}"),
+            lambda: lake_of_tables.collector(told).run(),
+        )
+
+        assert reading.tables[0].table in lake_of_tables.tables()
+        assert registry.named("features", scope=Scope.GLOBAL) == moved
+        assert registry.release(reading)
+
+
+def test_collectors_side_by_side_drop_each_table_once(lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock) -> None:
+    made = {lake_of_tables.handed_on("clean", run_id=f"run{number}").table for number in range(3 * ROUNDS)}
+    clock.move(timedelta(hours=1))
+
+    passes = at_once(*[lake_of_tables.collector(told).run] * 3)
+
+    dropped = [str(doomed.table) for collected in passes for doomed in collected.dropped]
+    assert sorted(dropped) == sorted(made)
+    assert [collected.failed for collected in passes] == [()] * 3
+
+
+def test_of_two_attempts_at_once_one_hands_on(lake_of_tables: InterimLake) -> None:
+    def attempt(run_id: str, try_number: int) -> Any:
+        writing = lake_of_tables.begun("clean", run_id=run_id, try_number=try_number)
+        return lake_of_tables.registry.hand_on(writing, snapshot_id=1, rows=1, consumers=["report"])
+
+    for number in range(ROUNDS):
+        run_id = f"run{number}"
+        first, second = at_once(lambda run_id=run_id: attempt(run_id, 1), lambda run_id=run_id: attempt(run_id, 2))
+
+        assert not isinstance(second, Exception), "the later try counts"
+        ready = [table for table in lake_of_tables.registry.tables(run_id=run_id) if table.ready_at is not None]
+        # The first may have been through before the second began; then each has a table of its own.
+        assert len(ready) == (1 if isinstance(first, StaleInterimAttempt) else 2)
+        assert isinstance(first, StaleInterimAttempt) or first.table != second.table
+
+
+@pytest.mark.parametrize("mapped", [12])
+def test_the_instances_of_a_mapped_task_begin_and_hand_on_side_by_side(lake_of_tables: InterimLake, mapped: int) -> None:
+    registry = lake_of_tables.registry
+
+    def instance(number: int) -> Any:
+        who = holder("clean", map_index=number)
+        writing = registry.begin(who.slot(), holder=who, catalog="lake")
+        return registry.hand_on(writing, snapshot_id=1, rows=1, consumers=["report"])
+
+    refs = at_once(*(lambda number=number: instance(number) for number in range(mapped)))
+
+    assert len({ref.table for ref in refs}) == mapped

@@ -1,0 +1,117 @@
+"""Makes, reads and drops an interim table, and is killed in the middle: ``python kill_interim.py <store url> <lake folder>``.
+
+For each line on standard input (a moment, and by how many seconds the clock is ahead) it forks a child, an interpreter that has
+its imports already, which goes through every step once in a DAG run of its own, kills itself at the moment of that number, and
+answers ``killed`` or ``finished 0``. Each SQL statement has two moments, before and after it, each commit one, and each call of
+the catalog and each deletion of a folder two.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from datetime import datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pyarrow  # noqa: F401  (loaded before the forks, so that no child pays for it)
+import sqlalchemy as sa
+from interim_lake import InterimLake, ToldRuns, holder
+from pyiceberg.catalog.sql import SqlCatalog
+
+from airflow_snowpack.iceberg import CatalogConfig
+from airflow_snowpack.interim.folders import Folder
+from airflow_snowpack.interim.model import Scope
+from airflow_snowpack.interim.registry import InterimRegistry
+from airflow_snowpack.store import Store, utc_now
+from airflow_snowpack.store.engine import open_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class ShiftedClock:
+    """The machine's clock, moved on."""
+
+    def __init__(self, ahead: timedelta = timedelta(0)) -> None:
+        self.ahead = ahead
+
+    def __call__(self) -> datetime:
+        return utc_now() + self.ahead
+
+
+def every_step(lake: InterimLake, clock: ShiftedClock, run_id: str) -> None:
+    """A first try that dies, a second that hands on; a consumer that reads and hands on; and the pass that drops it all."""
+    registry, told = lake.registry, ToldRuns()
+    lake.begun("clean", run_id=run_id, try_number=1)
+    writing = lake.begun("clean", run_id=run_id, try_number=2, name="features", scope=Scope.RUN)
+    lake.create(writing, with_rows=True)
+    registry.heartbeat(writing)
+    ref = registry.hand_on(writing, snapshot_id=1, rows=3, consumers=["report"])
+    reading = registry.consume([ref], holder=holder("report", run_id=run_id))
+    registry.pin_on([ref], consumers=["publish"], holder=holder("report", run_id=run_id))
+    registry.release(reading)
+    given_up = lake.begun("report", run_id=run_id)
+    lake.create(given_up)
+    registry.abandon(given_up, "it was no good")
+    told.finish("clean", "report", "publish", run_id=run_id)
+    clock.ahead += timedelta(hours=2)
+    lake.collector(told).run()
+
+
+def kill_at(engine: sa.Engine, moment: int) -> None:
+    moments = count(1)
+
+    def tick(*_arguments: Any) -> None:
+        if next(moments) == moment:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    for event in ("before_cursor_execute", "after_cursor_execute", "commit"):
+        sa.event.listen(engine, event, tick)
+
+    def ticking(inner: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            tick()
+            result = inner(*arguments, **named)
+            tick()
+            return result
+
+        return call
+
+    # In this doomed process only.
+    for owner, name in (
+        (SqlCatalog, "create_table"),
+        (SqlCatalog, "commit_table"),
+        (SqlCatalog, "drop_table"),
+        (Folder, "delete"),
+    ):
+        setattr(owner, name, ticking(getattr(owner, name)))
+
+
+def child(url: str, home: str, moment: int, ahead: float) -> NoReturn:
+    clock = ShiftedClock(timedelta(seconds=ahead))
+    with Store(open_engine(url), clock) as store:
+        kill_at(store.engine, moment)
+        lake = InterimLake(InterimRegistry(store), CatalogConfig.embedded(Path(home)).load())
+        every_step(lake, clock, f"run{moment}")
+    os._exit(0)
+
+
+def main(url: str, home: str) -> None:
+    print("ready", flush=True)
+    for line in sys.stdin:
+        moment, ahead = line.split()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                child(url, home, int(moment), float(ahead))
+            finally:
+                os._exit(3)
+        _, status = os.waitpid(pid, 0)
+        print("killed" if os.WIFSIGNALED(status) else f"finished {os.WEXITSTATUS(status)}", flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
