@@ -26,6 +26,7 @@ from airflow_snowpack.builds.row_batches import Rows
 from airflow_snowpack.builds.spark_writer import write_shards
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.spark import SparkWork
+from airflow_snowpack.spark.plan_tables import tables_read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -98,8 +99,17 @@ class SparkSource:
             spec.shard_format,
             spec.batch_size,
             spec.rows_per_second,
-            sources=self.sources,
+            sources=(*self.sources, *self._tables()),
             work=interrupt.work,
+        )
+
+
+    def _tables(self) -> tuple[dict[str, Any], ...]:
+        """The tables that a query reads, or the DataFrame of somebody's function, as far as its plan tells."""
+        named = {source.get("table") for source in self.sources}
+        read = [table for table in tables_read(self.df) if table.name not in named]
+        return tuple(
+            {"table": table.name} | ({} if table.snapshot_id is None else {"snapshot_id": table.snapshot_id}) for table in read
         )
 
 

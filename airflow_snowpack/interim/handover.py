@@ -26,6 +26,7 @@ from airflow_snowpack.interim.heartbeat import Heartbeat
 from airflow_snowpack.interim.model import DEFAULT_OUTPUT, Scope
 from airflow_snowpack.interim.reading import read_as_arrow, read_on_spark
 from airflow_snowpack.interim.refs import TableRef
+from airflow_snowpack.interim.sources import sources_of
 from airflow_snowpack.interim.writing import write_table
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.spark import SparkFailed, SparkInterrupted, SparkWork
@@ -147,7 +148,7 @@ class Handover:
 
         :param frame: a DataFrame of Spark or pandas, or what Arrow holds.
         :param recorded: for its lineage, as ``InterimRegistry.hand_on`` has it: ``kind``, ``detail``, and ``inputs`` beside what
-            was received.
+            was received and what a DataFrame's own plan reads.
         :raises UnwritableFrame: Iceberg cannot keep these rows.
         :raises StaleInterimAttempt: a later try has begun.
         """
@@ -165,7 +166,8 @@ class Handover:
             preservation=keep.preservation,
             ttl=keep.ttl,
         )
-        given = self._given[output] = _Given(writing, recorded=recorded)
+        sources = [*recorded.get("inputs", ()), *sources_of(frame)]
+        given = self._given[output] = _Given(writing, recorded=recorded | {"inputs": sources})
         self._heartbeat.hold(writing)
         written = given.written = write_table(frame, writing.table, self._catalog())
         return TableRef(writing.table_id, str(writing.table), written.snapshot_id, written.rows, writing.slot.producer)

@@ -11,6 +11,7 @@ the work itself has to be repeated. An operation that is recorded twice is there
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from datetime import UTC
 from typing import Any
 
@@ -114,8 +115,19 @@ def _table_rows(operation: Operation) -> list[dict[str, Any]]:
             "at": operation.at,
         }
         for role, tables in ((INPUT, operation.inputs), (OUTPUT, operation.outputs))
-        for ordinal, table in enumerate(tables)
+        for ordinal, table in enumerate(_each_once(tables))
     ]
+
+
+def _each_once(tables: Iterable[TableAt | DatasetAt]) -> Iterable[TableAt | DatasetAt]:
+    """A table may be named by who handed it over and by who read it; the one that says where it lives says more."""
+    found: dict[Any, TableAt | DatasetAt] = {}
+    for table in tables:
+        version = table.snapshot_id if isinstance(table, TableAt) else table.run_id
+        known = found.get((table.name, version))
+        if known is None or (isinstance(known, TableAt) and known.location is None):
+            found[table.name, version] = table
+    return found.values()
 
 
 def _checked(name: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_snowpack.jobs.model import ActionOutcome
+from airflow_snowpack.jobs.model import ActionOutcome, TableChange
 from airflow_snowpack.maintenance import Action, RewriteDataFiles, SparkEngine
 from airflow_snowpack.maintenance.action_run import ActionRun
 from airflow_snowpack.maintenance.rewrites import _try
@@ -36,7 +36,7 @@ def test_the_five_actions_make_a_fragmented_table_healthy_and_keep_its_rows(
     table_of: Callable[[TableName], Table],
 ) -> None:
     name = fragmented()
-    before = content_of(name)
+    before, first = content_of(name), table_of(name).current_snapshot()
     job = job_for(name, rewrite_data_files={"min_input_files": 2}, expire_snapshots={"max_age": "PT0S", "retain_last": 1})
 
     results = {action: engine.run(job, action) for action in Action}
@@ -55,6 +55,16 @@ def test_the_five_actions_make_a_fragmented_table_healthy_and_keep_its_rows(
     table = table_of(name)
     assert len(table.metadata.snapshots) == 1
     assert len(table.inspect.files()) == 2
+    changes = [results[action].change for action in Action]
+    assert first is not None
+    assert changes[0] is not None
+    assert (changes[0].before, changes[0].location) == (first.snapshot_id, table.location())
+    moved = [change for change in changes if change is not None]
+    assert [change.before for change in moved[1:]] == [change.after for change in moved[:-1]], "each goes on where the last ended"
+    last = table.current_snapshot()
+    assert last is not None
+    assert results[Action.EXPIRE_SNAPSHOTS].change == TableChange(last.snapshot_id, last.snapshot_id, table.location())
+    assert results[Action.REMOVE_ORPHAN_FILES].change is None, "it removed nothing"
 
 
 def test_a_table_that_needs_nothing_gets_nothing(
