@@ -104,15 +104,15 @@ STATUS: Mapping[type[SnowpackError], int] = {
     StorageFailed: 503,
     StorageTooSlow: 503,
     BuildError: 409,
+    InterimTableNotFound: 404,
+    InterimTableInUse: 409,
+    InvalidInterimCursor: 422,
     DrainModeOn: 503,
     CatalogUnreachable: 503,
     CatalogTooSlow: 503,
     TableUnreadable: 503,
     StoreDown: 503,
     StoreError: 503,
-    InterimTableNotFound: 404,
-    InterimTableInUse: 409,
-    InvalidInterimCursor: 422,
 }
 
 # Where the specification's word is not the name of the error.
@@ -239,14 +239,14 @@ def _more(error: Exception) -> dict[str, Any]:
         case DrainModeOn():
             state = error.state
             return {"since": _moment(state.since), "by": state.by, "reason": state.reason}
+        case InterimTableInUse():
+            return {"needed_by": list(error.needed_by)}
         case InvalidSchedule():
             return {"field": error.field}
         case InvalidRequest():
             return {"errors": error.errors}
     return {}
 
-        case InterimTableInUse():
-            return {"needed_by": list(error.needed_by)}
 
 def _moment(moment: Any) -> str | None:
     text: str | None = None if moment is None else moment.isoformat(timespec="microseconds")

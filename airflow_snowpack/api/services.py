@@ -113,13 +113,6 @@ class Services:
 
         return BuildDesk(BuildRegistry(self.jobs.store, BuildPolicy(lock_wait=LOCK_PATIENCE)), self.open_storage, actor)
 
-    def ask_storage(self, dataset: str, question: Callable[[], T], patience: timedelta = STORAGE_PATIENCE) -> T:
-        """Ask something of a storage, which may hang, as :meth:`ask_catalog` does of the catalog.
-
-        :raises StorageTooSlow: it took longer than a request may wait.
-        """
-        answer = self.begin_at_storage(question, patience)
-        if answer is None:
     def interim(self) -> "InterimRegistry":
         """The registry of interim tables."""
         from airflow_snowpack.interim.registry import InterimRegistry
@@ -132,6 +125,13 @@ class Services:
 
         return InterimDesk(self.interim(), actor)
 
+    def ask_storage(self, dataset: str, question: Callable[[], T], patience: timedelta = STORAGE_PATIENCE) -> T:
+        """Ask something of a storage, which may hang, as :meth:`ask_catalog` does of the catalog.
+
+        :raises StorageTooSlow: it took longer than a request may wait.
+        """
+        answer = self.begin_at_storage(question, patience)
+        if answer is None:
             raise StorageTooSlow(dataset, patience)
         return answer.result()
 

@@ -40,15 +40,15 @@ WORDS = {
     "publish_build": "published",
     "rollback_build": "rolled back",
     "cleanup_builds": "cleaned up",
+    "drop_interim": "let go of",
+    "collect_interim": "collected",
+    "sweep_interim": "swept",
 }
 
 router = APIRouter(route_class=PageRoute)
 
 
 @dataclass(frozen=True, slots=True)
-    "drop_interim": "let go of",
-    "collect_interim": "collected",
-    "sweep_interim": "swept",
 class Trail:
     """A page of entries.
 

@@ -39,8 +39,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     events.router,
     builds.router,
     lineage.router,
+    interim.router,
     probes.router,
     metrics.router,
-    interim.router,
     document.router,
 )
