@@ -19,6 +19,7 @@ from airflow_snowpack.api.pages import (
     login,
     pending,
     queue,
+    registered_runs,
     schedule,
     schedules,
     tables,
@@ -27,8 +28,8 @@ from airflow_snowpack.api.pages.page import PageRoute, not_a_page
 
 router = APIRouter(prefix="/ui", include_in_schema=False, route_class=PageRoute)
 for each in (
-    tables, jobs, job, schedules, schedule, pending, events, builds, build, build_run, lineage, interim, locks, queue, audit,
-    assets, login,
+    tables, jobs, job, schedules, schedule, registered_runs, pending, events, builds, build, build_run, lineage, interim, locks,
+    queue, audit, assets, login,
 ):  # fmt: skip
     router.include_router(each.router)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -95,28 +96,27 @@ def test_a_start_says_which_run_it_will_be_and_takes_values_for_it(api: AppClien
     assert sorted(told) == [(7, "FULL", False), (30, "NONE", True)]
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "error"),
-    [
-        ("/runs", FEATURES | {"cron": "8 o'clock"}, "invalid_run"),
-        ("/runs", FEATURES | {"schedule": "0 8 * * *"}, "invalid_run"),
-        ("/runs", FEATURES | {"conf": {"snowpack_run": {}}}, "invalid_run"),
-        ("/runs", {"name": "f"}, "invalid_run"),
-        ("/runs", [], "invalid_run"),
-        ("/runs", b"{", "invalid_request"),
-        ("/runs", b'{"name": "f", "dag_id": "d", "conf": {"x": NaN}}', "invalid_request"),
-        ("/runs/features/run", {"conf": []}, "invalid_request"),
-        ("/runs/features/run", {"preservation": "SOMETIMES"}, "invalid_request"),
-        ("/runs/features/run", {"conf": {"snowpack": {}}}, "invalid_run"),
-        ("/runs/features/run", {"other": 1}, "invalid_request"),
-        ("/runs/features/run", b'{"conf": {"x": NaN}}', "invalid_run"),
-    ],
-)
-def test_what_cannot_be_used_is_refused(api: AppClient, world: World, path: str, body: Any, error: str) -> None:
-    api("PUT", "/runs/features", {"dag_id": "d"})
-    said = api("POST", path, body)
+REFUSED: list[tuple[str, Any, str]] = [
+    ("/runs", FEATURES | {"cron": "8 o'clock"}, "invalid_run"),
+    ("/runs", FEATURES | {"schedule": "0 8 * * *"}, "invalid_run"),
+    ("/runs", FEATURES | {"conf": {"snowpack_run": {}}}, "invalid_run"),
+    ("/runs", {"name": "f"}, "invalid_run"),
+    ("/runs", [], "invalid_run"),
+    ("/runs", b"{", "invalid_request"),
+    ("/runs", b'{"name": "f", "dag_id": "d", "conf": {"x": NaN}}', "invalid_request"),
+    ("/runs/features/run", {"conf": []}, "invalid_request"),
+    ("/runs/features/run", {"preservation": "SOMETIMES"}, "invalid_request"),
+    ("/runs/features/run", {"conf": {"snowpack": {}}}, "invalid_run"),
+    ("/runs/features/run", {"other": 1}, "invalid_request"),
+    ("/runs/features/run", b'{"conf": {"x": NaN}}', "invalid_run"),
+]
 
-    assert (said.status_code, said.json()["error"]) == (422, error)
+
+def test_what_cannot_be_used_is_refused(api: AppClient, world: World) -> None:
+    api("PUT", "/runs/features", {"dag_id": "d"})
+    said = [api("POST", path, body) for path, body, _ in REFUSED]
+
+    assert [(one.status_code, one.json()["error"]) for one in said] == [(422, error) for _, _, error in REFUSED]
     assert len(api("GET", "/runs").json()["runs"]) == 1
     assert confs(world) == []
 
@@ -188,3 +188,28 @@ def test_the_pages_of_schedules_show_it_with_its_own_buttons(api: AppClient) -> 
         assert 'data-url="/runs/features/disable"' in shown
         assert 'data-url="/schedules/features/suspend"' not in shown
     assert "registered it" in shown
+
+
+def test_the_page_of_registered_runs_shows_those_without_a_cron_too(api: AppClient) -> None:
+    empty = api("GET", "/ui/runs").text
+    assert "No run is registered yet" in empty
+    api("POST", "/runs", FEATURES)
+    api("POST", "/runs", {"name": "backfill", "dag_id": "make_features", "conf": {"x": '"><script>alert(1)</script>'}})
+    api("POST", "/runs/backfill/run")
+    api("POST", "/runs/backfill/disable")
+
+    shown = api("GET", "/ui/runs").text
+    assert re.findall(r'<tr data-key="(\w+)">', shown) == ["backfill", "features"]
+    assert "0 8 * * *" in shown
+    assert 'data-url="/runs/backfill/enable"' in shown
+    assert "<script>alert" not in shown
+    assert re.findall(r'<tr data-key="(\w+)">', api("GET", "/ui/runs?state=enabled").text) == ["features"]
+    assert "No registered run fits" in api("GET", "/ui/runs?search=nothing").text
+    assert 'href="/ui/runs"' in api("GET", "/ui/schedules").text
+
+
+def test_whoever_may_only_read_sees_the_page_without_its_buttons(api: AppClient, auth: SomebodyIs) -> None:
+    api("POST", "/runs", FEATURES)
+    auth.user = User("vic", may_edit=False)
+
+    assert "data-url=" not in api("GET", "/ui/runs").text
