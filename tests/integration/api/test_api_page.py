@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from api_process import TOKEN
+from interim_world import handed_on, holder
 from published_builds import publish_build
 
 from airflow_snowpack.builds.registry import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.interim.registry import InterimRegistry
+from airflow_snowpack.preservation import Preservation
 
 if TYPE_CHECKING:
     import httpx
@@ -33,7 +36,14 @@ def flights_by_tail(app: FastAPI, tmp_path: Path) -> None:
         publish_build(registry, storage, "flights_by_tail", as_of=as_of, rows={"N14228": day})
 
 
-@pytest.mark.usefixtures("flights_by_tail")
+@pytest.fixture
+def interim(app: FastAPI) -> None:
+    """The interim table of the page, kept on purpose."""
+    registry = InterimRegistry(app.state.services.get().jobs.store, make_id=lambda: "5d2a91bc04de4f6f8d3c7e1b9a0f2c46")
+    handed_on(registry, holder("clean"), rows=1, preservation=Preservation.FULL)
+
+
+@pytest.mark.usefixtures("flights_by_tail", "interim")
 def test_every_command_of_the_page_runs(api: httpx.Client) -> None:
     script = "set -eu -o pipefail\n" + "\n".join(BLOCKS).replace("curl -sS", "curl -sS --fail-with-body")
     environment = {"PATH": os.environ["PATH"], "SNOWPACK": str(api.base_url).rstrip("/"), "TOKEN": TOKEN}

@@ -16,11 +16,14 @@ import schemathesis
 import schemathesis.specs.openapi.checks as openapi_checks
 from api_process import TOKEN
 from hypothesis import HealthCheck, Phase, assume, given, settings
+from interim_world import handed_on, holder
 from published_builds import publish_build
 from schemathesis import GenerationMode
 
 from airflow_snowpack.builds.registry import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.interim.registry import InterimRegistry
+from airflow_snowpack.preservation import Preservation
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,6 +42,7 @@ BEYOND_SCHEMAS = {
     "PUT /runs/{run}",
     "POST /runs/{run}/run",  # a conf may hold no NUL, and no key of Snowpack's own
     "POST /events",
+    "GET /operations",  # `after` is what a page gave
     "POST /builds/{dataset}/cleanup",  # an age is a duration
     "POST /builds/{dataset}/rollback",  # what is gone back to may hold no NUL
 }
@@ -77,9 +81,10 @@ def test_no_answer_is_one_that_the_document_does_not_name(
     api.post("/runs", json=REGISTERED)
     registry, storage = BuildRegistry(app.state.services.get().jobs.store), Storage(tmp_path / "flights")
     built = publish_build(registry, storage, "flights", as_of=datetime(2026, 4, 25, tzinfo=UTC), rows={"N14228": 1})
-    names = {"name": SCHEDULE["name"], "run": REGISTERED["name"]}
+    interim = handed_on(InterimRegistry(registry.store), holder("clean"), rows=1, preservation=Preservation.FULL)
+    names = {"name": SCHEDULE["name"], "run": REGISTERED["name"], "table_id": interim.table_id}
     known = {**REAL_TABLE, **names, "job_id": job, "dataset": "flights", "run_id": built.run_id}
-    assert len(operations) == 54
+    assert len(operations) == 57
     for operation in operations:
         named = {name: known[name] for name in _path_parameters(operation)}
         if mode is GenerationMode.NEGATIVE and not {"parameters", "requestBody"} & operation.definition.raw.keys():

@@ -45,7 +45,7 @@ def test_every_operation_names_its_problems_and_its_id(document: dict[str, Any])
             for code, response in operation["responses"].items():
                 if int(code) >= 400:
                     assert list(response["content"]) == ["application/problem+json"]
-    assert len(ids) == sum(len(operations) for operations in document["paths"].values()) == 54
+    assert len(ids) == sum(len(operations) for operations in document["paths"].values()) == 57
 
 
 def test_only_the_probes_need_no_token_and_only_when_they_are_open(document: dict[str, Any]) -> None:
