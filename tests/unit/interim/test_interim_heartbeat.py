@@ -1,0 +1,142 @@
+"""One thread keeps all that an attempt holds alive, and tells what it lost."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from bounded import PATIENCE_S
+from interim_lake import LAKE, MovedClock, holder
+
+from airflow_snowpack.interim.errors import InterimTableGone, StaleInterimAttempt
+from airflow_snowpack.interim.heartbeat import Heartbeat
+from airflow_snowpack.interim.model import InterimPolicy, Reading, Writing
+from airflow_snowpack.interim.registry import InterimRegistry
+from airflow_snowpack.store import Store, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import timedelta
+
+POLICY = InterimPolicy()
+
+
+class Away(InterimRegistry):
+    """A registry whose database does not answer while ``away`` is set."""
+
+    away = False
+
+    def heartbeat(self, held: Writing | Reading) -> bool:
+        if self.away:
+            raise OSError("no answer")
+        return super().heartbeat(held)
+
+
+@pytest.fixture
+def store(sqlite_url: str) -> Iterator[Store]:
+    with open_store(sqlite_url, clock=MovedClock()) as opened:
+        yield opened
+
+
+@pytest.fixture
+def registry(store: Store) -> Away:
+    return Away(store, POLICY)
+
+
+class Watch:
+    """Seconds that a test moves."""
+
+    seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+    def move(self, by: timedelta) -> None:
+        self.seconds += by.total_seconds()
+
+
+def begun(registry: InterimRegistry, *, try_number: int = 1) -> Writing:
+    who = holder("clean", try_number=try_number)
+    return registry.begin(who.slot(), holder=who, catalog=LAKE)
+
+
+def test_what_is_held_is_renewed(registry: Away) -> None:
+    ref = registry.hand_on(begun(registry), snapshot_id=1, rows=1, consumers=["report"])
+    reading, writing = registry.consume([ref], holder=holder("report")), begun(registry)
+    heartbeat = Heartbeat(registry)
+    heartbeat.hold(reading)
+    heartbeat.hold(writing)
+    clock = registry.store.clock
+    assert isinstance(clock, MovedClock)
+    clock.move(POLICY.lease / 2)
+
+    heartbeat.step()
+
+    assert registry.table(writing.table_id).lease_until == clock() + POLICY.lease
+    heartbeat.check()
+
+
+def test_a_superseded_writer_hears_of_it_once(registry: Away) -> None:
+    lost: list[object] = []
+    heartbeat = Heartbeat(registry, on_lost=lost.append)
+    heartbeat.hold(writing := begun(registry))
+    begun(registry, try_number=2)
+
+    heartbeat.step()
+    heartbeat.step()
+
+    assert (lost, heartbeat.lost) == ([writing], writing)
+    with pytest.raises(StaleInterimAttempt):
+        heartbeat.check()
+
+
+def test_a_reader_that_was_taken_for_dead_hears_that_its_table_is_gone(registry: Away) -> None:
+    ref = registry.hand_on(begun(registry), snapshot_id=1, rows=1, consumers=["report"])
+    heartbeat = Heartbeat(registry)
+    heartbeat.hold(reading := registry.consume([ref], holder=holder("report")))
+    registry.release(reading)
+
+    heartbeat.step()
+
+    with pytest.raises(InterimTableGone):
+        heartbeat.check()
+
+
+def test_what_was_let_go_of_is_not_lost(registry: Away) -> None:
+    heartbeat = Heartbeat(registry)
+    heartbeat.hold(writing := begun(registry))
+    heartbeat.let_go(writing)
+    registry.abandon(writing, "no")
+
+    heartbeat.step()
+
+    assert heartbeat.lost is None
+
+
+def test_a_store_that_does_not_answer_is_survived_until_the_lease_is_over(registry: Away) -> None:
+    watch = Watch()
+    heartbeat = Heartbeat(registry, monotonic=watch)
+    heartbeat.hold(begun(registry))
+    registry.away = True
+    for _ in range(3):
+        watch.move(POLICY.lease / 4)
+        heartbeat.step()
+    heartbeat.check()
+
+    watch.move(POLICY.lease / 4)
+    heartbeat.step()
+
+    with pytest.raises(StaleInterimAttempt):
+        heartbeat.check()
+
+
+def test_it_beats_while_its_block_runs(store: Store) -> None:
+    quick = Away(store, InterimPolicy(heartbeat=POLICY.heartbeat / 6000))
+    told = threading.Event()
+    writing = begun(quick)
+    with Heartbeat(quick, on_lost=lambda _: told.set()) as heartbeat:
+        heartbeat.hold(writing)
+        begun(quick, try_number=2)
+
+        assert told.wait(PATIENCE_S)

@@ -1,0 +1,81 @@
+"""The names of interim tables, the rules of finished tasks, and the docs that tell of both."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.interim.errors import InvalidInterimTable
+from airflow_snowpack.interim.folders import Folder
+from airflow_snowpack.interim.model import TRANSITIONS, Slot, TaskKey
+from airflow_snowpack.interim.names import LONGEST, check_given_name, is_ours, name_of
+from airflow_snowpack.interim.run_states import RunPhase, RunStanding
+
+DOCS = Path(__file__).parents[3] / "docs" / "interim-tables.md"
+
+
+@given(st.text(max_size=250), st.text(max_size=250))
+def test_every_dag_and_task_gives_a_name_that_is_told_from_all_others(dag_id: str, task_id: str) -> None:
+    name = name_of(Slot(TaskKey(dag_id, "run", task_id)), uuid4().hex)
+
+    assert is_ours(name)
+    assert len(name) <= LONGEST
+    assert TableName("lake", "snowpack_interim", name).table == name
+    assert not name.startswith("_")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "flights",
+        "flights_clean_5f0c3a9e4b7d",
+        "flights_clean_5f0c3a9e4b7d0c21a8f6",  # no uuid4: its 13th digit
+        "flights_clean_5f0c3a9e4b7d4c21c8f6",  # no uuid4: its 17th digit
+        "Flights_clean_5f0c3a9e4b7d4c21a8f6",
+        "_clean_5f0c3a9e4b7d4c21a8f6",
+        "a/b_5f0c3a9e4b7d4c21a8f6",
+        "flights_clean_5f0c3a9e4b7d4c21a8f6\n",
+        "5f0c3a9e4b7d4c21a8f6",
+        "",
+    ],
+)
+def test_what_others_have_named_is_not_ours(name: str) -> None:
+    assert not is_ours(name)
+    assert not Folder(f"s3://lake/snowpack_interim/{name}").is_own_of(name)
+
+
+def test_a_folder_is_a_tables_own_by_its_last_part_alone() -> None:
+    name = "flights_clean_5f0c3a9e4b7d4c21a8f6"
+
+    for location in (f"s3://lake/x/{name}", f"s3a://lake/{name}/", f"file:///tmp/{name}", f"/tmp/{name}//"):
+        assert Folder(location).is_own_of(name)
+    for location in (f"s3://lake/{name}/data", f"s3://lake/{name}_2", f"s3://lake/{name}/..", "s3://lake", "/"):
+        assert not Folder(location).is_own_of(name)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "1st", "a.b", "x" * 101, "é"])
+def test_a_name_that_no_table_could_have_is_refused(name: str) -> None:
+    with pytest.raises(InvalidInterimTable, match="name = "):
+        check_given_name(name)
+
+
+def test_an_unknown_instance_has_ended_only_with_its_run() -> None:
+    states = {"report": {0: "success", 1: None}}
+
+    assert not RunStanding(RunPhase.ACTIVE, states).has_ended("report", 7)
+    assert RunStanding(RunPhase.OVER, states).has_ended("report", 7)
+    assert not RunStanding(RunPhase.OVER, {"report": {0: "running"}}).has_ended("report", 0)
+    assert RunStanding(RunPhase.GONE, {"report": {0: "running"}}).has_ended("report", 0)
+
+
+def test_the_docs_have_the_states_and_what_they_may_become() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|.*\| ([^|]+) \|$", DOCS.read_text(), re.MULTILINE)
+
+    told = {state: {word.strip(" `") for word in becomes.split(",")} - {"nothing"} for state, becomes in rows}
+    assert told == {state.value: {each.value for each in becomes} for state, becomes in TRANSITIONS.items()}
