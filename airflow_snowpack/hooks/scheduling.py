@@ -74,7 +74,15 @@ def deploy(
     :param dag_ids: the DAGs that there are; ``None`` when nobody knows, and then no schedule goes with its DAG.
     :returns: what was changed; ``None`` when the files could not be used, which is logged, or when somebody else was at it.
     """
-    from airflow_snowpack.scheduling import InvalidSchedule, ScheduleExists, ScheduleNotFound, Schedules, collect, sync
+    from airflow_snowpack.scheduling import (
+        InvalidSchedule,
+        KeptByRun,
+        ScheduleExists,
+        ScheduleNotFound,
+        Schedules,
+        collect,
+        sync,
+    )
 
     try:
         declared = collect(root, settings.schedule_files)
@@ -83,8 +91,8 @@ def deploy(
     except InvalidSchedule as problem:
         log.error("schedules_not_deployed: the schedules stay as they are: %s", problem)
         return None
-    except (ScheduleExists, ScheduleNotFound):
-        log.info("Another process deploys the schedules just now")
+    except (KeptByRun, ScheduleExists, ScheduleNotFound):
+        log.info("Another process deploys the schedules, or registers runs, just now")
         return None
     if report.created or report.updated or report.deleted:
         log.info("Schedules created: %s, updated: %s, deleted: %s", report.created, report.updated, report.deleted)

@@ -1,8 +1,8 @@
 """The page of one schedule: why it has not run, how it is declared, what waits, what it launched, and who changed it."""
 
 import yaml
-from fastapi import APIRouter
-from fastapi.responses import HTMLResponse
+from fastapi import APIRouter, Response
+from fastapi.responses import RedirectResponse
 
 from airflow_snowpack.api.pages.audit import WORDS
 from airflow_snowpack.api.pages.page import Here, PageRoute
@@ -36,11 +36,17 @@ router = APIRouter(route_class=PageRoute)
 
 
 @router.get("/schedules/{name}")
-def schedule(name: str, page: Here) -> HTMLResponse:
+def schedule(name: str, page: Here) -> Response:
     if not LEVEL.fullmatch(name):
         raise ScheduleNotFound(name)
     schedules = page.services.schedules()
-    told = explain(schedules, name)
+    try:
+        told = explain(schedules, name)
+    except ScheduleNotFound:
+        if name not in schedules.registered_names():
+            raise
+        # Its pending job, or its launch, led here; it has no cron, and so no schedule.
+        return RedirectResponse(f"{page.root}/ui/runs?search={name}")
     before = page.asked("before")
     start = int(before) if before.isascii() and before.isdigit() and len(before) < 19 else None
     lines = read_history(schedules.store, name, before=start, limit=LINES + 1)

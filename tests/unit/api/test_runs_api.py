@@ -206,6 +206,8 @@ def test_the_page_of_registered_runs_shows_those_without_a_cron_too(api: AppClie
     assert re.findall(r'<tr data-key="(\w+)">', api("GET", "/ui/runs?state=enabled").text) == ["features"]
     assert "No registered run fits" in api("GET", "/ui/runs?search=nothing").text
     assert 'href="/ui/runs"' in api("GET", "/ui/schedules").text
+    assert api("GET", "/ui/schedules/backfill").headers["location"] == "/ui/runs?search=backfill"
+    assert 'href="/ui/runs?search=backfill">run:backfill</a>' in api("GET", "/ui/audit").text
 
 
 def test_whoever_may_only_read_sees_the_page_without_its_buttons(api: AppClient, auth: SomebodyIs) -> None:
