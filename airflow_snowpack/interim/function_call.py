@@ -4,12 +4,13 @@
     made = call(row, "row 17")                       # raises FunctionFailed with the partition, the place, the row and the cause
     batch = call.batch(batches, rows, place_of)      # the same where rows do not fit the schema
 
-The invariant: whatever a user's code raises leaves as a FunctionFailed, with its own traceback as the cause; so Spark's log shows
-the line of the user's code, and the last line of it is what the driver reads.
+The invariant: whatever a user's code raises leaves as a FunctionFailed with the user's own traceback as a note, from the line in
+his function on. Spark cuts causes off where it shortens tracebacks, and lets notes stand.
 """
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -21,6 +22,8 @@ from airflow_snowpack.interim.row_batch import Misfit, RowBatches
 from airflow_snowpack.interim.shipped_function import ShippedFunction
 from airflow_snowpack.spark.archives import spare_archives
 
+PACKAGE = f"{__package__}."
+DEEPEST_FRAMES = 20
 MISSING = "; a module that it imports must be installed, on the PYTHONPATH of Spark's Python, or sent by spark.submit.pyFiles"
 
 
@@ -48,7 +51,7 @@ class FunctionCall:
         # Unpickling runs code of the user.
         except Exception as error:
             cause = cause_of(error) + (MISSING if isinstance(error, ImportError) else "")
-            raise FunctionFailed.at(shipped.name, partition, "its start", cause) from error
+            raise _with_traceback(FunctionFailed.at(shipped.name, partition, "its start", cause), error) from error
 
     def __call__(self, given: Any, place: object) -> Any:
         """What it gives.
@@ -68,7 +71,7 @@ class FunctionCall:
             raise
         # Whatever a user's function raises.
         except Exception as error:
-            raise self.failed(place, cause_of(error), met) from error
+            raise _with_traceback(self.failed(place, cause_of(error), met), error) from error
 
     def batch(self, batches: RowBatches, rows: Sequence[Any], place_of: Callable[[int], str]) -> pa.RecordBatch:
         """What it gave, as a batch.
@@ -83,6 +86,16 @@ class FunctionCall:
     def failed(self, place: object, cause: object, met: object = None) -> FunctionFailed:
         """The error to raise."""
         return FunctionFailed.at(self.name, self.partition, str(place), cause, met)
+
+
+def _with_traceback(failed: FunctionFailed, error: BaseException) -> FunctionFailed:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith(PACKAGE):
+        trace = trace.tb_next
+    # Pages of it would hide where it begins and ends.
+    told = traceback.format_exception(type(error), error, trace, limit=-DEEPEST_FRAMES)
+    failed.add_note("".join(told).strip())
+    return failed
 
 
 def partition_id() -> int:

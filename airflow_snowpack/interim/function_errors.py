@@ -8,7 +8,8 @@ FunctionError
 └── FunctionFailed     it raised, or gave what is no row of its schema: with the partition, the row and the cause
 
 The invariant: an error that a Spark task raised says all that there is in one line, since a line of the task's traceback is how
-it comes back; :func:`function_failure` makes it an error again. A map is lazy, so that its error meets whoever needs its rows.
+it comes back; :func:`function_failure` makes it an error again, with the traceback of the user's code as its note. A map is lazy,
+so that its error meets whoever needs its rows.
 
     try:
         df.write…
@@ -113,7 +114,10 @@ def function_failure(error: BaseException) -> FunctionError | None:
             return seen
         found = RAISED.search(str(seen))
         if found:
-            return KINDS[found["kind"]](found["told"].rstrip())
+            ours = KINDS[found["kind"]](found["told"].rstrip())
+            if found["note"]:
+                ours.add_note(found["note"])
+            return ours
         seen = seen.__cause__
     return None
 
@@ -124,4 +128,7 @@ def _one_line(value: object, most: int) -> str:
 
 
 KINDS: dict[str, type[WrongRows] | type[FunctionFailed]] = {"WrongRows": WrongRows, "FunctionFailed": FunctionFailed}
-RAISED = re.compile(rf"{re.escape(__name__)}\.(?P<kind>{'|'.join(KINDS)}): (?P<told>.+)")
+# After it stands its note, the traceback of the user's code; and after that, or at once, a line that Java wrote, or none.
+RAISED = re.compile(
+    rf"{re.escape(__name__)}\.(?P<kind>{'|'.join(KINDS)}): (?P<told>.+)(?:\n(?P<note>Traceback[\s\S]+?)(?=\n\n|\Z))?"
+)

@@ -161,6 +161,10 @@ def test_an_error_of_the_function_says_where_and_with_which_row() -> None:
     assert (error.function, error.partition, error.place) == ("risky", 3, "row 17")
     assert error.cause.startswith("ZeroDivisionError: division by zero")
     assert isinstance(error.__cause__, ZeroDivisionError)
+    (note,) = error.__notes__
+    assert note.startswith("Traceback (most recent call last):")
+    assert "in risky" in note
+    assert "function_call" not in note, "only the user's own code"
 
 
 def test_an_error_comes_back_from_what_spark_says_of_it() -> None:
@@ -169,8 +173,11 @@ def test_an_error_comes_back_from_what_spark_says_of_it() -> None:
     assert len(str(error)) < 1000
     raised = f"{type(error).__module__}.FunctionFailed: {error}"
     trace = f"Job aborted due to stage failure: …\nTraceback (most recent call last):\n{raised}"
-    for told in (RuntimeError(f"{trace}\n\n\tat org.apache.spark.api.python.BasePythonRunner…"), RuntimeError(trace)):
-        back = function_failure(told)
+    noted = f"{trace}\nTraceback (most recent call last):\n  File x\nValueError: one\n\tline: at most"
+    java = "\n\n\tat org.apache.spark.api.python.BasePythonRunner…"
+    for told, notes in ((trace, 0), (trace + java, 0), (noted, 1), (noted + java, 1)):
+        back = function_failure(RuntimeError(told))
+        assert [note.endswith("at most") for note in getattr(back, "__notes__", [])] == [True] * notes
         assert isinstance(back, FunctionFailed)
         assert str(back) == str(error)
         assert (back.function, back.partition, back.place) == ("risky", 3, "row 17")
