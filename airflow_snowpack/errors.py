@@ -12,11 +12,12 @@
     ├── builds  BuildError: InvalidBuild, InvalidKey, ShardCoverageError, ShardFailed, DatasetNotFound, BuildNotFound,
     │         DatasetBusy, StaleBuild, PublishFailed, NothingPublished, ManifestDamaged, StorageFailed (ObjectMissing)
     ├── interim  InterimError: InvalidInterimRef, InvalidInterimTable, InterimTableGone, InterimTableNotFound, InterimTableInUse,
-    │         StaleInterimAttempt, DropFailed, FunctionError (UnusableFunction, InvalidColumns, InvalidReduction, WrongRows,
+    │         InvalidInterimCursor, StaleInterimAttempt, DropFailed, FunctionError (UnusableFunction, InvalidColumns, InvalidReduction, WrongRows,
     │         FunctionFailed)
     ├── preservation  InvalidPreservation
-    ├── cli  UsageProblem (AmbiguousJobId, Unconfirmed), NotTheHolder, NoToken, WeakToken, Declined
-    └── Airflow  InvalidSetting, ConnectionNotFound, UnsuitableConnection, IncompleteConnection, UnreadableArgument
+    ├── cli  UsageProblem (AmbiguousJobId, Unconfirmed, NoAirflow), NotTheHolder, NoToken, WeakToken, Declined
+    └── Airflow  InvalidSetting, ConnectionNotFound, UnsuitableConnection, IncompleteConnection, OtherCatalog, AirflowUnreachable,
+              UnreadableArgument
 
 Each room keeps its own branch in its ``errors.py``. A message is a complete sentence with the value, the rule and the way out.
 """

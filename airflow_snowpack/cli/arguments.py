@@ -93,7 +93,7 @@ FORCE = arg("--force", action="store_true", help="Also while the worker of a can
 REASON = arg("--reason", metavar="TEXT", help="For the people who are refused meanwhile")
 SUBJECT = arg(
     "--subject", metavar="WHAT",
-    help="Only what was done to this: a job's id, a table, drain, queue, schedule:NAME, run:NAME or build:DATASET",
+    help="Only what was done to this: a job's id, a table, drain, queue, schedule:NAME, run:NAME, build:DATASET or interim:ID",
 )  # fmt: skip
 BEFORE = arg("--before", type=_COUNT, metavar="ID", help="Only entries older than the one of this id")
 

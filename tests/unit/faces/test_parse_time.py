@@ -37,8 +37,8 @@ from airflow_snowpack.assets import build_asset, iceberg_asset, maintained_table
 from airflow_snowpack.interim import TableRef, named_table
 from airflow_snowpack.scheduling import BytesAdded, PartitionsAdded, Schedule, SinceLastRun
 from airflow_snowpack.operators import (
-    AcquireTableLockOperator, BuildShardsOperator, CancelMaintenanceOperator, CleanupBuildsOperator, MaintainTableOperator,
-    MapPartitionsOperator, MapRowsOperator, PublishBuildOperator, ReduceRowsOperator, ReleaseTableLockOperator,
+    AcquireTableLockOperator, BuildShardsOperator, CancelMaintenanceOperator, CleanupBuildsOperator, CollectInterimTablesOperator,
+    MaintainTableOperator, MapPartitionsOperator, MapRowsOperator, PublishBuildOperator, ReduceRowsOperator, ReleaseTableLockOperator,
     RollbackBuildOperator, RunMaintenanceJobOperator, SelectWinnersOperator, ShardedBuildOperator, SnowpackDispatcherOperator,
     SubmitMaintenanceOperator, SweepOperator,
 )
@@ -51,6 +51,7 @@ with DAG("everything", schedule=iceberg_asset("demo.flights") | maintained_table
     RunMaintenanceJobOperator(task_id="run")
     CancelMaintenanceOperator(task_id="cancel", job_id="0123")
     SweepOperator(task_id="sweep")
+    CollectInterimTablesOperator(task_id="collect")
     AcquireTableLockOperator(task_id="acquire", table="demo.flights")
     ReleaseTableLockOperator(task_id="release", table="demo.flights")
     MaintenanceJobSensor(task_id="done", job_id="0123")
