@@ -12,8 +12,8 @@
     ├── builds  BuildError: InvalidBuild, InvalidKey, ShardCoverageError, ShardFailed, DatasetNotFound, BuildNotFound,
     │         DatasetBusy, StaleBuild, PublishFailed, NothingPublished, ManifestDamaged, StorageFailed (ObjectMissing)
     ├── interim  InterimError: InvalidInterimRef, InvalidInterimTable, InterimTableGone, InterimTableNotFound, InterimTableInUse,
-    │         InvalidInterimCursor, StaleInterimAttempt, DropFailed, FunctionError (UnusableFunction, InvalidColumns, InvalidReduction, WrongRows,
-    │         FunctionFailed)
+    │         InvalidInterimCursor, StaleInterimAttempt, DropFailed, FunctionError (UnusableFunction, InvalidColumns,
+    │         InvalidReduction, WrongRows, FunctionFailed)
     ├── preservation  InvalidPreservation
     ├── cli  UsageProblem (AmbiguousJobId, Unconfirmed, NoAirflow), NotTheHolder, NoToken, WeakToken, Declined
     └── Airflow  InvalidSetting, ConnectionNotFound, UnsuitableConnection, IncompleteConnection, OtherCatalog, AirflowUnreachable,

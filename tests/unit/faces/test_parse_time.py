@@ -38,8 +38,8 @@ from airflow_snowpack.interim import TableRef, named_table
 from airflow_snowpack.scheduling import BytesAdded, PartitionsAdded, Schedule, SinceLastRun
 from airflow_snowpack.operators import (
     AcquireTableLockOperator, BuildShardsOperator, CancelMaintenanceOperator, CleanupBuildsOperator, CollectInterimTablesOperator,
-    MaintainTableOperator, MapPartitionsOperator, MapRowsOperator, PublishBuildOperator, ReduceRowsOperator, ReleaseTableLockOperator,
-    RollbackBuildOperator, RunMaintenanceJobOperator, SelectWinnersOperator, ShardedBuildOperator, SnowpackDispatcherOperator,
+    MaintainTableOperator, MapPartitionsOperator, MapRowsOperator, PublishBuildOperator, ReduceRowsOperator,
+    ReleaseTableLockOperator, RollbackBuildOperator, RunMaintenanceJobOperator, SelectWinnersOperator, ShardedBuildOperator, SnowpackDispatcherOperator,
     SubmitMaintenanceOperator, SweepOperator,
 )
 from airflow_snowpack.sensors import BuildPublishedSensor, IcebergDataArrivalSensor, MaintenanceJobSensor, TableLockSensor
