@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
     Run = Callable[..., Any]
 
+PAGE = (Path(__file__).parents[3] / "docs" / "registered-runs.md").read_text()
 FEATURES = ("features", "--dag", "make_features")
 DAILY = (*FEATURES, "--conf", '{"days": 7}', "--cron", "0 8 * * *", "--tz", "Europe/Berlin", "--preservation", "FULL")
 
@@ -152,3 +156,18 @@ def test_each_change_is_in_the_audit_trail_with_the_name_of_the_user(snowpack: R
 
 def test_what_completes_is_what_the_room_knows() -> None:
     assert tuple(Preservation) == arguments.PRESERVATIONS
+
+
+def test_the_commands_and_the_python_of_the_page_do_what_it_says(snowpack: Run, runs: RegisteredRuns, jobs: Jobs) -> None:
+    for block in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL):
+        for line in block.replace("\\\n", "").splitlines():
+            assert snowpack(*shlex.split(line.removeprefix("airflow snowpack "))).code == 0, line
+    assert (runs.get("features_daily").cron, runs.get("features_daily").preservation) == ("0 9 * * *", "FULL")
+
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(compile(example, "registered-runs.md", "exec"), {})
+    assert runs.get("features_daily").conf == {"days": 7}
+    newest = launches.select().order_by(launches.c.enqueued_at.desc())
+    launch = jobs.store.read(lambda conn: conn.execute(newest).first())
+    assert launch is not None
+    assert launch.conf["snowpack_run"] == {"name": "features_daily", "preservation": "FULL", "explicit": True}
