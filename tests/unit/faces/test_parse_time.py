@@ -37,10 +37,10 @@ from airflow_snowpack.assets import build_asset, iceberg_asset, maintained_table
 from airflow_snowpack.interim import TableRef, named_table
 from airflow_snowpack.scheduling import BytesAdded, PartitionsAdded, Schedule, SinceLastRun
 from airflow_snowpack.operators import (
-    AcquireTableLockOperator, BuildShardsOperator, CancelMaintenanceOperator, CleanupBuildsOperator, CollectInterimTablesOperator,
-    MaintainTableOperator, MapPartitionsOperator, MapRowsOperator, PublishBuildOperator, ReduceRowsOperator,
-    ReleaseTableLockOperator, RollbackBuildOperator, RunMaintenanceJobOperator, SelectWinnersOperator, ShardedBuildOperator, SnowpackDispatcherOperator,
-    SubmitMaintenanceOperator, SweepOperator,
+    AcquireTableLockOperator, BuildShardsOperator, CancelMaintenanceOperator, CleanupBuildsOperator,
+    CollectInterimTablesOperator, MaintainTableOperator, MapPartitionsOperator, MapRowsOperator, PublishBuildOperator,
+    ReduceRowsOperator, ReleaseTableLockOperator, RollbackBuildOperator, RunMaintenanceJobOperator, SelectWinnersOperator,
+    ShardedBuildOperator, SnowpackDispatcherOperator, SubmitMaintenanceOperator, SweepOperator,
 )
 from airflow_snowpack.sensors import BuildPublishedSensor, IcebergDataArrivalSensor, MaintenanceJobSensor, TableLockSensor
 
