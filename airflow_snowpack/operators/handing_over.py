@@ -25,6 +25,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTimeout
 
 from airflow_snowpack.durations import parse_duration
 from airflow_snowpack.interim.model import Scope
+from airflow_snowpack.operators.openlineage import LineageFacets
 from airflow_snowpack.operators.running import KILLED_EXIT_CODE
 from airflow_snowpack.preservation import Preservation, parse_preservation
 
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 ABANDON_LIMIT_S = 4.0
 
 
-class HandsOver(BaseOperator):
+class HandsOver(LineageFacets, BaseOperator):
     """The part of an operator that reads and writes interim tables.
 
     :param name: what the table that this task hands on can be found by, beside its reference. (templated)

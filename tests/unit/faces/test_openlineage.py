@@ -12,6 +12,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from airflow.sdk import DAG
+from airflow.sdk import task as declared
 
 from airflow_snowpack.hooks.openlineage import named_by_location
 from airflow_snowpack.operators import (
@@ -67,7 +69,8 @@ class TestWithTheProvider:
     def _provider(self) -> None:
         pytest.importorskip("airflow.providers.openlineage", reason="the provider for OpenLineage is not installed")
 
-    def asked(self, operator: Any, state: str = "success", instance: Any = None) -> Any:
+    @staticmethod
+    def asked(operator: Any, state: str = "success", instance: Any = None) -> Any:
         from airflow.providers.openlineage.extractors.manager import ExtractorManager
         from airflow.utils.state import TaskInstanceState
 
@@ -116,6 +119,18 @@ class TestWithTheProvider:
     def test_a_task_that_changed_nothing_tells_nothing(self, jobs: Jobs) -> None:
         told = self.asked(RunMaintenanceJobOperator(task_id="work"))
         assert (told.inputs, told.outputs) == ([], [])
+
+    def test_a_decorated_task_tells_what_it_was_handed_and_what_it_hands_on(self, jobs: Jobs) -> None:
+        interim = TableAt("lake.snowpack_interim.shop_work_1", 12, "s3://lake/warehouse/snowpack_interim/shop_work_1")
+        note_operation(jobs.store, Operation(OperationKind.CREATE, NOW, [ORDERS], [interim], task=TASK, rows=7))
+        with DAG("shop", schedule=None):
+            decorated: Any = declared.snowpack(task_id="work")(lambda spark: None)()
+        told = self.asked(decorated.operator)
+
+        assert [dataset.name for dataset in told.inputs] == ["warehouse/shop/orders"]
+        (written,) = told.outputs
+        assert written.name.endswith("shop_work_1")
+        assert written.outputFacets["outputStatistics"].rowCount == 7
 
     def test_shards_that_are_written_come_from_their_sources_before_anything_is_published(self, jobs: Jobs) -> None:
         operator = BuildShardsOperator(task_id="work", dataset="orders", table="shop.orders", key="id", num_shards=2)
