@@ -4,8 +4,9 @@
     registry.pin_on(find_refs(result), consumers=task.downstream_task_ids, holder=holder)
     registry.release(reading)
 
-The invariant: a hold or a pin is taken in a transaction that finds the table ready and keeps every collector off its row until
-the commit. So either the reader is first, and the table stays; or the collector is, and the reader hears that it is gone.
+The invariants: a hold or a pin is taken in a transaction that finds the table ready and keeps every collector off its row until
+the commit. So either the reader is first, and the table stays; or the collector is, and the reader hears that it is gone. And who
+has read a table is a consumer of it, pinned until he is finished for good, whoever made it and however he came by it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from airflow_snowpack.interim.model import Holder, InterimPolicy, Reading, Scope
 from airflow_snowpack.interim.refs import Ref, TableRef
 from airflow_snowpack.interim.rows import table_from
 from airflow_snowpack.interim.runs import nudge, run_key, touch
-from airflow_snowpack.interim.statements import ADD_PINS, HELD_BY, LOCK_READY, RELEASE_READING
+from airflow_snowpack.interim.statements import ADD_PINS, HELD_BY, LOCK_READY, NEWLY_PINNED, RELEASE_READING
 from airflow_snowpack.store import IdMaker, Store, new_id, repeatable, storable
 from airflow_snowpack.store.interim_tables import interim_refs
 
@@ -128,8 +129,9 @@ class InterimHolding(InterimListing):
             "lease_until": reading.lease_until,
         }
         conn.execute(sa.insert(interim_refs), [each | {"table_id": table.table_id} for table in reading.tables])
-        own = any((table.producer.dag_id, table.producer.run_id) == (task.dag_id, task.run_id) for table in reading.tables)
-        if not own:  # otherwise the run is on record, and stays there, since a table of its own is locked
+        # Who was cleared after he had finished has no pin any more, and needs one for his next try.
+        pins = pin_values([table.table_id for table in reading.tables], [task.task_id], reading.holder)
+        if conn.execute(NEWLY_PINNED[conn.dialect.name], pins).all():
             touch(conn, task.dag_id, task.run_id, look_at=now + self.policy.first_look)
 
 

@@ -19,6 +19,9 @@ FINISHED = frozenset({"success", "failed", "skipped", "upstream_failed", "remove
 """A task instance in one of these states will not run again by itself. Not in here: no state yet, ``up_for_retry``, ``deferred``,
 ``restarting`` and everything else that goes on."""
 
+RUNNING = frozenset({"running", "restarting"})
+"""In a run that is over nothing is started any more, so that only these may still be at work."""
+
 
 class RunPhase(StrEnum):
     """Where a DAG run is in its life."""
@@ -61,12 +64,13 @@ class RunStanding:
         return bool(states) and all(state in FINISHED for state in states.values())
 
     def has_ended(self, task_id: str, map_index: int) -> bool:
-        """Whether this one instance of the task will not run again by itself."""
+        """Whether this one instance of the task will not run again by itself, nor runs right now."""
         if self.phase is RunPhase.GONE:
             return True
         states = self.tasks.get(task_id, {})
-        # Unknown instances of a run that is over (a mapped task shrank, say) run no more; those of an active run may yet come.
-        return states[map_index] in FINISHED if map_index in states else not self.is_active
+        if self.is_active:  # what Airflow has no instance of may yet come
+            return states.get(map_index) in FINISHED
+        return states.get(map_index) not in RUNNING
 
 
 class RunStates(Protocol):

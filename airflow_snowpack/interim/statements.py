@@ -49,6 +49,7 @@ def _point(dialect: str) -> Any:
 TAKE_SLOT = {dialect: _take_slot(dialect) for dialect in INSERTS}
 POINT = {dialect: _point(dialect) for dialect in INSERTS}
 ADD_PINS = {dialect: insert(interim_pins).on_conflict_do_nothing() for dialect, insert in INSERTS.items()}
+NEWLY_PINNED = {dialect: add.returning(interim_pins.c.table_id) for dialect, add in ADD_PINS.items()}
 
 SUPERSEDE = (
     sa.update(interim_tables)

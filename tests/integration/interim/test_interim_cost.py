@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
+from interim_lake import holder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,6 +63,16 @@ def test_a_pass_with_nothing_due_reads_twice(
     assert lake_of_tables.collector(told).run().runs == 0
     assert [statement.split()[0] for statement in statements if "BEGIN" not in statement] == ["SELECT", "SELECT"]
     assert told.asked == []
+
+
+def test_an_expected_reader_leaves_the_row_of_its_run_alone(lake_of_tables: InterimLake, statements: list[str]) -> None:
+    refs = [lake_of_tables.handed_on(f"task{number}", consumers=["report"]) for number in range(3)]
+    statements.clear()
+
+    lake_of_tables.registry.consume(refs, holder=holder("report"))
+    assert not [statement for statement in statements if "interim_runs" in statement]
+    lake_of_tables.registry.consume(refs, holder=holder("audit"))
+    assert [statement for statement in statements if "interim_runs" in statement]
 
 
 def test_a_run_in_which_nothing_happens_is_looked_at_less_and_less_often(

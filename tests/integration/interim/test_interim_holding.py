@@ -10,6 +10,7 @@ from interim_lake import DAG, RUN, holder
 
 from airflow_snowpack.interim.errors import InterimTableGone, InterimTableNotFound
 from airflow_snowpack.interim.model import Scope
+from airflow_snowpack.preservation import Preservation
 
 if TYPE_CHECKING:
     from interim_lake import InterimLake, MovedClock, ToldRuns
@@ -105,16 +106,60 @@ def test_a_reader_that_beats_keeps_its_table(lake_of_tables: InterimLake, told: 
     assert lake_of_tables.collect(told, later=timedelta(minutes=9)).dropped == ()
 
 
-def test_one_instance_of_a_mapped_reader_may_die_while_the_others_read_on(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+def test_a_mapped_reader_keeps_its_tables_until_all_of_its_instances_have_ended(
+    lake_of_tables: InterimLake, told: ToldRuns
+) -> None:
     refs = [lake_of_tables.handed_on("clean", output=str(number)) for number in range(2)]
     for number, ref in enumerate(refs):
         lake_of_tables.registry.consume([ref], holder=holder("report", map_index=number))
     told.says("report", "failed", map_index=0)
-    told.says("report", "running", map_index=1)
+    told.says("report", "up_for_retry", map_index=1)
+    assert lake_of_tables.collect(told).dropped == ()
 
+    told.says("report", "failed", map_index=1)
+    assert len(lake_of_tables.collect(told).dropped) == 2
+
+
+def test_a_consumer_that_was_cleared_after_it_had_finished_keeps_its_input_between_its_tries(
+    lake_of_tables: InterimLake, told: ToldRuns
+) -> None:
+    ref = lake_of_tables.handed_on("clean", consumers=["report", "publish"])
+    told.finish("report")
+    lake_of_tables.collect(told)
+    assert len(lake_of_tables.registry.table(ref.table_id).pins) == 1
+
+    reading = lake_of_tables.registry.consume([ref], holder=holder("report", try_number=2))
+    lake_of_tables.registry.release(reading)
+    told.says("report", "up_for_retry")
+    told.finish("publish")
+    assert lake_of_tables.collect(told).dropped == ()
+
+    told.finish("report")
+    assert len(lake_of_tables.collect(told).dropped) == 1
+
+
+def test_a_dead_reader_in_a_run_that_is_over_keeps_nothing_although_its_task_was_cleared_without_it(
+    lake_of_tables: InterimLake, told: ToldRuns
+) -> None:
+    ref = lake_of_tables.handed_on("clean", consumers=["report"])
+    lake_of_tables.registry.consume([ref], holder=holder("report"))
+    told.says("report", None)
+    told.end()
+
+    assert len(lake_of_tables.collect(told).dropped) == 1
+
+
+def test_a_preserved_table_is_looked_after_again_when_somebody_reads_it(lake_of_tables: InterimLake, told: ToldRuns) -> None:
+    ref = lake_of_tables.handed_on("clean", preservation=Preservation.FULL)
+    told.end()
+    lake_of_tables.collect(told)
+    assert lake_of_tables.registry.table(ref.table_id).check_at is None
+
+    lake_of_tables.registry.consume([ref], holder=holder("report", try_number=2))
     lake_of_tables.collect(told)
 
-    assert lake_of_tables.tables() == {refs[1].table}
+    assert lake_of_tables.registry.table(ref.table_id).readers == 0, "its reader is dead"
+    lake_of_tables.registry.discard(ref.table_id)
 
 
 def test_a_reader_of_another_run_keeps_the_table_when_its_own_run_is_over(lake_of_tables: InterimLake, told: ToldRuns) -> None:
@@ -152,6 +197,7 @@ def test_a_global_name_moves_to_what_was_handed_on_last(lake_of_tables: InterimL
     assert lake_of_tables.registry.named("features", scope=Scope.GLOBAL) == second
     assert lake_of_tables.collect(told, later=timedelta(minutes=5)).dropped == (), "what is read stays as it was read"
     lake_of_tables.registry.release(reading)
+    told.finish("report", run_id="manual__9")
     lake_of_tables.collect(told)
     assert lake_of_tables.tables() == {second.table}
 

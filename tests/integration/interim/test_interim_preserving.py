@@ -77,7 +77,7 @@ def test_nobody_lets_go_of_what_others_need(lake_of_tables: InterimLake) -> None
 
     for table_id, why in (
         (pinned.table_id, "needed by flights/manual__1/report"),
-        (read.table_id, "a task that reads it"),
+        (read.table_id, "needed by flights/manual__1/report"),
         (being_made.table_id, "needed by flights/manual__1/slow"),
     ):
         with pytest.raises(InterimTableInUse, match=why):

@@ -71,6 +71,7 @@ def test_an_unknown_instance_has_ended_only_with_its_run() -> None:
     assert not RunStanding(RunPhase.ACTIVE, states).has_ended("report", 7)
     assert RunStanding(RunPhase.OVER, states).has_ended("report", 7)
     assert not RunStanding(RunPhase.OVER, {"report": {0: "running"}}).has_ended("report", 0)
+    assert RunStanding(RunPhase.OVER, {"report": {0: "up_for_retry"}}).has_ended("report", 0)
     assert RunStanding(RunPhase.GONE, {"report": {0: "running"}}).has_ended("report", 0)
 
 
