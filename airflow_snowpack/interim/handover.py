@@ -202,6 +202,7 @@ class Handover:
     def abandon(self, why: str) -> None:
         """Give up what was written: it is the collector's now. From any thread, and again and again."""
         for given in list(self._given.values()):
+            self._heartbeat.let_go(given.writing)
             self.registry.abandon(given.writing, why)
         self._given.clear()
 
