@@ -6,15 +6,17 @@ import asyncio
 import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import httpx
 import pytest
-from builds_world import empty_store
+from builds_world import empty_store, make_builds
 from lineage_world import HOSTILE, JOB, REPORT, make_lineage
 from pages_world import SomebodyIs, World, open_world
 
 from airflow_snowpack.api import build_app
 from airflow_snowpack.api.pages.lineage_chart import WIDTH, lineage_chart
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.store.lineage import Lineage
 from airflow_snowpack.store.operation import Operation, OperationKind, TableAt
 from airflow_snowpack.store.operations import note_operation
@@ -74,6 +76,14 @@ def test_one_way_and_fewer_steps_show_less_and_say_so(get: Get) -> None:
 
     assert boxes(page) == ["lake.interim.by_carrier", "lake.interim.by_day", "lake.flights.report"]
     assert "there is more than is shown" in words(page)
+
+
+def test_the_pages_of_a_job_and_of_a_dataset_lead_here(get: Get, world: World, tmp_path: Path) -> None:
+    job = world.jobs.submit(TableName("lake", "flights", "report"), ["expire_snapshots"])
+    made = make_builds(world.store, tmp_path)
+
+    assert "/ui/lineage?table=lake.flights.report" in get(f"/ui/jobs/{job.job_id}").text
+    assert f"/ui/lineage?table={quote(made.storage.url, safe='/')}" in get("/ui/builds/flights").text
 
 
 def test_without_a_table_the_page_tells_what_was_done_lately(get: Get) -> None:
