@@ -20,6 +20,7 @@ with DAG(
     catchup=False,
     max_active_runs=1,
     doc_md=__doc__,
+    is_paused_upon_creation=True,
     tags=["snowpack"],
     default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
 ):

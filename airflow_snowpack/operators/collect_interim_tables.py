@@ -110,13 +110,12 @@ class CollectInterimTablesOperator(BaseOperator):
         return swept
 
     def _tell_collected(self, collected: Collected, *, dry_run: bool) -> None:
-        done = "would be dropped" if dry_run else "was dropped"
-        for doomed in collected.dropped:
-            self.log.info("%s, made by %s, %s: nobody needs it any more", doomed.table, doomed.producer, done)
+        for doomed in collected.dropped if dry_run else ():  # what is dropped, the collector has told already
+            self.log.info("%s, made by %s, would be dropped: nobody needs it any more", doomed.table, doomed.producer)
         for each in collected.failed:
             self.log.warning("%s could not be dropped, and is tried again: %s", each.table.table, each.error)
         self.log.info(
-            "%s DAG runs were due; %s interim tables %s, %s could not be, and %s of these runs stay",
+            "DAG runs that were due: %s. Of their interim tables %s %s, %s could not be dropped, and %s stay",
             collected.runs,
             len(collected.dropped),
             "would go" if dry_run else "went",
