@@ -6,17 +6,20 @@
     publish(registry, storage, handle, manifest)      # or registry.fail(handle, "no space left")
 
 The invariants: **a run has a folder of its own**, so that the attempts of two processes never meet in one, and published data is
-never written to again; and every write about a run carries its fence. A later try of the same owner takes over by failing the old
-run and beginning a new one.
+never written to again; it is sought before the run is registered, so that nothing that the registry says of a run, or cleanup does
+about it, is about somebody else's folder; and every write about a run carries its fence. A later try of the same owner takes over by
+failing the old run and beginning a new one.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count, islice
 from typing import Any
 
@@ -34,8 +37,14 @@ from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.store import IdMaker, Leases, Store, new_id, repeatable, storable
 from airflow_snowpack.store.build_tables import build_datasets, build_runs
 
+log = logging.getLogger(__name__)
+
 RUNS = Leases(build_runs, key=build_runs.c.build_id, order=build_runs.c.started_at)
 NAMES_AT_ONCE = 10
+
+
+class _NameTaken(Exception):
+    """Somebody else has begun a run of this name since it was free."""
 
 
 class BuildRegistry(BuildListing):
@@ -80,19 +89,30 @@ class BuildRegistry(BuildListing):
         :param storage: the dataset's; then a name under which it has something already, of which the registry does not know, is
             left alone.
         :raises InvalidBuild: a name that cannot be used, or a dataset that stands elsewhere.
+        :raises StorageFailed: whether a name is free cannot be told; nothing was begun.
         """
         layout.check_dataset(dataset)
         label = layout.check_run(label if label is not None else run_label(as_of))
         Sharding.hash(num_shards)  # checks the number
         while True:
-            handle = self._begin(dataset, url.rstrip("/"), as_of.astimezone(UTC), num_shards, owner, label)
-            if storage is None or not _is_taken(storage, handle.run_id):
-                return handle
-            self._give_up_name(handle)
+            run_id = self._free_name(dataset, label, storage)
+            try:
+                return self._begin(dataset, url.rstrip("/"), as_of.astimezone(UTC), num_shards, owner, run_id)
+            except _NameTaken:
+                log.info("name_taken: somebody else has just begun the run %s of %s", run_id, dataset)
 
-    def _begin(self, dataset: str, url: str, as_of: datetime, num_shards: int, owner: str | None, label: str) -> RunHandle:
+    def _free_name(self, dataset: str, label: str, storage: Storage | None) -> str:
+        turns = count(1)
+        while True:
+            names = [label if turn == 1 else f"{label}.{turn}" for turn in islice(turns, NAMES_AT_ONCE)]
+            begun = self.store.read(partial(_begun_among, dataset=dataset, names=names))
+            for name in names:
+                if name not in begun and not (storage is not None and _is_taken(storage, name)):
+                    return name
+
+    def _begin(self, dataset: str, url: str, as_of: datetime, num_shards: int, owner: str | None, run_id: str) -> RunHandle:
         now, attempt_id = self.store.clock(), self._make_id()
-        owner = None if owner is None else storable(owner)
+        owner, key = None if owner is None else storable(owner), build_id(dataset, run_id)
         values: dict[str, Any] = {
             "dataset": dataset,
             "as_of": as_of,
@@ -108,11 +128,12 @@ class BuildRegistry(BuildListing):
         }
 
         def write(conn: sa.Connection) -> RunHandle:
-            sequence = self._next_sequence(conn, dataset, url)
+            sequence = self._next_sequence(conn, dataset, url)  # and nobody else begins a run of it until this transaction ends
+            if _begun_among(conn, dataset, [run_id]):
+                raise _NameTaken(key)
             if owner is not None:
                 self._fail_earlier_tries(conn, dataset, owner)
-            run_id = _free_name(conn, dataset, label)
-            row = values | {"build_id": build_id(dataset, run_id), "run_id": run_id, "sequence": sequence}
+            row = values | {"build_id": key, "run_id": run_id, "sequence": sequence}
             return handle_from(conn.execute(sa.insert(build_runs).values(row).returning(build_runs)).one(), url)
 
         return self.store.transact(repeatable(write, lambda conn: self._held_by(conn, dataset, attempt_id, url)))
@@ -143,12 +164,6 @@ class BuildRegistry(BuildListing):
         mine = sa.and_(run.dataset == dataset, run.status == RunStatus.RUNNING.value, run.attempt_id == attempt_id)
         row = conn.execute(sa.select(build_runs).where(mine)).first()
         return None if row is None else handle_from(row, url)
-
-    def _give_up_name(self, handle: RunHandle) -> None:
-        """Fail a run whose folder is not its own, such that cleanup never looks at the folder."""
-        error = "The storage has something under this name already, of which the registry does not know."
-        gone = ended(RunStatus.FAILED, now := self.store.clock(), error) | {"cleanup_at": None, "deleted_at": now}
-        self.store.transact(lambda conn: conn.execute(sa.update(build_runs).where(fenced(handle)).values(gone)))
 
     def resume(self, dataset: str, run_id: str, *, holder: str | None = None) -> RunHandle:
         """Take a run over that another task began: the fence moves, and whoever had it before can write no more.
@@ -220,15 +235,9 @@ def what_is_held(handle: RunHandle) -> str:
     return f"the run {handle.run_id} of {handle.dataset}"
 
 
-def _free_name(conn: sa.Connection, dataset: str, label: str) -> str:
-    turns = count(1)
-    while True:
-        names = [label if turn == 1 else f"{label}.{turn}" for turn in islice(turns, NAMES_AT_ONCE)]
-        keys = build_runs.c.build_id.in_([build_id(dataset, name) for name in names])
-        taken = set(conn.execute(sa.select(build_runs.c.run_id).where(keys)).scalars())
-        for name in names:
-            if name not in taken:
-                return name
+def _begun_among(conn: sa.Connection, dataset: str, names: list[str]) -> set[str]:
+    keys = build_runs.c.build_id.in_([build_id(dataset, name) for name in names])
+    return set(conn.execute(sa.select(build_runs.c.run_id).where(keys)).scalars())
 
 
 def _is_taken(storage: Storage, run_id: str) -> bool:

@@ -82,7 +82,7 @@ def manifest_of(handle: RunHandle, shards: tuple[ShardAttemptResult, ...]) -> Ma
 
 
 def begun(registry: BuildRegistry, storage: Storage, as_of: datetime, *, shards: int = 2, owner: str | None = None) -> RunHandle:
-    return registry.begin(DATASET, storage.url, as_of=as_of, num_shards=shards, owner=owner)
+    return registry.begin(DATASET, storage.url, as_of=as_of, num_shards=shards, owner=owner, storage=storage)
 
 
 def selected(storage: Storage, handle: RunHandle) -> Manifest:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
-from built_runs import DATASET, DAY, MIDNIGHT, MovedClock, built, served
+from built_runs import DATASET, DAY, MIDNIGHT, MovedClock, begun, built, served
 from failing_storage import every_third, failing_storage
 
 from airflow_snowpack.builds import layout
@@ -259,6 +259,43 @@ def test_a_registry_that_was_lost_goes_on_from_what_is_served(registry: BuildReg
         newer, manifest = built(fresh, storage, MIDNIGHT + 3 * DAY)
         assert publish(fresh, storage, newer, manifest).publication == 4, "numbers go on where they were"
         assert served(storage) == newer.run_id
+
+
+def test_a_lost_registry_never_says_of_a_published_run_that_it_is_its_own(
+    registry: BuildRegistry, storage: Storage, tmp_path: Path, clock: MovedClock
+) -> None:
+    """A folder that is not the run's own is found before the run is registered, so that no cleanup is told of it."""
+    (run_id,) = published(registry, storage, 0)
+
+    def not_listed(name: str, path: str) -> None:
+        if name == "get_file_info_selector":
+            raise OSError("not now")
+
+    with Store(open_engine(f"sqlite:///{tmp_path / 'empty.db'}"), clock) as store:
+        upgrade_schema(store)
+        fresh = BuildRegistry(store)
+        silent = failing_storage(tmp_path / "flights", not_listed)
+        with pytest.raises(StorageFailed, match="not now"):
+            begun(fresh, silent, MIDNIGHT, owner="task")
+        assert fresh.runs(DATASET) == []
+        again, _ = built(fresh, storage, MIDNIGHT + DAY, owner="task")
+        fresh.fail(again, "it was no good")
+        clock.move(3 * DAY)
+        assert {action.run_id for action in cleanup(fresh, storage, DATASET, KEEP_ONE)} == {again.run_id}
+        assert served(storage) == run_id
+
+
+def test_a_lost_registry_begins_the_moment_that_is_served_and_still_knows_that_it_was(
+    registry: BuildRegistry, storage: Storage, tmp_path: Path
+) -> None:
+    published(registry, storage, 0, 1)
+    with Store(open_engine(f"sqlite:///{tmp_path / 'empty.db'}"), registry.store.clock) as store:
+        upgrade_schema(store)
+        fresh = BuildRegistry(store)
+        assert begun(fresh, storage, MIDNIGHT + DAY).run_id == "20260102T000000Z.2"
+        older, manifest = built(fresh, storage, MIDNIGHT)
+        assert not publish(fresh, storage, older, manifest).moved
+        assert served(storage) == "20260102T000000Z"
 
 
 # -- a pointer that is not what it should be -------------------------------------------------------------------------------
