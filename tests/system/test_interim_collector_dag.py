@@ -1,4 +1,4 @@
-"""The collector's DAG in a running Airflow: by the identity of its own task it learns who has finished, and drops what is left."""
+"""The collector's DAG in a running Airflow: by its own task's identity it learns who has finished, and drops what is left."""
 
 from __future__ import annotations
 
