@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def test_a_table_goes_when_its_consumer_is_finished_for_good(lake_of_tables: InterimLake, told: ToldRuns) -> None:
     ref = lake_of_tables.handed_on("clean", consumers=["report"])
 
-    for unfinished in (None, "running", "up_for_retry", "deferred", "restarting", "scheduled"):
+    for unfinished in (None, "running", "up_for_retry"):
         told.says("report", unfinished)
         assert lake_of_tables.collect(told).dropped == ()
     told.finish("report")
@@ -25,14 +25,6 @@ def test_a_table_goes_when_its_consumer_is_finished_for_good(lake_of_tables: Int
     assert [str(doomed.table) for doomed in lake_of_tables.collect(told).dropped] == [ref.table]
     assert lake_of_tables.tables() == set()
     assert lake_of_tables.registry.tables() == []
-
-
-@pytest.mark.parametrize("state", ["success", "failed", "skipped", "upstream_failed", "removed"])
-def test_a_consumer_is_finished_however_it_ended(lake_of_tables: InterimLake, told: ToldRuns, state: str) -> None:
-    lake_of_tables.handed_on("clean", consumers=["report"])
-    told.says("report", state)
-
-    assert len(lake_of_tables.collect(told).dropped) == 1
 
 
 def test_a_table_stays_for_the_slowest_of_its_consumers(lake_of_tables: InterimLake, told: ToldRuns) -> None:

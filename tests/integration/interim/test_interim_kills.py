@@ -1,6 +1,6 @@
 """kill -9 at every statement, commit, catalog call and deletion in the life of an interim table, by real processes.
 
-Each moment takes a process of its own, so the suite meets each 41st of some two hundred moments, others on each database;
+Each moment takes a process of its own, so the suite meets each 67th of some two hundred moments, others on each database;
 ``SNOWPACK_KILL_EVERY=1`` meets them all.
 """
 
@@ -31,8 +31,8 @@ from airflow_snowpack.store.engine import open_engine
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-EVERY = int(os.environ.get("SNOWPACK_KILL_EVERY", "41"))
-LONGEST_S = 400.0 if EVERY == 41 else 3600.0
+EVERY = int(os.environ.get("SNOWPACK_KILL_EVERY", "67"))
+LONGEST_S = 400.0 if EVERY == 67 else 3600.0
 
 
 @pytest.fixture

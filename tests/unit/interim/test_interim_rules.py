@@ -65,6 +65,19 @@ def test_a_name_that_no_table_could_have_is_refused(name: str) -> None:
         check_given_name(name)
 
 
+@pytest.mark.parametrize("state", ["success", "failed", "skipped", "upstream_failed", "removed"])
+def test_a_task_is_finished_however_it_ended(state: str) -> None:
+    assert RunStanding(RunPhase.ACTIVE, {"report": {0: state, 1: "success"}}).is_finished("report")
+
+
+@pytest.mark.parametrize(
+    "state", [None, "", "scheduled", "queued", "running", "up_for_retry", "deferred", "restarting", "unheard_of"]
+)
+def test_a_task_of_which_one_instance_goes_on_is_not_finished(state: str | None) -> None:
+    assert not RunStanding(RunPhase.ACTIVE, {"report": {0: "success", 1: state}}).is_finished("report")
+    assert not RunStanding(RunPhase.ACTIVE).is_finished("report")
+
+
 def test_an_unknown_instance_has_ended_only_with_its_run() -> None:
     states = {"report": {0: "success", 1: None}}
 
