@@ -16,7 +16,8 @@ The invariant: **each row is in exactly one group of each layer.** The tasks hol
 the plan, and fail with :class:`WrongRows` where one is missing or there twice; so the numbers in :class:`Layers` are what
 happened.
 
-Nothing but counts and the last row comes to the driver, and nothing is written outside of Spark: see decision 21 in `docs/decisions`.
+Nothing but counts and the last row comes to the driver, and nothing is written outside of Spark: see decision 21 in
+``docs/decisions``.
 """
 
 from __future__ import annotations
