@@ -28,6 +28,7 @@ from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import (
     event_cursors,
     events,
+    pending_events,
     pending_jobs,
     schedule_clocks,
     schedule_triggers,
@@ -109,15 +110,21 @@ class Clocks:
         return _event(row, moments[:1])
 
     def _is_on_its_way(self, conn: sa.Connection, row: sa.Row[Any]) -> bool:
-        """Whether the tick before has not become a launched run yet, or has not even reached the subscriber."""
-        pending = sa.exists().where(
-            pending_jobs.c.schedule == row.schedule,
-            pending_jobs.c.generation == row.generation,
-            pending_jobs.c.state.in_([*OPEN, PendingState.LAUNCH.value]),
+        """Whether the tick before has not become a launched run yet, or has not even reached the subscriber.
+
+        A job that is open for something else, such as data, keeps no tick back: it may be this very tick that it lacks.
+        """
+        mine = sa.and_(pending_jobs.c.schedule == row.schedule, pending_jobs.c.generation == row.generation)
+        sent_off = sa.exists().where(mine, pending_jobs.c.state == PendingState.LAUNCH.value)
+        has_tick = sa.exists().where(
+            mine,
+            pending_jobs.c.state.in_(OPEN),
+            pending_events.c.pending_id == pending_jobs.c.pending_id,
+            pending_events.c.leaf == row.leaf,
         )
         passed = sa.select(sa.func.max(event_cursors.c.position)).where(event_cursors.c.name == CURSOR).scalar_subquery()
         unheard = sa.exists().where(events.c.key == clock_key(row.schedule, row.leaf), events.c.id > sa.func.coalesce(passed, 0))
-        return bool(conn.execute(sa.select(sa.or_(pending, unheard))).scalar_one())
+        return bool(conn.execute(sa.select(sa.or_(sent_off, has_tick, unheard))).scalar_one())
 
     def _note_missed(self, conn: sa.Connection, row: sa.Row[Any], policy: Missed | str, missed: list[datetime]) -> None:
         told = _texts(missed[-MAX_TOLD:])

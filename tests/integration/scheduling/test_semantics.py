@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise, product
 from typing import Any
@@ -702,6 +703,25 @@ class TestClocks:
             assert len(scheduler.started) == runs
         for _ in range(3):
             scheduler.go_on(minutes=1)
+        assert len(scheduler.started) == 3
+
+    @pytest.mark.parametrize("combine", [operator.or_, operator.and_])
+    def test_a_missed_tick_does_not_wait_for_a_job_that_lacks_it(self, scheduler: Any, combine: Any) -> None:
+        """Data opens a job during the outage. It must not keep back the very tick that is to complete it."""
+        scheduler.declare("hourly", combine(Cron("0 * * * *"), PartitionsAdded("web.page_views", 2)), missed="all")
+        scheduler.arrive()
+        scheduler.subscriber.step()
+        scheduler.clock.forward(hours=3, minutes=30)
+        for _ in range(20):
+            scheduler.go_on(seconds=5)
+        if combine is operator.or_:
+            assert [launch.conf["snowpack"]["event_count"] for launch in scheduler.started] == [2, 1, 1]
+            return
+        assert scheduler.started == []
+        for _ in range(3):  # each tick is a run of its own, and each wants its two partitions
+            scheduler.arrive(partitions=2)
+            for _ in range(4):
+                scheduler.go_on(seconds=5)
         assert len(scheduler.started) == 3
 
     def test_a_clock_that_jumps_back_does_nothing_twice(self, scheduler: Any) -> None:
