@@ -6,6 +6,10 @@
 
 Paths are relative to the URL. The invariants: an object is there whole or not at all, also after a kill; a folder is named with
 its "/"; and **nothing outside of the URL is ever touched**. Each call is tried three times, because storages fail in passing.
+
+What is written to an object storage is written in a thread of its own. A stream there makes its object when it is closed, and it
+is closed however it is left: an exception that a signal's handler raised between its opening and its end, as Airflow's handlers of
+SIGTERM and of a time limit do, would make an empty or a shorter object. Handlers run in the main thread alone.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -157,7 +162,7 @@ class Storage:
             with self._fs.open_output_stream(self._at(path)) as stream:
                 stream.write(data)
 
-        return self._tried("write", path, put, tries)
+        return self._tried("write", path, partial(_unbroken, put), tries)
 
     def upload(self, local: Path, path: str) -> None:
         """Make or replace an object from a local file."""
@@ -172,7 +177,7 @@ class Storage:
         def put() -> None:
             fs.copy_files(str(local), self._at(path), source_filesystem=fs.LocalFileSystem(), destination_filesystem=self._fs)
 
-        return self._tried("write", path, put)
+        return self._tried("write", path, partial(_unbroken, put))
 
     def download(self, path: str, local: Path) -> None:
         """Copy an object into a local file, whole or not at all."""
@@ -279,6 +284,12 @@ class Storage:
             raise ObjectMissing(self._told(path)) from None
         except (OSError, pyarrow.ArrowException) as error:
             raise StorageFailed(what, self._told(path), error) from error
+
+
+def _unbroken(put: Callable[[], None]) -> None:
+    """Do it to its end, also when a signal's handler raises meanwhile; that is raised here when it is done."""
+    with ThreadPoolExecutor(1, thread_name_prefix="snowpack-write") as thread:
+        thread.submit(put).result()
 
 
 def _check_inside(path: str) -> None:
