@@ -18,6 +18,7 @@ from airflow_snowpack.store.schedule_tables import gated_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from pyiceberg.table import Table
 
@@ -48,9 +49,12 @@ def test_dags_test_maintains_a_table(
 
 
 def test_dags_test_of_the_examples_about_schedules_ends_as_their_pages_say(
-    airflow_home: AirflowHome, jobs: Jobs, new_table: Callable[..., TableName], load: Callable[[TableName], Table]
+    airflow_home: AirflowHome, jobs: Jobs, new_table: Callable[..., TableName], load: Callable[[TableName], Table], tmp_path: Path
 ) -> None:
-    """Five partitions have arrived, the night is long, a schedule's conf names the table, and no event has come."""
+    """Five partitions have arrived, the night is long, a schedule's conf names the table, and no event has come.
+
+    And with nothing configured, the DAG that ``test_anywhere.py`` runs on a cluster hands its table on.
+    """
 
     def test(dag_id: str, file: str, conf: dict[str, str]) -> list[str]:
         return ["dags", "test", dag_id, "--dagfile-path", str(airflow_home.dags / file), "--conf", json.dumps(conf)]
@@ -63,6 +67,7 @@ def test_dags_test_of_the_examples_about_schedules_ends_as_their_pages_say(
         ),
         test("snowpack_maintain_scheduled", "snowpack_schedules.py", {"table": scheduled.dotted}),
         test("snowpack_new_flights", "snowpack_new_flights.py", {}),
+        test("system_anywhere", "system_anywhere.py", {"tell": str(tmp_path / "told.json")}),
     )
 
     for table in (arrived, gentle, scheduled):
@@ -72,3 +77,5 @@ def test_dags_test_of_the_examples_about_schedules_ends_as_their_pages_say(
     (gate,) = jobs.store.read(lambda conn: conn.execute(passed).all())
     assert gate.state == GateState.PASSED
     assert gate.ended_at is not None, "its place is free again"
+    told = json.loads((tmp_path / "told.json").read_text())
+    assert told == {"sums": [166_833, 166_167, 166_500], "master": "local[2]", "session": "pyspark.sql.session"}
