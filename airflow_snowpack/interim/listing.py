@@ -6,6 +6,7 @@ registry.table("lake.snowpack_interim.flights_clean_5f0c3a9e4b7d4c21a8f6").pins
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import datetime
@@ -21,6 +22,7 @@ from airflow_snowpack.interim.runs import RUN, run_key
 from airflow_snowpack.store import Store, storable
 from airflow_snowpack.store.interim_tables import interim_names, interim_pins, interim_refs, interim_runs, interim_tables
 
+ID = re.compile(r"[0-9a-f]{32}")
 IDS: sa.BindParameter[Any] = sa.bindparam("b_ids", expanding=True)
 NAMED = (
     sa.select(interim_tables)
@@ -76,11 +78,12 @@ class InterimListing:
         :raises InterimTableNotFound: there is none.
         """
         text = storable(asked)
-        own_name = text.rpartition(".")[2]
-        query = sa.select(interim_tables).where(sa.or_(TABLE.table_id == text, TABLE.table_name == own_name))
-        # ``catalog.`` alone may differ: a name is unique over all of them.
-        found = [table for table in self._described(query) if f".{table.table}".endswith(f".{text}") or table.table_id == text]
-        if not found:
+        is_id = ID.fullmatch(text) is not None
+        found = self._described(
+            sa.select(interim_tables).where(TABLE.table_id == text if is_id else TABLE.table_name == text.rpartition(".")[2])
+        )
+        # The own name is unique over all catalogs and namespaces; who says more has to say it right.
+        if not found or not (is_id or f".{found[0].table}".endswith(f".{text}")):
             raise InterimTableNotFound(asked)
         return found[0]
 
