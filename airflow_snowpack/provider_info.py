@@ -124,8 +124,8 @@ CONFIG: dict[str, Any] = {
             ),
             "airflow_conn_id": _option(
                 "The Airflow connection (`http`: address, user and password, or the extra `token`) of Airflow's own REST API. "
-                "`airflow snowpack scheduler` and `airflow snowpack interim collect` need it; the dispatcher DAG for constraints on "
-                "pools, and to find ends of runs that nobody told.",
+                "`airflow snowpack scheduler` and `airflow snowpack interim collect` need it; the dispatcher DAG for constraints "
+                "on pools, and to find ends of runs that nobody told.",
                 default="",
                 example="snowpack_airflow",
             ),
