@@ -103,7 +103,6 @@ class SparkSource:
             work=interrupt.work,
         )
 
-
     def _tables(self) -> tuple[dict[str, Any], ...]:
         """The tables that a query reads, or the DataFrame of somebody's function, as far as its plan tells."""
         named = {source.get("table") for source in self.sources}

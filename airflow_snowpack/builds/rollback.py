@@ -25,18 +25,28 @@ from airflow_snowpack.builds.registered import PublicationKind, PublishOutcome
 from airflow_snowpack.builds.registry import BuildRegistry
 from airflow_snowpack.builds.rows import run_from
 from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.store import storable
 from airflow_snowpack.store.build_tables import build_runs
 
 OFFSET = re.compile(r"-[1-9]\d{0,5}")
 
 
 def rollback(
-    registry: BuildRegistry, storage: Storage, dataset: str, to: str, by: str | None, *, also: Also | None = None
+    registry: BuildRegistry,
+    storage: Storage,
+    dataset: str,
+    to: str,
+    by: str | None,
+    *,
+    once: bool = False,
+    also: Also | None = None,
 ) -> PublishOutcome:
     """Let readers see another published build.
 
     :param to: a run's id, a manifest's path, or ``-1`` for the published build before the current one in the order of their data,
         ``-2`` for the one before that, and so on.
+    :param once: for a ``by`` that may ask the same again, such as the later try of a task: an offset is counted from where the
+        pointer stands, so while that is where ``by`` has gone back to, it stays there, and the outcome is that of the first time.
     :param also: written in the registry's last transaction, if the pointer moves.
     :raises DatasetNotFound, BuildNotFound: there is nothing that could be served.
     :raises ManifestDamaged: its manifest or one of its files is not what was written; the pointer is what it was.
@@ -45,6 +55,8 @@ def rollback(
     """
     with registry.lock(dataset, by, wait=registry.policy.lock_wait) as lock:
         standing = reconcile(registry, storage, lock)
+        if once and (done := _gone_back_already(standing, to, by)) is not None:
+            return done
         run = find_published(registry, standing, to)
         if standing.current is not None and run.run_id == standing.current.run_id:
             return _stays(standing, run)
@@ -114,6 +126,15 @@ def _fallback(registry: BuildRegistry, manifest: Manifest) -> tuple[str | None, 
     if run is None or run.manifest != manifest.previous or run.deleted_at is not None:
         return None, None
     return run.manifest, run.checksum
+
+
+def _gone_back_already(standing: Standing, to: str, by: str | None) -> PublishOutcome | None:
+    current = standing.current
+    if by is None or current is None or not OFFSET.fullmatch(to):
+        return None
+    if (current.kind, current.by) != (PublicationKind.ROLLBACK, storable(by)):
+        return None
+    return PublishOutcome(current.dataset, current.run_id, current.manifest, True, current.number)
 
 
 def _stays(standing: Standing, run: BuildRun) -> PublishOutcome:

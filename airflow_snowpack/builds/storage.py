@@ -8,8 +8,8 @@ Paths are relative to the URL. The invariants: an object is there whole or not a
 its "/"; and **nothing outside of the URL is ever touched**. Each call is tried three times, because storages fail in passing.
 
 What is written to an object storage is written in a thread of its own. A stream there makes its object when it is closed, and it
-is closed however it is left: an exception that a signal's handler raised between its opening and its end, as Airflow's handlers of
-SIGTERM and of a time limit do, would make an empty or a shorter object. Handlers run in the main thread alone.
+is closed however it is left: an exception that a signal's handler raises between its opening and its end, as Airflow's do at
+SIGTERM and at a time limit, would make an empty or a shorter object. Handlers run in the main thread alone.
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ class RollbackBuildOperator(PublishesBuild):
         that is served, in the order of their data.
     :param store_conn_id: the store's Airflow connection; ``None`` for the installation's. Likewise ``storage_conn_id``.
 
-    Returns the publication. A build that was cleaned up, or never was, fails the task for good.
+    Returns the publication. A later try, or a clear, of a task that has gone back by an offset goes no further back while readers
+    are still given what it went back to; it returns the same. A build that was cleaned up, or never was, fails the task for good.
     """
 
     template_fields: Sequence[str] = ("dataset", "to", "store_conn_id", "storage_conn_id")
@@ -43,7 +44,7 @@ class RollbackBuildOperator(PublishesBuild):
 
         show_build(self, context, self.dataset)
         with self.opened(self.dataset) as (registry, storage):
-            outcome = rollback(registry, storage, self.dataset, str(self.to), by=owner_of(context))
+            outcome = rollback(registry, storage, self.dataset, str(self.to), by=owner_of(context), once=True)
             report = run_report(registry.run(self.dataset, outcome.run_id), outcome)
         show_build(self, context, self.dataset, outcome.run_id)
         self.leave_event(context, report)

@@ -206,6 +206,17 @@ def test_an_offset_counts_published_builds_in_the_order_of_their_data(registry: 
     assert rollback(registry, storage, DATASET, to="-2", by=None).run_id == "20260101T000000Z"
 
 
+def test_a_later_try_of_the_same_task_goes_back_no_further(registry: BuildRegistry, storage: Storage) -> None:
+    first, second, _ = published(registry, storage, 0, 1, 2)
+    back = rollback(registry, storage, DATASET, to="-1", by="dag/run/back", once=True)
+    assert (back.run_id, back.moved) == (second, True)
+    assert rollback(registry, storage, DATASET, to="-1", by="dag/run/back", once=True) == back
+    assert rollback(registry, storage, DATASET, to=first, by="dag/run/back", once=True).run_id == first, "it is another wish"
+    published(registry, storage, 3, 4)
+    assert rollback(registry, storage, DATASET, to="-1", by="dag/run/back", once=True).run_id == "20260104T000000Z"
+    assert rollback(registry, storage, DATASET, to="-1", by="dag/run2/back", once=True).run_id == "20260103T000000Z"
+
+
 def test_only_what_is_published_and_whole_can_be_gone_back_to(registry: BuildRegistry, storage: Storage) -> None:
     with pytest.raises(DatasetNotFound):
         rollback(registry, storage, DATASET, to="-1", by=None)

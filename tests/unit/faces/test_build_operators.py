@@ -275,6 +275,21 @@ def test_a_rollback_gives_readers_the_build_before_and_leaves_its_event(
     assert SnapshotReader(folder).manifest.run_id == "20260101T000000Z"
 
 
+def test_a_retry_of_a_rollback_finds_it_done_and_leaves_its_event(
+    run_operator: Runner, folder: Path, publish: Callable[..., PublishOutcome]
+) -> None:
+    for night in NIGHT[:3]:
+        publish(night)
+    first, again = (
+        run_operator(RollbackBuildOperator(task_id="back", dataset="features", to="-1"), try_number=number) for number in (1, 2)
+    )
+
+    assert again.state == "success", again.error
+    assert first.xcom == again.xcom
+    assert declared(again) == [URI]
+    assert SnapshotReader(folder).manifest.run_id == "20260102T000000Z"
+
+
 def test_a_rollback_to_what_is_not_there_fails_for_good(run_operator: Runner, publish: Callable[..., PublishOutcome]) -> None:
     publish(NIGHT[0])
     outcome = run_operator(RollbackBuildOperator(task_id="back", dataset="features", to="20200101T000000Z"))
