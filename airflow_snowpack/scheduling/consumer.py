@@ -5,9 +5,12 @@
     if look.satisfied:
         consumer.consider("maintain/run1/wait", look)
 
-The invariant: what arrives is considered by one owner after the other, each from where the one before ended. Whoever asks again
-under the same name, since his task was retried or cleared, counts from where he began the first time: his work may not have been
-done.
+The invariant: what arrives is considered by one owner after the other, each from where the one before ended. Tables are passed up
+to a snapshot, events up to a number of the log, and only ticks and periods up to a moment: what was stamped before a look and came
+to be seen after it is not passed over. Where a consumer began is kept from its first look on.
+
+The owner who considered last may ask again, since his task was retried or cleared, and counts from where he began the first time:
+his work may not have been done. Once another has considered, that place is gone.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from airflow_snowpack.iceberg.arrivals import Arrivals, Place, read_arrivals
 from airflow_snowpack.iceberg.catalog import load_table
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.scheduling.cron import next_tick
-from airflow_snowpack.scheduling.events import Event
+from airflow_snowpack.scheduling.events import Event, last_number
 from airflow_snowpack.scheduling.leaves import Cron, Every
 from airflow_snowpack.scheduling.trigger import Judgement, Leaf, Progress, Trigger, table_key
 from airflow_snowpack.store import Store
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 
 TABLES = table_key(TableName("c", "d", "t")).removesuffix("c.d.t")
 START = Place(None, 0, None)
+NOBODY = ""
+"""The owner of a place up to which nothing has been considered: where a consumer began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,7 @@ class Look:
     :param judgement: what the trigger is worth.
     :param since: where the counting began, and ``upto``: where it would begin next; as the store keeps them.
     :param amounts: what arrived, by table: ``partitions``, ``files``, ``records``, ``bytes``, ``commits``.
-    :param was: when somebody considered last, at the time of this look.
+    :param was: when somebody had considered last, at the time of this look; ``None`` for nobody.
     """
 
     judgement: Judgement
@@ -62,7 +67,7 @@ class Consumer:
     """Counts for one consumer.
 
     :param name: what the consumer is called in the store; two with one name share one place.
-    :param began_at: since when time counts for a consumer that has never considered anything; ``None`` for the first look.
+    :param began_at: since when time and events count for a consumer that never looked; ``None`` for the first look.
     """
 
     def __init__(
@@ -89,21 +94,21 @@ class Consumer:
         :raises TableNotFound, CatalogUnreachable: from the catalog.
         """
         now = self._store.clock()
-        self._began_at = self._began_at or now
-        row = self._store.read(lambda conn: conn.execute(self._mine()).first())
-        since: dict[str, Any] = {} if row is None else dict(row.since if row.owner == owner else row.upto)
-        start = datetime.fromisoformat(since["at"]) if "at" in since else self._began_at
+        row = self._kept(now)
+        since = dict(row.since if row.owner == owner else row.upto)
+        since.setdefault("events", self._number_at(datetime.fromisoformat(since["at"])))  # it was not always kept
+        last = self._store.read(last_number)
         keys = {leaf: leaf.event_key(self._catalog_name, "", number) for number, leaf in enumerate(self._trigger.leaves())}
         arrivals = self._arrivals({key for key in keys.values() if key.startswith(TABLES)}, since.get("tables", {}))
-        happened = {leaf: self._happened(leaf, key, arrivals, start, now) for leaf, key in keys.items()}
+        happened = {leaf: self._happened(leaf, key, arrivals, since, now, last) for leaf, key in keys.items()}
         progress = {leaf: _progress(leaf, each) for leaf, each in happened.items() if each}
         heads = {key: place_to_json(found.head) for key, found in arrivals.items()}
         return Look(
             judgement=self._trigger.judge(progress, now),
             since=since,
-            upto={"at": now.isoformat(), "tables": heads},
+            upto={"at": now.isoformat(), "events": last, "tables": heads},
             amounts={key.removeprefix(TABLES): _amounts(found) for key, found in arrivals.items()},
-            was=None if row is None else row.changed_at,
+            was=None if row.owner == NOBODY else row.changed_at,
         )
 
     def consider(self, owner: str, look: Look) -> bool:
@@ -114,7 +119,7 @@ class Consumer:
 
         def write(conn: sa.Connection) -> bool:
             row = conn.execute(self._mine().with_for_update()).first()
-            if row is not None and (look.was is None or row.changed_at != look.was):
+            if row is not None and row.owner != NOBODY and row.changed_at != look.was:
                 return bool(row.owner == owner and row.upto == look.upto)
             insert = postgresql.insert if self._store.is_postgres else sqlite.insert
             values = {"owner": owner, "since": look.since, "upto": look.upto, "changed_at": self._store.clock()}
@@ -126,6 +131,24 @@ class Consumer:
             return conn.execute(statement.returning(considered.c.consumer)).first() is not None
 
         return self._store.transact(write)
+
+    def _kept(self, now: datetime) -> sa.Row[Any]:
+        """The place as it is kept; before the first time, where this consumer begins."""
+        row = self._store.read(lambda conn: conn.execute(self._mine()).first())
+        if row is not None:
+            return row
+        began_at = self._began_at or now
+        begun = {"at": began_at.isoformat(), "events": self._number_at(began_at)}
+        insert = postgresql.insert if self._store.is_postgres else sqlite.insert
+        values = {"owner": NOBODY, "since": begun, "upto": begun, "changed_at": now}
+        statement = insert(considered).values(consumer=self._name, **values).on_conflict_do_nothing()
+        self._store.transact(lambda conn: conn.execute(statement))
+        return self._store.read(lambda conn: conn.execute(self._mine()).one())
+
+    def _number_at(self, moment: datetime) -> int:
+        """The number of the last event that was recorded by this moment."""
+        query = sa.select(sa.func.max(events.c.id)).where(events.c.recorded_at <= moment)
+        return int(self._store.read(lambda conn: conn.execute(query).scalar()) or 0)
 
     def _mine(self) -> Any:
         return sa.select(considered).where(considered.c.consumer == self._name)
@@ -147,8 +170,14 @@ class Consumer:
             known = self._read[key] = (place, head, read_arrivals(table, place))
         return known[2]
 
-    def _happened(self, leaf: Leaf, key: str, arrivals: Mapping[str, Arrivals], start: datetime, now: datetime) -> list[Event]:
-        """The events of one leaf."""
+    def _happened(
+        self, leaf: Leaf, key: str, arrivals: Mapping[str, Arrivals], since: Mapping[str, Any], now: datetime, last: int
+    ) -> list[Event]:
+        """The events of one leaf.
+
+        :param last: the number of the newest event of the log.
+        """
+        start = datetime.fromisoformat(since["at"])
         if key in arrivals:
             return [Event(key, one.committed_at, one.to_amounts(), {"partitions": one.partitions}) for one in arrivals[key].new]
         if isinstance(leaf, Every):
@@ -158,7 +187,7 @@ class Consumer:
             tick = next_tick(leaf.expression, leaf.tz, start)
             return [Event(key, tick)] if tick <= now else []
         query = sa.select(events.c.at, events.c.amounts, events.c.detail)
-        query = query.where(events.c.key == key, events.c.recorded_at > start, events.c.recorded_at <= now)
+        query = query.where(events.c.key == key, events.c.id > since["events"], events.c.id <= last)
         rows = self._store.read(lambda conn: conn.execute(query).all())
         return [Event(key, row.at, row.amounts, row.detail) for row in rows]
 

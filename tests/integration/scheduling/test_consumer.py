@@ -1,0 +1,82 @@
+"""A consumer inside of a DAG passes nothing over, whenever what happened comes to be seen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+
+from airflow_snowpack.scheduling import Cron, CustomEvents, Every
+from airflow_snowpack.scheduling.consumer import Consumer
+
+if TYPE_CHECKING:
+    from airflow_snowpack.scheduling.trigger import Trigger
+    from airflow_snowpack.store import Store
+
+GO = CustomEvents("go")
+
+
+def no_catalog() -> NoReturn:
+    raise AssertionError("no table is asked for")
+
+
+def consumer(store: Store, trigger: Trigger = GO) -> Consumer:
+    """A new object, as each try of a task makes one."""
+    return Consumer(store, "report", trigger, catalog_name="lake", load_catalog=no_catalog)
+
+
+def passes(store: Store, owner: str, trigger: Trigger = GO) -> bool:
+    mine = consumer(store, trigger)
+    look = mine.look(owner)
+    return look.satisfied and mine.consider(owner, look)
+
+
+def test_an_event_that_is_stamped_before_a_look_and_seen_after_it_counts(scheduler: Any, store: Store) -> None:
+    """Whoever publishes reads his clock before it is his turn, and it may be another host's clock."""
+    assert not passes(store, "run1")
+    scheduler.clock.forward(seconds=10)
+    scheduler.send("go")
+    assert passes(store, "run1")
+    scheduler.clock.forward(seconds=-5)
+    scheduler.send("go")
+    scheduler.clock.forward(hours=5)
+    assert passes(store, "run2")
+    assert not passes(store, "run3"), "and once"
+
+
+@pytest.mark.parametrize(("trigger", "minutes"), [(Every("10m"), 10), (Cron("*/5 * * * *"), 5), (GO, 0)])
+def test_each_look_may_be_another_object(scheduler: Any, store: Store, trigger: Trigger, minutes: int) -> None:
+    assert not passes(store, "run1", trigger)
+    scheduler.clock.forward(minutes=minutes)
+    scheduler.send("go")
+    assert passes(store, "run1", trigger)
+
+
+def test_what_came_while_the_first_run_waited_in_vain_stays_new(scheduler: Any, store: Store) -> None:
+    both = CustomEvents("go", 2)
+    assert not passes(store, "run1", both)
+    scheduler.send("go")
+    assert not passes(store, "run1", both)
+    scheduler.clock.forward(hours=24)
+    scheduler.send("go")
+    assert passes(store, "run2", both)
+
+
+def test_of_two_who_looked_at_once_the_slower_looks_again(scheduler: Any, store: Store) -> None:
+    assert not consumer(store).look("run1").satisfied
+    scheduler.send("go")
+    one, other = consumer(store), consumer(store)
+    first, second = one.look("run1"), other.look("run2")
+    assert one.consider("run1", first)
+    assert one.consider("run1", first), "to say it twice is no harm"
+    assert not other.consider("run2", second)
+
+
+def test_a_cleared_run_counts_again_until_another_has_passed(scheduler: Any, store: Store) -> None:
+    assert not passes(store, "run1")
+    for run in ("run1", "run2"):
+        scheduler.clock.forward(minutes=1)
+        scheduler.send("go")
+        assert passes(store, run)
+        assert passes(store, run), "its work may not have been done"
+    assert not passes(store, "run1")
