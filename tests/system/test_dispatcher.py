@@ -22,10 +22,13 @@ from airflow_snowpack.scheduling import (
     EventLog,
     MaxConcurrent,
     PartitionsAdded,
+    RegisteredRun,
+    RegisteredRuns,
     Schedule,
     Schedules,
     SinceLastRun,
     explain,
+    run_registered,
 )
 
 if TYPE_CHECKING:
@@ -160,3 +163,23 @@ def test_scenario_8_a_run_starts_only_when_the_trigger_and_all_constraints_are_s
     assert pending.triggered_at is not None
     assert pending.ended_at is not None
     assert (pending.ended_at - pending.triggered_at).total_seconds() >= 6
+
+
+def test_a_registered_run_starts_by_hand_with_what_is_asked_and_by_its_cron_with_what_is_registered(
+    airflow: RunningAirflow, jobs: Jobs
+) -> None:
+    dag_id, name = "system_registered", name_of("system_registered")
+    runs = RegisteredRuns(jobs.store, catalog="lake")
+    runs.register(RegisteredRun(name, dag_id, {"days": 7}, preservation="FULL"))
+    asked = run_registered(runs, name, {"days": 30}, preservation="NONE")
+    (by_hand,) = see_runs(airflow, dag_id, 1)
+    assert by_hand["dag_run_id"] == asked.run_id
+    assert by_hand["conf"]["days"] == 30
+    assert by_hand["conf"]["snowpack_run"] == {"name": name, "preservation": "NONE", "explicit": True}
+
+    runs.upsert(RegisteredRun(name, dag_id, {"days": 7}, cron="*/2 * * * * *", preservation="FULL"))
+    airflow.until(lambda: len(runs_of(airflow, dag_id)) > 1, "its cron has started it")
+    runs.unregister(name)
+    by_cron = runs_of(airflow, dag_id)[1]
+    assert by_cron["conf"]["days"] == 7
+    assert by_cron["conf"]["snowpack_run"] == {"name": name, "preservation": "FULL", "explicit": False}

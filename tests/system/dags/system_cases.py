@@ -54,8 +54,8 @@ with DAG("system_guard", schedule=None, params={"table": "db.none"}):
     acquire >> release
 
 # What schedules start: one DAG for each test, so that they can run at the same time.
-for target in ("system_scheduled_1", "system_scheduled_4", "system_scheduled_6", "system_scheduled_8", "system_scheduled_late"):
-    with DAG(target, schedule=None):
+for case in ("scheduled_1", "scheduled_4", "scheduled_6", "scheduled_8", "scheduled_late", "registered"):
+    with DAG(f"system_{case}", schedule=None):
         EmptyOperator(task_id="work")
 
 with DAG("system_asset", schedule=None):
