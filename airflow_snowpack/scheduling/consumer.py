@@ -6,8 +6,8 @@
         consumer.consider("maintain/run1/wait", look)
 
 The invariant: what arrives is considered by one owner after the other, each from where the one before ended. Tables are passed up
-to a snapshot, events up to a number of the log, and only ticks and periods up to a moment: what was stamped before a look and came
-to be seen after it is not passed over. Where a consumer began is kept from its first look on.
+to a snapshot, events up to a number of the log, and only ticks and periods up to a moment: what was stamped before a look and is
+seen only after it is not passed over. Where a consumer began is kept from its first look on.
 
 The owner who considered last may ask again, since his task was retried or cleared, and counts from where he began the first time:
 his work may not have been done. Once another has considered, that place is gone.

@@ -9,7 +9,7 @@
 
 It counts what came since this sensor last let something pass, also across runs; what maintenance rewrites never counts. When it
 lets something pass, everything that is there by then is taken for considered. A retry of the task, or a clear, counts from where
-the first try began.
+the first try began, as long as no other run has been let pass since.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class IcebergDataArrivalSensor(BaseSensorOperator):
     """Waits for data.
 
     :param trigger: what to wait for: any trigger that a schedule may have, as a value or as its JSON (which may be templated).
-        Time counts from when something passed last or, before the first time, from when the task began.
+        Time and events count from when something passed last or, before the first time, from when this sensor looked first.
     :param consumer: under which name the place is kept; the DAG and the task, when nothing is said. Before the first time,
         everything that the table has counts as new.
     :param on_timeout: when the time is up: ``go_on`` with what there is, ``skip``, or ``fail``. What was skipped stays new.

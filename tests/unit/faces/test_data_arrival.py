@@ -12,6 +12,8 @@ from airflow_snowpack.scheduling import CommitsAdded, Every, PartitionsAdded, Re
 from airflow_snowpack.sensors import IcebergDataArrivalSensor
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from conftest import Runner
 
     from airflow_snowpack.iceberg import TableName
@@ -104,6 +106,11 @@ def test_time_alone_may_be_enough(run_operator: Runner, flights: TableName) -> N
     event = {"event": {"why": "arrived"}, "began_at": "2026-01-01T00:00:00+00:00", "until": "2030-01-01T00:00:00+00:00"}
     assert run_operator(sensor(Every("4h")), resume=("go_on", event)).state == "success"
     assert run_operator(as_another_run(sensor(Every("4h")), "second")).state == "deferred"
+
+
+def test_without_the_triggerer_time_counts_from_the_first_look(run_operator: Runner, installation: Path) -> None:
+    waits = sensor(Every("1s"), deferrable=False, poke_interval=timedelta(seconds=0.2), timeout=timedelta(seconds=60))
+    assert run_operator(waits).state == "success"
 
 
 def test_a_trigger_that_cannot_be_used_fails_for_good(run_operator: Runner, flights: TableName) -> None:
