@@ -29,7 +29,7 @@ from airflow_snowpack.builds.model import CleanupAction, Manifest, Retention, Sh
 from airflow_snowpack.builds.publish import publish
 from airflow_snowpack.builds.registered import PublishOutcome, RunHandle
 from airflow_snowpack.builds.registry import BuildRegistry
-from airflow_snowpack.builds.selection import select
+from airflow_snowpack.builds.selection import keep_selection, select
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.winners import read_attempts
 from airflow_snowpack.store import StoreError
@@ -122,8 +122,12 @@ class Build:
     def publish(self, handle: RunHandle, manifest: Manifest) -> PublishOutcome:
         """Have readers served what was selected; see :func:`publish`."""
         # Other errors may have left the pointer on this run; whoever has the dataset's lock next finds out.
-        with self._failing(handle, DatasetBusy, StorageFailed), self._alive(handle):
-            return publish(self.registry, self.storage, handle, manifest)
+        with self._failing(handle, StorageFailed), self._alive(handle):
+            try:
+                return publish(self.registry, self.storage, handle, manifest)
+            except DatasetBusy:
+                keep_selection(self.storage, manifest)  # the run is whole: whoever wants to may publish it
+                raise
 
     def clean_up(self, dataset: str, retention: Retention) -> list[CleanupAction]:
         """Clean up after a publication, as far as that is possible: a failure is logged, and the next cleanup makes up for it."""

@@ -6,6 +6,9 @@
 The invariants: nothing that a live or the current run may need is deleted; each path was planned before, and a dry run returns
 the same plan; one deletion that fails stops no other, and the next pass finds it again. What only the storage knows, and not the
 registry, is left alone: see :func:`strangers`.
+
+The dataset is held only while runs are chosen and doomed. From then on nobody can publish, resume or go back to them, and no
+other run ever gets their names; so whoever wants to publish need not wait while thousands of objects are deleted.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from airflow_snowpack.builds.storage import Storage
 log = logging.getLogger(__name__)
 
 DEFAULT = Retention()
-Planned = list[tuple[BuildRun, list[CleanupAction]]]
+Chosen = list[tuple[CleanupPhase, BuildRun, str]]
 
 
 def cleanup(
@@ -48,8 +51,8 @@ def cleanup(
     """
     actions = cleanup_losers(registry, storage, dataset, retention, dry_run=dry_run)
     before = frozenset(action.path for action in actions)
-    plans = (_plan_stale, _plan_old)
-    return actions + _runs(plans, registry, storage, dataset, retention, dry_run=dry_run, holder=holder, before=before)
+    choices = (_stale, _old)
+    return actions + _runs(choices, registry, storage, dataset, retention, dry_run=dry_run, holder=holder, before=before)
 
 
 def cleanup_losers(
@@ -61,7 +64,7 @@ def cleanup_losers(
     for run in ledger.with_losers(now):
         actions = losing_attempts(storage, run)
         if not dry_run:
-            actions = _delete(storage, actions, before_each=lambda: None)
+            actions = _delete(storage, actions)
             if not any(action.error for action in actions):
                 ledger.looked_at(run, now, retention.stale_attempt_age)
         done += actions
@@ -72,18 +75,18 @@ def cleanup_stale_attempts(
     registry: BuildRegistry, storage: Storage, dataset: str, retention: Retention = DEFAULT, *, dry_run: bool = False
 ) -> list[CleanupAction]:
     """Phase 2: everything of runs that failed, or that whoever began them has left. A run with a live lease is never touched."""
-    return _runs((_plan_stale,), registry, storage, dataset, retention, dry_run=dry_run)
+    return _runs((_stale,), registry, storage, dataset, retention, dry_run=dry_run)
 
 
 def cleanup_old_runs(
     registry: BuildRegistry, storage: Storage, dataset: str, retention: Retention = DEFAULT, *, dry_run: bool = False
 ) -> list[CleanupAction]:
     """Phase 3: data and manifests of published runs beyond those that are kept. The current one is never touched."""
-    return _runs((_plan_old,), registry, storage, dataset, retention, dry_run=dry_run)
+    return _runs((_old,), registry, storage, dataset, retention, dry_run=dry_run)
 
 
 def _runs(
-    plans: Iterable[Callable[[_Scene], Planned]],
+    choices: Iterable[Callable[[_Scene], Chosen]],
     registry: BuildRegistry,
     storage: Storage,
     dataset: str,
@@ -97,11 +100,12 @@ def _runs(
         # As if registry and pointer agreed already: what is served counts as published, whatever the registry knows of it.
         served = inspect(registry, storage, dataset).publication
         scene = _Scene(registry, storage, dataset, retention, served.run_id if served is not None else None, before)
-        return [action for plan in plans for _, actions in plan(scene) for action in actions]
+        return [action for choose in choices for chosen in choose(scene) for action in scene.actions(*chosen)]
     with registry.lock(dataset, holder) as lock:
         standing = reconcile(registry, storage, lock)
         scene = _Scene(registry, storage, dataset, retention, standing.current.run_id if standing.current is not None else None)
-        return [action for plan in plans for action in _delete_runs(scene, lock, plan(scene))]
+        doomed = [chosen for choose in choices for chosen in choose(scene) if _doom(scene, lock, chosen[1])]
+    return [action for chosen in doomed for action in _delete_run(scene, *chosen)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,20 +127,22 @@ class _Scene:
     def ledger(self) -> CleanupLedger:
         return CleanupLedger(self.registry.store, self.dataset)
 
-    def planned(self, phase: CleanupPhase, runs: Iterable[BuildRun], why: Callable[[BuildRun], str]) -> Planned:
-        doomed = [run for run in runs if run.run_id != self.served]
-        return [(run, whole_run(phase, self.storage, run, why(run), without=self.before)) for run in doomed]
+    def chosen(self, phase: CleanupPhase, runs: Iterable[BuildRun], why: Callable[[BuildRun], str]) -> Chosen:
+        return [(phase, run, why(run)) for run in runs if run.run_id != self.served]
+
+    def actions(self, phase: CleanupPhase, run: BuildRun, why: str) -> list[CleanupAction]:
+        return whole_run(phase, self.storage, run, why, without=self.before)
 
 
-def _plan_stale(scene: _Scene) -> Planned:
+def _stale(scene: _Scene) -> Chosen:
     stale = scene.ledger.stale(scene.registry.store.clock(), scene.retention.stale_attempt_age)
-    return scene.planned(CleanupPhase.STALE_ATTEMPTS, stale, _why_stale)
+    return scene.chosen(CleanupPhase.STALE_ATTEMPTS, stale, _why_stale)
 
 
-def _plan_old(scene: _Scene) -> Planned:
+def _old(scene: _Scene) -> Chosen:
     keep = scene.retention.keep_runs
     old = scene.ledger.beyond(scene.registry.store.clock(), keep, served=scene.served)
-    return scene.planned(CleanupPhase.OLD_RUNS, old, lambda _: f"it is beyond the {keep} newest published runs")
+    return scene.chosen(CleanupPhase.OLD_RUNS, old, lambda _: f"it is beyond the {keep} newest published runs")
 
 
 def _why_stale(run: BuildRun) -> str:
@@ -147,32 +153,27 @@ def _why_stale(run: BuildRun) -> str:
     return f"the run failed: {run.error or 'nobody said why'}"
 
 
-def _delete_runs(scene: _Scene, lock: DatasetLock, planned: Planned) -> list[CleanupAction]:
-    ledger, now = scene.ledger, scene.registry.store.clock()
-    done = []
-    for run, actions in planned:
-        if not ledger.doom(lock, run, now):
-            log.info("cleanup_skipped: the run %s of %s is not what it was", run.run_id, run.dataset)
-            continue
-        actions = _delete(scene.storage, actions, before_each=lock.check)
-        done += actions
-        if any(action.error for action in actions):
-            continue
-        if run.status is RunStatus.SUCCEEDED:
-            ledger.gone(run)
-        else:
-            ledger.looked_at(replace(run, status=RunStatus.FAILED), now, scene.retention.stale_attempt_age)
-    return done
+def _doom(scene: _Scene, lock: DatasetLock, run: BuildRun) -> bool:
+    if scene.ledger.doom(lock, run, scene.registry.store.clock()):
+        return True
+    log.info("cleanup_skipped: the run %s of %s is not what it was", run.run_id, run.dataset)
+    return False
 
 
-def _delete(storage: Storage, actions: Iterable[CleanupAction], *, before_each: Callable[[], None]) -> list[CleanupAction]:
-    done = []
-    for action in actions:
-        if action.error is None:
-            before_each()
-            action = _deleted(storage, action)
-        done.append(action)
-    return done
+def _delete_run(scene: _Scene, phase: CleanupPhase, run: BuildRun, why: str) -> list[CleanupAction]:
+    now = scene.registry.store.clock()
+    actions = _delete(scene.storage, scene.actions(phase, run, why))
+    if any(action.error for action in actions):
+        return actions
+    if run.status is RunStatus.SUCCEEDED:
+        scene.ledger.gone(run)
+    else:
+        scene.ledger.looked_at(replace(run, status=RunStatus.FAILED), now, scene.retention.stale_attempt_age)
+    return actions
+
+
+def _delete(storage: Storage, actions: Iterable[CleanupAction]) -> list[CleanupAction]:
+    return [action if action.error is not None else _deleted(storage, action) for action in actions]
 
 
 def _deleted(storage: Storage, action: CleanupAction) -> CleanupAction:

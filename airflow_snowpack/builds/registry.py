@@ -7,7 +7,7 @@
 
 The invariants: **a run has a folder of its own**, so that the attempts of two processes never meet in one, and published data is
 never written to again; it is sought before the run is registered, so that the registry says nothing of another's folder; and
-every write about a run carries its fence. A later try of the same owner takes over by failing the old run and beginning a new one.
+every write about a run carries its fence. A later try of the same owner takes over: it fails the old run and begins a new one.
 """
 
 from __future__ import annotations

@@ -11,14 +11,16 @@ from built_runs import DATASET, DAY, MIDNIGHT, MovedClock, begun, built, manifes
 
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.cleanup import cleanup, cleanup_losers, cleanup_old_runs, cleanup_stale_attempts, strangers
+from airflow_snowpack.builds.cleanup_ledger import CleanupLedger
 from airflow_snowpack.builds.errors import BuildNotFound, DatasetBusy, DatasetNotFound, InvalidBuild, StaleBuild
-from airflow_snowpack.builds.model import CleanupAction, CleanupPhase, Retention, RunStatus
+from airflow_snowpack.builds.model import BuildRun, CleanupAction, CleanupPhase, Retention, RunStatus
 from airflow_snowpack.builds.publish import publish
 from airflow_snowpack.builds.records import to_json
 from airflow_snowpack.builds.rollback import rollback
 from airflow_snowpack.builds.storage import Deleted, Storage
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from pathlib import Path
 
     from airflow_snowpack.builds.registry import BuildRegistry
@@ -243,18 +245,57 @@ def test_cleanup_stays_away_while_somebody_publishes(registry: BuildRegistry, st
         cleanup(registry, storage, "nothing")
 
 
-def test_a_cleanup_that_lost_the_dataset_deletes_nothing_more(registry: BuildRegistry, tmp_path: Path, clock: MovedClock) -> None:
-    class Slow(Storage):
+def test_a_publication_need_not_wait_for_deletions(registry: BuildRegistry, tmp_path: Path) -> None:
+    outcomes = []
+
+    class Watched(Storage):
         def delete(self, path: str) -> Deleted:
-            clock.move(registry.policy.lock_lease)
-            registry.lock(DATASET, "another")
+            day = 3 + len(outcomes)
+            outcomes.append(publish(registry, self, *built(registry, self, MIDNIGHT + day * DAY)).moved)
             return super().delete(path)
 
-    storage = Slow(tmp_path / "flights")
+    storage = Watched(tmp_path / "flights")
+    runs = published(registry, storage, 0, 1, 2)
+    done = cleanup_old_runs(registry, storage, DATASET, Retention(keep_runs=1))
+    assert paths(done) == [f"{kind}/{run_id}/" for run_id in (runs[1], runs[0]) for kind in ("manifests", "data")]
+    assert outcomes == [True] * 4
+    assert served(storage) == "20260107T000000Z"
+
+
+def test_a_run_that_is_being_deleted_can_neither_be_gone_back_to_nor_taken_over(
+    registry: BuildRegistry, tmp_path: Path, clock: MovedClock
+) -> None:
+    class Watched(Storage):
+        def delete(self, path: str) -> Deleted:
+            with pytest.raises(BuildNotFound, match="it was cleaned up"):
+                rollback(registry, self, DATASET, to=old, by=None)
+            with pytest.raises(BuildNotFound, match="has failed already"):
+                registry.resume(DATASET, left.run_id)
+            return super().delete(path)
+
+    storage = Watched(tmp_path / "flights")
+    old, current = published(registry, storage, 0, 1)
+    left, _ = built(registry, storage, MIDNIGHT + 2 * DAY)
+    clock.move(2 * DAY)
+    assert len(cleanup(registry, storage, DATASET, Retention(keep_runs=1))) == 3
+    assert served(storage) == current
+
+
+def test_a_cleanup_that_lost_the_dataset_deletes_nothing(
+    registry: BuildRegistry, storage: Storage, clock: MovedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = CleanupLedger.beyond
+
+    def find_slowly(ledger: CleanupLedger, now: datetime, keep: int, *, served: str | None = None) -> list[BuildRun]:
+        clock.move(registry.policy.lock_lease)
+        registry.lock(DATASET, "another")
+        return find(ledger, now, keep, served=served)
+
+    monkeypatch.setattr(CleanupLedger, "beyond", find_slowly)
     published(registry, storage, 0, 1, 2)
     with pytest.raises(StaleBuild, match="the dataset flights"):
         cleanup_old_runs(registry, storage, DATASET, Retention(keep_runs=1))
-    assert len(storage.folders("data/")) == 3, "only the first manifest has gone"
+    assert len(storage.folders("manifests/")) == 3
 
 
 def test_ten_thousand_shards_are_cleaned_up(registry: BuildRegistry, storage: Storage) -> None:

@@ -12,17 +12,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from built_runs import DAY, MIDNIGHT, MovedClock, served
+from built_runs import DAY, MIDNIGHT, MovedClock, built, served
 
 from airflow_snowpack.builds.attempt import Place, write_attempt
 from airflow_snowpack.builds.build import Build
 from airflow_snowpack.builds.build_source import RowsSource
 from airflow_snowpack.builds.build_spec import BuildSpec
-from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey, ShardCoverageError, StaleBuild
+from airflow_snowpack.builds.errors import DatasetBusy, InvalidBuild, InvalidKey, ShardCoverageError, StaleBuild
 from airflow_snowpack.builds.model import CleanupPhase, Retention, RunStatus, Sharding
 from airflow_snowpack.builds.reader import SnapshotReader
 from airflow_snowpack.builds.registered import BuildPolicy, RunHandle
 from airflow_snowpack.builds.registry import BuildRegistry
+from airflow_snowpack.builds.selection import kept_selection
 from airflow_snowpack.builds.shards import ShardPlan
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.store import Store
@@ -166,3 +167,14 @@ def test_a_driver_that_is_killed_while_it_writes_leaves_a_run_that_the_next_ones
     assert storage.folders("data/") == ["20251231T000000Z", "20260101T000000Z.2"]
     clock.move(2 * DAY)
     assert [action for action in build.clean_up("flights", Retention()) if action.phase is not CleanupPhase.LOSERS] == []
+
+
+@on_sqlite
+def test_a_build_that_finds_the_dataset_busy_stays_whole_and_can_be_published_by_hand(store: Store, storage: Storage) -> None:
+    registry = BuildRegistry(store, BuildPolicy(lock_wait=timedelta(0)))
+    handle, manifest = built(registry, storage, MIDNIGHT)
+    with registry.lock("flights", "somebody"), pytest.raises(DatasetBusy):
+        Build(registry, storage).publish(handle, manifest)
+    assert status_of(registry, handle.run_id) == (RunStatus.RUNNING, None)
+    again = registry.resume("flights", handle.run_id)
+    assert Build(registry, storage).publish(again, kept_selection(storage, "flights", handle.run_id)).moved
