@@ -185,6 +185,23 @@ def log_of(airflow: RunningAirflow, run: Run, task_id: str) -> str:
     return str(airflow.call("GET", f"{run.path}/taskInstances/{task_id}/logs/{tried}?full_content=true"))
 
 
+def test_what_an_orphan_writes_late_reaches_nobody_and_is_dropped(
+    airflow: RunningAirflow, stories: Stories, collecting: Collecting
+) -> None:
+    """First, before any pass: a clock that is hours ahead would take the orphan for dead before its table is there."""
+    run, orphan = stories.runs["orphaned"], stories.orphan
+    airflow.until(lambda: airflow.task(run, "use")["try_number"] == 2, "the retry has begun")
+    airflow.task_becomes(run, "use", "success")
+    assert orphan.is_running()
+    stories.go_on("orphaned")
+    airflow.until(lambda: not orphan.is_running() or orphan.status() == psutil.STATUS_ZOMBIE, "the orphan leaves")
+
+    assert airflow.ended(run) == "success"
+    assert airflow.result(run, "check") == [{"story": "orphaned", "try": 2}]
+    collecting.nothing_left_of(run)
+    collecting.gone()
+
+
 def test_a_cleared_consumer_finds_its_table_while_another_needs_it_and_is_told_what_to_clear_when_nobody_did(
     airflow: RunningAirflow, stories: Stories, collecting: Collecting
 ) -> None:
@@ -236,22 +253,6 @@ def test_a_paused_dag_keeps_what_its_waiting_tasks_were_handed(
     assert airflow.ended(run) == "success"
     assert airflow.result(run, "late") == 3
     collecting.nothing_left_of(run)
-
-
-def test_what_an_orphan_writes_late_reaches_nobody_and_is_dropped(
-    airflow: RunningAirflow, stories: Stories, collecting: Collecting
-) -> None:
-    run, orphan = stories.runs["orphaned"], stories.orphan
-    airflow.until(lambda: airflow.task(run, "use")["try_number"] == 2, "the retry has begun")
-    airflow.task_becomes(run, "use", "success")
-    assert orphan.is_running()
-    stories.go_on("orphaned")
-    airflow.until(lambda: not orphan.is_running() or orphan.status() == psutil.STATUS_ZOMBIE, "the orphan leaves")
-
-    assert airflow.ended(run) == "success"
-    assert airflow.result(run, "check") == [{"story": "orphaned", "try": 2}]
-    collecting.nothing_left_of(run)
-    collecting.gone()
 
 
 def test_a_task_that_is_killed_while_it_writes_is_retried_with_its_input_and_leaves_nothing(
