@@ -154,7 +154,7 @@ def _why_stale(run: BuildRun) -> str:
 
 
 def _doom(scene: _Scene, lock: DatasetLock, run: BuildRun) -> bool:
-    if scene.ledger.doom(lock, run, scene.registry.store.clock()):
+    if scene.ledger.doom(lock, run, scene.registry.store.clock(), scene.retention.stale_attempt_age):
         return True
     log.info("cleanup_skipped: the run %s of %s is not what it was", run.run_id, run.dataset)
     return False

@@ -2,7 +2,7 @@
 
     ledger = CleanupLedger(store, "flights")
     for run in ledger.stale(now, age): …
-    ledger.doom(lock, run, now) and delete(…)
+    ledger.doom(lock, run, now, age) and delete(…)
     ledger.looked_at(run, now, age)
 
 The invariant: a run is doomed before the first of its objects goes, in the transaction that makes sure that it is not what would
@@ -43,9 +43,10 @@ class CleanupLedger:
         return self._runs(self._due(now), SUCCEEDED, RUN.deleted_at.is_(None))
 
     def stale(self, now: datetime, age: timedelta) -> list[BuildRun]:
-        """Phase 2: runs that failed, and runs older than ``age`` that nobody holds."""
+        """Phase 2: runs that failed, and runs that nobody has held for ``age``: so long ago their leases ran out."""
         failed = self._runs(self._due(now), FAILED)
-        return failed + self._runs(self._of_dataset, RUNNING, RUN.started_at <= now - age, RUN.visible_at <= now)
+        # A run's lease ends after its beginning; that condition is for the index.
+        return failed + self._runs(self._of_dataset, RUNNING, RUN.started_at <= now - age, RUN.visible_at <= now - age)
 
     def beyond(self, now: datetime, keep: int, *, served: str | None = None) -> list[BuildRun]:
         """Phase 3: published runs beyond the ``keep`` newest, and those whose deletion did not get through.
@@ -61,12 +62,13 @@ class CleanupLedger:
         published = sorted([*self._rows(kept), *unrecorded], key=lambda run: (run.as_of, run.sequence), reverse=True)
         return begun + published[keep:]
 
-    def doom(self, lock: DatasetLock, run: BuildRun, now: datetime) -> bool:
+    def doom(self, lock: DatasetLock, run: BuildRun, now: datetime, age: timedelta) -> bool:
         """Decide that the run's objects go; ``False``: it is another run than it was, and stays.
 
+        :param age: for how long nobody must have held a run that has not ended.
         :raises StaleBuild: the lock was lost.
         """
-        left = sa.and_(RUNNING, RUN.visible_at <= now)
+        left = sa.and_(RUNNING, RUN.visible_at <= now - age)
         abandoned = f"Nobody has held it since {run.lease_until or run.started_at:%Y-%m-%d %H:%M} UTC."
         values = ended(RunStatus.FAILED, now, abandoned) | {"deleted_at": now}
         # A run that was resumed or published since does not match: its status or its lease is another.

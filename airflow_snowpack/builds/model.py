@@ -231,7 +231,7 @@ class Retention:
     """What cleanup keeps.
 
     :param keep_runs: successful runs kept, the newest first; the current one always is.
-    :param stale_attempt_age: from which age a run that neither succeeded nor failed, and that nobody holds, is taken for dead.
+    :param stale_attempt_age: for how long nobody must have held a run that has not ended, for it to be taken for dead.
     :raises InvalidBuild: ``keep_runs`` is below 1, or the age is negative.
     """
 

@@ -31,7 +31,8 @@ class CleanupBuildsOperator(UsesDataset):
     :param dataset: which one; ``None`` for all that were ever built. One that somebody else is working on is then left for the
         next time.
     :param keep_runs: published runs kept, the newest first; the one that is served always is.
-    :param stale_attempt_age: from which age a run that nobody holds is taken for dead: a ``timedelta``, or text such as ``1d``.
+    :param stale_attempt_age: for how long nobody must have held a run for it to be taken for dead: a ``timedelta``, or text such
+        as ``1d``.
     :param dry_run: only tell what would be deleted.
     :param store_conn_id: the store's Airflow connection; ``None`` for the installation's. Likewise ``storage_conn_id``.
 

@@ -2,8 +2,9 @@
 
     select = SelectWinnersOperator(task_id="select", build=write.output)
 
-It reads the durable records that each successful attempt has left, as the writer hears of one attempt at a shard only. A check of
-one's own may stand between this and the publication: what was selected is what is published.
+It takes the run over from the task that wrote it: cleanup counts from here for how long nobody has held it, and an orphan of that
+task writes no more. It reads the durable records that each successful attempt has left, as the writer hears of one attempt at a
+shard only. A check of one's own may stand between this and the publication: what was selected is what is published.
 """
 
 from __future__ import annotations
@@ -41,13 +42,17 @@ class SelectWinnersOperator(UsesDataset):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Select."""
+        from airflow_snowpack.builds.model import RunStatus
         from airflow_snowpack.builds.selection import keep_selection, select
         from airflow_snowpack.builds.winners import read_attempts
+        from airflow_snowpack.operators.identity import owner_of
 
         with self.registry() as registry:
             handed = Handover.read(self.build)
             show_build(self, context, handed.dataset, handed.run_id)
             run = registry.run(handed.dataset, handed.run_id)
+            if run.status is RunStatus.RUNNING:  # that of a cleared task may be published
+                registry.resume(handed.dataset, handed.run_id, holder=owner_of(context))
             storage = self.storage_at(registry.dataset(handed.dataset).url)
             attempts = read_attempts(storage, handed.run_id)
             now = registry.store.clock()

@@ -37,7 +37,7 @@ class ShardedBuildOperator(BuildsShards):
     The arguments are those of :class:`TakesBuildArguments`, and:
 
     :param keep_runs: published runs kept by the cleanup afterwards, the newest first; ``None`` for no cleanup.
-    :param stale_attempt_age: from which age a run that nobody holds is taken for dead by the cleanup.
+    :param stale_attempt_age: for how long nobody must have held a run for it to be taken for dead by the cleanup.
 
     Returns the publication and the build's numbers; ``moved`` says whether readers are given it, ``reason`` why they are not.
     When they are, it leaves an event on the asset ``snowpack://builds/dataset``.

@@ -120,10 +120,10 @@ def test_runs_that_failed_or_were_left_go_and_those_in_flight_stay(
     (action,) = cleanup_stale_attempts(registry, storage, DATASET)
     assert (action.path, action.objects, action.reason) == (f"data/{failed.run_id}/", 4, "the run failed: no space left")
 
-    clock.move(timedelta(hours=23))
-    assert cleanup_stale_attempts(registry, storage, DATASET) == [], "it is not old enough, although nobody holds it"
+    clock.move(DAY)
+    assert cleanup_stale_attempts(registry, storage, DATASET) == [], "nobody holds it, but not for a day yet"
     assert registry.heartbeat(alive)
-    clock.move(timedelta(hours=1))
+    clock.move(registry.policy.run_lease)
     registry.heartbeat(alive)
     (action,) = cleanup_stale_attempts(registry, storage, DATASET)
     assert (action.path, action.reason) == (f"data/{left.run_id}/", "nobody has held the run since 2026-01-01 00:30 UTC")
@@ -132,6 +132,18 @@ def test_runs_that_failed_or_were_left_go_and_those_in_flight_stay(
 
     assert publish(registry, storage, alive, alive_manifest).moved
     assert storage.folders("data/") == [current, alive.run_id]
+
+
+def test_a_run_that_was_long_in_the_making_is_kept_for_as_long_after_its_last_holder(
+    registry: BuildRegistry, storage: Storage, clock: MovedClock
+) -> None:
+    handle, _ = built(registry, storage, MIDNIGHT)
+    clock.move(2 * DAY)
+    assert registry.heartbeat(handle)
+    clock.move(timedelta(hours=1))  # between two tasks: its lease is over, and its checks wait for a free slot
+    assert cleanup(registry, storage, DATASET) == []
+    again = registry.resume(DATASET, handle.run_id, holder="publish")
+    assert publish(registry, storage, again, selected(storage, again)).moved
 
 
 def test_a_run_that_was_deleted_can_neither_be_published_nor_gone_back_to(
@@ -179,7 +191,7 @@ def test_a_dry_run_tells_exactly_what_the_real_one_does_and_deletes_nothing(
     failed, _ = built(registry, storage, MIDNIGHT + 3 * DAY)
     registry.fail(failed, "x")
     left, _ = built(registry, storage, MIDNIGHT + 4 * DAY)
-    clock.move(DAY)
+    clock.move(2 * DAY)
     before, rows = everything(storage), registry.runs(DATASET)
     retention = Retention(keep_runs=2)
     parts = [phase(registry, storage, DATASET, retention, dry_run=True) for phase in (cleanup_losers, cleanup_stale_attempts)]

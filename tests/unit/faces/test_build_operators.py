@@ -224,6 +224,7 @@ def test_the_steps_hand_the_run_on_and_publish_what_was_selected(
     assert builds.run("features", run_id).status is RunStatus.RUNNING
     selected = run_operator(handed(select, written))
     assert selected.state == "success", selected.error
+    assert builds.run("features", run_id).holder == "guard/run1/select", "so long as that holds it, no cleanup takes it for dead"
     assert {name: selected.xcom[name] for name in ("rows", "attempts", "losers", "shards")} == {
         "rows": 20,
         "attempts": 1,
