@@ -5,12 +5,14 @@
     ([(3, 8120), (1, 2210)], 0)
 
 Rewrites (``replace`` snapshots) move data and add none, so they never count, and neither does a commit that only deletes.
-Each place in the table's history is passed once: snapshots are told apart by their sequence number, which only grows.
+Each place in the table's history is passed once: snapshots are told apart by their sequence number, which only grows. A table
+that was dropped and made again under its name has a history of its own, which is read from its beginning.
 What was expired before anybody looked cannot be read any more; it is counted, so that somebody can be told.
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import takewhile
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
+log = logging.getLogger(__name__)
+
 MAX_NAMED_PARTITIONS = 1_000
 ADDED = 1  # the status of a manifest's entry, by the Iceberg specification
 
@@ -32,11 +36,13 @@ class Place:
 
     :param snapshot_id: ``None`` for a table without a snapshot.
     :param sequence: its sequence number; 0 for a moment instead of a snapshot, see :meth:`at`.
+    :param table_uuid: of the table; ``None`` where it was not kept.
     """
 
     snapshot_id: int | None
     sequence: int
     committed_at: datetime | None
+    table_uuid: str | None = None
 
     @classmethod
     def at(cls, moment: datetime) -> Place:
@@ -61,6 +67,7 @@ class Arrival:
     bytes: int
     partitions: tuple[str, ...]
     partition_count: int
+    table_uuid: str
 
     def to_amounts(self) -> dict[str, int]:
         return {"partitions": self.partition_count, "files": self.files, "records": self.records, "bytes": self.bytes}
@@ -83,17 +90,36 @@ class Arrivals:
 def head_of(table: Table) -> Place:
     """Where the table's main branch stands now."""
     snapshot = table.current_snapshot()
-    return Place(None, 0, None) if snapshot is None else _place(snapshot)
+    uuid = str(table.metadata.table_uuid)
+    if snapshot is None:
+        return Place(None, 0, None, uuid)
+    return Place(snapshot.snapshot_id, snapshot.sequence_number or 0, _moment(snapshot), uuid)
 
 
 def read_arrivals(table: Table, since: Place) -> Arrivals:
     """What the main branch got after a place."""
+    if _is_of_another(table, since):
+        log.warning(
+            "table_made_anew: %s is another table than the one that was read before: it is read from its beginning",
+            ".".join(table.name()),
+        )
+        since = Place(None, 0, None)
     line = list(takewhile(lambda snapshot: _is_after(snapshot, since), _ancestors(table)))
     line.reverse()
     new = tuple(arrival for snapshot in line if (arrival := _arrival(table, snapshot)) is not None)
     head = head_of(table)
     # A rollback moves the head back: what was considered stays considered.
     return Arrivals(new, _expired(line, since), head if head.sequence >= since.sequence else since)
+
+
+def _is_of_another(table: Table, place: Place) -> bool:
+    """Whether the place is one in a table of this name that was dropped.
+
+    The snapshot is asked for too, since a table of format version 1 may come without an identity, and gets one at each load.
+    """
+    if place.table_uuid is None or place.table_uuid == str(table.metadata.table_uuid):
+        return False
+    return place.snapshot_id is None or table.snapshot_by_id(place.snapshot_id) is None
 
 
 def _ancestors(table: Table) -> Iterator[Snapshot]:
@@ -148,11 +174,8 @@ def _arrival(table: Table, snapshot: Snapshot) -> Arrival | None:
         bytes=size,
         partitions=tuple(sorted(partitions)[:MAX_NAMED_PARTITIONS]),
         partition_count=len(partitions),
+        table_uuid=str(table.metadata.table_uuid),
     )
-
-
-def _place(snapshot: Snapshot) -> Place:
-    return Place(snapshot.snapshot_id, snapshot.sequence_number or 0, _moment(snapshot))
 
 
 def _moment(snapshot: Snapshot) -> datetime:

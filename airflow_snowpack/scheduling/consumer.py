@@ -212,7 +212,7 @@ def _amounts(found: Arrivals) -> dict[str, int]:
 def place_to_json(place: Place) -> dict[str, Any]:
     """A place as the store keeps it."""
     at = None if place.committed_at is None else place.committed_at.isoformat()
-    return {"snapshot_id": place.snapshot_id, "sequence": place.sequence, "committed_at": at}
+    return {"snapshot_id": place.snapshot_id, "sequence": place.sequence, "committed_at": at, "table": place.table_uuid}
 
 
 def place_from_json(said: Mapping[str, Any] | None) -> Place:
@@ -220,4 +220,5 @@ def place_from_json(said: Mapping[str, Any] | None) -> Place:
     if said is None:
         return START
     at = said["committed_at"]
-    return Place(said["snapshot_id"], said["sequence"], None if at is None else datetime.fromisoformat(at))
+    moment = None if at is None else datetime.fromisoformat(at)
+    return Place(said["snapshot_id"], said["sequence"], moment, said.get("table"))  # it was not always kept

@@ -126,6 +126,7 @@ class Poller:
             "snapshot_id": to.snapshot_id,
             "sequence": to.sequence,
             "committed_at": to.committed_at,
+            "table_uuid": to.table_uuid,
             "read_at": self._store.clock(),
         }
         statement = insert(table_places).values(table_key=str(name), **values)
@@ -151,4 +152,4 @@ def _event(name: TableName, arrival: Arrival, found: Arrivals) -> Event:
 
 
 def _place_from(row: sa.Row[Any]) -> Place | None:
-    return None if row.read_at is None else Place(row.snapshot_id, row.sequence, row.committed_at)
+    return None if row.read_at is None else Place(row.snapshot_id, row.sequence, row.committed_at, row.table_uuid)

@@ -86,4 +86,4 @@ class WatchedTable:
 
 def place_of(arrival: Arrival) -> Place:
     """The place just behind an arrival."""
-    return Place(arrival.snapshot_id, arrival.sequence, arrival.committed_at)
+    return Place(arrival.snapshot_id, arrival.sequence, arrival.committed_at, arrival.table_uuid)

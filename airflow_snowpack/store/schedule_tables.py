@@ -230,6 +230,7 @@ table_places = sa.Table(
     sa.Column("sequence", sa.BigInteger, nullable=False),
     sa.Column("committed_at", UtcDateTime),
     sa.Column("read_at", UtcDateTime, nullable=False),
+    sa.Column("table_uuid", sa.Text),
 )
 
 considered = sa.Table(

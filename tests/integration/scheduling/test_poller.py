@@ -111,6 +111,23 @@ def test_a_table_is_read_anew_only_after_the_period(scheduler: Any, poller: Poll
     assert poller.step().tables == 0
 
 
+def test_a_table_that_is_dropped_and_made_again_is_heard_from_its_beginning(
+    scheduler: Any, poller: Poller, views: Table, lake: CatalogConfig
+) -> None:
+    listen(scheduler)
+    for _ in range(3):
+        views.append(rows())
+    assert poller.step().events == 3
+
+    lake.load().drop_table(("web", "page_views"))
+    again = lake.load().create_table(("web", "page_views"), rows().schema)
+    assert look_again(scheduler, poller) == 0
+    again.append(rows())
+    assert look_again(scheduler, poller) == 1
+    again.append(rows())
+    assert look_again(scheduler, poller) == 1
+
+
 def test_snapshots_that_were_expired_during_an_outage_are_told_with_the_next_event(
     scheduler: Any, poller: Poller, views: Table
 ) -> None:

@@ -33,6 +33,13 @@ def table(tmp_path: Path, request: pytest.FixtureRequest) -> Table:
     return catalog.create_table(("web", "views"), schema, partition_spec=spec, properties=properties)
 
 
+def made_again(table: Table) -> Table:
+    """Another table of the same name and kind."""
+    catalog, properties = table.catalog, {"format-version": str(table.format_version)}
+    catalog.drop_table(table.name())
+    return catalog.create_table(table.name(), table.schema(), partition_spec=table.spec(), properties=properties)
+
+
 def rows(*days: str) -> Any:
     return pa.table({"day": pa.array(days, pa.string()), "n": pa.array([1] * len(days), pa.int32())})
 
@@ -116,4 +123,20 @@ def test_from_a_moment_on_only_what_was_committed_since_arrives(table: Table) ->
 
 def test_an_empty_table_has_no_arrivals_and_a_place_to_start_from(table: Table) -> None:
     found = read_arrivals(table, START)
-    assert (found.new, found.head) == ((), START)
+    assert (found.new, found.head) == ((), Place(None, 0, None, str(table.metadata.table_uuid)))
+
+
+def test_a_table_that_was_dropped_and_made_again_is_read_from_its_beginning(table: Table) -> None:
+    for day in ("mon", "tue", "wed"):
+        table.append(rows(day))
+    place = head_of(table)
+    another = made_again(table)
+
+    empty = read_arrivals(another, place)
+    assert (empty.new, empty.expired, empty.head) == ((), 0, head_of(another))
+    another.append(rows("thu"))
+    for since in (place, empty.head):
+        found = read_arrivals(another, since)
+        assert [arrival.partitions for arrival in found.new] == [("day=thu",)]
+        assert found.expired == 0
+        assert read_arrivals(another, found.head).new == ()
