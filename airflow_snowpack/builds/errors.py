@@ -11,6 +11,7 @@ BuildError
 ├── StaleBuild          the fence has moved: another attempt has this run or this dataset now
 ├── PublishFailed       the pointer could not be set; it is what it was
 │   └── PointerUnknown  nor could it be read afterwards, so nobody knows
+├── CleanupIncomplete   of several datasets, some could not be cleaned up
 ├── NothingPublished    a reader that finds no pointer
 ├── ManifestDamaged     a manifest, pointer or shard that is not what was written
 └── StorageFailed       the object storage did not do what it was asked to
@@ -19,7 +20,7 @@ BuildError
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from airflow_snowpack.errors import SnowpackError
@@ -129,6 +130,19 @@ class PointerUnknown(PublishFailed):
             f"Whether the run {run_id} was published is not known: setting _CURRENT of {dataset} failed in {tries} tries, and "
             f"then it could not be read: {cause} The next publication or cleanup of {dataset} finds out and finishes it.",
         )
+
+
+class CleanupIncomplete(BuildError):
+    """Of several datasets, some could not be cleaned up; the others were.
+
+    :param problems: what was in the way, by the dataset.
+    """
+
+    def __init__(self, problems: Mapping[str, str]) -> None:
+        self.problems = dict(problems)
+        told = " ".join(f"{dataset}: {problem}" for dataset, problem in self.problems.items())
+        number = f"{len(problems)} dataset{'s' if len(problems) > 1 else ''}"
+        super().__init__(f"{number} could not be cleaned up, while all others were. {told}")
 
 
 class NothingPublished(BuildError):

@@ -3,7 +3,8 @@
     CleanupBuildsOperator(task_id="clean", dataset="features_by_user", keep_runs=7)
     CleanupBuildsOperator(task_id="look", keep_runs=7, dry_run=True)                    # all datasets; nothing is deleted
 
-One deletion that fails does not stop the others: it is in the report, and the next cleanup finds it again.
+One deletion that fails does not stop the others: it is in the report, and the next cleanup finds it again. Nor does a dataset
+that cannot be cleaned up stop those after it: the task fails when it is through with them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class CleanupBuildsOperator(UsesDataset):
     """Cleans up one dataset, or all.
 
     :param dataset: which one; ``None`` for all that were ever built. One that somebody else is working on is then left for the
-        next time.
+        next time, and one that is in trouble fails the task once all others are done.
     :param keep_runs: published runs kept, the newest first; the one that is served always is.
     :param stale_attempt_age: for how long nobody must have held a run for it to be taken for dead: a ``timedelta``, or text such
         as ``1d``.
@@ -66,28 +67,47 @@ class CleanupBuildsOperator(UsesDataset):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Clean up."""
+        from airflow_snowpack.builds.errors import CleanupIncomplete
         from airflow_snowpack.builds.model import Retention
 
         with self.registry() as registry:
             retention = Retention(
                 read_number("keep_runs", self.keep_runs) or 0, read_period("stale_attempt_age", self.stale_attempt_age)
             )
-            return [self._clean(context, registry, dataset, retention) for dataset in self._datasets(context, registry)]
+            dry_run = read_flag("dry_run", self.dry_run)
+            clean = self._clean if self._names_a_dataset else self._clean_if_possible
+            done = [clean(context, registry, dataset, retention, dry_run) for dataset in self._datasets(context, registry)]
+            problems = {each["dataset"]: each["problem"] for each in done if "problem" in each}
+            if problems:
+                raise CleanupIncomplete(problems)
+            return done
 
-    def _clean(self, context: Context, registry: BuildRegistry, dataset: str, retention: Retention) -> dict[str, Any]:
-        from airflow_snowpack.builds.cleanup import cleanup
+    def _clean_if_possible(
+        self, context: Context, registry: BuildRegistry, dataset: str, retention: Retention, dry_run: bool
+    ) -> dict[str, Any]:
         from airflow_snowpack.builds.errors import DatasetBusy
-        from airflow_snowpack.operators.identity import owner_of
+        from airflow_snowpack.errors import SnowpackError
+        from airflow_snowpack.store import StoreError
 
-        dry_run = read_flag("dry_run", self.dry_run)
-        storage = self.storage_at(registry.dataset(dataset).url)
         try:
-            actions = cleanup(registry, storage, dataset, retention, dry_run=dry_run, holder=owner_of(context))
+            return self._clean(context, registry, dataset, retention, dry_run)
         except DatasetBusy as busy:
-            if self._names_a_dataset:
-                raise
             self.log.warning("%s", busy)
             return {"dataset": dataset, "busy": str(busy)}
+        except StoreError:
+            raise  # the next dataset would meet it again
+        except SnowpackError as problem:
+            self.log.exception("The dataset %s could not be cleaned up", dataset)
+            return {"dataset": dataset, "problem": str(problem)}
+
+    def _clean(
+        self, context: Context, registry: BuildRegistry, dataset: str, retention: Retention, dry_run: bool
+    ) -> dict[str, Any]:
+        from airflow_snowpack.builds.cleanup import cleanup
+        from airflow_snowpack.operators.identity import owner_of
+
+        storage = self.storage_at(registry.dataset(dataset).url)
+        actions = cleanup(registry, storage, dataset, retention, dry_run=dry_run, holder=owner_of(context))
         for action in actions:
             self.log.info("%s %s: %s", action.phase, action.path, action.error or action.reason)
         return {"dataset": dataset, **cleanup_report(actions, dry_run=dry_run)}

@@ -331,6 +331,20 @@ def test_a_cleanup_of_all_datasets_leaves_the_one_that_somebody_works_on_for_the
     assert "somebody" in str(named.error)
 
 
+def test_a_cleanup_of_all_datasets_goes_on_behind_one_in_trouble_and_fails_at_its_end(
+    run_operator: Runner, folder: Path, publish: Callable[..., PublishOutcome]
+) -> None:
+    publish(NIGHT[0])
+    for night in NIGHT[:2]:
+        publish(night, "others")
+    (folder / "_CURRENT").write_bytes((folder.parent / "others" / "_CURRENT").read_bytes())
+    outcome = run_operator(CleanupBuildsOperator(task_id="clean", keep_runs=1))
+
+    assert outcome.state == "up_for_retry"
+    assert "1 dataset could not be cleaned up, while all others were. features: " in str(outcome.error)
+    assert [run.name for run in (folder.parent / "others" / "data").iterdir()] == ["20260102T000000Z"]
+
+
 def test_a_dataset_that_is_known_when_the_task_runs_leaves_its_event_through_the_alias(
     run_operator: Runner, publish: Callable[..., PublishOutcome]
 ) -> None:
