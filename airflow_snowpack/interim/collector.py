@@ -82,9 +82,8 @@ class Collector:
         return collected
 
     def _look_at(self, runs: Sequence[DueRun], dropper: Dropper, limit: int | None) -> Collected:
-        standings: Mapping[tuple[str, str], RunStanding] = {}
         try:
-            standings = self._run_states.standings(self._due.asked(runs))
+            standings = self._ask(runs)
         except SnowpackError:
             self._due.looked_at(runs, {})
             raise
@@ -97,6 +96,16 @@ class Collector:
         changed = {table.run_key for table in collected.dropped}
         kept, again = self._due.looked_at(runs, standings, changed=changed)
         return collected + Collected(runs=len(runs), kept=kept, looks_again_at=again)
+
+    def _ask(self, runs: Sequence[DueRun]) -> Mapping[tuple[str, str], RunStanding]:
+        """How the runs stand. Where a consumer seems to be finished Airflow is asked twice, and the second answer counts."""
+        standings = dict(self._run_states.standings(self._due.asked(runs)))
+        if seem := self._ledger.mark(runs, standings):
+            told = self._run_states.standings(self._due.asked(seem))
+            for run in seem:
+                standings.pop((run.dag_id, run.run_id), None)
+            standings |= told
+        return standings
 
     def _drop(self, tables: Sequence[Doomed], dropper: Dropper) -> Collected:
         dropped, failed = [], []

@@ -23,7 +23,7 @@ from airflow_snowpack.interim.model import Holder, InterimPolicy, Reading, Scope
 from airflow_snowpack.interim.refs import Ref, TableRef
 from airflow_snowpack.interim.rows import table_from
 from airflow_snowpack.interim.runs import nudge, run_key, touch
-from airflow_snowpack.interim.statements import ADD_PINS, HELD_BY, LOCK_READY, NEWLY_PINNED, RELEASE_READING
+from airflow_snowpack.interim.statements import ADD_PINS, HELD_BY, KEEP_PINS, LOCK_READY, RELEASE_READING
 from airflow_snowpack.store import IdMaker, Store, new_id, repeatable, storable
 from airflow_snowpack.store.interim_tables import interim_refs
 
@@ -130,8 +130,10 @@ class InterimHolding(InterimListing):
         }
         conn.execute(sa.insert(interim_refs), [each | {"table_id": table.table_id} for table in reading.tables])
         # Who was cleared after he had finished has no pin any more, and needs one for his next try.
-        pins = pin_values([table.table_id for table in reading.tables], [task.task_id], reading.holder)
-        if conn.execute(NEWLY_PINNED[conn.dialect.name], pins).all():
+        ids = [table.table_id for table in reading.tables]
+        mine = {"b_ids": sorted(ids), "b_run_key": each["run_key"], "b_task": each["task_id"]}
+        if conn.execute(KEEP_PINS, mine).rowcount != len(ids):
+            conn.execute(ADD_PINS[conn.dialect.name], pin_values(ids, [task.task_id], reading.holder))
             touch(conn, task.dag_id, task.run_id, look_at=now + self.policy.first_look)
 
 

@@ -1,5 +1,6 @@
 """The collector's side of the record: who is through with what, and which tables nobody needs any more.
 
+    seem = ledger.mark(runs, standings)                  # runs with consumers that seem to be finished: asked about again
     for doomed in ledger.settle(runs, standings, limit=100):
         drop(doomed)
         ledger.dropped(doomed)
@@ -21,8 +22,8 @@ from airflow_snowpack.interim.collected import Doomed, DueRun
 from airflow_snowpack.interim.model import InterimPolicy, TableState
 from airflow_snowpack.interim.rows import DROPPING, FREED, READY, TABLE, TABLES, WRITING, name_from, producer_from
 from airflow_snowpack.interim.run_states import RunStanding
-from airflow_snowpack.interim.runs import nudge
-from airflow_snowpack.interim.statements import NAME, REF, SLOT, moment
+from airflow_snowpack.interim.runs import RUN, nudge
+from airflow_snowpack.interim.statements import NAME, PIN, REF, SLOT, moment
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.store import IdMaker, Store, new_id, storable
 from airflow_snowpack.store.interim_tables import (
@@ -33,7 +34,6 @@ from airflow_snowpack.store.interim_tables import (
     interim_tables,
 )
 
-PIN = interim_pins.c
 NOW = moment("b_now")
 KEYS: sa.BindParameter[Any] = sa.bindparam("b_keys", expanding=True)
 IDS: sa.BindParameter[Any] = sa.bindparam("b_ids", expanding=True)
@@ -58,6 +58,7 @@ LATE_WRITINGS = sa.select(TABLE.table_id, TABLE.run_key, TABLE.task_id, TABLE.ma
 # Both look at the lease again: who renewed it meanwhile is not dead.
 BURY_READINGS = sa.delete(interim_refs).where(REF.reading_id.in_(IDS), LATE_READER)
 BURY_WRITINGS = sa.update(interim_tables).where(TABLE.table_id.in_(IDS), LATE_WRITER).values(FREED)
+TOUCHES = sa.select(RUN.run_key, RUN.touches).where(RUN.run_key.in_(KEYS)).with_for_update()
 END_NAMES = sa.delete(interim_names).where(NAME.run_key.in_(KEYS))
 END_SLOTS = sa.delete(interim_slots).where(SLOT.run_key.in_(KEYS))
 
@@ -113,9 +114,33 @@ class CollectorLedger:
         self._policy = policy
         self._holder = storable(holder)
         self._make_id = make_id
+        self._look: str | None = None
+
+    def mark(self, runs: Sequence[DueRun], standings: Standings) -> list[DueRun]:
+        """Mark the pins of consumers that seem to be finished; the runs that these are of have to be asked about again.
+
+        A consumer may be cleared, and start, between Airflow's answer and the moment at which its pin goes. Whoever comes to need
+        a table wipes the mark out; so a pin goes only if it was marked, then heard to be finished, and not needed anew since.
+        """
+        known = _known(runs, standings)
+
+        def write(conn: sa.Connection) -> list[tuple[str, str]]:
+            pins = conn.execute(PINNED_BY, {"b_keys": sorted(known)}).all() if known else []
+            finished = [(key, task) for key, task in pins if known[key].is_finished(task)]
+            if finished:
+                theirs = sa.tuple_(PIN.run_key, PIN.task_id).in_(finished)
+                conn.execute(sa.update(interim_pins).where(theirs).values(asked_by=self._look))
+            return finished
+
+        self._look = self._make_id()
+        seem = {key for key, _ in self._store.transact(write)}
+        return [run for run in runs if run.run_key in seem]
 
     def settle(self, runs: Sequence[DueRun], standings: Standings, limit: int) -> list[Doomed]:
-        """Let go of what those held who are finished or dead, and doom what nobody needs any more then."""
+        """Let go of what those held who are finished or dead, and doom what nobody needs any more then.
+
+        :param standings: as Airflow has told them after :meth:`mark`.
+        """
 
         def write(conn: sa.Connection) -> list[Doomed]:
             self._let_go(conn, runs, standings)
@@ -157,7 +182,7 @@ class CollectorLedger:
         return [_doomed(row) for row in rows]
 
     def _let_go(self, conn: sa.Connection, runs: Sequence[DueRun], standings: Standings) -> None:
-        known = {run.run_key: standings[run.dag_id, run.run_id] for run in runs if (run.dag_id, run.run_id) in standings}
+        known = _known(runs, standings)
         values = {"b_keys": sorted(known), "b_now": self._store.clock()}
         if not known:
             return
@@ -171,15 +196,23 @@ class CollectorLedger:
         if writings:
             conn.execute(BURY_WRITINGS, {"b_ids": writings, "b_now": values["b_now"]})
         if over := [key for key, standing in known.items() if not standing.is_active]:
-            conn.execute(END_NAMES, {"b_keys": over})
-            conn.execute(END_SLOTS, {"b_keys": over})
+            self._end(conn, over, {run.run_key: run.touches for run in runs})
 
     def _unpin(self, conn: sa.Connection, finished: list[tuple[str, str]]) -> None:
         if not finished:
             return
-        theirs = sa.tuple_(PIN.run_key, PIN.task_id).in_(finished)
+        theirs: sa.ColumnElement[bool] = sa.tuple_(PIN.run_key, PIN.task_id).in_(finished)
+        if self._look is not None:
+            theirs = sa.and_(theirs, PIN.asked_by == self._look)
         self._wake_others(conn, theirs, interim_pins)
         conn.execute(sa.delete(interim_pins).where(theirs))
+
+    def _end(self, conn: sa.Connection, over: list[str], touches: Mapping[str, int]) -> None:
+        """Names and slots of runs that are over, unless one has begun anew since it was taken."""
+        now = conn.execute(TOUCHES, {"b_keys": over}).all()
+        if same := [row.run_key for row in now if row.touches == touches[row.run_key]]:
+            conn.execute(END_NAMES, {"b_keys": same})
+            conn.execute(END_SLOTS, {"b_keys": same})
 
     def _wake_others(self, conn: sa.Connection, theirs: sa.ColumnElement[bool], held: sa.Table) -> None:
         """Tables of other runs may go by this: their own runs are looked at next."""
@@ -207,6 +240,10 @@ class CollectorLedger:
 
 class _Undone(Exception):
     """Ends a transaction of which nothing is to stay."""
+
+
+def _known(runs: Sequence[DueRun], standings: Standings) -> dict[str, RunStanding]:
+    return {run.run_key: standings[run.dag_id, run.run_id] for run in runs if (run.dag_id, run.run_id) in standings}
 
 
 def keys_of(runs: Sequence[DueRun]) -> dict[str, Any]:

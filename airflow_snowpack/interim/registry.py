@@ -151,7 +151,7 @@ class InterimRegistry(InterimHolding):
             record_operation(conn, operation)
             if writing.name is not None:
                 self._point(conn, writing, now)
-            if not pins:
+            if not pins or writing.name is not None:
                 touch(conn, task.dag_id, task.run_id, look_at=now + self.policy.nudge_after)
             return ref
 

@@ -18,6 +18,7 @@ from airflow_snowpack.store.interim_tables import interim_names, interim_pins, i
 from airflow_snowpack.store.types import UtcDateTime
 
 SLOT = interim_slots.c
+PIN = interim_pins.c
 REF = interim_refs.c
 NAME = interim_names.c
 INSERTS: dict[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
@@ -46,10 +47,25 @@ def _point(dialect: str) -> Any:
     return insert.on_conflict_do_update(index_elements=[NAME.name, NAME.run_key], set_=here)
 
 
+def _add_pins(dialect: str) -> Any:
+    """A pin that is there is kept, whatever a collector has heard of its consumer before."""
+    keys = [PIN.table_id, PIN.run_key, PIN.task_id]
+    return INSERTS[dialect](interim_pins).on_conflict_do_update(index_elements=keys, set_={"asked_by": sa.null()})
+
+
 TAKE_SLOT = {dialect: _take_slot(dialect) for dialect in INSERTS}
 POINT = {dialect: _point(dialect) for dialect in INSERTS}
-ADD_PINS = {dialect: insert(interim_pins).on_conflict_do_nothing() for dialect, insert in INSERTS.items()}
-NEWLY_PINNED = {dialect: add.returning(interim_pins.c.table_id) for dialect, add in ADD_PINS.items()}
+ADD_PINS = {dialect: _add_pins(dialect) for dialect in INSERTS}
+KEEP_PINS = (
+    sa.update(interim_pins)
+    .where(
+        PIN.table_id.in_(sa.bindparam("b_ids", expanding=True)),
+        PIN.run_key == sa.bindparam("b_run_key"),
+        PIN.task_id == sa.bindparam("b_task"),
+    )
+    .values(asked_by=sa.null())
+)
+"""The pins of one consumer, whatever a collector has heard of it before."""
 
 SUPERSEDE = (
     sa.update(interim_tables)

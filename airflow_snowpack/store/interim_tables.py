@@ -84,9 +84,11 @@ interim_pins = sa.Table(
     sa.Column("table_id", sa.Text, primary_key=True),
     sa.Column("run_key", sa.Text, primary_key=True),
     sa.Column("task_id", sa.Text, primary_key=True),
+    sa.Column("asked_by", sa.Text),
     sa.Index("ix_interim_pins_run_key_task_id", "run_key", "task_id"),
 )
-"""A consumer, all its map indexes together, that is not finished for good."""
+"""A consumer, all its map indexes together, that is not finished for good. ``asked_by`` is the look of a collector that has heard
+otherwise and asks again; whoever comes to need the table meanwhile wipes it out."""
 
 interim_refs = sa.Table(
     "interim_refs",

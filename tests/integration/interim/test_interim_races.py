@@ -9,16 +9,20 @@ from threading import Barrier
 from typing import TYPE_CHECKING
 
 import pytest
-from interim_lake import holder
+from interim_lake import ToldRuns, holder
 
 from airflow_snowpack.interim.errors import InterimTableGone, StaleInterimAttempt
 from airflow_snowpack.interim.model import Scope
+from airflow_snowpack.interim.run_states import RunPhase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from interim_lake import InterimLake, MovedClock, ToldRuns
+    from interim_lake import InterimLake, MovedClock
+
+    from airflow_snowpack.interim.refs import TableRef
+    from airflow_snowpack.interim.run_states import RunAsked, RunStanding
 
 ROUNDS = int(os.environ.get("SNOWPACK_RACE_ROUNDS", "8"))
 
@@ -114,3 +118,61 @@ def test_the_instances_of_a_mapped_task_begin_and_hand_on_side_by_side(lake_of_t
     refs = at_once(*(lambda number=number: instance(number) for number in range(mapped)))
 
     assert len({ref.table for ref in refs}) == mapped
+
+
+class ClearedMeanwhile(ToldRuns):
+    """Airflow, in which somebody does something between the answer and what is made of it."""
+
+    def __init__(self, meanwhile: Callable[[], Any]) -> None:
+        super().__init__()
+        self.meanwhile = meanwhile
+        self.answers = 0
+
+    def standings(self, asked: Sequence[RunAsked]) -> Mapping[tuple[str, str], RunStanding]:
+        answer = super().standings(asked)
+        self.answers += 1
+        if self.answers == 2:
+            self.meanwhile()
+        return answer
+
+
+def test_a_consumer_that_is_cleared_and_fails_after_airflow_has_answered_keeps_its_input(
+    lake_of_tables: InterimLake, clock: MovedClock
+) -> None:
+    registry = lake_of_tables.registry
+    ref = lake_of_tables.handed_on("clean", consumers=["report"])
+
+    def runs_again_and_fails() -> None:
+        registry.release(registry.consume([ref], holder=holder("report", try_number=2)))
+        told.says("report", "up_for_retry")
+
+    told = ClearedMeanwhile(runs_again_and_fails)
+    told.finish("report")
+    assert lake_of_tables.collect(told).dropped == ()
+    registry.release(registry.consume([ref], holder=holder("report", try_number=3)))
+
+    told.finish("report")
+    assert len(lake_of_tables.collect(told).dropped) == 1
+
+
+def test_a_producer_that_runs_again_after_airflow_has_answered_finds_its_new_table_pinned(
+    lake_of_tables: InterimLake, clock: MovedClock
+) -> None:
+    old = lake_of_tables.named("features", scope=Scope.RUN, consumers=["report"])
+    made: list[TableRef] = []
+
+    def is_cleared_and_runs_again() -> None:
+        told.end(phase=RunPhase.ACTIVE)
+        told.says("report", None)
+        made.append(lake_of_tables.named("features", scope=Scope.RUN, try_number=2, consumers=["report"]))
+
+    told = ClearedMeanwhile(is_cleared_and_runs_again)
+    told.finish("report")
+    told.end()
+
+    lake_of_tables.collect(told)
+
+    [new] = made
+    assert lake_of_tables.tables() == {new.table}
+    assert lake_of_tables.registry.table(new.table_id).is_named
+    assert old.table != new.table

@@ -96,6 +96,7 @@ def _make_needs() -> None:
         sa.Column("table_id", sa.Text, nullable=False),
         sa.Column("run_key", sa.Text, nullable=False),
         sa.Column("task_id", sa.Text, nullable=False),
+        sa.Column("asked_by", sa.Text),
         sa.PrimaryKeyConstraint("table_id", "run_key", "task_id", name="pk_interim_pins"),
     )
     op.create_index("ix_interim_pins_run_key_task_id", "interim_pins", ["run_key", "task_id"])
