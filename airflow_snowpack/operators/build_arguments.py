@@ -76,7 +76,7 @@ class TakesBuildArguments(PublishesBuild):
     :param engine: ``spark``, or ``python`` for what fits through one machine: the table is read by PyIceberg, no JVM starts.
     :param shard_retry: how often a shard is tried again, with ``engine="python"``. With Spark, ``spark.task.maxFailures`` says.
     :param as_of: the moment that the data is of, which orders builds; ``None`` for the end of the data interval, and in a run
-        that has none for the moment at which the task begins.
+        that has none for its ``run_after``, the moment from which on it was to start.
     :param url: the dataset's folder, always the same for a dataset; ``None`` for its name below ``[snowpack] builds_url``.
     :param store_conn_id: the store's Airflow connection; ``None`` for the installation's. Likewise ``storage_conn_id``,
         ``catalog_conn_id`` and ``spark_conn_id``.
@@ -148,6 +148,8 @@ class TakesBuildArguments(PublishesBuild):
         from airflow_snowpack.store import utc_now
 
         given = read_moment("as_of", self.as_of) or context.get("data_interval_end")
+        if given is None and (dag_run := context.get("dag_run")) is not None:
+            given = dag_run.run_after  # the same at each try: a late one must not replace a run that came after it
         return utc_now() if given is None else given
 
     def spec(self) -> BuildSpec:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -102,10 +103,12 @@ def test_a_build_is_published_where_the_installation_says_and_leaves_its_event(
     assert links[0] == "/snowpack/ui/builds/features/runs/20260102T000000Z"
 
 
-def test_without_a_word_about_it_a_build_is_as_of_the_end_of_the_data_interval_or_of_now() -> None:
+def test_without_a_word_about_it_a_build_is_as_of_the_end_of_the_data_interval_or_of_the_runs_own_moment() -> None:
     operator, before = build(as_of=None), datetime.now(UTC)
+    run = SimpleNamespace(run_after=NIGHT[2])
 
-    assert operator.moment(cast("Context", {"data_interval_end": NIGHT[3]})) == NIGHT[3]
+    assert operator.moment(cast("Context", {"data_interval_end": NIGHT[3], "dag_run": run})) == NIGHT[3]
+    assert operator.moment(cast("Context", {"data_interval_end": None, "dag_run": run})) == NIGHT[2], "at each of its tries"
     assert before <= operator.moment(cast("Context", {})) <= datetime.now(UTC)
 
 
