@@ -32,7 +32,7 @@ from pyarrow import fs
 from tenacity import (
     Retrying,
     before_sleep_log,
-    retry_if_exception_type,
+    retry_if_exception,
     retry_if_not_exception_type,
     stop_after_attempt,
     wait_exponential,
@@ -101,7 +101,7 @@ class Storage:
         self._retrying = Retrying(
             stop=stop_after_attempt(TRIES),
             wait=wait_exponential(multiplier=0.2, max=2),
-            retry=retry_if_exception_type((OSError, pyarrow.ArrowException)) & retry_if_not_exception_type(FileNotFoundError),
+            retry=retry_if_exception(self._is_the_storages) & retry_if_not_exception_type(FileNotFoundError),
             sleep=sleep,
             reraise=True,
             before_sleep=before_sleep_log(log, logging.WARNING),
@@ -282,8 +282,17 @@ class Storage:
             return retrying(once)
         except FileNotFoundError:
             raise ObjectMissing(self._told(path)) from None
-        except (OSError, pyarrow.ArrowException) as error:
+        except Exception as error:
+            if not self._is_the_storages(error):
+                raise
             raise StorageFailed(what, self._told(path), error) from error
+
+    def _is_the_storages(self, error: BaseException) -> bool:
+        """Whether the storage is to blame, and not the call. fsspec's file systems raise what their own libraries do."""
+        if isinstance(error, (OSError, pyarrow.ArrowException)):
+            return True
+        by_fsspec = isinstance(self._fs, fs.PyFileSystem)
+        return by_fsspec and isinstance(error, Exception) and not isinstance(error, (TypeError, ValueError))
 
 
 def _unbroken(put: Callable[[], None]) -> None:

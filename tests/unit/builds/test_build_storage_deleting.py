@@ -76,3 +76,33 @@ def test_a_write_is_tried_as_often_as_its_caller_says(tmp_path: Path) -> None:
         with pytest.raises(StorageFailed, match="Could not write"):
             storage.write("one", b"1", tries=allowed)
         assert len(tries) == allowed
+
+
+class ClientError(Exception):
+    """What a library below fsspec raises, such as botocore's: it is no OSError."""
+
+
+def test_an_error_of_a_librarys_own_is_tried_again_and_told_like_any_other(tmp_path: Path) -> None:
+    sound, calls = filled(tmp_path), []
+
+    def failing(name: str, path: str) -> None:
+        calls.append(name)
+        if name == "delete_dir" or (name == "delete_file" and path.endswith("one")):
+            raise ClientError("SlowDown")
+        if name == "open_input_stream" and calls.count(name) < 3:
+            raise ClientError("SlowDown")
+
+    storage = failing_storage(tmp_path, failing)
+    assert storage.read("data/ab/three") == b"data/ab/three"
+    done = storage.delete("data/a/")
+    assert (done.objects, len(done.problems)) == (1, 1)
+    assert "data/a/one: SlowDown" in done.problems[0]
+    assert names(sound) == ["data/a/one", "data/ab/three"]
+
+
+def test_a_call_that_is_wrong_is_not_taken_for_a_storage_that_fails(tmp_path: Path) -> None:
+    def wrong(name: str, path: str) -> None:
+        raise TypeError("it takes no such argument")
+
+    with pytest.raises(TypeError, match="no such argument"):
+        failing_storage(tmp_path, wrong).read("one")
