@@ -21,6 +21,7 @@ from benchmarks import (
     builds_cleanup,
     builds_read,
     builds_write,
+    interim_collector,
     lifecycle,
     maintain_table,
     parse,
@@ -35,9 +36,9 @@ from benchmarks.results import Results, table
 HERE = Path(__file__).parent
 PARTS = [
     *("lifecycle", "pressure", "api", "schedules", "schedule_latency", "parse", "plugin", "maintain_table"),
-    *("builds_cleanup", "builds_read", "builds_write"),
+    *("builds_cleanup", "builds_read", "builds_write", "interim_collector"),
 ]
-ON_POSTGRES = {"lifecycle", "pressure", "api", "schedules"}
+ON_POSTGRES = {"lifecycle", "pressure", "api", "schedules", "interim_collector"}
 
 
 def main() -> int:
@@ -55,6 +56,8 @@ def main() -> int:
                 api.run(server, results, rounds=arguments.rounds)
             if "schedules" in arguments.parts:
                 schedules.run(server, results, rounds=arguments.rounds)
+            if "interim_collector" in arguments.parts:
+                interim_collector.run(server, results, rounds=arguments.rounds)
     if "schedule_latency" in arguments.parts:
         schedules_latency.run(results, rounds=arguments.rounds)
     if "parse" in arguments.parts:
