@@ -10,8 +10,8 @@
     ├── scheduling  SchedulingError: InvalidSchedule (InvalidRun), ScheduleExists (NameTaken), ScheduleNotFound,
     │         ScheduleNotReadable, KeptByRun, RunExists, RunNotFound, InvalidEvent, InvalidPendingCursor, WrongTransition
     ├── builds  BuildError: InvalidBuild, InvalidKey, ShardCoverageError, ShardFailed, DatasetNotFound, BuildNotFound,
-    │         DatasetBusy, StaleBuild, PublishFailed, CleanupIncomplete, NothingPublished, ManifestDamaged,
-    │         StorageFailed (ObjectMissing)
+    │         DatasetBusy, StaleBuild (LockLost), PublishFailed, CleanupIncomplete, NothingPublished,
+    │         ManifestDamaged, StorageFailed (ObjectMissing)
     ├── interim  InterimError: InvalidInterimRef, InvalidInterimTable, InterimTableGone, InterimTableNotFound, InterimTableInUse,
     │         InvalidInterimCursor, StaleInterimAttempt, DropFailed, FunctionError (UnusableFunction, InvalidColumns,
     │         InvalidReduction, WrongRows, FunctionFailed)

@@ -20,7 +20,7 @@ from typing import Self
 
 import sqlalchemy as sa
 
-from airflow_snowpack.builds.errors import DatasetBusy, DatasetNotFound, StaleBuild
+from airflow_snowpack.builds.errors import DatasetBusy, DatasetNotFound, LockLost
 from airflow_snowpack.builds.heartbeat import Heartbeat
 from airflow_snowpack.builds.registered import BuildPolicy
 from airflow_snowpack.store import IdMaker, Leases, Store, StoreUnreachable, new_id, repeatable, storable
@@ -49,20 +49,19 @@ class DatasetLock:
     def check(self) -> None:
         """Make sure that the lock is ours, for a whole lease from now on.
 
-        :raises StaleBuild: somebody else has taken it.
+        :raises LockLost: somebody else has taken it.
         """
-        self._beat.check()
-        if not self._renew():
-            raise StaleBuild(self._what)
+        if self._beat.lost or not self._renew():
+            raise LockLost(self._what)
 
     def holds(self, conn: sa.Connection) -> None:
         """Within a transaction: keep everybody else from taking the lock until it ends.
 
-        :raises StaleBuild: somebody else has taken it.
+        :raises LockLost: somebody else has taken it.
         """
         until = self.store.clock() + self.policy.lock_lease
         if not LOCKS.renew(conn, self.dataset, self.attempt_id, until):
-            raise StaleBuild(self._what)
+            raise LockLost(self._what)
 
     def _renew(self) -> bool:
         until = self.store.clock() + self.policy.lock_lease

@@ -8,7 +8,8 @@ BuildError
 ├── DatasetNotFound     nothing was ever built under this name
 ├── BuildNotFound       the dataset has no such run, manifest or publication
 ├── DatasetBusy         somebody else publishes, rolls back or cleans up this dataset
-├── StaleBuild          the fence has moved: another attempt has this run or this dataset now
+├── StaleBuild          the fence has moved: another attempt has this run now
+│   └── LockLost        somebody else has this dataset now; the run is what it was
 ├── PublishFailed       the pointer could not be set; it is what it was
 │   └── PointerUnknown  nor could it be read afterwards, so nobody knows
 ├── CleanupIncomplete   of several datasets, some could not be cleaned up
@@ -112,6 +113,10 @@ class StaleBuild(BuildError):
 
     def __init__(self, held: str) -> None:
         super().__init__(f"Another attempt has taken over {held}; this one stops without writing anything more.")
+
+
+class LockLost(StaleBuild):
+    """The dataset's lock has gone to somebody else. The run is still its holder's, who may try again."""
 
 
 class PublishFailed(BuildError):

@@ -8,10 +8,12 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+import sqlalchemy as sa
 from airflow.sdk import DAG
 from published_builds import publish_build
 
 from airflow_snowpack.assets import build_asset, published_builds
+from airflow_snowpack.builds.dataset_lock import DatasetLock
 from airflow_snowpack.builds.model import RunStatus
 from airflow_snowpack.builds.reader import SnapshotReader
 from airflow_snowpack.builds.storage import Storage
@@ -24,6 +26,7 @@ from airflow_snowpack.operators import (
     SelectWinnersOperator,
     ShardedBuildOperator,
 )
+from airflow_snowpack.store.build_tables import build_datasets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -246,6 +249,26 @@ def test_the_steps_hand_the_run_on_and_publish_what_was_selected(
     again = run_operator(handed(publish, selected), try_number=2)
     assert (again.state, again.xcom) == ("success", published.xcom)
     assert len(builds.publications("features")) == 1
+
+
+def test_a_publication_that_lost_the_datasets_lock_is_tried_again(
+    run_operator: Runner, builds: BuildRegistry, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, select, publish = steps()
+    selected = run_operator(handed(select, run_operator(write)))
+    checked = DatasetLock.check
+
+    def sleep_through_the_lease(lock: DatasetLock) -> None:
+        builds.store.transact(lambda conn: conn.execute(sa.update(build_datasets).values(attempt_id="another's")))
+        checked(lock)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DatasetLock, "check", sleep_through_the_lease)
+        lost = run_operator(handed(publish, selected))
+    assert lost.state == "up_for_retry"
+    assert "Another attempt has taken over the dataset features" in str(lost.error)
+    builds.store.transact(lambda conn: conn.execute(sa.update(build_datasets).values(claimed_at=None)))
+    assert run_operator(handed(publish, selected), try_number=2).xcom["moved"]
 
 
 def test_a_shard_that_nobody_wrote_is_named(run_operator: Runner, folder: Path) -> None:
