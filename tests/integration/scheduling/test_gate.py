@@ -347,11 +347,18 @@ class TestWhatIsTold:
         assert "gate" not in str(explain(gates.scheduler.schedules, "s"))
 
     def test_what_ended_long_ago_is_forgotten(self, gates: Gates, clock: Any) -> None:
-        gates.ask("old", MaxRuns(1, per="1000d"))
+        gates.ask("old")
         gates.end("old")
         clock.forward(days=91)
         forget_old(gates.store)
         assert gates.state("new", MaxRuns(1, per="1000d")) is PASSED
+
+    def test_what_a_gate_counts_stays_for_as_long_as_it_counts(self, gates: Gates, clock: Any) -> None:
+        gates.ask("old", MaxRuns(1, per="1000d"))
+        gates.end("old")
+        clock.forward(days=91)
+        forget_old(gates.store)
+        assert gates.state("new", MaxRuns(1, per="1000d")) is WAITING
 
 
 class TestAskingAgain:
