@@ -25,26 +25,26 @@ class Model:
     minutes: int = 0
     enabled: bool = True
     paused: bool = False
-    unread: int = 0
-    waiting: int = 0
+    unread: list[int] = field(default_factory=list)
+    waiting: list[int] = field(default_factory=list)
     triggered: int | None = None
     launching: list[int] = field(default_factory=list)
     launched: list[int] = field(default_factory=list)
 
     def send(self) -> None:
-        self.unread += self.enabled
+        self.unread += [self.minutes] if self.enabled else []
 
     def change(self, *, enabled: bool) -> None:
-        self.unread = self.waiting = 0
+        self.unread, self.waiting = [], []
         self.triggered, self.enabled, self.launching = None, enabled, []
 
     def work(self) -> None:
-        self.waiting, self.unread = self.waiting + self.unread, 0
-        if self.triggered is None and self.waiting >= WANTED:
-            self.triggered = self.minutes
+        self.waiting, self.unread = self.waiting + self.unread, []
+        if self.triggered is None and len(self.waiting) >= WANTED:
+            self.triggered = self.waiting[WANTED - 1]  # when the event came that completed it, not when somebody looked
         if self.triggered is not None and self.minutes >= self.triggered + 10:
-            self.launching.append(self.waiting)
-            self.waiting, self.triggered = 0, None
+            self.launching.append(len(self.waiting))
+            self.waiting, self.triggered = [], None
         if not self.paused:
             self.launched, self.launching = self.launched + self.launching, []
 
