@@ -22,6 +22,7 @@ from benchmarks import (
     builds_read,
     builds_write,
     interim_collector,
+    interim_handover,
     lifecycle,
     maintain_table,
     parse,
@@ -36,9 +37,9 @@ from benchmarks.results import Results, table
 HERE = Path(__file__).parent
 PARTS = [
     *("lifecycle", "pressure", "api", "schedules", "schedule_latency", "parse", "plugin", "maintain_table"),
-    *("builds_cleanup", "builds_read", "builds_write", "interim_collector"),
+    *("builds_cleanup", "builds_read", "builds_write", "interim_handover", "interim_collector"),
 ]
-ON_POSTGRES = {"lifecycle", "pressure", "api", "schedules", "interim_collector"}
+ON_POSTGRES = {"lifecycle", "pressure", "api", "schedules", "interim_handover", "interim_collector"}
 
 
 def main() -> int:
@@ -56,6 +57,8 @@ def main() -> int:
                 api.run(server, results, rounds=arguments.rounds)
             if "schedules" in arguments.parts:
                 schedules.run(server, results, rounds=arguments.rounds)
+            if "interim_handover" in arguments.parts:
+                interim_handover.run(server, results, rounds=max(arguments.rounds, 5))
             if "interim_collector" in arguments.parts:
                 interim_collector.run(server, results, rounds=arguments.rounds)
     if "schedule_latency" in arguments.parts:
