@@ -84,5 +84,7 @@ def _event(
         ) from error
     if at is not None and at > now:
         raise InvalidEvent(f"The event {name!r:.80} is said to happen at {at.isoformat()}, which is still to come.")
-    known_by = f"sent:{name}:{source_id}" if source_id is not None else f"sent-once:{new_id()}"
+    # Colons of the name are marked, so that no other name and source id make the same.
+    marked = name.replace("%", "%%").replace(":", "%:")
+    known_by = f"sent:{marked}:{source_id}" if source_id is not None else f"sent-once:{new_id()}"
     return Event(custom_key(name), at or now, amounts, detail, known_by)

@@ -162,6 +162,14 @@ def test_an_event_with_the_same_source_id_is_one_event_and_one_entry(scheduler: 
     assert len(trail(scheduler)) == 2
 
 
+def test_a_colon_in_a_name_makes_no_other_event_the_same(scheduler: Any) -> None:
+    asked_for = [("a:b", "c"), ("a", "b:c"), ("a%:b", "c"), ("a%", "b:c"), ("a:", ":c"), ("a", "::c"), ("a::", "c")]
+    for _ in range(2):
+        sent = [send_event(scheduler.store, VERA, name, source_id=source) for name, source in asked_for]
+    assert len({one.recorded.id for one in sent}) == len(asked_for)
+    assert all(one.again for one in sent)
+
+
 def test_an_event_from_outside_cannot_take_the_place_of_a_commit(scheduler: Any, asked: Schedules) -> None:
     asked.create(make(trigger=PartitionsAdded("web.page_views")))
     send_event(scheduler.store, VERA, "x", source_id="snapshot:web.page_views:1")
