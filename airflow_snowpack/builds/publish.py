@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.dataset_lock import DatasetLock
-from airflow_snowpack.builds.errors import InvalidBuild, PointerUnknown, PublishFailed, ShardCoverageError, StaleBuild
+from airflow_snowpack.builds.errors import BuildError, InvalidBuild, PointerUnknown, PublishFailed, ShardCoverageError, StaleBuild
 from airflow_snowpack.builds.model import BuildRun, Manifest, RunStatus
 from airflow_snowpack.builds.moves import Also, Moves, Served, Standing, pointer_of
 from airflow_snowpack.builds.pointer import set_pointer
@@ -23,7 +23,7 @@ from airflow_snowpack.builds.records import checksum_of, to_json
 from airflow_snowpack.builds.registered import Publication, PublicationKind, PublishOutcome, RunHandle
 from airflow_snowpack.builds.registry import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
-from airflow_snowpack.store import StoreUnreachable
+from airflow_snowpack.store import StoreError, StoreUnreachable
 
 log = logging.getLogger(__name__)
 
@@ -87,11 +87,22 @@ def move(
         _set(registry, storage, lock, publication, handle)
         return _confirm(registry, lock, publication, served, standing, also)
     except StaleBuild:
-        # Whoever has the lock now has found the note of it, and may have completed it.
+        # Whoever got the lock has found the note of it, and may have completed it; and what was written here may stand over what
+        # came after.
+        _set_right(registry, storage, publication)
         published = outcome_of(registry, publication.dataset, publication.run_id)
         if published is None:
             raise
         return published
+
+
+def _set_right(registry: BuildRegistry, storage: Storage, publication: Publication) -> None:
+    """Once, and if nobody has the dataset: whoever has it next does the same."""
+    try:
+        with registry.lock(publication.dataset, publication.by) as lock:
+            reconcile(registry, storage, lock)
+    except (BuildError, StoreError) as error:
+        log.warning("pointer_not_set_right: of %s, after the lock was lost: %s", publication.dataset, error)
 
 
 def _set(

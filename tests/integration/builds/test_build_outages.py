@@ -358,7 +358,7 @@ def test_a_sleeper_completed_by_somebody_else_hears_that_it_was_published(
     assert served(storage) == handle.run_id
 
 
-def test_a_sleeper_overtaken_by_a_newer_build_is_ignored_and_repaired(
+def test_a_sleeper_overtaken_by_a_newer_build_sets_right_what_it_wrote(
     registry: BuildRegistry, storage: Storage, pointed: Pointed, clock: MovedClock
 ) -> None:
     published(registry, storage, 0)
@@ -366,11 +366,32 @@ def test_a_sleeper_overtaken_by_a_newer_build_is_ignored_and_repaired(
     asleep(pointed, clock, registry.policy, lambda: published(registry, storage, 2))
     outcome = publish(registry, pointed, handle, manifest)
     assert not outcome.moved, "whoever came meanwhile completed it, and then published a newer one"
+    assert served(storage) == "20260103T000000Z"
+    pointer = read_pointer(storage)
+    assert pointer is not None
+    assert pointer.publication == registry.dataset(DATASET).publication
+
+
+def test_a_sleeper_overtaken_by_somebody_who_still_has_the_dataset_is_ignored_and_repaired_by_the_next(
+    registry: BuildRegistry, storage: Storage, pointed: Pointed, clock: MovedClock
+) -> None:
+    published(registry, storage, 0)
+    handle, manifest = built(registry, storage, MIDNIGHT + DAY)
+    locks = []
+
+    def overtake() -> None:
+        published(registry, storage, 2)
+        locks.append(registry.lock(DATASET, "another").__enter__())
+
+    asleep(pointed, clock, registry.policy, overtake)
+    outcome = publish(registry, pointed, handle, manifest)
+    assert not outcome.moved, "whoever came meanwhile completed it, and then published a newer one"
     pointer, known = read_pointer(storage), registry.dataset(DATASET)
     assert pointer is not None
     assert known.publication is not None
     assert pointer.publication < known.publication, "so readers that have seen the newer one stay there"
     assert served(storage) == handle.run_id, "whoever comes now sees the older one, whole"
+    locks[0].__exit__(None, None, None)
     cleanup(registry, storage, DATASET)
     assert served(storage) == "20260103T000000Z"
     assert read_pointer(storage) == replace(read_pointer(storage) or pointer, publication=known.publication)
@@ -390,8 +411,7 @@ def test_a_sleeper_whose_run_was_taken_over_and_deleted_leaves_readers_a_way_bac
     with pytest.raises(StaleBuild):
         publish(registry, pointed, handle, manifest)
     assert storage.folders("data/") == [before, f"{handle.run_id}.2"]
-    assert served(storage) == before, "the pointer names its predecessor, to which readers fall back"
-    cleanup(registry, storage, DATASET)
+    assert served(storage) == before
     pointer = read_pointer(storage)
     assert pointer is not None
     assert (pointer.run_id, pointer.publication) == (before, 3)
