@@ -3,8 +3,9 @@
     current = read_pointer(storage)
     path, manifest = newest_whole(storage, current, damaged := {})
 
-The invariant: a manifest is read only if it is exactly what was published, and **one that was found damaged is never served**,
-whether it is that itself or one of its shards.
+The invariant: the manifest that the pointer names, and the one before it, are read only if they are exactly what was published,
+and **one that was found damaged is never served**, whether it is that itself or one of its shards. Those further back have no
+checksum to be compared with: no manifest holds that of another.
 """
 
 from __future__ import annotations

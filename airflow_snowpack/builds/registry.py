@@ -91,7 +91,8 @@ class BuildRegistry(BuildListing):
         :raises StorageFailed: whether a name is free cannot be told; nothing was begun.
         """
         layout.check_dataset(dataset)
-        label = layout.check_run(label if label is not None else run_label(as_of))
+        named_by_moment = run_label(as_of)  # checks the moment as well
+        label = layout.check_run(named_by_moment if label is None else label)
         Sharding.hash(num_shards)  # checks the number
         while True:
             run_id = self._free_name(dataset, label, storage)

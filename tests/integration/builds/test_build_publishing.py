@@ -148,6 +148,7 @@ def test_a_dataset_stands_in_one_folder_which_is_its_own(registry: BuildRegistry
         ({"label": "a/b"}, "run_id = "),
         ({"num_shards": 0}, "num_shards = 0"),
         ({"as_of": MIDNIGHT.replace(tzinfo=None)}, "it has no time zone"),
+        ({"as_of": MIDNIGHT.replace(tzinfo=None), "label": "a"}, "it has no time zone"),
     ],
 )
 def test_a_run_that_cannot_be_named_is_refused_before_anything_is_written(
