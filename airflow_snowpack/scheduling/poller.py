@@ -6,7 +6,8 @@ It looks at the tables that enabled schedules listen to, and at no others. The i
 The events of a table and the place up to which it was read are one transaction, and an event carries its snapshot's id,
 so that two pollers, or one that died in between, publish nothing twice and pass nothing over.
 
-A table is read from where it stood when the first schedule began to listen to it.
+A table is read from where it stood when the first schedule began to listen to it. The one whose turn was longest ago comes first,
+and one that could not be read, such as one that is not there yet, is asked for again after the period that all have.
 """
 
 from __future__ import annotations
@@ -71,6 +72,8 @@ class Poller:
         self._catalog_name = catalog_name
         self._load_catalog = load_catalog
         self._every = every
+        self._in_vain: dict[str, datetime] = {}
+        """When this poller asked in vain, by the key of the table."""
 
     def step(self) -> PollReport:
         """Look at each table once; one that cannot be read does not keep the others from being read."""
@@ -79,8 +82,10 @@ class Poller:
             return PollReport()
         catalog, published, problems = self._load_catalog(), 0, {}
         for table, row in due.items():
+            self._in_vain[row.listened_to] = self._store.clock()
             try:
                 published += self._read(catalog, table, row)
+                del self._in_vain[row.listened_to]
             except SnowpackError as problem:
                 log.warning("table_not_polled: %s", problem)
                 problems[str(table)] = str(problem)
@@ -92,13 +97,16 @@ class Poller:
     def _due(self) -> dict[TableName, sa.Row[Any]]:
         """The tables to look at, with the place up to which each was read, and since when anybody listens to it."""
         before = self._store.clock() - self._every
+        self._in_vain = {key: asked_at for key, asked_at in self._in_vain.items() if asked_at > before}
         name = sa.func.substr(schedule_triggers.c.event_key, len(PREFIX) + 1)
         query = (
             sa.select(name.label("listened_to"), sa.func.min(schedule_triggers.c.counts_from).label("since"), table_places)
             .join(table_places, table_places.c.table_key == name, isouter=True)
             .where(sa.func.substr(schedule_triggers.c.event_key, 1, len(PREFIX)) == PREFIX)
             .where(sa.or_(table_places.c.read_at.is_(None), table_places.c.read_at <= before))
+            .where(name.not_in(list(self._in_vain)))
             .group_by(name, *table_places.c)
+            .order_by(table_places.c.read_at.asc().nulls_first(), name)
             .limit(NO_WIDER_THAN)
         )
         rows = self._store.read(lambda conn: conn.execute(query).all())

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
+    from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.store import Store
 
 
@@ -103,6 +104,38 @@ def test_a_table_that_cannot_be_read_is_named_and_keeps_no_other_from_being_read
     report = poller.step()
     assert report.events == 1
     assert "web.gone" in report.problems["lake.web.gone"]
+
+
+def test_a_table_that_is_not_there_is_asked_for_again_only_after_the_period(scheduler: Any, poller: Poller, lake: Any) -> None:
+    listen(scheduler, "web.later")
+    assert list(poller.step().problems) == ["lake.web.later"]
+    assert poller.step().tables == 0
+
+    later = lake.load().create_table(("web", "later"), rows().schema)
+    later.append(rows())
+    assert look_again(scheduler, poller) == 1
+
+
+def test_of_more_tables_than_one_step_reads_the_one_that_waited_longest_comes_first(
+    scheduler: Any, store: Store, lake: CatalogConfig, views: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_snowpack.scheduling.poller.NO_WIDER_THAN", 1)
+    names = ["a", "b", "c"]
+    for name in names:
+        lake.load().create_table(("web", name), rows().schema)
+        scheduler.declare(name, CommitsAdded(f"web.{name}"))
+    read: list[str] = []
+
+    def load(_: Any, name: TableName) -> Table:
+        read.append(name.dotted)
+        return views
+
+    monkeypatch.setattr("airflow_snowpack.scheduling.poller.load_table", load)
+    poller = Poller(store, catalog_name="lake", load_catalog=lake.load, every=timedelta(0))
+    for _ in range(6):
+        scheduler.clock.forward(seconds=1)
+        poller.step()
+    assert read == [f"web.{name}" for name in names] * 2
 
 
 def test_a_table_is_read_anew_only_after_the_period(scheduler: Any, poller: Poller, views: Table) -> None:
