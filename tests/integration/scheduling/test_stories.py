@@ -200,6 +200,19 @@ def test_10_a_feed_that_arrives_every_second_runs_when_there_is_enough(scheduler
     assert [launch.conf["snowpack"]["event_count"] for launch in scheduler.started] == [25, 25]
 
 
+def test_10_what_is_not_enough_is_run_after_a_while_and_nothing_is_run_without_data(scheduler: Any) -> None:
+    enough = RecordsAdded(VIEWS, 1_000_000)
+    scheduler.declare("enough", enough | Since(RecordsAdded(VIEWS), "15m", of="first"))
+    for _ in range(30):
+        scheduler.arrive(records=10)
+        scheduler.go_on(seconds=30)
+    assert [launch.conf["snowpack"]["event_count"] for launch in scheduler.started] == [30]
+    scheduler.end_run()
+    for _ in range(120):
+        scheduler.go_on(minutes=1)
+    assert len(scheduler.started) == 1
+
+
 def test_11_at_least_every_four_hours_and_sooner_when_much_has_arrived(scheduler: Any) -> None:
     scheduler.declare("bursty", BytesAdded(VIEWS, "100GB") | Every("4h"))
 
