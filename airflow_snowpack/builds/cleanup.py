@@ -25,7 +25,7 @@ from airflow_snowpack.builds.errors import StorageFailed
 from airflow_snowpack.builds.model import BuildRun, CleanupAction, CleanupPhase, Retention, RunStatus
 from airflow_snowpack.builds.reconcile import inspect, reconcile
 from airflow_snowpack.builds.registry import BuildRegistry
-from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.builds.storage import Deleted, Storage
 
 log = logging.getLogger(__name__)
 
@@ -104,6 +104,7 @@ def _runs(
     with registry.lock(dataset, holder) as lock:
         standing = reconcile(registry, storage, lock)
         scene = _Scene(registry, storage, dataset, retention, standing.current.run_id if standing.current is not None else None)
+        _delete_half_pointers(scene)
         doomed = [chosen for choose in choices for chosen in choose(scene) if _doom(scene, lock, chosen[1])]
     return [action for chosen in doomed for action in _delete_run(scene, *chosen)]
 
@@ -153,6 +154,19 @@ def _why_stale(run: BuildRun) -> str:
     return f"the run failed: {run.error or 'nobody said why'}"
 
 
+def _delete_half_pointers(scene: _Scene) -> None:
+    """What those left who were killed while they set the pointer. Whoever wrote it had the dataset, and has not by now."""
+    before = scene.registry.store.clock() - scene.registry.policy.lock_lease
+    for half in scene.storage.half_written(layout.CURRENT):
+        if half.modified is not None and half.modified <= before:
+            _log_problems(half.path, scene.storage.delete(half.path))
+
+
+def _log_problems(path: str, gone: Deleted) -> None:
+    if gone.problems:
+        log.warning("cleanup_failed: %s: %s", path, gone.problems[0])
+
+
 def _doom(scene: _Scene, lock: DatasetLock, run: BuildRun) -> bool:
     if scene.ledger.doom(lock, run, scene.registry.store.clock(), scene.retention.stale_attempt_age):
         return True
@@ -182,8 +196,7 @@ def _deleted(storage: Storage, action: CleanupAction) -> CleanupAction:
     except StorageFailed as error:
         log.warning("cleanup_failed: %s: %s", action.path, error)
         return replace(action, objects=0, bytes=0, error=str(error))
-    if gone.problems:
-        log.warning("cleanup_failed: %s: %s", action.path, gone.problems[0])
+    _log_problems(action.path, gone)
     log.info("cleanup_deleted: %s of %s, %d objects: %s", action.path, action.dataset, gone.objects, action.reason)
     return replace(action, objects=gone.objects, bytes=gone.bytes, error="; ".join(gone.problems) or None)
 

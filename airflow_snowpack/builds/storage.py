@@ -202,6 +202,15 @@ class Storage:
             if info.type == fs.FileType.File and (half_written or HALF_WRITTEN not in info.base_name):
                 yield StoredObject(self._relative(info.path), info.size or 0, info.mtime)
 
+    def half_written(self, name: str) -> list[StoredObject]:
+        """What was begun of an object right below the root, by somebody who is writing it or was killed.
+
+        Only a local storage shows that; an object storage keeps the parts of an upload out of its listings.
+        """
+        infos = self._listed("", recursive=False) if self.is_local else []
+        begun = f"{name}{HALF_WRITTEN}"
+        return [StoredObject(self._relative(i.path), i.size or 0, i.mtime) for i in infos if i.base_name.startswith(begun)]
+
     def folders(self, folder: str) -> list[str]:
         """The names of the folders right below a folder, in order, without their "/"."""
         return sorted(info.base_name for info in self._listed(folder, recursive=False) if info.type == fs.FileType.Directory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -246,6 +247,19 @@ def test_a_folder_that_the_registry_does_not_know_is_reported_and_never_deleted(
     cleanup(registry, storage, DATASET, Retention(keep_runs=1))
     assert strangers(registry, storage, DATASET) == ["manifests/lost/", "data/somebody_elses/"]
     assert storage.exists(unknown.url or "")
+
+
+def test_a_pointer_that_was_half_written_by_somebody_who_was_killed_goes(
+    registry: BuildRegistry, storage: Storage, clock: MovedClock
+) -> None:
+    published(registry, storage, 0)
+    old, young = (storage.local_path(f"_CURRENT.writing-{number}") for number in (1, 2))
+    for half, written in ((old, clock.now - registry.policy.lock_lease), (young, clock.now)):
+        half.write_bytes(b"{")
+        os.utime(half, (written.timestamp(), written.timestamp()))
+    assert cleanup(registry, storage, DATASET) == []
+    assert (old.exists(), young.exists()) == (False, True)
+    assert served(storage) == "20260101T000000Z"
 
 
 def test_cleanup_stays_away_while_somebody_publishes(registry: BuildRegistry, storage: Storage) -> None:
