@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from airflow_snowpack.cli.exit_code import ExitCode
-    from airflow_snowpack.scheduling import Schedule, Schedules, SyncReport
+    from airflow_snowpack.scheduling import Schedule, SyncReport
     from airflow_snowpack.settings import Settings
 
 
@@ -29,7 +29,7 @@ def sync(args: Namespace) -> ExitCode | None:
         declared = _declared(args.paths, here.settings)
         update = here.settings.update_schedules if args.update_schedules is None else args.update_schedules
         work = plan_sync if args.dry_run else bring_in_line
-        report = work(here.schedules, declared, update=update, dag_ids=_dags_that_there_are(here.schedules))
+        report = work(here.schedules, declared, update=update, gone_dags=_gone_dags())
     if is_for_people(args.output):
         print(_told(report, dry_run=args.dry_run))
     else:
@@ -63,24 +63,20 @@ def _of_file(path: Path) -> list[Schedule]:
     return load_module(path, path.parent) if path.suffix == PYTHON else load_schedules(path)
 
 
-def _dags_that_there_are(schedules: Schedules) -> set[str] | None:
-    """All that schedules start but those that Airflow knows to be gone; ``None`` when its database does not tell.
-
-    A DAG that Airflow has never seen is not taken for one that was removed: it may be deployed with the schedule.
-    """
+def _gone_dags() -> set[str]:
+    """Those that Airflow knows to be gone; none when its database does not tell. A file that does not parse will be mended."""
     from airflow.models.dag import DagModel
     from airflow.utils.session import create_session
     from sqlalchemy import select
     from sqlalchemy.exc import SQLAlchemyError
 
-    named = {one.dag_id for one in schedules.list(limit=1_000_000)}
     try:
         with create_session() as session:
-            gone = set(session.scalars(select(DagModel.dag_id).where(DagModel.is_stale.is_(True))))
+            gone = DagModel.is_stale.is_(True), DagModel.has_import_errors.is_(False)
+            return set(session.scalars(select(DagModel.dag_id).where(*gone)))
     except SQLAlchemyError:
         say("Airflow's database does not tell which DAGs there are, so no schedule goes with its DAG.")
-        return None
-    return named - gone
+        return set()
 
 
 def _told(report: SyncReport, *, dry_run: bool) -> str:

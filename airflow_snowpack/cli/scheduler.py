@@ -49,18 +49,18 @@ def schedule(args: Namespace) -> ExitCode | None:
         log.info("Scheduler %s works on the store at %s and the Airflow at %s", name, store.where, rest.address)
         with Polling(open_poller(store, hook.settings, lambda: reach_catalog(args.catalog_conn_id))):
             while not stop.is_set():
-                deploy(store, hook.settings, dags_folder(), dag_ids=_dag_ids(runs), by=name)
+                deploy(store, hook.settings, dags_folder(), gone_dags=_gone_dags(runs), by=name)
                 rounds.keep_going(stop, pause, until=store.clock() + DEPLOY_EVERY)
         log.info("Scheduler %s leaves", name)
     return None
 
 
-def _dag_ids(runs: RestDagRuns) -> frozenset[str] | None:
+def _gone_dags(runs: RestDagRuns) -> frozenset[str]:
     try:
-        return runs.dag_ids()
+        return runs.gone_dags()
     except SnowpackError as problem:
-        log.warning("Which DAGs there are is not known, so that no schedule goes with its DAG: %s", problem)
-        return None
+        log.warning("Which DAGs are gone is not known, so that no schedule goes with its DAG: %s", problem)
+        return frozenset()
 
 
 def _stop_signal() -> threading.Event:

@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
 
 from airflow_snowpack.hooks.connections import read_connection
-from airflow_snowpack.hooks.errors import AirflowUnreachable, IncompleteConnection
+from airflow_snowpack.hooks.errors import AirflowRefuses, AirflowUnreachable, IncompleteConnection
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PURPOSE = "Airflow's REST API"
 PATIENCE = timedelta(seconds=15)
-UNAUTHORIZED, OK = 401, range(200, 300)
+UNAUTHORIZED, NOT_FOUND, OK = 401, 404, range(200, 300)
 REFUSED = range(400, 500)
 
 
@@ -41,6 +41,11 @@ class Answer:
     @property
     def is_ok(self) -> bool:
         return self.status in OK
+
+    def says_there_is_no(self, name: str) -> bool:
+        """Airflow's own 404 names what there is not; that of a proxy, or of a server that is no Airflow, does not."""
+        detail = self.body.get("detail") if isinstance(self.body, dict) else None
+        return self.status == NOT_FOUND and isinstance(detail, str) and name in detail
 
     @property
     def says(self) -> str:
@@ -90,7 +95,8 @@ class AirflowRest:
             answer = self._send(method, f"/api/v2{path}", params=params, json=body, token=self._token())
         if answer.is_ok or (answer.status in REFUSED and answer.status != UNAUTHORIZED):
             return answer
-        raise AirflowUnreachable(f"{self.address} answered {answer.status} to {method} {path}: {answer.says}")
+        problem = AirflowUnreachable if answer.status == UNAUTHORIZED else AirflowRefuses
+        raise problem(f"{self.address} answered {answer.status} to {method} {path}: {answer.says}")
 
     def close(self) -> None:
         """Close the connections."""

@@ -13,15 +13,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
-from airflow_snowpack.hooks.errors import AirflowUnreachable
-from airflow_snowpack.scheduling.surroundings import DagRuns, EndedRun, NotStarted
+from airflow_snowpack.hooks.errors import AirflowRefuses, AirflowUnreachable
+from airflow_snowpack.scheduling.surroundings import DagRuns, EndedRun, NotKnown, NotStarted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from airflow_snowpack.scheduling.surroundings import EndsAsked, EndsFound, Launch, Slots
+
+T = TypeVar("T")
 
 ACTIVE = ("queued", "running")
 REMOVED = "removed"
@@ -45,6 +48,14 @@ class RunState:
         return EndedRun(self.state, self.ended_at or datetime.now(UTC), self.began_at)
 
 
+def told(ask: Callable[[], T]) -> T | NotKnown:
+    """What Airflow tells, or why it does not: one question that it refuses does not end all others."""
+    try:
+        return ask()
+    except AirflowRefuses as refused:
+        return NotKnown(str(refused))
+
+
 class AirflowDagRuns(ABC):
     """Starts DAG runs and counts them."""
 
@@ -65,12 +76,12 @@ class AirflowDagRuns(ABC):
             return NotStarted(f"the DAG {launch.dag_id} is paused")
         return self.trigger(launch)
 
-    def dag_runs(self, known: Mapping[str, frozenset[str]]) -> Mapping[str, DagRuns]:
+    def dag_runs(self, known: Mapping[str, frozenset[str]]) -> Mapping[str, DagRuns | NotKnown]:
         """How many runs are active beside the known ones, and which of the known ones have ended.
 
         :raises AirflowUnreachable: Airflow does not answer.
         """
-        return {dag_id: self._runs_of(dag_id, run_ids) for dag_id, run_ids in known.items()}
+        return {dag_id: told(partial(self._runs_of, dag_id, run_ids)) for dag_id, run_ids in known.items()}
 
     def active_among(self, dag_id: str, run_ids: frozenset[str]) -> int:
         """How many of these runs are active.

@@ -61,6 +61,10 @@ class AirflowUnreachable(SnowpackError):
         super().__init__(f"Airflow cannot be asked: {problem.rstrip('.')}. It is asked again soon.")
 
 
+class AirflowRefuses(AirflowUnreachable):
+    """Airflow answered, but not to this question; to others it may."""
+
+
 class OtherCatalog(SnowpackError):
     """A table of a catalog that this installation does not know under this name."""
 

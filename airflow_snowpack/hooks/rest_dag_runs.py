@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import sys
 from datetime import datetime
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from airflow_snowpack.hooks.airflow_rest import AirflowRest, Answer
-from airflow_snowpack.hooks.dag_runs import ACTIVE, AirflowDagRuns, RunState
-from airflow_snowpack.hooks.errors import AirflowUnreachable
+from airflow_snowpack.hooks.dag_runs import ACTIVE, AirflowDagRuns, RunState, told
+from airflow_snowpack.hooks.errors import AirflowRefuses
 from airflow_snowpack.scheduling.surroundings import EndsFound, FreeSlots, NotStarted
 
 if TYPE_CHECKING:
@@ -36,19 +37,19 @@ class RestDagRuns(AirflowDagRuns):
         self._rest = rest
 
     def free_slots(self, pools: Iterable[str]) -> Mapping[str, Slots]:
-        return {pool: self._slots_of(pool) for pool in pools}
+        return {pool: told(partial(self._slots_of, pool)) for pool in pools}
 
     def _slots_of(self, pool: str) -> Slots:
         every = self._pages("/dags/~/dagRuns/~/taskInstances", "task_instances", pool=[pool], state=list(IN_A_POOL))
         taken_by = frozenset((task["dag_id"], task["dag_run_id"]) for task in every)
-        answer = self._found(f"/pools/{quote(pool, safe='')}")
+        answer = self._found(f"/pools/{_quoted(pool)}", pool)
         if answer is None:
             return None
         free = int(answer["open_slots"])
         return FreeSlots(sys.maxsize if free == NO_LIMIT == int(answer["slots"]) else free, taken_by)
 
     def is_paused(self, dag_id: str) -> bool | None:
-        dag = self._found(f"/dags/{_quoted(dag_id)}")
+        dag = self._found(f"/dags/{_quoted(dag_id)}", dag_id)
         return None if dag is None else bool(dag["is_paused"])
 
     def trigger(self, launch: Launch) -> NotStarted | None:
@@ -62,7 +63,7 @@ class RestDagRuns(AirflowDagRuns):
         return NotStarted(answer.says)
 
     def find(self, dag_id: str, run_id: str) -> RunState | None:
-        run = self._found(f"/dags/{_quoted(dag_id)}/dagRuns/{_quoted(run_id)}")
+        run = self._found(f"/dags/{_quoted(dag_id)}/dagRuns/{_quoted(run_id)}", run_id)
         if run is None:
             return None
         return _state_of(run)
@@ -87,26 +88,28 @@ class RestDagRuns(AirflowDagRuns):
         return {dag_id: EndsFound(ends) for dag_id, ends in found.items()}
 
     def count_active(self, dag_id: str, among: frozenset[str]) -> tuple[int, int]:
-        active = {run["dag_run_id"] for run in self._pages(f"/dags/{_quoted(dag_id)}/dagRuns", "dag_runs", state=list(ACTIVE))}
+        runs = self._pages(f"/dags/{_quoted(dag_id)}/dagRuns", "dag_runs", of=dag_id, state=list(ACTIVE))
+        active = {run["dag_run_id"] for run in runs}
         return len(active), len(active & among)
 
-    def dag_ids(self) -> frozenset[str]:
-        """The DAGs that there are. One whose file does not parse is still there: its author will mend it."""
+    def gone_dags(self) -> frozenset[str]:
+        """The DAGs that Airflow had and knows to be gone. One whose file does not parse is not: its author will mend it."""
         every = self._pages("/dags", "dags", exclude_stale=False)
-        return frozenset(dag["dag_id"] for dag in every if not dag["is_stale"] or dag["has_import_errors"])
+        return frozenset(dag["dag_id"] for dag in every if dag["is_stale"] and not dag["has_import_errors"])
 
-    def _found(self, path: str) -> Any:
-        """What stands there; ``None`` when nothing does."""
+    def _found(self, path: str, name: str) -> Any:
+        """What stands there; ``None`` when Airflow says that there is nothing of this name."""
         answer = self._rest.ask("GET", path)
-        if answer.status == NOT_FOUND:
+        if answer.says_there_is_no(name):
             return None
         return _required(answer, path)
 
-    def _pages(self, path: str, key: str, **params: Any) -> Iterator[Any]:
+    def _pages(self, path: str, key: str, *, of: str | None = None, **params: Any) -> Iterator[Any]:
+        """:param of: whose they are; where there is nothing of this name, there is nothing on its pages either."""
         offset = 0
         while True:
             answer = self._rest.ask("GET", path, params={"limit": PAGE, "offset": offset, **params})
-            page = [] if answer.status == NOT_FOUND else _required(answer, path)[key]
+            page = [] if of is not None and answer.says_there_is_no(of) else _required(answer, path)[key]
             yield from page
             offset += PAGE
             if len(page) < PAGE:
@@ -115,7 +118,7 @@ class RestDagRuns(AirflowDagRuns):
 
 def _required(answer: Answer, path: str) -> Any:
     if not answer.is_ok:
-        raise AirflowUnreachable(f"it refuses GET {path}: {answer.says}")
+        raise AirflowRefuses(f"it refuses GET {path}: {answer.says}")
     return answer.body
 
 

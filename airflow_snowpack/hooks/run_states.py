@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from airflow_snowpack.hooks.airflow_rest import AirflowRest
 from airflow_snowpack.hooks.errors import AirflowUnreachable
-from airflow_snowpack.hooks.supervisor import NOT_FOUND, Refused, ask_supervisor
+from airflow_snowpack.hooks.supervisor import Refused, ask_supervisor
 from airflow_snowpack.interim.run_states import RunPhase, RunStanding
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class RestRunStates:
     def _standing(self, run: RunAsked) -> RunStanding:
         path = f"/dags/{quote(run.dag_id, safe='')}/dagRuns/{quote(run.run_id, safe='')}"
         answer = self._rest.ask("GET", path)
-        if _says_gone(answer, run.run_id):
+        if answer.says_there_is_no(run.run_id):
             return RunStanding(RunPhase.GONE)
         phase = _phase_of(_body(answer)["state"])
         return RunStanding(
@@ -179,12 +179,6 @@ def _phase_of(state: Any) -> RunPhase:
 
 def _text(state: Any) -> str | None:
     return None if state is None else str(getattr(state, "value", state))
-
-
-def _says_gone(answer: Answer, run_id: str) -> bool:
-    """Airflow's own 404 names the run; that of a proxy, or of a server that is no Airflow, does not."""
-    detail = answer.body.get("detail") if isinstance(answer.body, dict) else None
-    return answer.status == NOT_FOUND and isinstance(detail, str) and run_id in detail
 
 
 def _body(answer: Answer) -> Any:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
     from airflow_snowpack.hooks.dag_runs import AirflowDagRuns
-    from airflow_snowpack.scheduling import Poller, SyncReport
+    from airflow_snowpack.scheduling import Poller, Schedules, SyncReport
     from airflow_snowpack.settings import Settings
     from airflow_snowpack.store import Store
 
@@ -66,13 +66,14 @@ def runs_for_a_task(settings: Settings, airflow_conn_id: str | None = None) -> A
 
 
 def deploy(
-    store: Store, settings: Settings, root: Path, *, dag_ids: Collection[str] | None = None, by: str | None = None
+    store: Store, settings: Settings, root: Path, *, gone_dags: Collection[str] = (), by: str | None = None
 ) -> SyncReport | None:
     """Bring the schedules of the store in line with the files that declare them.
 
     :param root: the folder that ``[snowpack] schedule_files`` is relative to.
-    :param dag_ids: the DAGs that there are; ``None`` when nobody knows, and then no schedule goes with its DAG.
-    :returns: what was changed; ``None`` when the files could not be used, which is logged, or when somebody else was at it.
+    :param gone_dags: the DAGs that Airflow knows to be gone; their schedules go with them.
+    :returns: what was changed; ``None`` when the files could not be used, which is logged, or when somebody else was at it. No
+        files at all are taken for a folder that is not there yet, as long as there are schedules of files.
     """
     from airflow_snowpack.scheduling import (
         InvalidSchedule,
@@ -87,7 +88,13 @@ def deploy(
     try:
         declared = collect(root, settings.schedule_files)
         schedules = Schedules(store, catalog=settings.catalog_name)
-        report = sync(schedules, declared, update=settings.update_schedules, dag_ids=dag_ids, by=by)
+        if not declared and (left := _of_files(schedules)):
+            log.error(
+                "schedules_not_deployed: no file below %s declares a schedule, and there are %s that files have declared; they "
+                "stay. If they are to go, run `airflow snowpack schedules sync`.", root, len(left),
+            )  # fmt: skip
+            return None
+        report = sync(schedules, declared, update=settings.update_schedules, gone_dags=gone_dags, by=by)
     except InvalidSchedule as problem:
         log.error("schedules_not_deployed: the schedules stay as they are: %s", problem)
         return None
@@ -99,6 +106,12 @@ def deploy(
     if report.left:
         log.info("Schedules whose files differ and were left as they are (update_schedules is off): %s", report.left)
     return report
+
+
+def _of_files(schedules: Schedules) -> list[str]:
+    from airflow_snowpack.scheduling import Origin
+
+    return [one.name for one in schedules.list(limit=1_000_000) if one.origin in (Origin.FILE, Origin.EDITED)]
 
 
 def dags_folder() -> Path:

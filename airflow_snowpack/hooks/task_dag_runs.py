@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.hooks.dag_runs import ACTIVE, AirflowDagRuns, RunState
-from airflow_snowpack.hooks.errors import AirflowUnreachable
+from airflow_snowpack.hooks.errors import AirflowRefuses
 from airflow_snowpack.hooks.supervisor import NOT_FOUND, Refused, ask_supervisor
 from airflow_snowpack.scheduling.surroundings import EndsFound, NotKnown, NotStarted
 
@@ -49,9 +49,9 @@ class TaskDagRuns(AirflowDagRuns):
         try:
             return bool(ask_supervisor(GetDag(dag_id=dag_id)).is_paused)
         except Refused as refused:
-            if refused.status == NOT_FOUND:
+            if refused.is_airflows_own_not_found:
                 return None
-            raise AirflowUnreachable(f"it does not tell about the DAG {dag_id}: {refused}") from refused
+            raise AirflowRefuses(f"it does not tell about the DAG {dag_id}: {refused}") from refused
 
     def trigger(self, launch: Launch) -> NotStarted | None:
         from airflow.sdk.execution_time.comms import TriggerDagRun
@@ -71,9 +71,9 @@ class TaskDagRuns(AirflowDagRuns):
         try:
             run = ask_supervisor(GetDagRun(dag_id=dag_id, run_id=run_id))
         except Refused as refused:
-            if refused.status == NOT_FOUND:
+            if refused.is_airflows_own_not_found:
                 return None
-            raise AirflowUnreachable(f"it does not tell about the run {run_id}: {refused}") from refused
+            raise AirflowRefuses(f"it does not tell about the run {run_id}: {refused}") from refused
         return RunState(str(run.state.value), run.end_date, run.start_date)
 
     def ended_runs(self, asked: Sequence[EndsAsked]) -> Mapping[str, EndsFound]:
@@ -91,7 +91,7 @@ class TaskDagRuns(AirflowDagRuns):
                 return EndsFound(counts=counts)
             every = set(ask_supervisor(GetTaskStates(dag_id=asked.dag_id)).task_states)
         except Refused as refused:
-            raise AirflowUnreachable(f"it does not tell about the runs of {asked.dag_id}: {refused}") from refused
+            raise AirflowRefuses(f"it does not tell about the runs of {asked.dag_id}: {refused}") from refused
         unknown = sorted(every - asked.known, key=_latest_first)
         unknown = [run_id for run_id in unknown if asked.after is None or _latest_first(run_id) > _latest_first(asked.after)]
         runs = {run_id: run for run_id in unknown[:AT_ONCE] if (run := self.find(asked.dag_id, run_id)) is not None}
@@ -106,7 +106,7 @@ class TaskDagRuns(AirflowDagRuns):
             total = ask_supervisor(GetDRCount(dag_id=dag_id, states=list(ACTIVE))).count
             still = ask_supervisor(GetDRCount(dag_id=dag_id, states=list(ACTIVE), run_ids=sorted(among))).count if among else 0
         except Refused as refused:
-            raise AirflowUnreachable(f"it does not count the runs of {dag_id}: {refused}") from refused
+            raise AirflowRefuses(f"it does not count the runs of {dag_id}: {refused}") from refused
         return total, still
 
 

@@ -17,7 +17,7 @@ from airflow_snowpack.scheduling.constraints import ClusterLoad, MaxConcurrent, 
 from airflow_snowpack.scheduling.events import last_number
 from airflow_snowpack.scheduling.holding import note_shown
 from airflow_snowpack.scheduling.runs import Runs, dags_of_group, launched_runs
-from airflow_snowpack.scheduling.surroundings import DagRuns, Snapshot, Surroundings, ask_probe
+from airflow_snowpack.scheduling.surroundings import DagRuns, NotKnown, Snapshot, Surroundings, ask_probe
 from airflow_snowpack.store import Store
 
 log = logging.getLogger(__name__)
@@ -57,12 +57,15 @@ class Asking:
         note_shown(self._store, snapshot)
         return snapshot
 
-    def _ask_for_runs(self, dag_ids: Iterable[str]) -> Mapping[str, DagRuns]:
+    def _ask_for_runs(self, dag_ids: Iterable[str]) -> Mapping[str, DagRuns | NotKnown]:
         """The runs of these DAGs; the end of one that nobody told the store of is told now."""
         asked_at = self._store.clock()
         known = self._store.read(lambda conn: self._known(conn, dag_ids))
         found = self._surroundings.dag_runs(known)
         for dag_id, runs in found.items():
+            if isinstance(runs, NotKnown):
+                log.warning("runs_not_known: of the DAG %s, and what counts them waits: %s", dag_id, runs.why)
+                continue
             for run_id, ended in runs.ended.items():
                 seen_at = max(asked_at, ended.at)
                 self._runs.ended(dag_id, run_id, ended.state, ended.at, began_at=ended.began_at, seen_at=seen_at)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol
 
 from airflow_snowpack.scheduling.declared import Declared
 from airflow_snowpack.scheduling.errors import InvalidSchedule
-from airflow_snowpack.scheduling.surroundings import NotKnown
+from airflow_snowpack.scheduling.surroundings import NotKnown, Untold
 
 
 class Verdict(StrEnum):
@@ -108,7 +108,10 @@ class Constraint(Declared):
 
     def rule(self, facts: Facts) -> Ruling:
         """Whether a run may start now, with what is to become of one that may not."""
-        ruling = self.look(facts)
+        try:
+            ruling = self.look(facts)
+        except Untold as untold:
+            return later(str(untold))  # no guess: neither is it met, nor is a run skipped for it
         if ruling.verdict is Verdict.LATER and self.on_unmet is OnUnmet.SKIP:
             return Ruling(Verdict.NEVER, f"{ruling.says} (on_unmet is skip)")
         return ruling

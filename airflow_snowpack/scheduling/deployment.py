@@ -1,6 +1,6 @@
 """Deploying: brings the schedules of the store in line with those that DAG files and YAML files declare.
 
-    report = sync(schedules, declared, update=True, dag_ids={"maintain_page_views"}, by="deploy")
+    report = sync(schedules, declared, update=True, gone_dags={"maintain_old_views"}, by="deploy")
 
 With ``update`` the store follows the files: it creates, changes and deletes what they do. Without it they are left as
 they are, for an installation whose operators keep the schedules. In both cases the schedules of a DAG that is gone go
@@ -30,16 +30,14 @@ class SyncReport:
     left: tuple[str, ...] = ()
 
 
-def plan_sync(
-    schedules: Schedules, declared: Iterable[Schedule], *, update: bool, dag_ids: Collection[str] | None = None
-) -> SyncReport:
+def plan_sync(schedules: Schedules, declared: Iterable[Schedule], *, update: bool, gone_dags: Collection[str] = ()) -> SyncReport:
     """What :func:`sync` would do now; nothing is changed.
 
     :raises InvalidSchedule: two files declare the same name, or one that a registered run has.
     """
     wanted = _by_name(declared)
     stored = {one.name: one for one in schedules.list(limit=1_000_000) if one.origin is not Origin.RUN}
-    orphans = {name for name, one in stored.items() if dag_ids is not None and one.dag_id not in dag_ids}
+    orphans = {name for name, one in stored.items() if one.dag_id in gone_dags}
     differing = {name for name, one in wanted.items() if name in stored and not _same(one, stored[name])}
     missing = wanted.keys() - stored.keys()
     if not update:
@@ -55,18 +53,19 @@ def sync(
     declared: Iterable[Schedule],
     *,
     update: bool,
-    dag_ids: Collection[str] | None = None,
+    gone_dags: Collection[str] = (),
     by: str | None = None,
 ) -> SyncReport:
     """Make the store follow the files.
 
     :param update: whether the files have the say (``[snowpack] update_schedules``).
-    :param dag_ids: the DAGs that there are; ``None`` when that is not known, and then no schedule goes with its DAG.
+    :param gone_dags: the DAGs that Airflow had and knows to be gone. One that it has never seen is not among them: it may be
+        deployed with its schedule, or not have been parsed yet.
     :param by: who deploys, for the record.
     :raises InvalidSchedule: two files declare the same name, or one that a registered run has; nothing was changed.
     """
     wanted = _by_name(declared)
-    plan = plan_sync(schedules, wanted.values(), update=update, dag_ids=dag_ids)
+    plan = plan_sync(schedules, wanted.values(), update=update, gone_dags=gone_dags)
     for name in plan.deleted:
         schedules.delete(name, by=by)
     for name in plan.created:

@@ -24,7 +24,7 @@ from airflow_snowpack.scheduling.holding import held
 from airflow_snowpack.scheduling.pending import is_open
 from airflow_snowpack.scheduling.runs import dags_of_group, reserved_runs
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.scheduling.surroundings import DagRuns, FreeSlots, NotKnown, Snapshot
+from airflow_snowpack.scheduling.surroundings import DagRuns, FreeSlots, NotKnown, Snapshot, Untold
 from airflow_snowpack.scheduling.turns import hold_turns
 from airflow_snowpack.store.schedule_tables import dag_successes, pending_jobs, schedule_runs
 
@@ -42,16 +42,22 @@ class StoredFacts:
     triggered_at: datetime
 
     def active_runs(self, dag_id: str) -> int:
-        known = self.snapshot.dag_runs.get(dag_id, DagRuns())
+        known = self._told(dag_id)
         reserved = reserved_runs(self.conn, [dag_id])[dag_id]
         return known.others + len(reserved - known.ended.keys())
 
     def active_runs_of_group(self, group: str) -> int:
         """Without those that wait at a gate of their own: until they pass it, they take no place from other DAGs."""
         dag_ids = dags_of_group(self.conn, group)
-        known = {dag_id: self.snapshot.dag_runs.get(dag_id, DagRuns()) for dag_id in dag_ids}
+        known = {dag_id: self._told(dag_id) for dag_id in dag_ids}
         waiting = sum(len(run_ids - known[dag_id].ended.keys()) for dag_id, run_ids in runs_at_gates(self.conn, dag_ids).items())
         return sum(self.active_runs(dag_id) for dag_id in dag_ids) - waiting
+
+    def _told(self, dag_id: str) -> DagRuns:
+        runs = self.snapshot.dag_runs.get(dag_id, DagRuns())
+        if isinstance(runs, NotKnown):
+            raise Untold(f"the runs of {dag_id} are not known: {runs.why}")
+        return runs
 
     def last_success(self, dag_id: str) -> datetime | None:
         query = sa.select(dag_successes.c.ended_at).where(dag_successes.c.dag_id == dag_id)

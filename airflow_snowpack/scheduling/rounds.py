@@ -68,8 +68,10 @@ class Rounds:
         """One round."""
         self._run_ends.step()
         taken = self._intake.step()
-        checked = self._checker.step()
-        launched = self._launcher.step()
+        try:
+            checked = self._checker.step()
+        finally:  # what was decided before goes out, whatever keeps the checker from deciding more
+            launched = self._launcher.step()
         self._tidy()
         report = RoundReport(taken, checked.looked_at, launched.launched, launched.waiting)
         for run_id in report.launched:

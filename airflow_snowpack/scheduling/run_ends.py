@@ -24,7 +24,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.scheduling.events import last_number
 from airflow_snowpack.scheduling.runs import Runs, end_source, launched_runs
-from airflow_snowpack.scheduling.surroundings import EndedRun, EndsAsked, EndsFound, Surroundings
+from airflow_snowpack.scheduling.surroundings import EndedRun, EndsAsked, EndsFound, NotKnown, Surroundings
 from airflow_snowpack.scheduling.trigger import run_key
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import events, run_places, schedule_dags, schedule_runs
@@ -90,6 +90,7 @@ class RunEnds:
         return sum(
             self._runs.ended(dag_id, run_id, end.state, end.at, began_at=end.began_at)
             for dag_id, runs in found.items()
+            if not isinstance(runs, NotKnown)
             for run_id, end in runs.ended.items()
         )
 

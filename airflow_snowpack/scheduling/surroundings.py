@@ -74,6 +74,10 @@ class NotKnown:
     why: str
 
 
+class Untold(Exception):
+    """A constraint asked for what is not known; it is ruled on later."""
+
+
 @dataclass(frozen=True, slots=True)
 class FreeSlots:
     """The free slots of a pool, and who has the others.
@@ -101,7 +105,7 @@ class Snapshot:
     :param newest_event: the number of the newest event at that moment.
     """
 
-    dag_runs: Mapping[str, DagRuns] = field(default_factory=dict)
+    dag_runs: Mapping[str, DagRuns | NotKnown] = field(default_factory=dict)
     free_slots: Mapping[str, Slots] = field(default_factory=dict)
     loads: Mapping[str, float] = field(default_factory=dict)
     taken_at: datetime | None = None
@@ -111,8 +115,8 @@ class Snapshot:
 class Surroundings(Protocol):
     """Tells how things stand."""
 
-    def dag_runs(self, known: Mapping[str, frozenset[str]]) -> Mapping[str, DagRuns]:
-        """The runs of these DAGs.
+    def dag_runs(self, known: Mapping[str, frozenset[str]]) -> Mapping[str, DagRuns | NotKnown]:
+        """The runs of these DAGs. What counts those of one that is not known waits.
 
         :param known: by DAG, the ids of the runs that the store takes for active.
         """

@@ -25,6 +25,7 @@ from airflow_snowpack.scheduling import (
     Event,
     EventLog,
     Launcher,
+    NotKnown,
     NotStarted,
     Runs,
     Schedule,
@@ -73,10 +74,13 @@ class FakeAirflow:
     finished: dict[str, dict[str, EndedRun]] = field(default_factory=dict)
     started: list[Launch] = field(default_factory=list)
     refusal: NotStarted | None = None
+    secret: set[str] = field(default_factory=set)
 
-    def dag_runs(self, known: Mapping[str, frozenset[str]]) -> Mapping[str, DagRuns]:
+    def dag_runs(self, known: Mapping[str, frozenset[str]]) -> Mapping[str, DagRuns | NotKnown]:
         return {
-            dag_id: DagRuns(
+            dag_id: NotKnown("403")
+            if dag_id in self.secret
+            else DagRuns(
                 others=len(self.running.get(dag_id, set()) - ids),
                 ended={run_id: self.ended[run_id] for run_id in ids if run_id in self.ended},
             )

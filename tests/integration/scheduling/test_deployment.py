@@ -57,7 +57,7 @@ def test_the_schedules_of_a_dag_that_is_gone_go_with_it(scheduler: Any, update: 
     sync(scheduler.schedules, [declared("ours"), declared("theirs", dag_id="gone")], update=True)
     scheduler.schedules.create(declared("by_hand", dag_id="gone"))
 
-    report = sync(scheduler.schedules, [declared("ours")], update=update, dag_ids={"maintain"})
+    report = sync(scheduler.schedules, [declared("ours")], update=update, gone_dags={"gone"})
     assert set(report.deleted) == {"theirs", "by_hand"}
     assert names(scheduler) == ["ours"]
 

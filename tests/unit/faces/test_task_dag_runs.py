@@ -24,7 +24,8 @@ LAUNCH = Launch("p1", "nightly", "maintain", "snowpack__nightly__p1", {"table": 
 
 def refused(status: int | None, message: str) -> AirflowRuntimeError:
     """As the supervisor wraps an answer of the API server."""
-    detail = {"status_code": status, "message": "Server returned error", "detail": {"detail": {"message": message}}}
+    said = {"message": message} | ({"reason": "not_found"} if status == 404 else {})
+    detail = {"status_code": status, "message": "Server returned error", "detail": {"detail": said}}
     return AirflowRuntimeError(comms.ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail=detail))
 
 
@@ -124,7 +125,9 @@ def test_a_refusal_and_an_outage_are_told_in_words(api: ApiServer, status: int |
 
 def snapshot_of(runs: Mapping[str, tuple[str, datetime | None]], api: ApiServer, *known: str) -> DagRuns:
     api.runs = dict(runs)
-    return TaskDagRuns().dag_runs({"maintain": frozenset(known)})["maintain"]
+    told = TaskDagRuns().dag_runs({"maintain": frozenset(known)})["maintain"]
+    assert isinstance(told, DagRuns)
+    return told
 
 
 def test_active_runs_beside_the_known_ones_are_counted(api: ApiServer) -> None:

@@ -1,0 +1,101 @@
+"""Answers that are not Airflow's own, and those that it refuses: nothing is taken for gone, and nobody else waits."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_snowpack.hooks.airflow_rest import AirflowRest
+from airflow_snowpack.hooks.errors import AirflowUnreachable
+from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
+from airflow_snowpack.scheduling import DagRuns, NotKnown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NOBODY: frozenset[str] = frozenset()
+
+
+class Answers:
+    """A server that gives these answers, by the beginning of the path; the longest that fits."""
+
+    def __init__(self) -> None:
+        self.by_path: dict[str, tuple[int, Any]] = {}
+
+    def to(self, path: str) -> tuple[int, Any]:
+        fitting = [known for known in self.by_path if path.startswith(f"/api/v2{known}")]
+        return self.by_path[max(fitting, key=len)] if fitting else (404, None)
+
+
+@pytest.fixture
+def answers() -> Answers:
+    return Answers()
+
+
+@pytest.fixture
+def runs(answers: Answers) -> Iterator[RestDagRuns]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, body = answers.to(self.path)
+            said = b"<h1>nothing here</h1>" if body is None else json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(said)))
+            self.end_headers()
+            self.wfile.write(said)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with AirflowRest(f"http://127.0.0.1:{server.server_address[1]}", token="t") as rest:
+            yield RestDagRuns(rest)
+        server.shutdown()
+
+
+def test_a_404_that_is_not_airflows_own_says_nothing_about_runs_dags_and_pools(runs: RestDagRuns) -> None:
+    for ask in (
+        runs.gone_dags,
+        lambda: runs.is_paused("d"),
+        lambda: runs.find("d", "r1"),
+        lambda: runs.count_active("d", NOBODY),
+    ):
+        with pytest.raises(AirflowUnreachable, match=r"refuses GET .*: HTTP 404"):
+            ask()
+    assert isinstance(runs.free_slots(["p"])["p"], NotKnown)
+
+
+def test_airflows_own_404_says_that_there_is_nothing_of_the_name(runs: RestDagRuns, answers: Answers) -> None:
+    answers.by_path = {
+        "/dags/d": (404, {"detail": "Dag with id: d was not found"}),
+        "/dags/d/dagRuns/r1": (404, {"detail": "The DagRun with dag_id: `d` and run_id: `r1` was not found"}),
+        "/dags/~": (200, {"task_instances": []}),
+        "/pools/p": (404, {"detail": "The Pool with name: `p` was not found"}),
+    }
+    assert runs.is_paused("d") is None
+    assert runs.find("d", "r1") is None
+    assert runs.count_active("d", NOBODY) == (0, 0)
+    assert runs.free_slots(["p"]) == {"p": None}
+
+
+def test_a_dag_whose_runs_airflow_refuses_keeps_no_other_dag_from_being_told(runs: RestDagRuns, answers: Answers) -> None:
+    for status in (403, 500):
+        answers.by_path = {
+            "/dags/secret/dagRuns": (status, {"detail": "not for you"}),
+            "/dags/open/dagRuns": (200, {"dag_runs": [{"dag_run_id": "r1"}]}),
+        }
+        told = runs.dag_runs({"secret": frozenset({"r9"}), "open": NOBODY})
+        assert told["open"] == DagRuns(others=1)
+        assert isinstance(told["secret"], NotKnown)
+        assert "not for you" in told["secret"].why
+
+
+def test_only_what_airflow_had_and_knows_to_be_gone_is_gone(runs: RestDagRuns, answers: Answers) -> None:
+    every = [("there", False, False), ("gone", True, False), ("broken", True, True)]
+    listed = [{"dag_id": name, "is_stale": stale, "has_import_errors": broken} for name, stale, broken in every]
+    answers.by_path = {"/dags": (200, {"dags": listed})}
+    assert runs.gone_dags() == {"gone"}
