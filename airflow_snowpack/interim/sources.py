@@ -1,7 +1,7 @@
 """What rows came from that are about to be written: for lineage, and as far as they tell it themselves.
 
-    sources_of(df)        # (TableAt("lake.shop.orders", 11, …), …): what the plan of a DataFrame reads
-    sources_of(pandas)    # ()
+sources_of(df)        # (TableAt("lake.shop.orders", 11, …), …): what the plan of a DataFrame reads
+sources_of(pandas)    # ()
 """
 
 from __future__ import annotations
