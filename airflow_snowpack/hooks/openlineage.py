@@ -40,7 +40,7 @@ def lineage_of(
     *,
     store_conn_id: str | None = None,
     catalog_conn_id: str | None = None,
-) -> OperatorLineage | None:
+) -> OperatorLineage[Any, Any] | None:
     """What one try of a task read and wrote.
 
     :param task_instance: as OpenLineage's listener has it.
@@ -86,7 +86,7 @@ class DatasetNames:
         from airflow.providers.common.compat.openlineage.facet import OutputDataset, OutputStatisticsOutputDatasetFacet
 
         namespace, name = self.of(table)
-        counted = {} if rows is None else {"outputStatistics": OutputStatisticsOutputDatasetFacet(rowCount=rows)}
+        counted: dict[str, Any] = {} if rows is None else {"outputStatistics": OutputStatisticsOutputDatasetFacet(rowCount=rows)}
         return OutputDataset(namespace=namespace, name=name, facets=self._facets(table), outputFacets=counted)
 
     def of(self, table: Touched) -> tuple[str, str]:

@@ -11,7 +11,7 @@ that was deferred or that ran a whole queue of jobs needs to remember nothing. W
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,13 +29,13 @@ class LineageFacets:
         """Inputs and outputs that no operation of this task tells of, for an operator that knows more."""
         return (), ()
 
-    def get_openlineage_facets_on_complete(self, task_instance: RuntimeTaskInstanceProtocol) -> OperatorLineage | None:
+    def get_openlineage_facets_on_complete(self, task_instance: RuntimeTaskInstanceProtocol) -> OperatorLineage[Any, Any] | None:
         """The datasets of a task that has succeeded."""
         from airflow_snowpack.hooks.openlineage import lineage_of
 
         store_conn_id, catalog_conn_id = getattr(self, "store_conn_id", None), getattr(self, "catalog_conn_id", None)
         return lineage_of(task_instance, self.read_and_written(), store_conn_id=store_conn_id, catalog_conn_id=catalog_conn_id)
 
-    def get_openlineage_facets_on_failure(self, task_instance: RuntimeTaskInstanceProtocol) -> OperatorLineage | None:
+    def get_openlineage_facets_on_failure(self, task_instance: RuntimeTaskInstanceProtocol) -> OperatorLineage[Any, Any] | None:
         """The same of one that has failed: whatever it had committed is there."""
         return self.get_openlineage_facets_on_complete(task_instance)
