@@ -38,6 +38,7 @@ from airflow_snowpack.interim.row_order import sort_keys
 from airflow_snowpack.interim.row_schema import Columns, columns_of
 from airflow_snowpack.interim.shipped_function import ShippedFunction
 from airflow_snowpack.spark import SparkFailed, SparkWork
+from airflow_snowpack.spark.interrupt import is_connect
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -120,6 +121,14 @@ class _Reduction:
     def run(self, keys: list[Any]) -> Reduced:
         began = time.monotonic()
         ordered = self._on_spark(partial(_kept, self.df.sort(*keys)))
+        try:
+            reduced = self._layered(ordered)
+        finally:
+            _let_go(ordered)
+        log.info("Reduced %d rows to one in %.1f s", reduced.layers.rows, time.monotonic() - began)
+        return reduced
+
+    def _layered(self, ordered: DataFrame) -> Reduced:
         counts = self._on_spark(partial(_counts, ordered))
         most = self.partitions if self.partitions is not None else _shuffle_partitions(self.df.sparkSession)
         layers = Layers.plan(sum(counts.values()), self.fan_in, most)
@@ -134,7 +143,6 @@ class _Reduction:
         reduced = self._result(found, layers)
         for layer in layers.layers:
             log.info("Reduced with %s, %s", self.function.name, layer)
-        log.info("Reduced %d rows to one in %.1f s", layers.rows, time.monotonic() - began)
         return reduced
 
     def _reduced(self, df: DataFrame, layer: Layer) -> DataFrame:
@@ -185,6 +193,19 @@ def _kept(ordered: DataFrame) -> DataFrame:
     from pyspark import StorageLevel
 
     return ordered.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
+
+
+def _let_go(kept: DataFrame) -> None:
+    """Have a Spark Connect server forget the rows at once; the JVM of a classic session does so by itself.
+
+    What is left to the end of the process hangs there: pyspark then asks the server from a destructor, which needs a thread that
+    Python does not start any more. An error whose traceback holds the rows would take them that far.
+    """
+    if not is_connect(kept.sparkSession):
+        return
+    relation: Any = kept._plan  # of Connect's own DataFrame
+    relation.__del__()
+    relation._relation_id = None  # so that its destructor finds nothing to do
 
 
 def _counts(ordered: DataFrame) -> dict[int, int]:
