@@ -31,7 +31,7 @@ def collector(airflow: RunningAirflow) -> Iterator[str]:
 def test_what_a_finished_run_left_goes(airflow: RunningAirflow, jobs: Jobs, catalog: Catalog, collector: str) -> None:
     import pyarrow as pa
 
-    run = airflow.trigger("system_ended", {})
+    run = airflow.trigger("system_leaves", {})
     assert airflow.ended(run) == "success"
     registry = InterimRegistry(jobs.store)
     task_id = airflow.call("GET", f"{run.path}/taskInstances")["task_instances"][0]["task_id"]

@@ -24,3 +24,6 @@ with DAG("system_asks", schedule=None):
 
 with DAG("system_ended", schedule=None):
     EmptyOperator(task_id="work")
+
+with DAG("system_leaves", schedule=None):
+    EmptyOperator(task_id="work")
