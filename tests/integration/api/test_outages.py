@@ -143,6 +143,7 @@ def test_without_the_catalog_known_tables_are_maintained_and_unknown_ones_are_no
     sqlite_url: str, own_lake: Path, serve_app: Any
 ) -> None:
     api = serve_app(build(sqlite_url, own_lake))
+    assert until_ok(lambda: api.get("/readyz")).status_code == 200, "the listing of its start is through"
     assert api.post("/tables/refresh").json()["tables"] == 42
     healthy = (own_lake / "catalog.db").read_bytes()
     (own_lake / "catalog.db").write_text("this is no database")
