@@ -111,7 +111,7 @@ class AirflowHome:
             "SNOWPACK__SPARK_MASTER": "local[2]",
             "SNOWPACK__FENCE_CHECK": "1s",
             "SNOWPACK__TABLE_POLL": "1s",
-            "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "10",
+            "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "30",  # a file that has changed does not wait for it
             "DAG_PROCESSOR__REFRESH_INTERVAL": "5",
         }
         self.environment = inherited | {"AIRFLOW_HOME": str(home)} | {f"AIRFLOW__{key}": value for key, value in settings.items()}
