@@ -62,16 +62,16 @@ def test_3_a_redeployment_changes_schedules_only_when_it_may(scheduler: Any) -> 
 
     original = [schedule("kept", "a", 1), schedule("changed", "b", 1), schedule("dropped", "c", 1)]
     redeployed = [schedule("kept", "a", 1), schedule("changed", "b", 2), schedule("added", "d", 2)]
-    sync(scheduler.schedules, original, update=True, dag_ids={"app"})
+    sync(scheduler.schedules, original, update=True)
 
-    sync(scheduler.schedules, redeployed, update=False, dag_ids={"app"})
+    sync(scheduler.schedules, redeployed, update=False)
     assert listed() == {"kept": 1, "changed": 1, "dropped": 1}
     for event in "abcd":
         scheduler.send(event)
     scheduler.work()
     assert sorted(launch.schedule for launch in scheduler.started) == ["changed", "dropped", "kept"], "and not the added one"
 
-    sync(scheduler.schedules, redeployed, update=True, dag_ids={"app"})
+    sync(scheduler.schedules, redeployed, update=True)
     assert listed() == {"kept": 1, "changed": 2, "added": 2}
     for event in "abcd":
         scheduler.send(event)
