@@ -3,12 +3,14 @@
     scheduler = one_of_each(config, log)
 
 The invariant: the run ends, also when a process dies in the middle of a test. In pytest-xdist 3.8 it does not: what the dead
-process had done is handed out again, as units of nothing, the test that ended it is tried again, and its successor gets one test,
-which does not begin before there is a second (pytest-dev/pytest-xdist#1323, #1327, #1371, #1378).
+process had done is handed out again, as units of nothing, the test that ended it is tried again, and its successor gets tests
+before it knows them, or a single one, which does not begin before there is a second (pytest-dev/pytest-xdist#1323, #1327, #1371,
+#1378).
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from xdist.scheduler import LoadScopeScheduling
@@ -36,7 +38,14 @@ class OneOfEach(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         return scope_of(nodeid)
 
+    def _assign_work_unit(self, node: Any) -> None:
+        # A process that just died can't be told any more; what it was assigned is handed out again when its end is known.
+        with suppress(OSError):
+            super()._assign_work_unit(node)
+
     def _reschedule(self, node: Any) -> None:
+        if node not in self.registered_collections:  # a successor that does not know the tests yet
+            return
         super()._reschedule(node)
         while not node.shutting_down and self._pending_of(self.assigned_work[node]) < AT_LEAST:
             super()._reschedule(node)
@@ -53,8 +62,7 @@ class OneOfEach(LoadScopeScheduling):
         del self.assigned_work[node]
         self.workqueue.update({scope: unit for scope, unit in undone.items() if not all(unit.values())})
         for other in self.nodes:
-            if other in self.registered_collections:
-                self._reschedule(other)
+            self._reschedule(other)
         return crashed
 
 
