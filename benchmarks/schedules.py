@@ -115,7 +115,11 @@ def _compare(results: Results, place: Place, what: str, title: str) -> None:
 
 
 def _match(place: Place, results: Results, rounds: int) -> None:
-    """10,000 events over 20,000 tables, half of which have a schedule: beside one statement that only writes down the pairs."""
+    """10,000 events over 20,000 tables, half of which have a schedule: beside one statement that only writes pairs down.
+
+    The target is half the rate of the peers' harness's statement, on Postgres. What the same pairs cost where they are joined by
+    equality and nothing else is kept stands beside it, as a lower bound that nobody who keeps progress can reach.
+    """
     chance = random.Random(7)
     tables = [f"table:lake.ns{number % 200}.t{number}" for number in range(TABLES)]
     with filled_store(place.url("match"), [chance.choice(tables) for _ in range(SCHEDULES)]) as store:
@@ -144,16 +148,16 @@ def _match(place: Place, results: Results, rounds: int) -> None:
 
 
 def _compare_matching(results: Results, place: Place, jobs: str) -> None:
-    """Against the pairs with a number, which is the target, and with a key by which a job would find its events."""
+    """Against the harness's statement, which is the target; the pairs with a number, and with a key by which a job finds them."""
     setting = {"database": place.database, "jobs": jobs}
-    for peer, at_least in ((BARE, AT_LEAST_MATCHING), (KEYED, None)):
+    for peer in (BARE, KEYED):
         title = f"{EVENTS:,} events matched and handed over, pending jobs {jobs}, {place.database}: ours / {peer}"
         ours, theirs = (results.median("per_s", "match", each, **setting) for each in (OURS, peer))
         says = f"{ours:,.0f}/s : {theirs:,.0f}/s"
-        results.find(Finding(f"{title}, rate by the wall clock", ours / theirs, at_least=at_least, says=says))
+        results.find(Finding(f"{title}, rate by the wall clock", ours / theirs, says=says))
         ours, theirs = (results.median("cpu_us", "match", each, **setting) for each in (OURS, peer))
         says = f"{ours:,.1f} µs : {theirs:,.1f} µs an event"
-        results.find(Finding(f"{title}, rate by CPU", theirs / ours, at_least=at_least, says=says))
+        results.find(Finding(f"{title}, rate by CPU", theirs / ours, says=says))
     if place.database == "postgres":
         theirs = results.median("per_s", "match", PATTERNS, database=place.database)
         ours = results.median("per_s", "match", OURS, **setting)
