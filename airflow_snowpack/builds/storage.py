@@ -47,6 +47,7 @@ log = logging.getLogger(__name__)
 CHUNK = 4 * 1024 * 1024
 HALF_WRITTEN = ".writing-"
 TRIES = 3
+AT_ONCE = 16
 NATIVE = {"s3": fs.S3FileSystem, "gs": fs.GcsFileSystem, "gcs": fs.GcsFileSystem}
 AZURE = ("abfs", "abfss")
 
@@ -122,6 +123,11 @@ class Storage:
     @property
     def is_local(self) -> bool:
         return isinstance(self._fs, fs.LocalFileSystem)
+
+    @property
+    def _knows_folders(self) -> bool:
+        # To pyarrow a folder of GCS is an object that somebody made for it; without one it is neither listed nor deleted.
+        return not isinstance(self._fs, fs.GcsFileSystem)
 
     def local_path(self, path: str) -> Path:
         """Where an object of a local storage stands.
@@ -213,6 +219,9 @@ class Storage:
 
     def folders(self, folder: str) -> list[str]:
         """The names of the folders right below a folder, in order, without their "/"."""
+        if not self._knows_folders:
+            below = (found.path.removeprefix(folder) for found in self.objects(folder, half_written=True))
+            return sorted({path.partition("/")[0] for path in below if "/" in path})
         return sorted(info.base_name for info in self._listed(folder, recursive=False) if info.type == fs.FileType.Directory)
 
     def delete(self, path: str) -> Deleted:
@@ -222,8 +231,10 @@ class Storage:
         """
         _check_inside(path)
         if not path.endswith("/"):
-            return self._delete_all([StoredObject(path, 0, None)])
+            return self._delete_object(StoredObject(path, 0, None))
         found = list(self.objects(path, half_written=True))
+        if not self._knows_folders:
+            return self._delete_all(found)
         if not self._delete_folder(path):
             left = {each.path: each for each in self.objects(path, half_written=True)}
             done = self._delete_all(list(left.values()))
@@ -243,17 +254,19 @@ class Storage:
         return True
 
     def _delete_all(self, found: list[StoredObject]) -> Deleted:
-        gone, size, problems = 0, 0, []
-        for each in found:
-            try:
-                self._tried("delete", each.path, partial(self._fs.delete_file, self._at(each.path)))
-            except ObjectMissing:
-                continue
-            except StorageFailed as error:
-                problems.append(str(error))
-                continue
-            gone, size = gone + 1, size + each.bytes
-        return Deleted(gone, size, tuple(problems))
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="snowpack-delete") as pool:
+            each = list(pool.map(self._delete_object, found))
+        problems = tuple(problem for done in each for problem in done.problems)
+        return Deleted(sum(done.objects for done in each), sum(done.bytes for done in each), problems)
+
+    def _delete_object(self, found: StoredObject) -> Deleted:
+        try:
+            self._tried("delete", found.path, partial(self._fs.delete_file, self._at(found.path)))
+        except ObjectMissing:
+            return Deleted(0, 0)
+        except StorageFailed as error:
+            return Deleted(0, 0, (str(error),))
+        return Deleted(1, found.bytes)
 
     def _listed(self, folder: str, *, recursive: bool) -> list[fs.FileInfo]:
         if folder and not folder.endswith("/"):

@@ -1,4 +1,4 @@
-"""Publishing, rolling back and cleaning up on a real S3 server, also on one that fails each fifth request."""
+"""Publishing, rolling back and cleaning up on servers of object storages, also on one that fails each fifth request."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from built_runs import DATASET, DAY, MIDNIGHT, MovedClock, begun, built, selected, served, write_attempt
+from gcs_server import gcs_server
 from s3_server import s3_server
 
 from airflow_snowpack.builds.cleanup import cleanup, strangers
@@ -18,7 +19,9 @@ from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.store import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from typing import Any
 
     from s3_server import Request
 
@@ -31,9 +34,12 @@ def registry(sqlite_url: str) -> Iterator[BuildRegistry]:
         yield BuildRegistry(store, sleep=lambda _: None)
 
 
-def test_builds_are_published_and_cleaned_up_and_nothing_else_is_touched(registry: BuildRegistry) -> None:
-    with s3_server() as options:
-        storage, beside = Storage("s3://lake/flights", options), Storage("s3://lake/flights2", options)
+@pytest.mark.parametrize(("lake", "server"), [("s3://lake", s3_server), ("gs://lake", gcs_server)])
+def test_builds_are_published_and_cleaned_up_and_nothing_else_is_touched(
+    registry: BuildRegistry, lake: str, server: Callable[[], AbstractContextManager[dict[str, Any]]]
+) -> None:
+    with server() as options:
+        storage, beside = Storage(f"{lake}/flights", options), Storage(f"{lake}/flights2", options)
         kept = write_attempt(beside, "20260101T000000Z", 0)
         for day in range(4):
             handle, manifest = built(registry, storage, MIDNIGHT + day * DAY, losers=1)
@@ -56,6 +62,8 @@ def test_builds_are_published_and_cleaned_up_and_nothing_else_is_touched(registr
         assert left == {"20260104T000000Z", like_the_winner.run_id}
         assert sum(1 for _ in storage.objects(f"data/{like_the_winner.run_id}/")) == 2
         assert strangers(registry, storage, DATASET) == []
+        storage.write("data/of_nobody/shard=00000/attempt=00-1/shard.parquet", b"rows")
+        assert strangers(registry, storage, DATASET) == ["data/of_nobody/"]
         assert beside.exists(kept.url or "")
 
 
