@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_snowpack.scheduling import InvalidSchedule, collect
+from airflow_snowpack.scheduling import InvalidSchedule, collect, collecting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,3 +66,71 @@ def test_a_declaration_that_cannot_be_used_is_an_error_that_names_file_and_field
 
     with pytest.raises(InvalidSchedule, match=r"^my_schedules\.py.*count"):
         names(tmp_path, "*.py")
+
+
+SCHEDULE = """
+from airflow_snowpack.scheduling import CommitsAdded, Schedule
+from {module} import TABLE
+ONE = Schedule("one", dag_id="maintain", trigger=CommitsAdded(TABLE))
+"""
+
+
+def trigger_of(root: Path) -> str:
+    (schedule,) = collect(root, ["*schedules.py"])
+    return str(schedule.to_json()["trigger"])
+
+
+@pytest.mark.parametrize("module", ["our_tables", "our_company.tables", "our_company.deep.tables"])
+def test_what_a_file_imports_is_read_anew_each_time(tmp_path: Path, module: str) -> None:
+    """As a scheduler does, which collects for weeks; a package without an ``__init__.py`` is one too."""
+    (tmp_path / "my_schedules.py").write_text(SCHEDULE.format(module=module))
+    imported = tmp_path.joinpath(*module.split(".")).with_suffix(".py")
+    imported.parent.mkdir(parents=True, exist_ok=True)
+    imported.write_text("TABLE = 'web.views'")
+    assert "web.views" in trigger_of(tmp_path)
+
+    imported.write_text("TABLE = 'web.clicks_and_more'")
+
+    assert "web.clicks_and_more" in trigger_of(tmp_path)
+    assert [name for name in sys.modules if name.startswith("our_")] == []
+
+
+def test_a_module_of_a_package_that_was_there_before_is_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "our_shop").mkdir()
+    (tmp_path / "our_shop" / "__init__.py").write_text("")
+    (tmp_path / "our_shop" / "tables.py").write_text("TABLE = 'web.views'")
+    (tmp_path / "my_schedules.py").write_text(
+        SCHEDULE.replace("from {module} import TABLE", "from our_shop import tables").replace("TABLE", "tables.TABLE")
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = importlib.import_module("our_shop")
+    assert "web.views" in trigger_of(tmp_path)
+
+    (tmp_path / "our_shop" / "tables.py").write_text("TABLE = 'web.clicks_and_more'")
+
+    assert "web.clicks_and_more" in trigger_of(tmp_path)
+    assert sys.modules["our_shop"] is before, "what others have imported stays theirs"
+    del sys.modules["our_shop"]
+
+
+def test_what_is_not_from_the_folder_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = "this_is_installed"
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / f"{module}.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path / "elsewhere"))
+    monkeypatch.setattr(collecting, "INSTALLED", (tmp_path / "elsewhere",))
+    (tmp_path / "my_schedules.py").write_text(f"import {module}\n{PYTHON}")
+
+    collect(tmp_path, ["*schedules.py"])
+
+    assert sys.modules.pop(module)
+
+
+def test_a_file_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "our_fault.py").write_text("TABLE = 'web.views'")
+    (tmp_path / "my_schedules.py").write_text("import our_fault\n1 / 0")
+    with pytest.raises(InvalidSchedule):
+        collect(tmp_path, ["*schedules.py"])
+
+    assert "our_fault" not in sys.modules
+    assert os.fspath(tmp_path) not in sys.path
