@@ -2,8 +2,9 @@
 
 Airflow calls this in its scheduler, its API server and its triggerer, in the middle of their work and before they have committed.
 The invariant: nothing here raises, and nothing waits longer than a second for the store (:mod:`airflow_snowpack.plugin.outbox`).
-A call that is lost with its process is made good: schedulers ask Airflow for ends (:mod:`airflow_snowpack.scheduling.run_ends`),
-and the collector looks at every run that has interim tables now and then.
+A call that is lost with its process is made good where Airflow can be asked: schedulers ask it for the ends of runs
+(:mod:`airflow_snowpack.scheduling.run_ends`), and the collector looks at every run that has interim tables now and then. That an
+asset changed, or that a run which ended long ago was marked by hand, is lost with the process: Airflow cannot be asked for it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import threading
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from airflow.listeners import hookimpl
 
@@ -89,12 +91,15 @@ class StoreListener:
         uri, at = str(event.asset.uri), datetime.now(UTC)
         source = {"dag_id": event.source_dag_id, "run_id": event.source_run_id, "task_id": event.source_task_id}
         detail = {"extra": dict(event.extra or {}), "source": source, "partition_key": event.partition_key}
+        # Drawn here, so that to write it once more, after an answer of the store was lost, adds nothing. Airflow's own number
+        # would not do: it has not been committed, and may be given to another one.
+        source_id = f"asset-event:{uuid4().hex}"
 
         def write(store: Store) -> None:
             from airflow_snowpack.scheduling import Event, EventLog
             from airflow_snowpack.scheduling.trigger import asset_key
 
-            EventLog(store).publish([Event(asset_key(uri), at, detail=detail)])
+            EventLog(store).publish([Event(asset_key(uri), at, detail=detail, source_id=source_id)])
 
         self._outbox.send(f"an event of the asset {uri}", write)
 

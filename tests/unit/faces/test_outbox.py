@@ -135,6 +135,29 @@ def test_an_asset_event_is_an_event_with_its_extra_and_its_source(listener: Stor
     assert event.detail["source"]["dag_id"] == "load"
 
 
+def test_an_asset_event_whose_writing_was_answered_by_nobody_counts_once(
+    listener: StoreListener, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really, answers = EventLog.publish, [StoreUnreachable("postgresql://db", OSError("the connection is lost"))]
+
+    def publish(log: EventLog, happened: Any) -> int:
+        written = really(log, happened)
+        if answers:
+            raise answers.pop()
+        return written
+
+    monkeypatch.setattr(EventLog, "publish", publish)
+    listener._outbox = Outbox(lambda: jobs.store, pause=AT_ONCE)
+    source = {"source_dag_id": None, "source_run_id": None, "source_task_id": None, "partition_key": None}
+    asset_event = SimpleNamespace(asset=SimpleNamespace(uri="s3://bucket/day"), extra={}, **source)
+    for _ in range(2):
+        listener.on_asset_event_emitted(asset_event)
+
+    eventually(lambda: not listener._outbox._letters)
+    assert answers == []
+    assert len(EventLog(jobs.store).latest()) == 2, "each call of Airflow's is one, and the repeated writing none"
+
+
 def test_nothing_is_recorded_where_that_is_switched_off(
     listener: StoreListener, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
