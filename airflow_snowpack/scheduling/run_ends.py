@@ -123,7 +123,7 @@ class RunEnds:
 
     def _not_on_record(self, dag_id: str, found: EndsFound) -> dict[str, EndedRun]:
         """To read costs less than to write once more what is there."""
-        sources = {end_source(dag_id, run_id, end.at, end.began_at): run_id for run_id, end in found.ended.items()}
+        sources = {end_source(dag_id, run_id, end.at, end.began_at, end.state): run_id for run_id, end in found.ended.items()}
         ids = list(sources)
         for start in range(0, len(ids), NO_WIDER_THAN):
             query = sa.select(events.c.source_id).where(events.c.source_id.in_(ids[start : start + NO_WIDER_THAN]))

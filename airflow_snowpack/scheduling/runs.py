@@ -32,7 +32,7 @@ from airflow_snowpack.scheduling.turns import hold_turns
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import dag_successes, events, pending_jobs, schedule_groups, schedule_runs
 
-SUCCESS = "success"
+SUCCESS, FAILED = "success", "failed"
 LOOK_AGAIN = timedelta(seconds=2)
 UNCOMMITTED = timedelta(seconds=30)
 """Airflow may tell an end so long before it shows it to others."""
@@ -56,15 +56,21 @@ class Runs:
     ) -> bool:
         """Note that a run ended; once, however often and by whomever it is told.
 
+        One that ended in one state and was then marked with another by hand has ended twice: each state counts once.
+
         :param state: ``success`` or ``failed``.
         :param at: the run's own end date, and ``began_at``: its own start date, ``None`` for a run that never began.
         :param seen_at: when it was seen to be over, for somebody who has asked.
         :returns: whether that was news.
         """
-        source = end_source(dag_id, run_id, at, began_at)
-        event = Event(run_key(dag_id, state), at, detail={"dag_id": dag_id, "run_id": run_id}, source_id=source)
+        source = end_source(dag_id, run_id, at, began_at, state)
+        others = [end_source(dag_id, run_id, at, began_at, other) for other in (SUCCESS, FAILED) if other != state]
 
         def write(conn: sa.Connection) -> bool:
+            is_marked = conn.execute(sa.select(events.c.id).where(events.c.source_id.in_(others))).first() is not None
+            # Airflow leaves a marked run the date at which it had ended, days ago perhaps; it has become this only now.
+            happened = max(at, self._store.clock()) if is_marked else at
+            event = Event(run_key(dag_id, state), happened, detail={"dag_id": dag_id, "run_id": run_id}, source_id=source)
             news = bool(publish(conn, self._store, [event]))
             if news:
                 self._note_end(conn, dag_id, run_id, state, at)
@@ -79,7 +85,7 @@ class Runs:
 
     def _note_end(self, conn: sa.Connection, dag_id: str, run_id: str, state: str, at: datetime) -> None:
         run = sa.and_(schedule_runs.c.dag_id == dag_id, schedule_runs.c.run_id == run_id)
-        earlier = sa.or_(schedule_runs.c.ended_at.is_(None), schedule_runs.c.ended_at < at)
+        earlier = sa.or_(schedule_runs.c.ended_at.is_(None), schedule_runs.c.ended_at <= at)
         conn.execute(sa.update(schedule_runs).where(run, earlier).values(ended_at=at, state=state))
         if state == SUCCESS and not was_turned_away(conn, dag_id, run_id):
             self._note_success(conn, dag_id, run_id, at)
@@ -112,13 +118,13 @@ class Runs:
         conn.execute(sa.update(pending_jobs).where(woken).values(next_check_at=self._store.clock()))
 
 
-def end_source(dag_id: str, run_id: str, at: datetime, began_at: datetime | None) -> str:
+def end_source(dag_id: str, run_id: str, at: datetime, began_at: datetime | None, state: str) -> str:
     """What everybody knows the end of a run by.
 
     A cleared run begins anew and ends again. The moment of the end would not do: Airflow tells it before it has committed it, and
-    when that fails it tells another one.
+    when that fails it tells another one. Nor would it tell that somebody has marked a failed run successful: that moves no date.
     """
-    return f"run:{dag_id}:{run_id}:{(began_at or at).astimezone(UTC).isoformat()}"
+    return f"run:{dag_id}:{run_id}:{(began_at or at).astimezone(UTC).isoformat()}:{state}"
 
 
 def _wait_keys(conn: sa.Connection, dag_id: str) -> list[str]:
@@ -156,7 +162,7 @@ def ended_meanwhile(conn: sa.Connection, waits_for: str, newest_event: int, now:
     """
     kind, _, name = waits_for.partition(":")
     dag_ids = [name] if dag_wait_key(name) == waits_for else dags_of_group(conn, name) if kind == "group" else []
-    keys = [run_key(dag_id, state) for dag_id in dag_ids for state in (SUCCESS, "failed", "removed")]
+    keys = [run_key(dag_id, state) for dag_id in dag_ids for state in (SUCCESS, FAILED, "removed")]
     newest = sa.select(events.c.id, events.c.recorded_at).where(events.c.key.in_(keys)).order_by(events.c.id.desc()).limit(1)
     row = conn.execute(newest).first() if keys else None
     if row is None:

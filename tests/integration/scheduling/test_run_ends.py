@@ -114,6 +114,73 @@ def test_failures_and_successes_are_told_apart(scheduler: Any, ends: RunEnds) ->
     assert len(scheduler.started) == 1
 
 
+class TestARunThatIsMarkedByHand:
+    """Airflow moves none of its dates for that."""
+
+    def mark(self, scheduler: Any, run_id: str, was: EndedRun, state: str) -> EndedRun:
+        marked = EndedRun(state, was.at, was.began_at)
+        scheduler.airflow.finished["a"][run_id] = marked
+        return marked
+
+    def test_a_failed_one_that_is_marked_successful_has_succeeded_once_and_now(self, scheduler: Any, ends: RunEnds) -> None:
+        scheduler.declare("after", RunsSucceeded("a"))
+        scheduler.declare("after_two", RunsSucceeded("a", 2))
+        scheduler.declare("after_failure", RunsFailed("a"))
+        failed = end_of(scheduler, "manual__1", "failed")
+        tell(scheduler, "manual__1", failed)
+        scheduler.work()
+        assert [launch.schedule for launch in scheduler.started] == ["after_failure"]
+
+        scheduler.clock.forward(days=3)
+        marked = self.mark(scheduler, "manual__1", failed, "success")
+        assert tell(scheduler, "manual__1", marked)
+        assert tell(scheduler, "manual__1", marked) is False
+        look(scheduler, ends)
+
+        assert [launch.schedule for launch in scheduler.started] == ["after_failure", "after"]
+        (job,) = scheduler.pending("after")
+        assert job.triggered_at == scheduler.clock() - timedelta(minutes=1), "no timeout has begun three days ago"
+
+    def test_one_that_is_marked_to_and_fro_counts_once_in_each_state(self, scheduler: Any, ends: RunEnds) -> None:
+        scheduler.declare("after", RunsSucceeded("a"))
+        end = end_of(scheduler, "manual__1")
+        told = [
+            tell(scheduler, "manual__1", self.mark(scheduler, "manual__1", end, state)) for state in ["success", "failed"] * 2
+        ]
+        assert told == [True, True, False, False]
+        assert look(scheduler, ends) == 0
+
+    def test_a_cleared_one_succeeds_again(self, scheduler: Any, ends: RunEnds) -> None:
+        scheduler.declare("after_three", RunsSucceeded("a", 3))
+        failed = end_of(scheduler, "manual__1", "failed")
+        tell(scheduler, "manual__1", failed)
+        tell(scheduler, "manual__1", self.mark(scheduler, "manual__1", failed, "success"))
+        for _ in range(2):
+            assert scheduler.started == []
+            scheduler.clock.forward(minutes=30)
+            end_of(scheduler, "manual__1")
+            assert look(scheduler, ends) == 1
+        assert len(scheduler.started) == 1
+
+    def test_a_mark_that_nobody_told_is_found_while_the_end_is_fresh(self, scheduler: Any, ends: RunEnds) -> None:
+        scheduler.declare("after", RunsSucceeded("a"))
+        failed = end_of(scheduler, "manual__1", "failed")
+        assert look(scheduler, ends) == 1
+        self.mark(scheduler, "manual__1", failed, "success")
+        assert look(scheduler, ends) == 1
+        assert len(scheduler.started) == 1
+
+    def test_the_run_of_a_schedule_has_the_state_that_it_was_marked_with(self, scheduler: Any) -> None:
+        scheduler.declare("free", GO)
+        scheduler.send("go")
+        scheduler.work()
+        at, run_id = scheduler.clock(), scheduler.started[0].run_id
+        for state in ("failed", "success"):
+            scheduler.runs.ended("maintain", run_id, state, at, began_at=at)
+        (run,) = read_runs(scheduler.store, "free")
+        assert run.state == "success"
+
+
 def test_what_ended_before_anybody_asked_does_not_count(scheduler: Any, ends: RunEnds) -> None:
     end_of(scheduler, "manual__1", ago=30)
     scheduler.declare("after", RunsSucceeded("a"))
