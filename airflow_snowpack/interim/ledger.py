@@ -12,7 +12,7 @@ number does not grow with the tables that stay.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -38,6 +38,8 @@ NOW = moment("b_now")
 KEYS: sa.BindParameter[Any] = sa.bindparam("b_keys", expanding=True)
 IDS: sa.BindParameter[Any] = sa.bindparam("b_ids", expanding=True)
 Standings = Mapping[tuple[str, str], RunStanding]
+CONSUMERS_AT_ONCE = 5_000
+"""Each is two parameters of a statement, and Postgres takes 65,535."""
 
 LASTING = sa.or_(TABLE.expires_at.is_(None), TABLE.expires_at > NOW)
 PRESERVED = sa.and_(TABLE.preservation == Preservation.FULL.value, LASTING)
@@ -127,8 +129,7 @@ class CollectorLedger:
         def write(conn: sa.Connection) -> list[tuple[str, str]]:
             pins = conn.execute(PINNED_BY, {"b_keys": sorted(known)}).all() if known else []
             finished = [(key, task) for key, task in pins if known[key].is_finished(task)]
-            if finished:
-                theirs = sa.tuple_(PIN.run_key, PIN.task_id).in_(finished)
+            for theirs in _pins_of(finished):
                 conn.execute(sa.update(interim_pins).where(theirs).values(asked_by=self._look))
             return finished
 
@@ -187,7 +188,8 @@ class CollectorLedger:
         if not known:
             return
         pins = conn.execute(PINNED_BY, values).all()
-        self._unpin(conn, [(key, task) for key, task in pins if known[key].is_finished(task)])
+        for theirs in _pins_of([(key, task) for key, task in pins if known[key].is_finished(task)]):
+            self._unpin(conn, theirs)
         readings = [row.reading_id for row in conn.execute(LATE_READINGS, values) if _has_ended(known, row)]
         if readings:
             self._wake_others(conn, REF.reading_id.in_(readings), interim_refs)
@@ -198,10 +200,7 @@ class CollectorLedger:
         if over := [key for key, standing in known.items() if not standing.is_active]:
             self._end(conn, over, {run.run_key: run.touches for run in runs})
 
-    def _unpin(self, conn: sa.Connection, finished: list[tuple[str, str]]) -> None:
-        if not finished:
-            return
-        theirs: sa.ColumnElement[bool] = sa.tuple_(PIN.run_key, PIN.task_id).in_(finished)
+    def _unpin(self, conn: sa.Connection, theirs: sa.ColumnElement[bool]) -> None:
         if self._look is not None:
             theirs = sa.and_(theirs, PIN.asked_by == self._look)
         self._wake_others(conn, theirs, interim_pins)
@@ -244,6 +243,14 @@ class _Undone(Exception):
 
 def _known(runs: Sequence[DueRun], standings: Standings) -> dict[str, RunStanding]:
     return {run.run_key: standings[run.dag_id, run.run_id] for run in runs if (run.dag_id, run.run_id) in standings}
+
+
+def _pins_of(consumers: Sequence[tuple[str, str]]) -> Iterator[sa.ColumnElement[bool]]:
+    """The pins of these, so many at a time. Their runs are named beside the pairs, for which SQLite looks nothing up."""
+    for start in range(0, len(consumers), CONSUMERS_AT_ONCE):
+        some = consumers[start : start + CONSUMERS_AT_ONCE]
+        runs = sorted({key for key, _ in some})
+        yield sa.and_(PIN.run_key.in_(runs), sa.tuple_(PIN.run_key, PIN.task_id).in_(some))
 
 
 def keys_of(runs: Sequence[DueRun]) -> dict[str, Any]:

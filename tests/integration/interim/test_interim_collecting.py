@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from interim_lake import RUN, holder
 
+from airflow_snowpack.interim import ledger
 from airflow_snowpack.interim.errors import InterimTableGone
 from airflow_snowpack.interim.run_states import RunPhase
 
@@ -44,6 +45,22 @@ def test_a_mapped_consumer_is_finished_when_all_of_its_instances_are(lake_of_tab
 
     told.says("report", "success", map_index=1)
     assert len(lake_of_tables.collect(told).dropped) == 1
+
+
+def test_consumers_are_let_go_of_however_many_there_are(
+    lake_of_tables: InterimLake, told: ToldRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A statement can name only so many."""
+    monkeypatch.setattr(ledger, "CONSUMERS_AT_ONCE", 2)
+    consumers = [f"task{number}" for number in range(5)]
+    for run_id in (RUN, "manual__2"):
+        lake_of_tables.handed_on("clean", consumers=consumers, run_id=run_id)
+    told.finish(*consumers)
+    told.finish(*consumers[1:], run_id="manual__2")
+
+    assert [doomed.producer.run_id for doomed in lake_of_tables.collect(told).dropped] == [RUN]
+    (left,) = lake_of_tables.registry.tables()
+    assert left.pins == ("flights/manual__2/task0",)
 
 
 def test_a_consumer_that_airflow_does_not_know_is_not_finished(lake_of_tables: InterimLake, told: ToldRuns) -> None:
