@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from airflow_snowpack.store.leases import lease_columns
 from airflow_snowpack.store.types import UtcDateTime
 
-REVISION = "0009"
+REVISION = "0010"
 """The newest migration; a test compares it with what Alembic finds."""
 
 metadata = sa.MetaData(
@@ -149,3 +149,11 @@ inventory_refreshes = sa.Table(
     sa.Column("refreshed_at", UtcDateTime),
     sa.Column("problem", sa.Text),
 )
+
+store_facts = sa.Table(
+    "store_facts",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("value", sa.Text, nullable=False),
+)
+"""What the store knows of itself: its own id, drawn once."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import cached_property
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -62,6 +63,16 @@ class Store:
     def where(self) -> str:
         """The database's address without its password, for messages."""
         return self.engine.url.render_as_string(hide_password=True)
+
+    @cached_property
+    def identity(self) -> str:
+        """The store's own id, which no other store has; read once, and drawn when it has none.
+
+        :raises StoreUnreachable: it does not answer.
+        """
+        from airflow_snowpack.store.identity import identity_of
+
+        return identity_of(self)
 
     def transact(self, work: Work[T]) -> T:
         """Run the work in one transaction; on a passing error roll back and run it again from the start.
