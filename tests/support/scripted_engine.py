@@ -51,9 +51,9 @@ class ScriptedEngine:
         self.interrupted.set()
 
 
-def eventually(true: Callable[[], bool]) -> None:
+def eventually(true: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
     """Wait until it holds: for what another thread or process brings about."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + patience_s
     while not true():
         assert time.monotonic() < deadline, "it never came true"
         time.sleep(0.01)

@@ -1,0 +1,134 @@
+"""kill -9 of a process that reduces a table layer by layer on Spark: in each layer, and when the result was written."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from subprocess import PIPE
+from typing import TYPE_CHECKING
+
+import kill_reduction
+import psutil
+import pyarrow as pa
+import pytest
+from bounded import PATIENCE_S, started
+from builds_world import empty_store
+from interim_lake import LAKE, InterimLake, ToldRuns, holder
+from kill_interim import ShiftedClock
+from kill_reduction import CONSUMER, FAN_IN, LAYERS, TASK, WRITTEN, reduced
+from scripted_engine import eventually
+
+from airflow_snowpack.iceberg import CatalogConfig
+from airflow_snowpack.interim import Handover, InterimRegistry, sweep
+from airflow_snowpack.interim.folders import folder_of_namespace
+from airflow_snowpack.interim.reading import read_as_arrow
+from airflow_snowpack.interim.writing import write_table
+from airflow_snowpack.spark import local_session
+from airflow_snowpack.store import Store
+from airflow_snowpack.store.engine import open_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from airflow_snowpack.interim.refs import TableRef
+    from airflow_snowpack.spark import SparkConfig
+
+NAMESPACE = "snowpack_interim"
+PLACES = [*map(str, range(LAYERS)), WRITTEN]
+RETRIED = ["1", WRITTEN]
+"""The other runs are given up."""
+ROWS = FAN_IN**LAYERS
+
+
+@dataclass
+class Killed:
+    """What is left of the reductions, one in each DAG run, and what each of them was reducing."""
+
+    lake: InterimLake
+    clock: ShiftedClock
+    told: ToldRuns
+    inputs: dict[str, TableRef]
+
+    def collect(self) -> set[str]:
+        """A pass that looks at every run; gives the tables that are there then, and checks that nothing else is."""
+        self.clock.ahead += timedelta(hours=2)
+        assert self.lake.collector(self.told).run().failed == ()
+        there = {".".join(name) for name in self.lake.catalog.list_tables(NAMESPACE)}
+        assert there <= {f"{table.table.database}.{table.table.table}" for table in self.lake.registry.tables()}
+        around = folder_of_namespace(self.lake.catalog, NAMESPACE)
+        assert around is not None
+        assert {f"{NAMESPACE}.{name}" for name in around.children()} == there
+        return {f"{LAKE}.{name}" for name in there}
+
+
+@pytest.fixture
+def own_lake(tmp_path: Path) -> CatalogConfig:
+    config = CatalogConfig.embedded(tmp_path / "lake")
+    config.load().create_namespace(NAMESPACE)
+    return config
+
+
+@pytest.fixture
+def killed(own_lake: CatalogConfig, tmp_path: Path) -> Iterator[Killed]:
+    """A process that reduces a table in several runs at once is killed when each of them is in another place."""
+    clock, told, url, scratch = ShiftedClock(), ToldRuns(), empty_store(tmp_path), tmp_path / "scratch"
+    scratch.mkdir()
+    rows = pa.table({"depth": pa.array([0] * ROWS, pa.int64()), "n": pa.array(range(ROWS), pa.int64())})
+    command = [sys.executable, kill_reduction.__file__, url, str(tmp_path / "lake"), str(scratch)]
+    with Store(open_engine(url), clock) as store, started(command, patience_s=PATIENCE_S, stdin=PIPE) as doomed:
+        lake = InterimLake(InterimRegistry(store), own_lake.load())
+        assert doomed.stdin is not None
+        inputs = {}
+        for place in PLACES:
+            writing = lake.begun("make", run_id=place)
+            written = write_table(rows, writing.table, lake.catalog)
+            inputs[place] = lake.registry.hand_on(writing, snapshot_id=written.snapshot_id, rows=ROWS, consumers=[TASK])
+            doomed.stdin.write(json.dumps({"ref": inputs[place].to_json(), "place": place}) + "\n")
+            told.finish("make", run_id=place)
+            told.says(TASK, "running", run_id=place)
+        doomed.stdin.flush()
+        there = [scratch / place for place in PLACES]
+        eventually(lambda: doomed.poll() is not None or all(file.exists() for file in there), PATIENCE_S)
+        assert doomed.poll() is None
+        assert list((scratch / "spark").rglob("*.data")), "what the layers have made is there"
+
+        below = psutil.Process(doomed.pid).children(recursive=True)
+        doomed.kill()
+        assert psutil.wait_procs(below, PATIENCE_S)[1] == [], "its Spark goes with it"
+        assert list((scratch / "spark").iterdir()) == [], "and all that the layers have made"
+        yield Killed(lake, clock, told, inputs)
+
+
+def test_a_kill_in_any_layer_leaks_nothing_and_the_retry_finds_its_rows(
+    killed: Killed, own_lake: CatalogConfig, spark: SparkSession, spark_config: SparkConfig
+) -> None:
+    lake, told = killed.lake, killed.told
+    inputs = {ref.table for ref in killed.inputs.values()}
+    left = {table.producer.run_id: str(table.table) for table in lake.registry.tables() if table.producer.task_id == TASK}
+    assert list(left) == [WRITTEN], "there is one table at most: no layer has one"
+    for place in PLACES:
+        told.says(TASK, "up_for_retry", run_id=place)
+    assert inputs <= killed.collect()
+
+    session, results = local_session(replace(spark_config, catalogs=own_lake.spark_conf())), {}
+    for place in RETRIED:
+        who = holder(TASK, run_id=place, try_number=2)
+        with Handover(lake.registry, lambda: lake.catalog, who, catalog_name=LAKE, consumers=[CONSUMER]) as handover:
+            results[place] = reduced(handover, killed.inputs[place], session)
+        told.finish(TASK, run_id=place)
+    for place in set(PLACES) - set(RETRIED):
+        told.end(place)
+    assert killed.collect() == {ref.table for ref in results.values()}, "what the killed one wrote goes, and what it read"
+    for place, ref in results.items():
+        assert read_as_arrow(ref, lake.catalog).to_pylist() == [{"depth": LAYERS, "n": sum(range(ROWS))}]
+        told.end(place)
+
+    assert killed.collect() == set()
+    killed.clock.ahead += timedelta(days=2)
+    assert sweep(lake.registry, lake.catalog, LAKE, dry_run=True) == []
+    assert lake.registry.tables() == []
