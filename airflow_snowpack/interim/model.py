@@ -1,6 +1,6 @@
 """The values of the room: who writes and who reads, what is held meanwhile, and a table as it is on record.
 
-    holder = Holder(TaskKey("flights", "scheduled__2026…", "clean"), attempt=ti.id, try_number=2)
+    holder = Holder(TaskKey("flights", "scheduled__2026…", "clean"), attempt=ti.id, try_number=2, started_at=ti.start_date)
     writing = registry.begin(holder.slot(), holder=holder, catalog="lake")
 
 A table's life is :data:`TRANSITIONS`: what was handed on never goes back to being written, and what is to be dropped never comes
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from airflow_snowpack.iceberg.names import TableName
@@ -19,6 +19,7 @@ from airflow_snowpack.interim.refs import Producer, TableRef
 from airflow_snowpack.preservation import Preservation
 
 DEFAULT_OUTPUT = "return_value"
+UNKNOWN = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class TableState(StrEnum):
@@ -114,12 +115,15 @@ class Holder:
     """One attempt at a task instance: who writes or reads.
 
     :param attempt: what tells this attempt from all others, such as Airflow's id of the task instance (``ti.id``).
-    :param try_number: counts the tries; of two attempts that are alive at once the later one is the one that counts.
+    :param try_number: counts the tries, and begins anew in a run that is deleted and made again.
+    :param started_at: when Airflow started the attempt. Of two that are alive at once the one that started later counts; of two
+        that started together, or of which nobody knows when, the later try.
     """
 
     task: TaskKey
     attempt: str
     try_number: int = 1
+    started_at: datetime = UNKNOWN
 
     def slot(self, output: str = DEFAULT_OUTPUT) -> Slot:
         """One of its outputs."""

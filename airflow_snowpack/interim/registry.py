@@ -75,7 +75,7 @@ class InterimRegistry(InterimHolding):
         :param name: what others may find the table by, once it is handed on.
         :param ttl: for how long it is preserved (``FULL``), or keeps its global name; ``None``: without end. It begins when the
             table is handed on.
-        :raises StaleInterimAttempt: a later try of the same task instance has begun.
+        :raises StaleInterimAttempt: another attempt at the same task instance, which started later, has begun.
         :raises InvalidInterimTable: a name or duration that cannot be used.
         """
         if ttl is not None and ttl <= timedelta(0):
@@ -94,7 +94,7 @@ class InterimRegistry(InterimHolding):
             ttl=ttl,
         )
         place, row = slot_values(writing), table_values(writing, now)
-        newest = place | {"try_number": holder.try_number, "table_id": table_id}
+        newest = place | {"try_number": holder.try_number, "table_id": table_id, "started_at": holder.started_at}
         task = slot.task
 
         def write(conn: sa.Connection) -> Writing:

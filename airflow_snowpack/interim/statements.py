@@ -30,13 +30,22 @@ def moment(name: str) -> sa.BindParameter[Any]:
 
 
 def _take_slot(dialect: str) -> Any:
-    """The slot is the newest attempt's; no row comes back when a later try has it. Its row lock puts attempts in line."""
+    """The slot is the newest attempt's; no row comes back when a newer one has it. Its row lock puts attempts in line.
+
+    Tries alone do not order attempts: they are counted anew in a run that is deleted and made again under its id, and a zombie
+    of its first life may have a higher number than its successor.
+    """
     insert = INSERTS[dialect](interim_slots)
     newest = insert.excluded
+    is_newer = sa.or_(
+        SLOT.started_at.is_(None),
+        SLOT.started_at < newest.started_at,
+        sa.and_(SLOT.started_at == newest.started_at, SLOT.try_number <= newest.try_number),
+    )
     return insert.on_conflict_do_update(
         index_elements=[SLOT.run_key, SLOT.task_id, SLOT.map_index, SLOT.output],
-        set_={"try_number": newest.try_number, "table_id": newest.table_id},
-        where=SLOT.try_number <= newest.try_number,
+        set_={name: newest[name] for name in ("try_number", "table_id", "started_at")},
+        where=is_newer,
     ).returning(SLOT.table_id)
 
 

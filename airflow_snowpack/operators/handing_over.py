@@ -150,7 +150,7 @@ def holder_of(context: Context) -> Holder:
     instance = context["ti"]
     map_index = -1 if instance.map_index is None else instance.map_index
     task = TaskKey(instance.dag_id, instance.run_id, instance.task_id, map_index)
-    return Holder(task, str(instance.id), instance.try_number)
+    return Holder(task, str(instance.id), instance.try_number, instance.start_date)
 
 
 def _final() -> tuple[type[SnowpackError], ...]:

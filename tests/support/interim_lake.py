@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.interim.collector import Collector
-from airflow_snowpack.interim.model import Holder, Scope, TaskKey
+from airflow_snowpack.interim.model import UNKNOWN, Holder, Scope, TaskKey
 from airflow_snowpack.interim.run_states import RunPhase, RunStanding
 
 if TYPE_CHECKING:
@@ -79,9 +79,11 @@ class ToldRuns:
         self.phases[DAG, run_id] = phase
 
 
-def holder(task_id: str, *, try_number: int = 1, run_id: str = RUN, map_index: int = -1) -> Holder:
+def holder(
+    task_id: str, *, try_number: int = 1, run_id: str = RUN, map_index: int = -1, started_at: datetime = UNKNOWN
+) -> Holder:
     """A try of a task of the one DAG."""
-    return Holder(TaskKey(DAG, run_id, task_id, map_index), f"{task_id}-{map_index}-{try_number}", try_number)
+    return Holder(TaskKey(DAG, run_id, task_id, map_index), f"{task_id}-{map_index}-{try_number}", try_number, started_at)
 
 
 @cache
@@ -111,9 +113,11 @@ class InterimLake:
         """What every table holds: an Arrow table."""
         return _rows()
 
-    def begun(self, task_id: str, *, run_id: str = RUN, try_number: int = 1, **options: Any) -> Writing:
+    def begun(
+        self, task_id: str, *, run_id: str = RUN, try_number: int = 1, started_at: datetime = UNKNOWN, **options: Any
+    ) -> Writing:
         """On record, and not created."""
-        who = holder(task_id, run_id=run_id, try_number=try_number)
+        who = holder(task_id, run_id=run_id, try_number=try_number, started_at=started_at)
         return self.registry.begin(who.slot(options.pop("output", "return_value")), holder=who, catalog=LAKE, **options)
 
     def create(self, writing: Writing, *, with_rows: bool = False) -> int | None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
+import sqlalchemy as sa
 from interim_lake import DAG, LAKE, RUN, InterimLake, holder
 
 from airflow_snowpack.interim.errors import InterimTableNotFound, InvalidInterimTable, StaleInterimAttempt
@@ -14,13 +15,14 @@ from airflow_snowpack.interim.names import is_ours
 from airflow_snowpack.interim.refs import Producer, read_ref
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.store import Store
+from airflow_snowpack.store.interim_tables import interim_slots
 from airflow_snowpack.store.lineage import Lineage
 from airflow_snowpack.store.operation import TableAt
+from airflow_snowpack.store.operation_log import OperationLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import sqlalchemy as sa
     from interim_lake import MovedClock, ToldRuns
 
 T = TypeVar("T")
@@ -62,6 +64,43 @@ def test_a_try_that_wakes_up_after_a_later_one_has_begun_may_not_begin(lake_of_t
     with pytest.raises(StaleInterimAttempt):
         lake_of_tables.begun("clean", try_number=1)
     assert lake_of_tables.registry.heartbeat(later)
+
+
+def test_a_run_that_was_deleted_and_made_again_begins_at_its_first_try(lake_of_tables: InterimLake, clock: MovedClock) -> None:
+    registry, first_life = lake_of_tables.registry, clock.now
+    zombie = lake_of_tables.begun("clean", try_number=3, started_at=first_life)
+
+    ref = lake_of_tables.handed_on("clean", try_number=1, started_at=first_life + timedelta(seconds=1), consumers=["report"])
+
+    assert not registry.heartbeat(zombie)
+    with pytest.raises(StaleInterimAttempt):
+        registry.hand_on(zombie, snapshot_id=1, rows=1, consumers=["report"])
+    with pytest.raises(StaleInterimAttempt):
+        lake_of_tables.begun("clean", try_number=3, started_at=first_life)
+    assert registry.table(ref.table_id).ref == ref
+
+
+def test_a_try_of_the_first_life_does_not_keep_the_second_from_trying_again(
+    lake_of_tables: InterimLake, clock: MovedClock
+) -> None:
+    for hour, try_number in enumerate((1, 2, 1, 2, 3)):  # retried, made again, retried, cleared
+        writing = lake_of_tables.begun("clean", try_number=try_number, started_at=clock.now + timedelta(hours=hour))
+
+    assert lake_of_tables.registry.heartbeat(writing)
+
+
+def test_an_attempt_that_goes_on_in_another_process_keeps_its_slot(lake_of_tables: InterimLake, clock: MovedClock) -> None:
+    lake_of_tables.begun("clean", started_at=clock.now)
+    resumed = lake_of_tables.begun("clean", started_at=clock.now)
+
+    assert lake_of_tables.registry.heartbeat(resumed)
+
+
+def test_a_slot_from_before_the_start_of_attempts_was_kept_is_anybodys(lake_of_tables: InterimLake) -> None:
+    lake_of_tables.begun("clean", try_number=2)
+    lake_of_tables.registry.store.transact(lambda conn: conn.execute(sa.update(interim_slots).values(started_at=None)))
+
+    assert lake_of_tables.registry.heartbeat(lake_of_tables.begun("clean", try_number=1))
 
 
 def test_the_outputs_of_a_task_do_not_supersede_each_other(lake_of_tables: InterimLake) -> None:

@@ -235,6 +235,20 @@ def test_a_later_try_takes_the_output_over_and_the_earlier_one_hands_nothing_on(
     assert [table.try_number for table in registry.tables(state=TableState.READY)] == [2]
 
 
+def test_a_run_that_is_deleted_and_made_again_under_its_id_runs(
+    run_task: Callable[..., Outcome], run_operator: Runner, registry: InterimRegistry
+) -> None:
+    def made(ti: Any = None) -> pa.Table:
+        return NUMBERS
+
+    with DAG("guard", schedule=None):
+        operator = task.snowpack(made)().operator  # type: ignore[attr-defined]  # what a decorator gives
+    outcomes = [run_operator(operator, try_number=tried) for tried in (2, 1)]
+
+    assert [outcome.state for outcome in outcomes] == ["success"] * 2, outcomes[-1].error
+    assert sorted(table.try_number for table in registry.tables(state=TableState.READY)) == [1, 2]
+
+
 def test_a_task_that_airflow_ends_gives_up_what_it_wrote_and_ends_its_process(
     run_task: Callable[..., Outcome], handed: dict[str, Any], run_operator: Runner, registry: InterimRegistry
 ) -> None:
