@@ -13,8 +13,8 @@
     │         DatasetBusy, StaleBuild (LockLost), PublishFailed, CleanupIncomplete, NothingPublished,
     │         ManifestDamaged, StorageFailed (ObjectMissing)
     ├── interim  InterimError: InvalidInterimRef, InvalidInterimTable, InterimTableGone, InterimTableNotFound, InterimTableInUse,
-    │         InvalidInterimCursor, StaleInterimAttempt, DropFailed, FunctionError (UnusableFunction, InvalidColumns,
-    │         InvalidReduction, WrongRows, FunctionFailed)
+    │         InvalidInterimCursor, InterimReadingLost, StaleInterimAttempt, DropFailed,
+    │         FunctionError (UnusableFunction, InvalidColumns, InvalidReduction, WrongRows, FunctionFailed)
     ├── preservation  InvalidPreservation
     ├── cli  UsageProblem (AmbiguousJobId, Unconfirmed, NoAirflow), NotTheHolder, NoToken, WeakToken, Declined
     └── Airflow  InvalidSetting, ConnectionNotFound, UnsuitableConnection, IncompleteConnection, OtherCatalog, AirflowUnreachable,

@@ -7,6 +7,7 @@ InterimError
 ├── InterimTableNotFound   no table of this id or name is known
 ├── InterimTableInUse      somebody wants to drop by hand what others still need
 ├── InvalidInterimCursor   a place in the list that no page of it gave
+├── InterimReadingLost     the reader was taken for dead: what it read may go at any moment
 ├── StaleInterimAttempt    the fence has moved: another attempt writes this output now
 └── DropFailed             the catalog or its storage did not drop a table; it is tried again
 """
@@ -87,11 +88,21 @@ class InvalidInterimCursor(InterimError):
         super().__init__(f"The cursor {cursor[:80]!r} is none that a page of interim tables gave. Begin again without one.")
 
 
+class InterimReadingLost(InterimError):
+    """The reader was taken for dead: what it read may go at any moment, so what it made of it cannot be trusted."""
+
+    def __init__(self, holder: str, tables: Sequence[str]) -> None:
+        super().__init__(
+            f"{holder} is no longer on record as a reader of {', '.join(tables)}: its lease had run out, and Airflow had said "
+            "that this task instance has ended. This attempt stops and hands nothing on; another one reads from the beginning."
+        )
+
+
 class StaleInterimAttempt(InterimError):
     """The fence has moved: another attempt writes this output now, so this one hands nothing on."""
 
     def __init__(self, held: str) -> None:
-        super().__init__(f"Another attempt has taken over {held}; this one stops and hands nothing on.")
+        super().__init__(f"Another attempt has taken over {held}, or this one was taken for dead; it stops and hands nothing on.")
 
 
 class DropFailed(InterimError):

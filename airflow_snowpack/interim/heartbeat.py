@@ -4,10 +4,11 @@
         heartbeat.hold(reading := registry.consume(refs, holder=holder))
         heartbeat.hold(writing := registry.begin(slot, holder=holder, catalog="lake"))
         work()
-        heartbeat.check()             # StaleInterimAttempt or InterimTableGone, if it was in vain
+        heartbeat.check()             # StaleInterimAttempt or InterimReadingLost, if it was in vain
 
-A store that does not answer is survived: something counts as lost only when its lease has run out by this process's own clock,
-because from then on somebody else may have it.
+The invariant: only the store's own answer is a loss. One that does not answer is asked again for as long as the work takes, also
+beyond the lease: nobody takes anything over from an attempt that Airflow says is running, and if somebody has, the fence keeps
+what this one still writes from being handed on.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
-from airflow_snowpack.interim.errors import InterimTableGone, StaleInterimAttempt
+from airflow_snowpack.interim.errors import InterimReadingLost, StaleInterimAttempt
 from airflow_snowpack.interim.model import Reading, Writing
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.store.pulse import Pulse
@@ -46,16 +47,16 @@ class Heartbeat:
         self._registry = registry
         self._on_lost = on_lost
         self._monotonic = monotonic
-        self._lease_s = registry.policy.lease.total_seconds()
         self._lock = threading.Lock()
-        self._renewed: dict[str, tuple[Held, float]] = {}
+        self._held: dict[str, Held] = {}
         self._lost: Held | None = None
+        self._silent_since: float | None = None
         every: timedelta = min(registry.policy.heartbeat, registry.policy.lease / 3)
         self._pulse = Pulse(self.step, every=every, name="snowpack-interim-heartbeat")
 
     @property
     def lost(self) -> Held | None:
-        """The first thing that somebody else may have by now."""
+        """The first thing that is held no more."""
         return self._lost
 
     def hold(self, held: Held) -> None:
@@ -63,47 +64,54 @@ class Heartbeat:
         if isinstance(held, Reading) and not held.tables:
             return
         with self._lock:
-            self._renewed[_key(held)] = held, self._monotonic()
+            self._held[_key(held)] = held
 
     def let_go(self, held: Held) -> None:
         """It is about to be handed on, given up or released, after which nobody could renew it."""
         with self._lock:
-            self._renewed.pop(_key(held), None)
+            self._held.pop(_key(held), None)
 
     def check(self) -> None:
-        """:raises StaleInterimAttempt, InterimTableGone: something is lost, so that the work is in vain."""
+        """:raises StaleInterimAttempt, InterimReadingLost: something is lost, so that the work is in vain."""
         if isinstance(self._lost, Writing):
             raise StaleInterimAttempt(f"the output {self._lost.slot}")
         if isinstance(self._lost, Reading):
-            first = self._lost.tables[0]
-            raise InterimTableGone(first.table, first.producer)
+            raise InterimReadingLost(str(self._lost.holder), [table.table for table in self._lost.tables])
 
     def step(self) -> bool:
         """One beat of everything that is held."""
         with self._lock:
-            all_held = list(self._renewed.values())
-        for held, renewed_at in all_held:
-            self._beat(held, renewed_at)
+            all_held = list(self._held.values())
+        for held in all_held:
+            self._beat(held)
         return True
 
-    def _beat(self, held: Held, renewed_at: float) -> None:
-        asked_at = self._monotonic()
+    def _beat(self, held: Held) -> None:
         try:
             alive = self._registry.heartbeat(held)
-        except Exception:  # whatever it is: a heartbeat that died unheard would let the work go on without a lease
-            log.warning("heartbeat_failed: %s; trying on until the lease runs out", _what(held), exc_info=True)
-            alive, asked_at = asked_at - renewed_at < self._lease_s, renewed_at
+        except Exception as error:  # noqa: BLE001 (whatever it is: a heartbeat that died unheard would let the work go on unrenewed)
+            self._missed(held, error)
+            return
+        self._answered()
         with self._lock:
-            if _key(held) not in self._renewed:
-                return  # let go of meanwhile, which is why nothing was found
-            if alive:
-                self._renewed[_key(held)] = held, asked_at
-                return
-            del self._renewed[_key(held)]
+            if alive or self._held.pop(_key(held), None) is None:
+                return  # or it was let go of meanwhile, which is why nothing was found
             self._lost = self._lost or held
         log.warning("fence_moved: %s", _what(held))
         if self._on_lost is not None:
             self._on_lost(held)
+
+    def _missed(self, held: Held, error: Exception) -> None:
+        """The first time with all there is to know, then a line a beat: an outage may take hours."""
+        now, first = self._monotonic(), self._silent_since is None
+        since = self._silent_since = now if self._silent_since is None else self._silent_since
+        what = "heartbeat_failed: the store has not answered for %.0f s: %s: %s; the work goes on, and the store is asked again"
+        log.warning(what, now - since, _what(held), error, exc_info=first)
+
+    def _answered(self) -> None:
+        if self._silent_since is not None:
+            log.info("The store answers again, after %.0f s", self._monotonic() - self._silent_since)
+            self._silent_since = None
 
     def __enter__(self) -> Self:
         self._pulse.__enter__()

@@ -154,8 +154,12 @@ def holder_of(context: Context) -> Holder:
 
 
 def _final() -> tuple[type[SnowpackError], ...]:
-    """What a retry with the same arguments meets again."""
-    from airflow_snowpack.interim.errors import InterimTableGone, InvalidInterimRef, InvalidInterimTable, StaleInterimAttempt
+    """What a retry with the same arguments meets again.
+
+    Not that another attempt has taken over, or that this one was taken for dead: an attempt that Airflow has given up is not
+    retried whatever it reports, and one that Airflow does retry is the one that counts.
+    """
+    from airflow_snowpack.interim.errors import InterimTableGone, InvalidInterimRef, InvalidInterimTable
     from airflow_snowpack.interim.frame_errors import UnreadableView, UnusableOutput
     from airflow_snowpack.preservation import InvalidPreservation
 
@@ -164,7 +168,6 @@ def _final() -> tuple[type[SnowpackError], ...]:
         InvalidInterimRef,
         InvalidInterimTable,
         InvalidPreservation,
-        StaleInterimAttempt,  # a retry would take the output from whoever has it now
         UnreadableView,
         UnusableOutput,
     )

@@ -9,7 +9,7 @@ import pytest
 from bounded import PATIENCE_S
 from interim_lake import LAKE, MovedClock, holder
 
-from airflow_snowpack.interim.errors import InterimTableGone, StaleInterimAttempt
+from airflow_snowpack.interim.errors import InterimReadingLost, StaleInterimAttempt
 from airflow_snowpack.interim.heartbeat import Heartbeat
 from airflow_snowpack.interim.model import InterimPolicy, Reading, Writing
 from airflow_snowpack.interim.registry import InterimRegistry
@@ -26,6 +26,11 @@ class Away(InterimRegistry):
     """A registry whose database does not answer while ``away`` is set."""
 
     away = False
+
+    @property
+    def clock(self) -> MovedClock:
+        assert isinstance(self.store.clock, MovedClock)
+        return self.store.clock
 
     def heartbeat(self, held: Writing | Reading) -> bool:
         if self.away:
@@ -56,6 +61,11 @@ class Watch:
         self.seconds += by.total_seconds()
 
 
+@pytest.fixture
+def watch() -> Watch:
+    return Watch()
+
+
 def begun(registry: InterimRegistry, *, try_number: int = 1) -> Writing:
     who = holder("clean", try_number=try_number)
     return registry.begin(who.slot(), holder=who, catalog=LAKE)
@@ -67,13 +77,11 @@ def test_what_is_held_is_renewed(registry: Away) -> None:
     heartbeat = Heartbeat(registry)
     heartbeat.hold(reading)
     heartbeat.hold(writing)
-    clock = registry.store.clock
-    assert isinstance(clock, MovedClock)
-    clock.move(POLICY.lease / 2)
+    registry.clock.move(POLICY.lease / 2)
 
     heartbeat.step()
 
-    assert registry.table(writing.table_id).lease_until == clock() + POLICY.lease
+    assert registry.table(writing.table_id).lease_until == registry.clock() + POLICY.lease
     heartbeat.check()
 
 
@@ -91,7 +99,7 @@ def test_a_superseded_writer_hears_of_it_once(registry: Away) -> None:
         heartbeat.check()
 
 
-def test_a_reader_that_was_taken_for_dead_hears_that_its_table_is_gone(registry: Away) -> None:
+def test_a_reader_that_was_taken_for_dead_hears_so(registry: Away) -> None:
     ref = registry.hand_on(begun(registry), snapshot_id=1, rows=1, consumers=["report"])
     heartbeat = Heartbeat(registry)
     heartbeat.hold(reading := registry.consume([ref], holder=holder("report")))
@@ -99,7 +107,9 @@ def test_a_reader_that_was_taken_for_dead_hears_that_its_table_is_gone(registry:
 
     heartbeat.step()
 
-    with pytest.raises(InterimTableGone):
+    with pytest.raises(
+        InterimReadingLost, match=r"report \(try 1\) is no longer on record as a reader of lake\.snowpack_interim"
+    ):
         heartbeat.check()
 
 
@@ -114,17 +124,38 @@ def test_what_was_let_go_of_is_not_lost(registry: Away) -> None:
     assert heartbeat.lost is None
 
 
-def test_a_store_that_does_not_answer_is_survived_until_the_lease_is_over(registry: Away) -> None:
-    watch = Watch()
+def test_a_store_that_is_away_for_longer_than_a_lease_is_no_loss(
+    registry: Away, watch: Watch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lost: list[object] = []
+    heartbeat = Heartbeat(registry, on_lost=lost.append, monotonic=watch)
+    ref = registry.hand_on(begun(registry), snapshot_id=1, rows=1, consumers=["report"])
+    heartbeat.hold(writing := begun(registry))
+    heartbeat.hold(registry.consume([ref], holder=holder("report")))
+    registry.away = True
+    for _ in range(3):
+        watch.move(POLICY.lease)
+        registry.clock.move(POLICY.lease)
+        heartbeat.step()
+    heartbeat.check()
+    assert (lost, "has not answered for 1200 s" in caplog.text) == ([], True)
+
+    registry.away = False
+    heartbeat.step()
+
+    heartbeat.check()
+    assert registry.table(writing.table_id).lease_until == registry.clock() + POLICY.lease
+    assert registry.hand_on(writing, snapshot_id=2, rows=2, consumers=["report"]).rows == 2
+
+
+def test_who_has_lost_his_output_meanwhile_hears_it_when_the_store_answers_again(registry: Away, watch: Watch) -> None:
     heartbeat = Heartbeat(registry, monotonic=watch)
     heartbeat.hold(begun(registry))
     registry.away = True
-    for _ in range(3):
-        watch.move(POLICY.lease / 4)
-        heartbeat.step()
-    heartbeat.check()
+    heartbeat.step()
+    registry.away = False
+    begun(registry, try_number=2)
 
-    watch.move(POLICY.lease / 4)
     heartbeat.step()
 
     with pytest.raises(StaleInterimAttempt):
