@@ -106,7 +106,7 @@ class TableCall:
 
     def _in_form(self, ref: Ref, form: Form) -> Any:
         if form is Form.REFERENCE:
-            return ref
+            return self._handover.recorded(ref)
         if form is Form.PANDAS:
             return self._handover.read_arrow(ref).to_pandas()
         if form is Form.ARROW:
@@ -139,7 +139,7 @@ class TableCall:
 
     def _passed_on(self, ref: Ref) -> dict[str, Any]:
         self._handover.pass_on(ref)
-        return ref.to_json()
+        return self._handover.recorded(ref).to_json()
 
     def _read_from(self, frame: Any) -> Ref | None:
         """What a frame was read from, if it is returned as it came."""

@@ -9,13 +9,13 @@
 
 The invariant: nothing is handed on before everything is written. A table is on record before it exists and is handed on when the
 block ends well, each output fenced; a block that fails, or whose fence has moved, hands on nothing and leaves its tables to the
-collector. What was received stays where it is until the block ends, however it ends.
+collector. What was received is read as it is on record, and stays where it is until the block ends, however it ends.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -25,7 +25,7 @@ from airflow_snowpack.interim.function_errors import function_failure
 from airflow_snowpack.interim.heartbeat import Heartbeat
 from airflow_snowpack.interim.model import DEFAULT_OUTPUT, Scope
 from airflow_snowpack.interim.reading import read_as_arrow, read_on_spark
-from airflow_snowpack.interim.refs import TableRef
+from airflow_snowpack.interim.refs import TableRef, ViewRef
 from airflow_snowpack.interim.sources import sources_of
 from airflow_snowpack.interim.writing import write_table
 from airflow_snowpack.preservation import Preservation
@@ -102,6 +102,7 @@ class Handover:
         self._catalog = catalog
         self._catalog_name = catalog_name
         self._readings: list[Reading] = []
+        self._received: dict[str, TableRef] = {}
         self._given: dict[str, _Given] = {}
         self._passed_on: list[Ref] = []
         self._working = False
@@ -111,11 +112,16 @@ class Handover:
         """Keep what these point to where it is, until the block ends.
 
         :raises InterimTableGone: one is not there any more; none was received.
+        :raises InvalidInterimRef: one names another table than the one on record under its id.
         """
-        have = {table.table_id for reading in self._readings for table in reading.tables}
-        new = [ref for ref in refs if ref.of.table_id not in have]
+        new = [ref for ref in refs if ref.of.table_id not in self._received]
         if new:
             self._hold(self.registry.consume(new, holder=self.holder))
+
+    def recorded(self, ref: Ref) -> Ref:
+        """The same reference with its table as it is on record, if it was received: whoever made it may have written anything."""
+        table = self._received.get(ref.of.table_id, ref.of)
+        return replace(ref, of=table) if isinstance(ref, ViewRef) else table
 
     def receive_named(self, name: str, scope: Scope) -> TableRef:
         """Find a table by its name, and keep it where it is.
@@ -132,7 +138,7 @@ class Handover:
         :raises InterimTableGone: they are not there any more.
         """
         self.receive([ref])
-        return read_on_spark(ref, session)
+        return read_on_spark(self.recorded(ref), session)
 
     def read_arrow(self, ref: Ref) -> pa.Table:
         """The rows in memory, without Spark.
@@ -141,7 +147,7 @@ class Handover:
         :raises UnreadableView: it takes Spark to read this view.
         """
         self.receive([ref])
-        return read_as_arrow(ref, self._catalog())
+        return read_as_arrow(self.recorded(ref), self._catalog())
 
     def give(self, frame: Any, output: str = DEFAULT_OUTPUT, *, keeping: Keeping | None = None, **recorded: Any) -> TableRef:
         """Write rows as this output of the task. They are handed on when the block ends well.
@@ -226,12 +232,13 @@ class Handover:
 
     def _hold(self, reading: Reading) -> None:
         self._readings.append(reading)
+        self._received |= {table.table_id: table for table in reading.tables}
         self._heartbeat.hold(reading)
 
     def _hand_on(self) -> None:
         if self._passed_on:
             self.registry.pin_on(self._passed_on, consumers=self.consumers, holder=self.holder)
-        received = [TableAt(table.table, table.snapshot_id) for reading in self._readings for table in reading.tables]
+        received = [TableAt(table.table, table.snapshot_id) for table in self._received.values()]
         for output, given in list(self._given.items()):
             assert given.written is not None, "what was given is written, or has raised"
             self._heartbeat.let_go(given.writing)

@@ -5,8 +5,9 @@
     registry.release(reading)
 
 The invariants: a hold or a pin is taken in a transaction that finds the table ready and keeps every collector off its row until
-the commit. So either the reader is first, and the table stays; or the collector is, and the reader hears that it is gone. And who
-has read a table is a consumer of it, pinned until he is finished for good, whoever made it and however he came by it.
+the commit. So either the reader is first, and the table stays; or the collector is, and the reader hears that it is gone. Who has
+read a table is a consumer of it, pinned until he is finished for good, whoever made it and however he came by it. And what is
+read is what is on record under a reference's id, whatever else the reference says.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.interim.errors import InterimTableGone, InterimTableNotFound
+from airflow_snowpack.interim.errors import InterimTableGone, InterimTableNotFound, InvalidInterimRef
 from airflow_snowpack.interim.listing import InterimListing, find_named
 from airflow_snowpack.interim.model import Holder, InterimPolicy, Reading, Scope
 from airflow_snowpack.interim.refs import Ref, TableRef
-from airflow_snowpack.interim.rows import table_from
+from airflow_snowpack.interim.rows import ref_from
 from airflow_snowpack.interim.runs import nudge, run_key, touch
 from airflow_snowpack.interim.statements import ADD_PINS, HELD_BY, KEEP_PINS, LOCK_READY, RELEASE_READING
 from airflow_snowpack.store import IdMaker, Store, new_id, repeatable, storable
@@ -43,19 +44,21 @@ class InterimHolding(InterimListing):
     def consume(self, refs: Iterable[Ref], *, holder: Holder) -> Reading:
         """Keep these tables from being dropped, all of them or none.
 
+        :returns: the tables as they are on record. A reference may come from anywhere, such as the conf of a run: only its id
+            says what is read.
         :raises InterimTableGone: one is not there any more; the message names the task to clear.
+        :raises InvalidInterimRef: one names another table than the one on record under its id.
         """
-        tables = _each_once(refs)
-        reading = self._reading(holder, tables)
+        tables, empty = _each_once(refs), self._reading(holder, ())
         if not tables:
-            return reading
+            return empty
 
         def write(conn: sa.Connection) -> Reading:
-            _lock(conn, tables)
+            reading = replace(empty, tables=_locked(conn, tables))
             self._hold(conn, reading)
             return reading
 
-        return self.store.transact(repeatable(write, lambda conn: _held(conn, reading)))
+        return self.store.transact(repeatable(write, lambda conn: _held(conn, empty, tables)))
 
     def consume_named(self, name: str, *, scope: Scope = Scope.RUN, holder: Holder) -> Reading:
         """Find a table by its name and keep it from being dropped, in one step; ``reading.tables[0]`` is the table.
@@ -68,9 +71,8 @@ class InterimHolding(InterimListing):
             row = find_named(conn, name, scope, task.dag_id, task.run_id)
             if row is None:
                 raise InterimTableNotFound(name, "" if scope is Scope.GLOBAL else f" in the run {task.dag_id}/{task.run_id}")
-            reading = replace(empty, tables=(table_from(row).ref,))
             try:
-                _lock(conn, reading.tables)
+                reading = replace(empty, tables=_locked(conn, (ref_from(row),)))
             except InterimTableGone:
                 return None  # the name has moved since it was read, and what it pointed to is on its way out
             self._hold(conn, reading)
@@ -100,6 +102,7 @@ class InterimHolding(InterimListing):
         """A task hands tables on that others made: its own consumers, in its own run, need them too.
 
         :raises InterimTableGone: one is not there any more.
+        :raises InvalidInterimRef: one names another table than the one on record under its id.
         """
         tables = _each_once(refs)
         pins = pin_values([table.table_id for table in tables], consumers, holder)
@@ -108,7 +111,7 @@ class InterimHolding(InterimListing):
         task, look_at = holder.task, self.store.clock() + self.policy.first_look
 
         def write(conn: sa.Connection) -> None:
-            _lock(conn, tables)
+            _locked(conn, tables)
             conn.execute(ADD_PINS[conn.dialect.name], pins)
             touch(conn, task.dag_id, task.run_id, look_at=look_at)
 
@@ -148,14 +151,27 @@ def _each_once(refs: Iterable[Ref]) -> tuple[TableRef, ...]:
     return tuple({ref.of.table_id: ref.of for ref in refs}.values())
 
 
-def _lock(conn: sa.Connection, tables: Sequence[TableRef]) -> None:
-    found = set(conn.execute(LOCK_READY, {"b_ids": sorted(table.table_id for table in tables)}).scalars())
+def _locked(conn: sa.Connection, tables: Sequence[TableRef]) -> tuple[TableRef, ...]:
+    """These tables as they are on record; no collector dooms one before the commit."""
+    return _as_recorded(conn.execute(LOCK_READY, {"b_ids": sorted(table.table_id for table in tables)}).all(), tables)
+
+
+def _as_recorded(rows: Sequence[Any], tables: Sequence[TableRef]) -> tuple[TableRef, ...]:
+    found = {row.table_id: ref_from(row) for row in rows}
     for table in tables:
         if table.table_id not in found:
             raise InterimTableGone(table.table, table.producer)
+        if table.table != found[table.table_id].table:
+            other = found[table.table_id].table
+            raise InvalidInterimRef(
+                table.to_json(), f"it names {table.table!r}, and the table on record under its id is {other!r}"
+            )
+    return tuple(found[table.table_id] for table in tables)
 
 
-def _held(conn: sa.Connection, reading: Reading) -> Reading | None:
+def _held(conn: sa.Connection, reading: Reading, tables: Sequence[TableRef] | None = None) -> Reading | None:
     """What the try before took, if it went through although its answer was lost."""
     rows = conn.execute(HELD_BY, {"b_reading": reading.reading_id}).all()
-    return replace(reading, tables=reading.tables or tuple(table_from(row).ref for row in rows)) if rows else None
+    if not rows:
+        return None
+    return replace(reading, tables=_as_recorded(rows, [ref_from(row) for row in rows] if tables is None else tables))

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.interim.model import InterimTable, Scope, TableState, Writing
-from airflow_snowpack.interim.refs import Producer
+from airflow_snowpack.interim.refs import Producer, TableRef
 from airflow_snowpack.interim.runs import run_key
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.store import Leases, storable
@@ -26,6 +26,12 @@ TABLES = Leases(interim_tables, key=TABLE.table_id, order=TABLE.created_at)
 WRITING = TABLE.state == sa.literal_column("'writing'")
 READY = TABLE.state == sa.literal_column("'ready'")
 DROPPING = TABLE.state == sa.literal_column("'dropping'")
+
+REF_COLUMNS = (
+    *("table_id", "catalog", "database_name", "table_name", "snapshot_id", "rows"),
+    *("dag_id", "run_id", "task_id", "map_index", "output"),
+)
+"""What a reference says of its table."""
 
 FREED: dict[str, Any] = {"claimed_at": sa.null(), "claimed_by": sa.null(), "attempt_id": sa.null()}
 """Nobody holds the lease any more, so that the fence has moved."""
@@ -74,6 +80,11 @@ def name_from(row: Any) -> TableName:
 def producer_from(row: Any) -> Producer:
     """Who made it."""
     return Producer(row.dag_id, row.run_id, row.task_id, row.map_index, row.output)
+
+
+def ref_from(row: Any) -> TableRef:
+    """The reference as its producer handed it on."""
+    return TableRef(row.table_id, str(name_from(row)), row.snapshot_id, row.rows, producer_from(row))
 
 
 def table_from(

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.interim.model import TableState
-from airflow_snowpack.interim.rows import FREED, READY, TABLE, WRITING
+from airflow_snowpack.interim.rows import FREED, READY, REF_COLUMNS, TABLE, WRITING
 from airflow_snowpack.store.interim_tables import interim_names, interim_pins, interim_refs, interim_slots, interim_tables
 from airflow_snowpack.store.types import UtcDateTime
 
@@ -108,7 +108,7 @@ ABANDON = (
 )
 
 LOCK_READY = (
-    sa.select(TABLE.table_id)
+    sa.select(*(TABLE[name] for name in REF_COLUMNS))
     .where(TABLE.table_id.in_(sa.bindparam("b_ids", expanding=True)), READY)
     .order_by(TABLE.table_id)
     .with_for_update(read=True)
@@ -128,7 +128,7 @@ NAMED_BEFORE = (
 IS_ON_RECORD = sa.select(TABLE.table_id).where(TABLE.table_id == sa.bindparam("b_table"))
 WAS_HANDED_ON = IS_ON_RECORD.where(TABLE.ready_at.is_not(None))
 HELD_BY = (
-    sa.select(interim_tables)
+    sa.select(*(TABLE[name] for name in REF_COLUMNS))
     .join(interim_refs, REF.table_id == TABLE.table_id)
     .where(REF.reading_id == sa.bindparam("b_reading"))
 )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from interim_lake import DAG, RUN, holder
+from interim_lake import DAG, LAKE, RUN, holder
 
-from airflow_snowpack.interim.errors import InterimTableGone, InterimTableNotFound
+from airflow_snowpack.interim.errors import InterimTableGone, InterimTableNotFound, InvalidInterimRef
+from airflow_snowpack.interim.handover import Handover
 from airflow_snowpack.interim.model import Scope
 from airflow_snowpack.preservation import Preservation
 
@@ -45,6 +47,36 @@ def test_a_view_needs_the_table_below_it(lake_of_tables: InterimLake, told: Told
 
     assert reading.tables == (ref,)
     assert lake_of_tables.collect(told, later=timedelta(minutes=5)).dropped == ()
+
+
+def test_what_is_read_is_what_is_on_record_whatever_its_reference_says(lake_of_tables: InterimLake) -> None:
+    ref, other = lake_of_tables.handed_on("clean", with_rows=True), lake_of_tables.handed_on("ingest")
+    strange = replace(ref, snapshot_id=7, rows=None, producer=other.producer)
+
+    assert lake_of_tables.registry.consume([strange.limit(1), other], holder=holder("report")).tables == (ref, other)
+
+
+def test_a_task_reads_the_snapshot_that_was_handed_on_whatever_its_reference_says(lake_of_tables: InterimLake) -> None:
+    ref = lake_of_tables.handed_on("clean", with_rows=True)
+    catalog = lake_of_tables.catalog
+    catalog.load_table(ref.table.partition(".")[2]).append(lake_of_tables.rows())
+    strange = replace(ref, snapshot_id=None, rows=6)
+
+    with Handover(lake_of_tables.registry, lambda: catalog, holder("report"), catalog_name=LAKE, consumers=[]) as handover:
+        assert handover.read_arrow(strange).num_rows == 3
+        assert handover.read_arrow(strange.where("id > 1")).num_rows == 2
+        assert handover.recorded(strange.limit(1)) == ref.limit(1)
+
+
+def test_a_reference_with_the_name_of_another_table_is_refused(lake_of_tables: InterimLake) -> None:
+    ref, other = lake_of_tables.handed_on("clean"), lake_of_tables.handed_on("ingest")
+    for name in ("lake.hr.salaries", other.table):
+        forged = replace(ref, table=name)
+        with pytest.raises(InvalidInterimRef, match=rf"it names '{name}', and the table on record under its id is '{ref.table}'"):
+            lake_of_tables.registry.consume([other, forged], holder=holder("report"))
+        with pytest.raises(InvalidInterimRef):
+            lake_of_tables.registry.pin_on([forged], consumers=["report"], holder=holder("choose"))
+    assert [table.readers for table in lake_of_tables.registry.tables()] == [0, 0]
 
 
 def test_a_task_reads_all_of_its_inputs_or_none(lake_of_tables: InterimLake, told: ToldRuns) -> None:
