@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from airflow_snowpack.interim.function_call import FunctionCall
+from airflow_snowpack.interim.lossless_cast import cast_whole
 from airflow_snowpack.interim.map_input import data_frame
 from airflow_snowpack.interim.row_schema import RowSchema, columns_of
 from airflow_snowpack.interim.shipped_function import ShippedFunction
@@ -111,7 +112,7 @@ def _fitted(call: FunctionCall, reading: _Reading, made: Any, schema: pa.Schema)
 
 def _column(call: FunctionCall, reading: _Reading, column: pa.Array, field: pa.Field) -> pa.Array:
     try:
-        column = column.cast(field.type)
+        column = cast_whole(column, field.type)
     except pa.ArrowException as error:
         raise call.failed(reading, f"its column {field.name} cannot become {field.type}: {error}") from error
     if column.null_count and not field.nullable:

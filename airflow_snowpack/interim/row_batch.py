@@ -15,9 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_snowpack.interim.lossless import keeper
+from airflow_snowpack.interim.lossless import NO_NULL, loss_among
 
-REFUSALS = (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError)
+REFUSALS = (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError, LookupError)
 
 
 class Misfit(ValueError):
@@ -43,7 +43,7 @@ class RowBatches:
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
         self._names = frozenset(schema.names)
-        self._keepers = [keeper(field.type) for field in schema]
+        self._losses = [loss_among(field) for field in schema]
 
     def of(self, rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
         """The rows as a batch.
@@ -76,13 +76,11 @@ class RowBatches:
 
     def _converted(self, place: int, values: list[Any]) -> tuple[pa.Array, str | None]:
         """The column, and what is wrong with it."""
-        field, keeps = self.schema.field(place), self._keepers[place]
+        field = self.schema.field(place)
         column = pa.array(values, field.type)
         if not field.nullable and column.null_count:
-            return column, "It must not be null"
-        if keeps is not None and not all(value is None or keeps(value) for value in values):
-            return column, "Something would be cut off"
-        return column, None
+            return column, NO_NULL
+        return column, self._losses[place](values)
 
     def _blame(self, place: int, number: int, value: Any) -> None:
         try:

@@ -55,7 +55,7 @@ def test_a_moment_of_another_zone_is_the_same_moment() -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"id": 1.5}, r"id = 1\.5 \(a float\), which int64 cannot hold: Something would be cut off"),
+        ({"id": 1.5}, r"id = 1\.5 \(a float\), which int64 cannot hold: Its fraction would be cut off"),
         ({"id": "1"}, r"id = '1' \(a str\), which int64 cannot hold: Could not convert"),
         ({"id": None}, r"id = None \(None\), which int64 cannot hold: It must not be null"),
         ({"id": 2**63}, "id = 9223372036854775808"),
