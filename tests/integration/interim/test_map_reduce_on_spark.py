@@ -248,7 +248,7 @@ def test_an_error_says_at_which_rows_of_which_layer(numbers: DataFrame) -> None:
         reduce_rows(brittle, numbers, 10, partitions=1)
     assert isinstance(failed.value.__cause__, SparkFailed)
     with pytest.raises(FunctionFailed, match="layer 0, rows 0 to 9: it gave None, and a row is a dictionary"):
-        reduce_rows(lambda rows: None, numbers, 10)  # type: ignore[arg-type, return-value]  # what a careless user gives
+        reduce_rows(lambda rows: None, numbers, 10, partitions=1)  # type: ignore[arg-type, return-value]  # as the careless do
 
 
 def test_a_reduction_can_be_interrupted(numbers: DataFrame) -> None:
