@@ -7,9 +7,10 @@
         handed = handover.run(session, work)
     return handed.to_json()                                     # the XCom
 
-The invariant: nothing is handed on before everything is written. A table is on record before it exists and is handed on when the
-block ends well, each output fenced; a block that fails, or whose fence has moved, hands on nothing and leaves its tables to the
-collector. What was received is read as it is on record, and stays where it is until the block ends, however it ends.
+The invariant: nothing is handed on before everything is written, and then all of it at once. A table is on record before it
+exists and is handed on when the block ends well, each output fenced; a block that fails, or whose fence has moved, hands on
+nothing and leaves its tables to the collector. What was received is read as it is on record, and stays where it is until the
+block ends, however it ends.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from airflow_snowpack.interim.frame_errors import UnusableOutput
 from airflow_snowpack.interim.frames import FrameKind, frame_kind
 from airflow_snowpack.interim.function_errors import function_failure
+from airflow_snowpack.interim.handing_on import Complete
 from airflow_snowpack.interim.heartbeat import Heartbeat
 from airflow_snowpack.interim.model import DEFAULT_OUTPUT, Scope
 from airflow_snowpack.interim.reading import read_as_arrow, read_on_spark
@@ -153,10 +155,10 @@ class Handover:
         """Write rows as this output of the task. They are handed on when the block ends well.
 
         :param frame: a DataFrame of Spark or pandas, or what Arrow holds.
-        :param recorded: for its lineage, as ``InterimRegistry.hand_on`` has it: ``kind``, ``detail``, and ``inputs`` beside what
-            was received and what a DataFrame's own plan reads.
+        :param recorded: for its lineage, as :class:`~airflow_snowpack.interim.handing_on.Complete` has it: ``kind``, ``detail``,
+            and ``inputs`` beside what was received and what a DataFrame's own plan reads.
         :raises UnwritableFrame: Iceberg cannot keep these rows.
-        :raises StaleInterimAttempt: a later try has begun.
+        :raises StaleInterimAttempt: an attempt that started later has begun.
         """
         if frame_kind(frame) is FrameKind.SPARK and not self._working:
             return self.run(frame.sparkSession, lambda: self.give(frame, output, keeping=keeping, **recorded))
@@ -187,7 +189,8 @@ class Handover:
 
         :raises FunctionError: a function that rows are mapped or reduced with has failed.
         :raises SparkFailed: Spark refused it, or failed in it.
-        :raises StaleInterimAttempt, InterimTableGone: it was stopped because another attempt has taken over.
+        :raises StaleInterimAttempt, InterimReadingLost: it was stopped because another attempt has taken over, or because Airflow
+            has said that this one has ended.
         :raises SparkInterrupted: it was stopped by :meth:`interrupt`.
         """
         self._working = True
@@ -238,20 +241,20 @@ class Handover:
     def _hand_on(self) -> None:
         if self._passed_on:
             self.registry.pin_on(self._passed_on, consumers=self.consumers, holder=self.holder)
-        received = [TableAt(table.table, table.snapshot_id) for table in self._received.values()]
-        for output, given in list(self._given.items()):
-            assert given.written is not None, "what was given is written, or has raised"
-            self._heartbeat.let_go(given.writing)
-            self.registry.hand_on(
-                given.writing,
-                snapshot_id=given.written.snapshot_id,
-                rows=given.written.rows,
-                consumers=self.consumers,
-                location=given.written.location,
-                **given.recorded | {"inputs": [*received, *given.recorded.get("inputs", ())]},
-            )
-            del self._given[output]
-            log.info("Handed on %s to %s", given.writing.table, ", ".join(sorted(self.consumers)) or "nobody")
+        given = list(self._given.values())
+        outputs = [self._complete(each) for each in given]
+        for each in given:
+            self._heartbeat.let_go(each.writing)
+        self.registry.hand_on_all(outputs, consumers=self.consumers)
+        self._given.clear()
+        for each in given:
+            log.info("Handed on %s to %s", each.writing.table, ", ".join(sorted(self.consumers)) or "nobody")
+
+    def _complete(self, given: _Given) -> Complete:
+        written = given.written
+        assert written is not None, "what was given is written, or has raised"
+        inputs = [*(TableAt(table.table, table.snapshot_id) for table in self._received.values()), *given.recorded["inputs"]]
+        return Complete(given.writing, written.snapshot_id, written.rows, written.location, **given.recorded | {"inputs": inputs})
 
     def _leave(self, why: str) -> None:
         """Tidy up after a failure, which is what is to be told; what is left behind is found without being told."""

@@ -17,45 +17,34 @@ attempt's fence; and who reads a table holds it, in a transaction that no drop c
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from collections.abc import Callable
+from datetime import timedelta
 
 import sqlalchemy as sa
 
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.interim.errors import InterimTableInUse, InterimTableNotFound, InvalidInterimTable, StaleInterimAttempt
-from airflow_snowpack.interim.holding import InterimHolding, pin_values
-from airflow_snowpack.interim.listing import describe, name_key
+from airflow_snowpack.interim.handing_on import InterimHandingOn, found
+from airflow_snowpack.interim.listing import describe
 from airflow_snowpack.interim.model import Holder, InterimTable, Reading, Scope, Slot, TableState, Writing
 from airflow_snowpack.interim.names import check_given_name, name_of
-from airflow_snowpack.interim.refs import TableRef
 from airflow_snowpack.interim.rows import FREED, TABLE, TABLES, slot_values, table_values
 from airflow_snowpack.interim.runs import nudge, run_key, touch
 from airflow_snowpack.interim.statements import (
     ABANDON,
-    ADD_PINS,
-    HAND_ON,
     IS_ON_RECORD,
-    NAMED_BEFORE,
-    POINT,
     RENEW_READING,
     SUPERSEDE,
     TAKE_SLOT,
-    WAS_HANDED_ON,
 )
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.store import repeatable, storable
 from airflow_snowpack.store.interim_tables import interim_names, interim_tables
-from airflow_snowpack.store.operation import DatasetAt, Operation, OperationKind, TableAt, TaskAttempt
-from airflow_snowpack.store.operations import record_operation
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
 
-
-class InterimRegistry(InterimHolding):
+class InterimRegistry(InterimHandingOn):
     """Keeps the tables on record, from before they exist until they are dropped."""
 
     def begin(
@@ -105,57 +94,7 @@ class InterimRegistry(InterimHolding):
             touch(conn, task.dag_id, task.run_id, look_at=now + self.policy.first_look)
             return writing
 
-        return self.store.transact(repeatable(write, _if(IS_ON_RECORD, writing, b_table=table_id)))
-
-    def hand_on(
-        self,
-        writing: Writing,
-        *,
-        snapshot_id: int | None,
-        rows: int | None,
-        consumers: Iterable[str],
-        location: str | None = None,
-        kind: OperationKind = OperationKind.CREATE,
-        inputs: Sequence[TableAt | DatasetAt] = (),
-        detail: Mapping[str, Any] | None = None,
-    ) -> TableRef:
-        """The table is complete: from now on it never changes, and its consumers may read it. One transaction, all or nothing.
-
-        :param consumers: the ids of the tasks directly downstream, in the same run.
-        :param location: the table's folder, if it is known at no cost.
-        :param kind: what made it, for its lineage.
-        :param inputs: what it was made from.
-        :param detail: more about how it was made, of what JSON can hold.
-        :raises StaleInterimAttempt: another attempt has the slot; nothing was handed on.
-        """
-        now, task = self.store.clock(), writing.slot.task
-        values = {
-            "b_table": writing.table_id,
-            "b_attempt": writing.attempt_id,
-            "b_ready_at": now,
-            "b_snapshot_id": snapshot_id,
-            "b_rows": rows,
-            "b_location": None if location is None else storable(location),
-            "b_expires_at": None if writing.ttl is None else now + writing.ttl,
-            "b_visible_at": now,
-        }
-        pins = pin_values([writing.table_id], consumers, writing.holder)
-        operation = self._operation(writing, snapshot_id, rows, location, kind, inputs, detail or {})
-        ref = TableRef(writing.table_id, str(writing.table), snapshot_id, rows, writing.slot.producer)
-
-        def write(conn: sa.Connection) -> TableRef:
-            if conn.execute(HAND_ON, values).rowcount == 0:
-                raise StaleInterimAttempt(f"the output {writing.slot}")
-            if pins:
-                conn.execute(ADD_PINS[conn.dialect.name], pins)
-            record_operation(conn, operation)
-            if writing.name is not None:
-                self._point(conn, writing, now)
-            if not pins or writing.name is not None:
-                touch(conn, task.dag_id, task.run_id, look_at=now + self.policy.nudge_after)
-            return ref
-
-        return self.store.transact(repeatable(write, _if(WAS_HANDED_ON, ref, b_table=writing.table_id)))
+        return self.store.transact(repeatable(write, found(IS_ON_RECORD, writing, b_table=table_id)))
 
     def abandon(self, writing: Writing, why: str) -> bool:
         """Give up a table that will not be handed on; ``False``: another attempt has the slot already."""
@@ -170,37 +109,6 @@ class InterimRegistry(InterimHolding):
         self.store.transact(write)
         log.info("interim_abandoned: %s of %s: %s", writing.table, writing.holder, why)
         return given_up
-
-    def _point(self, conn: sa.Connection, writing: Writing, now: datetime) -> None:
-        """Move the name here. What it pointed to before is looked at: nothing may protect it any more."""
-        task = writing.slot.task
-        key = name_key(writing.scope, task.dag_id, task.run_id)
-        before = conn.execute(NAMED_BEFORE, {"b_name": writing.name, "b_run_key": key}).scalar()
-        here = {"name": writing.name, "run_key": key, "table_id": writing.table_id, "moved_at": now}
-        conn.execute(POINT[conn.dialect.name], here)
-        if before is not None:
-            nudge(conn, before, look_at=now)
-
-    def _operation(
-        self,
-        writing: Writing,
-        snapshot_id: int | None,
-        rows: int | None,
-        location: str | None,
-        kind: OperationKind,
-        inputs: Sequence[TableAt | DatasetAt],
-        detail: Mapping[str, Any],
-    ) -> Operation:
-        task, tried = writing.slot.task, writing.holder.try_number
-        return Operation(
-            kind,
-            at=self.store.clock(),
-            inputs=inputs,
-            outputs=[TableAt(str(writing.table), snapshot_id, location)],
-            task=TaskAttempt(task.dag_id, task.run_id, task.task_id, task.map_index, tried),
-            rows=rows,
-            detail=detail,
-        )
 
     def heartbeat(self, held: Writing | Reading) -> bool:
         """Move the end of the lease; ``False``: it is held no more, stop the work."""
@@ -252,8 +160,3 @@ def _refuse_if_needed(table: InterimTable) -> None:
     needed_by = [*table.pins, *writer] or (["a task that reads it"] if table.readers else [])
     if needed_by:
         raise InterimTableInUse(str(table.table), needed_by)
-
-
-def _if(query: sa.Select[Any], result: T, **values: str) -> Callable[[sa.Connection], T | None]:
-    """The result, if the query finds what only this very step can have written."""
-    return lambda conn: result if conn.execute(query, values).first() is not None else None

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 import sqlalchemy as sa
-from interim_lake import DAG, LAKE, RUN, InterimLake, holder
+from interim_lake import DAG, LAKE, RUN, InterimLake, holder, new_catalog
 
 from airflow_snowpack.interim.errors import InterimTableNotFound, InvalidInterimTable, StaleInterimAttempt
-from airflow_snowpack.interim.model import TableState
+from airflow_snowpack.interim.handing_on import Complete
+from airflow_snowpack.interim.handover import Handover
+from airflow_snowpack.interim.model import Scope, TableState
 from airflow_snowpack.interim.names import is_ours
 from airflow_snowpack.interim.refs import Producer, read_ref
 from airflow_snowpack.interim.registry import InterimRegistry
@@ -22,8 +24,11 @@ from airflow_snowpack.store.operation_log import OperationLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from interim_lake import MovedClock, ToldRuns
+
+    from airflow_snowpack.interim.model import Writing
 
 T = TypeVar("T")
 
@@ -150,6 +155,57 @@ def test_what_is_abandoned_goes_at_the_next_pass(lake_of_tables: InterimLake, to
     assert not lake_of_tables.registry.abandon(writing, "again")
     assert len(lake_of_tables.collect(told, later=timedelta(seconds=1)).dropped) == 1
     assert lake_of_tables.tables() == set()
+
+
+def test_the_outputs_of_a_task_are_handed_on_together_or_not_at_all(lake_of_tables: InterimLake) -> None:
+    registry = lake_of_tables.registry
+    before = lake_of_tables.named("features", "other")
+    rows = lake_of_tables.begun("split", output="rows", name="features", scope=Scope.GLOBAL)
+    rejects = lake_of_tables.begun("split", output="rejects")
+    registry.abandon(rejects, "one of two is lost")
+
+    with pytest.raises(StaleInterimAttempt, match=r"split/rejects"):
+        registry.hand_on_all([Complete(rows, 1, 3), Complete(rejects, 2, 4)], consumers=["report"])
+
+    table = registry.table(rows.table_id)
+    assert (table.state, table.pins, table.is_named) == (TableState.WRITING, (), False)
+    assert registry.named("features", scope=Scope.GLOBAL) == before
+    assert not OperationLog(registry.store).knows(str(rows.table))
+
+    refs = registry.hand_on_all([Complete(rows, 1, 3)], consumers=["report"])
+    assert refs == [registry.named("features", scope=Scope.GLOBAL)]
+
+
+def test_a_try_that_has_lost_one_of_its_outputs_hands_on_none(registry: InterimRegistry, tmp_path: Path) -> None:
+    lake = InterimLake(registry, new_catalog(tmp_path))
+    handover = Handover(registry, lambda: lake.catalog, holder("split"), catalog_name=LAKE, consumers=["report"])
+
+    def split() -> None:
+        with handover:
+            handover.give(lake.rows(), "rows")
+            handover.give(lake.rows(), "rejects")
+            begun.append(lake.begun("split", output="rejects", try_number=2))
+
+    begun: list[Writing] = []
+    with pytest.raises(StaleInterimAttempt, match=r"split/rejects"):
+        split()
+
+    [later] = begun
+    assert registry.tables(state=TableState.READY) == []
+    assert registry.heartbeat(later)
+
+
+def test_what_is_handed_on_together_is_all_there_with_its_pins_names_and_lineage(lake_of_tables: InterimLake) -> None:
+    registry = lake_of_tables.registry
+    writings = [lake_of_tables.begun("split", output=each, name=f"the_{each}") for each in ("rows", "rejects", "rest")]
+
+    refs = registry.hand_on_all([Complete(each, 1, 3) for each in writings], consumers=["report", "publish"])
+
+    assert [ref.table for ref in refs] == [str(each.table) for each in writings]
+    tables = [registry.table(ref.table_id) for ref in refs]
+    assert {(table.state, len(table.pins), table.is_named) for table in tables} == {(TableState.READY, 2, True)}
+    assert all(OperationLog(registry.store).knows(ref.table) for ref in refs)
+    assert registry.hand_on_all([], consumers=["report"]) == []
 
 
 def test_handing_on_tells_what_was_made_from_what(lake_of_tables: InterimLake) -> None:
