@@ -124,6 +124,8 @@ def _configure_postgres(connection: DBAPIConnection, _record: Any) -> None:
     plans = "SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan"
     # Nor is one compiled: what it costs is overestimated, and compiling takes longer than any of them runs.
     cursor.execute(f"{plans}; SET jit = off; SET datestyle = iso")  # the hot statements read moments as ISO 8601
+    # A statement after a lock must see what was committed before the lock was had, whatever a role's or database's default is.
+    cursor.execute("SET default_transaction_isolation = 'read committed'")
     cursor.close()
 
 

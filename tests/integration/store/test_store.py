@@ -54,6 +54,23 @@ def test_a_single_statement_is_a_transaction_of_its_own(store: Store) -> None:
     assert texts(store) == ["kept"]
 
 
+def test_a_statement_sees_what_was_committed_before_it_whatever_the_databases_default_is(postgres_database: str) -> None:
+    database = sa.make_url(postgres_database).database
+    with Store(open_engine(postgres_database)) as store:
+        notes.create(store.engine)
+        stricter = f"ALTER DATABASE \"{database}\" SET default_transaction_isolation = 'repeatable read'"
+        store.single(lambda conn: conn.exec_driver_sql(stricter))
+    with Store(open_engine(postgres_database)) as store:
+
+        def look(conn: sa.Connection) -> list[str]:
+            conn.execute(sa.select(notes)).all()
+            with store.engine.begin() as other:
+                write(other, "meanwhile")
+            return list(conn.execute(sa.select(notes.c.text)).scalars())
+
+        assert store.transact(look) == ["meanwhile"]
+
+
 def test_a_passing_error_repeats_the_whole_transaction(store: Store) -> None:
     tries = []
 
