@@ -39,6 +39,8 @@ def addresses(world: World) -> dict[str, str]:
         "pending": "/ui/pending",
         "events": "/ui/events",
         "lineage": "/ui/lineage?table=flights.report",
+        "runs": "/ui/runs",
+        "interim": "/ui/interim",
     }
 
 
@@ -59,15 +61,18 @@ def serve(world: World) -> str:
 
 def take(folder: Path, names: list[str], width: int = WIDTH) -> None:
     """Write ``<name>-light.png`` and ``<name>-dark.png``."""
+    from interim_world import make_interim
     from lineage_world import make_lineage
     from pages_world import build_world
     from playwright.sync_api import sync_playwright
-    from schedules_world import build_schedules
+    from schedules_world import build_schedules, register_runs
 
     with tempfile.TemporaryDirectory() as home, sync_playwright() as playwright:
         world = build_world(Path(home))
         build_schedules(world)
         make_lineage(world.store, world.clock())
+        make_interim(world.store)
+        register_runs(world)
         world.clock.let_go()
         base = serve(world)
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS.split())

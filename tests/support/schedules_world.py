@@ -27,6 +27,8 @@ from airflow_snowpack.scheduling import (
     MaxConcurrent,
     NotStarted,
     PoolSlots,
+    RegisteredRun,
+    RegisteredRuns,
     Runs,
     Schedule,
     Schedules,
@@ -142,6 +144,16 @@ def make_schedules(world: World) -> Made:
     made.arrive(3, 41_000_000_000)
     made.work()
     return made
+
+
+def register_runs(world: World) -> RegisteredRuns:
+    """One that comes each morning, and one that only somebody starts."""
+    runs = world.services.registered_runs(Actor("jana", "cli"))
+    conf = {"table": "analytics.page_views", "days": 7}
+    features = RegisteredRun("features", "make_features", conf, "0 8 * * *", "Europe/Berlin", "FULL", description="each morning")
+    runs.register(features)
+    runs.register(RegisteredRun("backfill", "make_features", {"days": 365}, enabled=False))
+    return runs
 
 
 def build_schedules(world: World) -> Made:

@@ -1,0 +1,191 @@
+"""The pages of interim tables and of registered runs in a real browser: by keys, in light and dark, with hostile names."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+import pytest
+from builds_world import empty_store
+from contrast import CONTRAST
+from interim_world import HOSTILE, MadeInterim, handed_on, holder, make_interim
+from pages_world import SomebodyIs, World, open_world
+from schedules_world import register_runs
+
+from airflow_snowpack.api import build_app
+from airflow_snowpack.scheduling import RegisteredRun
+from airflow_snowpack.store import AuditTrail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import httpx
+    from playwright.sync_api import Browser, Page
+    from starlette.types import ASGIApp
+
+    Serve = Callable[[ASGIApp], httpx.Client]
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="NO CHROMIUM HERE: nobody looked at the pages. Install it.")
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    from playwright.sync_api import expect, sync_playwright
+
+    with sync_playwright() as playwright:
+        expect.set_options(timeout=60_000)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    opened = open_world(tmp_path, url=empty_store(tmp_path))
+    yield opened
+    opened.jobs.close()
+
+
+@pytest.fixture
+def made(world: World) -> MadeInterim:
+    """Tables in every state, and one in whose names is whatever a DAG's author may have written."""
+    made = make_interim(world.store)
+    handed_on(made.registry, holder(HOSTILE, run_id=HOSTILE, dag_id=HOSTILE), rows=1, consumers=[HOSTILE])
+    return made
+
+
+@pytest.fixture
+def runs(world: World) -> None:
+    """With a cron, without one, and one in which is whatever somebody may have written."""
+    register_runs(world).register(RegisteredRun("hostile", "other", {HOSTILE: HOSTILE}, description=HOSTILE))
+
+
+@pytest.fixture
+def page(world: World, chromium: Browser, serve_app: Serve) -> Iterator[Page]:
+    """A window at the app; a script that runs, and whatever the console has to say, fails the test."""
+    client = serve_app(build_app(lambda: world.services, SomebodyIs("vera")))
+    context = chromium.new_context(base_url=str(client.base_url), color_scheme="dark", reduced_motion="reduce")
+    opened = context.new_page()
+    opened.set_default_timeout(60_000)
+    wrong: list[str] = []
+    opened.on("pageerror", lambda error: wrong.append(str(error)))
+    opened.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    opened.on("dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+    yield opened
+    context.close()
+    assert wrong == []
+
+
+def press(page: Page, *keys: str) -> None:
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def rows(page: Page, *keys: str) -> None:
+    """Wait until these are the rows, in whatever order."""
+    from playwright.sync_api import expect
+
+    expect(page.locator("tr[data-key]")).to_have_count(len(keys))
+    assert {row.get_attribute("data-key") for row in page.locator("tr[data-key]").all()} == set(keys)
+
+
+def looks_right(page: Page, address: str) -> None:
+    """What is written there runs nowhere, all text can be read in light and dark, and nothing sticks out on a small screen."""
+    sizes: dict[str, Any] = {"light": {"width": 1280, "height": 800}, "dark": {"width": 420, "height": 800}}
+    for scheme, size in sizes.items():
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # one of the two words
+        page.set_viewport_size(size)
+        page.goto(address)
+        assert HOSTILE in page.locator("main").inner_text()
+        assert page.locator("main img, main script").count() == 0
+        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (ground == "rgb(255, 255, 255)") is (scheme == "light")
+        assert page.evaluate(CONTRAST) == []
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), scheme
+
+
+def test_interim_tables_are_filtered_looked_at_and_let_go_of_by_keys(world: World, made: MadeInterim, page: Page) -> None:
+    from playwright.sync_api import expect
+
+    page.goto("/ui/")
+    press(page, "g", "i")
+    page.wait_for_url("**/ui/interim")
+    press(page, "/")
+    page.keyboard.type("flights")
+    page.wait_for_url("**/ui/interim?dag=flights")
+    press(page, "Tab")
+    page.keyboard.type("r2")
+    page.wait_for_url("**/ui/interim?dag=flights&run=r2")
+    rows(page, made.named.table_id, made.writing)
+    press(page, "Tab", "ArrowRight")
+    page.wait_for_url("**/ui/interim?dag=flights&run=r2&state=writing")
+    rows(page, made.writing)
+    page.reload()
+    rows(page, made.writing)
+    assert page.get_by_label("Made by this DAG run").input_value() == "r2"
+    assert page.get_by_role("radio", name="writing").is_checked()
+
+    page.goto("/ui/interim?run=r2")
+    second = page.locator("[data-row]").nth(1).inner_text()
+    press(page, "j", "j", "Enter")
+    expect(page.get_by_role("heading", level=1)).to_contain_text(second)
+
+    page.goto("/ui/interim")
+    page.get_by_role("button", name=f"Let go of {made.kept.table.rpartition('.')[2]}").focus()
+    press(page, "Enter")
+    expect(page.locator("#confirm-text")).to_contain_text("its rows are gone for good")
+    press(page, "Enter")
+    expect(page.locator(f'tr[data-key="{made.kept.table_id}"]')).to_contain_text("The collector is dropping it.")
+    assert [(entry.actor, entry.via) for entry in AuditTrail(world.store).latest()] == [("vera", "page")]
+
+
+def test_the_page_of_interim_tables_can_be_read_by_everybody_and_is_run_by_nobody(made: MadeInterim, page: Page) -> None:
+    looks_right(page, "/ui/interim")
+    looks_right(page, f"/ui/interim?{urlencode({'dag': HOSTILE, 'run': HOSTILE})}")
+    assert page.get_by_label("Made by this DAG run").input_value() == HOSTILE
+
+
+@pytest.mark.usefixtures("runs")
+def test_registered_runs_are_found_switched_started_and_unregistered_by_keys(world: World, page: Page) -> None:
+    from playwright.sync_api import expect
+
+    page.goto("/ui/schedules")
+    page.get_by_role("link", name="Registered runs").click()
+    page.wait_for_url("**/ui/runs")
+    rows(page, "backfill", "features", "hostile")
+    press(page, "/")
+    page.keyboard.type("make")
+    page.wait_for_url("**/ui/runs?search=make")
+    rows(page, "backfill", "features")
+    press(page, "Tab", "Tab", "ArrowRight", "ArrowRight")
+    page.wait_for_url("**/ui/runs?search=make&state=disabled")
+    page.reload()
+    rows(page, "backfill")
+    assert page.get_by_role("radio", name="Disabled").is_checked()
+
+    page.goto("/ui/runs")
+    for button, row, then in (
+        ("Disable features", "features", "disabled"),
+        ("Enable backfill", "backfill", "enabled"),
+        ("Run backfill now", "backfill", "is being started"),
+    ):
+        page.get_by_role("button", name=button).focus()
+        press(page, "Enter")
+        expect(page.locator("#confirm-go")).to_be_focused()
+        press(page, "Enter")
+        expect(page.locator(f'tr[data-key="{row}"]')).to_contain_text(then)
+    page.get_by_role("button", name="Unregister hostile").focus()
+    press(page, "Enter")
+    expect(page.locator("#confirm-go")).to_be_focused()
+    press(page, "Enter")
+    rows(page, "backfill", "features")
+    entries = [(entry.change, entry.actor) for entry in AuditTrail(world.store).latest() if entry.via == "page"]
+    assert entries == [(change, "vera") for change in ("unregister_run", "run_registered", "enable_run", "disable_run")]
+
+
+@pytest.mark.usefixtures("runs")
+def test_the_page_of_registered_runs_can_be_read_by_everybody_and_is_run_by_nobody(page: Page) -> None:
+    looks_right(page, "/ui/runs")
