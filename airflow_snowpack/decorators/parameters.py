@@ -5,26 +5,30 @@
     Parameters.of(report).form_of("flights")     # Form.SPARK: without a word, a table arrives as a DataFrame of Spark
     Parameters.of(report).form_of("delays")      # Form.ARROW: read without Spark
 
-An annotation is often only text: imports for types alone are not there when the task runs. Then the names in the text decide. A
-parameter called ``spark`` gets the session and is no parameter for who calls the task.
+An annotation is often only text, and then the imports of the function's file tell whose class it names. One that names rows in a
+form that tables do not arrive in, or that nobody can tell, is refused where the task is declared: it would start a Spark that
+nobody asked for. A parameter called ``spark`` gets the session and is no parameter for who calls the task.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-import re
-import typing
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from airflow_snowpack.decorators.annotations import named_classes
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
+
+    from airflow_snowpack.decorators.annotations import Named
 
 SESSION = "spark"
 REFERENCES = frozenset({"TableRef", "ViewRef"})
-NAMES = re.compile(r"[A-Za-z_][\w.]*")
+# What can only be rows, wherever it is from; there are many kinds of tables.
+FRAMES = frozenset({"DataFrame", "LazyFrame", "RecordBatch", "RecordBatchReader"})
 
 
 class Form(StrEnum):
@@ -34,6 +38,22 @@ class Form(StrEnum):
     ARROW = "arrow"
     PANDAS = "pandas"
     REFERENCE = "reference"
+
+
+class UnknownForm(TypeError):
+    """A parameter is annotated with rows in a form that tables do not arrive in, or that nobody can tell."""
+
+    def __init__(self, function: Callable[..., Any], parameter: str, annotation: Any, named: Named) -> None:
+        whose = (
+            f"that is {named.module}.{named.name}"
+            if named.module
+            else f"no one import of its file tells whose {named.name} it is"
+        )
+        super().__init__(
+            f"The parameter {parameter!r} of {function.__name__} is annotated {annotation!r:.200}, and {whose}. A table arrives "
+            "as pa.Table (import pyarrow as pa), pd.DataFrame (import pandas as pd), TableRef, or a DataFrame of pyspark.sql: "
+            "annotate it with one of these, or leave the annotation out for Spark's."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +69,13 @@ class Parameters:
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Parameters:
-        """Those of a function, or of what :func:`without_session` made of it."""
+        """Those of a function, or of what :func:`without_session` made of it.
+
+        :raises UnknownForm: an annotation names rows, but no form that tables arrive in.
+        """
         function = inspect.unwrap(function)
         signature = inspect.signature(function)
-        forms = {name: _form(each.annotation, function) for name, each in signature.parameters.items()}
+        forms = {name: _form(name, each.annotation, function) for name, each in signature.parameters.items()}
         return cls(signature, SESSION in signature.parameters, forms)
 
     def form_of(self, name: str) -> Form:
@@ -111,41 +134,24 @@ def _split(signature: inspect.Signature, given: dict[str, Any]) -> tuple[list[An
     return positional, named
 
 
-def _form(annotation: Any, function: Callable[..., Any]) -> Form:
+def _form(name: str, annotation: Any, function: Callable[..., Any]) -> Form:
     if annotation is inspect.Parameter.empty:
         return Form.SPARK
-    known = {_form_named(module, name) for module, name in _names(_evaluated(annotation, function))}
+    known = {_form_of(each, name, annotation, function) for each in named_classes(annotation, function)}
     return next((form for form in (Form.REFERENCE, Form.ARROW, Form.PANDAS) if form in known), Form.SPARK)
 
 
-def _form_named(module: str, name: str) -> Form:
+def _form_of(named: Named, parameter: str, annotation: Any, function: Callable[..., Any]) -> Form:
+    module = named.module or ""
     root = module.partition(".")[0]
-    if name in REFERENCES:
+    if named.name in REFERENCES:
         return Form.REFERENCE
-    if name == "Table" and root in ("pyarrow", "pa"):
+    if named.name == "Table" and root == "pyarrow":
         return Form.ARROW
-    if name == "DataFrame" and root in ("pandas", "pd"):
+    if named.name == "DataFrame" and root == "pandas":
         return Form.PANDAS
+    if named.name == "DataFrame" and module.startswith("pyspark.sql"):
+        return Form.SPARK
+    if named.name in FRAMES or (named.name == "Table" and named.module is None):
+        raise UnknownForm(function, parameter, annotation, named)
     return Form.SPARK
-
-
-def _evaluated(annotation: Any, function: Callable[..., Any]) -> Any:
-    if not isinstance(annotation, str):
-        return annotation
-    try:
-        return eval(annotation, getattr(function, "__globals__", {}))
-    except Exception:  # noqa: BLE001 - such as a name that only a type checker imports: its text says enough
-        return annotation
-
-
-def _names(annotation: Any) -> Iterator[tuple[str, str]]:
-    """The module and the name of every class that an annotation mentions."""
-    if isinstance(annotation, str):
-        for found in NAMES.findall(annotation):
-            module, _, name = found.rpartition(".")
-            yield module, name
-        return
-    for inner in typing.get_args(annotation):
-        yield from _names(inner)
-    if isinstance(annotation, type):
-        yield annotation.__module__, annotation.__name__

@@ -77,7 +77,7 @@ def snowpack_task(
     :param multiple_outputs: as for ``@task``: a dictionary that is returned becomes an XCom for each of its keys.
     :param kwargs: those of :class:`~airflow_snowpack.operators.handing_over.HandsOver`: ``name``, ``scope``, ``preservation``,
         ``ttl`` and the ids of connections; and those of every operator.
-    :raises TypeError: the function is asynchronous.
+    :raises TypeError: the function is asynchronous, or a parameter is annotated with rows in a form that tables do not arrive in.
     """
 
     def decorate(function: Callable[..., Any]) -> TaskDecorator:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pandas as pd
 import pyarrow as pa
@@ -13,8 +13,14 @@ from airflow_snowpack.decorators.parameters import Form, Parameters, without_ses
 from airflow_snowpack.interim import TableRef, ViewRef
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    import polars as pl  # type: ignore[import-not-found]  # noqa: F401 - it is not installed; named in texts below
+    import pyarrow as arrow  # noqa: F401 - named in texts below
     from pandas import DataFrame as PandasFrame
+    from pyarrow import Table as ArrowTable
     from pyspark.sql import DataFrame
+    from rich.table import Table as RichTable  # noqa: F401 - named in texts below
 
 
 def takes(  # type: ignore[no-untyped-def]  # the first one is as most are written
@@ -45,7 +51,7 @@ def test_an_annotation_says_what_a_table_arrives_as_wherever_it_names_the_class(
         "refs": Form.REFERENCE,
         "described": Form.ARROW,
         "number": Form.SPARK,
-        "imported_for_types": Form.SPARK,
+        "imported_for_types": Form.PANDAS,
     }
 
 
@@ -60,6 +66,67 @@ def test_an_annotation_that_only_a_type_checker_can_evaluate_is_read_as_text() -
     }
     forms = [Parameters.of(task).form_of(name) for name in task.__annotations__]
     assert forms == [Form.ARROW, Form.PANDAS, Form.REFERENCE, Form.SPARK]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "form"),
+    [
+        ("ArrowTable", Form.ARROW),  # imported for types alone, as all of these
+        ("arrow.Table | None", Form.ARROW),
+        ("dict[str, list['arrow.Table']]", Form.ARROW),
+        (list["ArrowTable"], Form.ARROW),  # as text inside of what is none
+        ("Annotated[ArrowTable, 'pl.DataFrame']", Form.ARROW),
+        ("DataFrame", Form.SPARK),
+        ("PandasFrame", Form.PANDAS),
+        ("str", Form.SPARK),
+        ("MyModel", Form.SPARK),
+        ("Missing.Thing | SomeThing", Form.SPARK),
+        ("RichTable", Form.SPARK),
+        ("pa.dataset.Dataset", Form.SPARK),
+        ("Literal['Table', 'DataFrame']", Form.SPARK),
+        (Literal["Table", "DataFrame"], Form.SPARK),
+        (Annotated[int, "of a DataFrame"], Form.SPARK),
+        ("the table of flights", Form.SPARK),
+        (Any, Form.SPARK),
+    ],
+)
+def test_the_imports_of_its_file_tell_what_an_annotation_is(annotation: Any, form: Form) -> None:
+    def task(flights): ...  # type: ignore[no-untyped-def]
+
+    task.__annotations__ = {"flights": annotation}
+    assert Parameters.of(task).form_of("flights") is form
+
+
+@pytest.mark.parametrize(
+    ("annotation", "told"),
+    [
+        (pa.RecordBatch, r"is annotated <class 'pyarrow.*'>, and that is pyarrow.lib.RecordBatch. A table arrives as pa.Table"),
+        ("pa.RecordBatchReader", "that is pyarrow.lib.RecordBatchReader"),
+        ("pl.DataFrame", "that is polars.DataFrame"),
+        ("list[pl.LazyFrame]", "that is polars.LazyFrame"),
+        ("Table", "no one import of its file tells whose Table it is"),
+        ("Missing.Table", "no one import of its file tells whose Table it is"),
+        ("missing.DataFrame | None", "whose DataFrame it is"),
+    ],
+)
+def test_rows_in_a_form_that_tables_do_not_arrive_in_are_refused_where_the_task_is_declared(annotation: Any, told: str) -> None:
+    def task(flights): ...  # type: ignore[no-untyped-def]
+
+    task.__annotations__ = {"flights": annotation}
+    with pytest.raises(TypeError, match=f"The parameter 'flights' of task .*{told}"):
+        without_session(task)
+
+
+def test_two_imports_of_one_name_tell_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "flights.py"
+    file.write_text(
+        "from __future__ import annotations\ntry:\n    from missing_arrow import Table\nexcept ImportError:\n    pass\n"
+        "try:\n    from missing_tables import Table\nexcept ImportError:\n    pass\ndef task(flights: Table): ...\n"
+    )
+    names: dict[str, Any] = {}
+    exec(compile(file.read_text(), str(file), "exec"), names)
+    with pytest.raises(TypeError, match="no one import of its file tells whose Table it is"):
+        Parameters.of(names["task"])
 
 
 def first(spark: Any, flights: Any, *, limit: int = 5) -> tuple[Any, ...]:
