@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import sqlalchemy as sa
 
+from airflow_snowpack.scheduling.active_runs import dags_of_group, launched_runs
 from airflow_snowpack.scheduling.constraint import Constraint
 from airflow_snowpack.scheduling.constraints import ClusterLoad, MaxConcurrent, PoolSlots, SinceLastRun
 from airflow_snowpack.scheduling.events import last_number
 from airflow_snowpack.scheduling.holding import note_shown
-from airflow_snowpack.scheduling.runs import Runs, dags_of_group, launched_runs
+from airflow_snowpack.scheduling.runs import Runs
 from airflow_snowpack.scheduling.surroundings import DagRuns, NotKnown, Snapshot, Surroundings, ask_probe
 from airflow_snowpack.store import Store
 

@@ -5,6 +5,8 @@
 It looks at nothing before the moment that a look before named. The invariant: **checking and reserving is one step.** A
 pending job is looked at in a transaction of its own, under locks on what its constraints count, and the run that it is to
 become counts from the commit on; so two schedules, or two processes, cannot both take the last place.
+
+However many wait, nobody is kept from being looked at: of equal priority those come first who are due for the longest.
 """
 
 from __future__ import annotations
@@ -22,14 +24,15 @@ from airflow_snowpack.scheduling.clocks import restart_periods
 from airflow_snowpack.scheduling.constraint import RECHECK
 from airflow_snowpack.scheduling.counting import count_events, fired_by
 from airflow_snowpack.scheduling.errors import InvalidSchedule
-from airflow_snowpack.scheduling.facts import StoredFacts, take_turns
+from airflow_snowpack.scheduling.facts import StoredFacts, counted_keys, take_turns
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.pending import PendingState, Reason, is_open, move, reasons_from_json, reasons_to_json
 from airflow_snowpack.scheduling.reservation import Wanted, reserve_run, run_id_of
-from airflow_snowpack.scheduling.rulings import rule_all
-from airflow_snowpack.scheduling.runs import ended_meanwhile
+from airflow_snowpack.scheduling.rulings import Rulings, rule_all
+from airflow_snowpack.scheduling.runs import LOOK_AGAIN, ended_meanwhile
 from airflow_snowpack.scheduling.schedule import Schedule, Then
 from airflow_snowpack.scheduling.surroundings import Snapshot, Surroundings
+from airflow_snowpack.scheduling.waiters import SELDOM, elder_due, next_in_line, stands_in_front, wake
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import pending_jobs, schedules
 
@@ -94,18 +97,19 @@ class Checker:
         )
 
     def _find(self, limit: int) -> list[tuple[str, Schedule | None]]:
-        columns = (pending_jobs.c[name] for name in ("pending_id", "schedule", "priority", "created_at"))
+        columns = (pending_jobs.c[name] for name in ("pending_id", "schedule", "priority", "created_at", "next_check_at"))
         # Each step for itself: Postgres plans for any moment, of which it takes a third of all that wait to be due, and would
         # walk over all schedules to join them.
         due = sa.select(*columns).where(pending_jobs.c.next_check_at <= self._store.clock(), is_open).cte("due")
         due = due.prefix_with("MATERIALIZED", dialect="postgresql")
-        # The more urgent first, and of those the older ones: what there is not enough of goes to them.
-        first = sa.select(due).order_by(due.c.priority.desc(), due.c.created_at, due.c.pending_id).limit(limit).subquery()
+        # The more urgent first, and of those the ones that are due for the longest, or the looks that are repeated for those who
+        # wait would keep a new one from ever being looked at. That it takes nobody's place is seen to in its look.
+        first = sa.select(due).order_by(*_by_turn(due)).limit(limit).subquery()
         # A subquery and not a join, for the same reason; there is none where the subscriber has begun a job while its schedule
         # was deleted, and the job is discarded here.
         definition = sa.select(schedules.c.definition).where(schedules.c.name == first.c.schedule).scalar_subquery()
         query = sa.select(first.c.pending_id, definition.label("definition"))
-        query = query.order_by(first.c.priority.desc(), first.c.created_at, first.c.pending_id)
+        query = query.order_by(*_by_turn(first))
         rows = self._store.read(lambda conn: conn.execute(query).all())
         return [(row.pending_id, _readable(row.definition)) for row in rows]
 
@@ -169,13 +173,29 @@ class Checker:
         if rulings.skips:
             return self._discard(conn, due.row, PendingState.CONSTRAINT, "; ".join(rulings.skips), reasons, what="skipped")
         if rulings.all_met:
-            return self._send_off(conn, due, reasons)
+            elders = counted_keys(schedule.dag_id, schedule.constraints) if now < due.expires_at else ()
+            elder = elder_due(conn, due.row, elders, now)
+            return self._send_off(conn, due, reasons) if elder is None else self._stand_back(conn, due, reasons, elder)
         if now >= due.expires_at:
             return self._time_out(conn, due, reasons)
-        next_at, waits_for = rulings.next_look(now), rulings.waits_for
-        ended = None if waits_for is None else ended_meanwhile(conn, waits_for, snapshot.newest_event, now)
-        next_at = next_at if ended is None else min(next_at, now + ended)
-        self._wait(conn, due.row, reasons, min(next_at, due.expires_at), waits_for, due.counted)
+        next_at = self._next_look(conn, due, rulings, snapshot)
+        self._wait(conn, due.row, reasons, min(next_at, due.expires_at), rulings.waits_for, due.counted)
+        return PendingState.CONSTRAINT
+
+    def _next_look(self, conn: sa.Connection, due: _Due, rulings: Rulings, snapshot: Snapshot) -> datetime:
+        now, key = self._store.clock(), rulings.waits_for
+        if key is None:
+            return rulings.next_look(now)
+        if not stands_in_front(conn, due.row, key):
+            return now + SELDOM
+        ended = ended_meanwhile(conn, key, snapshot.newest_event, now)
+        return rulings.next_look(now) if ended is None else now + ended
+
+    def _stand_back(self, conn: sa.Connection, due: _Due, reasons: tuple[Reason, ...], key: str) -> PendingState:
+        """Somebody came before it who waits for the same and is to be looked at now. It is woken if there is room for it too."""
+        says = "somebody who came before it is looked at first"
+        next_at = min(self._store.clock() + LOOK_AGAIN, due.expires_at)
+        self._wait(conn, due.row, (*reasons, Reason("line", says, met=False)), next_at, key, due.counted)
         return PendingState.CONSTRAINT
 
     def _time_out(self, conn: sa.Connection, due: _Due, reasons: tuple[Reason, ...]) -> PendingState:
@@ -199,6 +219,13 @@ class Checker:
         changes = {"reasons": reasons_to_json(reasons), "next_check_at": next_at, "waits_for": waits_for, **counted}
         mine = pending_jobs.c.pending_id == row.pending_id
         conn.execute(sa.update(pending_jobs).where(mine).values(**changes))
+        self._leave_line(conn, row, waits_for)
+
+    def _leave_line(self, conn: sa.Connection, row: sa.Row[Any], waits_for: str | None = None) -> None:
+        """Whoever stands behind it may be next now."""
+        if row.waits_for not in (None, waits_for):
+            now = self._store.clock()
+            wake(conn, next_in_line(conn, [row.waits_for], now), now, skip_locked=True)
 
     def _send_off(self, conn: sa.Connection, due: _Due, reasons: tuple[Reason, ...]) -> PendingState:
         """Reserve the run and hand it to the launcher."""
@@ -208,6 +235,7 @@ class Checker:
         move(conn, pending_id, PendingState.CONSTRAINT, PendingState.LAUNCH, **changes)
         reserve_run(conn, self._store, Wanted.by(schedule), pending_id, run_id, fired_by(conn, pending_id, schedule))
         restart_periods(conn, self._store, schedule)
+        self._leave_line(conn, due.row)
         return PendingState.LAUNCH
 
     def _discard(
@@ -224,7 +252,12 @@ class Checker:
         ended = {"ended_at": self._store.clock(), "ended_because": why, **NOT_WAITING, **kept}
         move(conn, row.pending_id, was, PendingState.DISCARDED, **ended)
         note(conn, self._store, row.schedule, what, row.pending_id, because=why)
+        self._leave_line(conn, row)
         return PendingState.DISCARDED
+
+
+def _by_turn(due: sa.FromClause) -> tuple[sa.ColumnElement[Any], ...]:
+    return (due.c.priority.desc(), due.c.next_check_at, due.c.created_at, due.c.pending_id)
 
 
 def _readable(definition: object) -> Schedule | None:

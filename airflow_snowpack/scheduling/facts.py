@@ -8,6 +8,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
+from airflow_snowpack.scheduling.active_runs import dags_of_group, reserved_runs
 from airflow_snowpack.scheduling.constraint import Constraint
 from airflow_snowpack.scheduling.constraints import (
     ClusterLoad,
@@ -22,7 +23,6 @@ from airflow_snowpack.scheduling.constraints import (
 from airflow_snowpack.scheduling.gated_runs import runs_at_gates
 from airflow_snowpack.scheduling.holding import held
 from airflow_snowpack.scheduling.pending import is_open
-from airflow_snowpack.scheduling.runs import dags_of_group, reserved_runs
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.surroundings import DagRuns, FreeSlots, NotKnown, Snapshot, Untold
 from airflow_snowpack.scheduling.turns import hold_turns
@@ -50,8 +50,11 @@ class StoredFacts:
         """Without those that wait at a gate of their own: until they pass it, they take no place from other DAGs."""
         dag_ids = dags_of_group(self.conn, group)
         known = {dag_id: self._told(dag_id) for dag_id in dag_ids}
-        waiting = sum(len(run_ids - known[dag_id].ended.keys()) for dag_id, run_ids in runs_at_gates(self.conn, dag_ids).items())
-        return sum(self.active_runs(dag_id) for dag_id in dag_ids) - waiting
+        reserved, waiting = reserved_runs(self.conn, dag_ids), runs_at_gates(self.conn, dag_ids)
+        return sum(
+            known[dag_id].others + len(reserved[dag_id] - known[dag_id].ended.keys() - waiting.get(dag_id, frozenset()))
+            for dag_id in dag_ids
+        )
 
     def _told(self, dag_id: str) -> DagRuns:
         runs = self.snapshot.dag_runs.get(dag_id, DagRuns())

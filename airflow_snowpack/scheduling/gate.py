@@ -19,6 +19,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from airflow_snowpack.scheduling.active_runs import launched_runs
 from airflow_snowpack.scheduling.asking import Asking
 from airflow_snowpack.scheduling.constraint import Constraint
 from airflow_snowpack.scheduling.constraints import MaxConcurrent, dag_wait_key
@@ -28,7 +29,6 @@ from airflow_snowpack.scheduling.gated_runs import GatedRun, GatePlace, GateStat
 from airflow_snowpack.scheduling.holding import hold
 from airflow_snowpack.scheduling.pending import reasons_from_json, reasons_to_json
 from airflow_snowpack.scheduling.rulings import rule_all
-from airflow_snowpack.scheduling.runs import launched_runs
 from airflow_snowpack.scheduling.surroundings import Snapshot, Surroundings
 from airflow_snowpack.scheduling.turns import hold_turns
 from airflow_snowpack.store import Store

@@ -22,8 +22,9 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.scheduling.active_runs import launched_runs
 from airflow_snowpack.scheduling.events import last_number
-from airflow_snowpack.scheduling.runs import Runs, end_source, launched_runs
+from airflow_snowpack.scheduling.runs import Runs, end_source
 from airflow_snowpack.scheduling.surroundings import EndedRun, EndsAsked, EndsFound, NotKnown, Surroundings
 from airflow_snowpack.scheduling.trigger import run_key
 from airflow_snowpack.store import Store

@@ -5,32 +5,26 @@
 
 A run that a schedule started counts as active from the moment that it is reserved, before Airflow knows of it; what
 else is active (started by hand, by a backfill) comes from Airflow. The end of a run is an event like any other, and
-wakes whoever waits for it.
+wakes those who are next in line for its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from airflow_snowpack.scheduling.active_runs import dags_of_group
 from airflow_snowpack.scheduling.constraints import dag_wait_key, group_wait_key
 from airflow_snowpack.scheduling.events import Event, publish
-from airflow_snowpack.scheduling.gated_runs import (
-    active_gates,
-    dags_with_gates_of_group,
-    end_gates,
-    groups_of_gates,
-    was_turned_away,
-)
+from airflow_snowpack.scheduling.gated_runs import end_gates, groups_of_gates, was_turned_away
 from airflow_snowpack.scheduling.holding import let_go
-from airflow_snowpack.scheduling.pending import is_open
 from airflow_snowpack.scheduling.trigger import run_key
 from airflow_snowpack.scheduling.turns import hold_turns
+from airflow_snowpack.scheduling.waiters import next_in_line, wake
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.schedule_tables import dag_successes, events, pending_jobs, schedule_groups, schedule_runs
+from airflow_snowpack.store.schedule_tables import dag_successes, events, schedule_groups, schedule_runs
 
 SUCCESS, FAILED = "success", "failed"
 LOOK_AGAIN = timedelta(seconds=2)
@@ -90,10 +84,10 @@ class Runs:
         if state == SUCCESS and not was_turned_away(conn, dag_id, run_id):
             self._note_success(conn, dag_id, run_id, at)
         let_go(conn, dag_id, run_id)
-        self._wake(conn, dag_id)
+        self._wake(conn, dag_id, ended=run_id)
 
     def wake(self, dag_id: str) -> None:
-        """Have everybody who waits for runs of the DAG, or of its groups, looked at now.
+        """Have those looked at now who are next in line for runs of the DAG, or of its groups.
 
         A checker that is about to write down that its job waits has not seen the end, and is not seen itself. It holds its turn
         until it has committed: so this waits for the turn, holding nothing, and wakes then.
@@ -109,13 +103,9 @@ class Runs:
         newer = dag_successes.c.ended_at < at
         conn.execute(statement.on_conflict_do_update(index_elements=["dag_id"], set_=values, where=newer))
 
-    def _wake(self, conn: sa.Connection, dag_id: str) -> None:
-        waiting = sa.and_(pending_jobs.c.waits_for.in_(_wait_keys(conn, dag_id)), is_open)
-        # In one order for everybody, as the subscriber locks them too.
-        in_order = (pending_jobs.c.schedule, pending_jobs.c.generation)
-        mine = sa.select(pending_jobs.c.pending_id).where(waiting).order_by(*in_order).with_for_update()
-        woken = pending_jobs.c.pending_id.in_(conn.execute(mine).scalars().all())
-        conn.execute(sa.update(pending_jobs).where(woken).values(next_check_at=self._store.clock()))
+    def _wake(self, conn: sa.Connection, dag_id: str, *, ended: str | None = None) -> None:
+        now, but = self._store.clock(), None if ended is None else (dag_id, ended)
+        wake(conn, next_in_line(conn, _wait_keys(conn, dag_id), now, but=but), now)
 
 
 def end_source(dag_id: str, run_id: str, at: datetime, began_at: datetime | None, state: str) -> str:
@@ -131,27 +121,6 @@ def _wait_keys(conn: sa.Connection, dag_id: str) -> list[str]:
     query = sa.select(schedule_groups.c.group_name).where(schedule_groups.c.dag_id == dag_id)
     groups = {*conn.execute(query).scalars(), *groups_of_gates(conn, dag_id)}
     return [dag_wait_key(dag_id), *(group_wait_key(group) for group in groups)]
-
-
-def reserved_runs(conn: sa.Connection, dag_ids: Iterable[str]) -> dict[str, frozenset[str]]:
-    """The runs that schedules reserved or started, or that came to a gate, and that have not ended, by DAG."""
-    return _active(conn, dag_ids, sa.true())
-
-
-def launched_runs(conn: sa.Connection, dag_ids: Iterable[str]) -> dict[str, frozenset[str]]:
-    """Those among them that Airflow knows of."""
-    return _active(conn, dag_ids, schedule_runs.c.launched_at.is_not(None))
-
-
-def _active(conn: sa.Connection, dag_ids: Iterable[str], which: sa.ColumnElement[bool]) -> dict[str, frozenset[str]]:
-    found: dict[str, set[str]] = {dag_id: set() for dag_id in dag_ids}
-    query = sa.select(schedule_runs.c.dag_id, schedule_runs.c.run_id)
-    query = query.where(schedule_runs.c.dag_id.in_(sorted(found)), schedule_runs.c.ended_at.is_(None), which)
-    for dag_id, run_id in conn.execute(query):
-        found[dag_id].add(run_id)
-    for gated in active_gates(conn, found):
-        found[gated.dag_id].add(gated.run_id)
-    return {dag_id: frozenset(run_ids) for dag_id, run_ids in found.items()}
 
 
 def ended_meanwhile(conn: sa.Connection, waits_for: str, newest_event: int, now: datetime) -> timedelta | None:
@@ -170,9 +139,3 @@ def ended_meanwhile(conn: sa.Connection, waits_for: str, newest_event: int, now:
     if row.id > newest_event:
         return timedelta(0)  # Airflow was asked before
     return LOOK_AGAIN if row.recorded_at > now - UNCOMMITTED else None
-
-
-def dags_of_group(conn: sa.Connection, group: str) -> list[str]:
-    """The DAGs whose schedules name the group, or the gate of a run of theirs."""
-    query = sa.select(schedule_groups.c.dag_id).where(schedule_groups.c.group_name == group)
-    return sorted({*conn.execute(query).scalars(), *dags_with_gates_of_group(conn, group)})

@@ -1,0 +1,137 @@
+"""The lines of pending jobs that wait for the same: who is looked at when a place becomes free, and how often meanwhile.
+
+    wake(conn, next_in_line(conn, ["group:compaction"], now), now)     # a place has become free
+    stands_in_front(conn, row, "group:compaction")                     # whether to look at it every now and then
+    elder_due(conn, row, keys, now)                                    # whether others are to be looked at before it
+
+A look costs a question to Airflow and a transaction, and thousands may wait for one place. The invariant: **as many are woken as
+there are places, those who came first, and the first of the line in any case**; and nobody takes a place while one is due who
+came before it and waits for the same. Whoever leaves a line, for whatever reason, wakes the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_snowpack.scheduling.active_runs import runs_that_count
+from airflow_snowpack.scheduling.constraint import parse_constraint
+from airflow_snowpack.scheduling.constraints import MaxConcurrent, SinceLastRun, dag_wait_key, group_wait_key
+from airflow_snowpack.scheduling.errors import InvalidSchedule
+from airflow_snowpack.scheduling.pending import is_open
+from airflow_snowpack.store.schedule_tables import pending_jobs, schedules
+
+FRONT = 10
+"""So many of a line are looked at as often as if they waited alone."""
+SELDOM = timedelta(minutes=5)
+"""How soon one further back is looked at when nobody wakes it, which is what it relies on."""
+AT_ONCE = 20
+"""So many of a line are woken together at most; each that leaves it wakes more."""
+AS_FAR = 100
+"""So far into a line it is looked for those who can use the places, where some allow for fewer runs than others."""
+
+COUNTING = {MaxConcurrent.kind: MaxConcurrent, SinceLastRun.kind: SinceLastRun}
+"""The constraints that count runs."""
+
+IN_LINE = (pending_jobs.c.priority.desc(), pending_jobs.c.created_at, pending_jobs.c.pending_id)
+
+
+def stands_in_front(conn: sa.Connection, row: sa.Row[Any], key: str) -> bool:
+    """Whether fewer than :data:`FRONT` are before it in the line.
+
+    :param row: of the pending job.
+    """
+    place = sa.tuple_(pending_jobs.c.created_at, pending_jobs.c.pending_id)
+    mine = sa.tuple_(
+        sa.literal(row.created_at, pending_jobs.c.created_at.type), sa.literal(row.pending_id, pending_jobs.c.pending_id.type)
+    )
+    before = sa.or_(pending_jobs.c.priority > row.priority, place < mine)
+    query = sa.select(pending_jobs.c.pending_id).where(pending_jobs.c.waits_for == key, is_open)
+    query = query.where(pending_jobs.c.priority >= row.priority, before).limit(FRONT)
+    return len(conn.execute(query).all()) < FRONT
+
+
+def elder_due(conn: sa.Connection, row: sa.Row[Any], keys: Collection[str], now: datetime) -> str | None:
+    """What somebody waits for who is due and before it in line; ``None`` when nobody is.
+
+    :param keys: what its own constraints count.
+    """
+    before = sa.or_(pending_jobs.c.priority > row.priority, pending_jobs.c.created_at < row.created_at)
+    query = sa.select(pending_jobs.c.waits_for).where(pending_jobs.c.waits_for.in_(sorted(keys)), is_open)
+    query = query.where(pending_jobs.c.priority >= row.priority, before, pending_jobs.c.next_check_at <= now).limit(1)
+    key: str | None = conn.execute(query).scalar() if keys else None
+    return key
+
+
+def next_in_line(
+    conn: sa.Connection, keys: Iterable[str], now: datetime, *, but: tuple[str, str] | None = None
+) -> frozenset[str]:
+    """Those to wake: as many of each line as there are places, as far as the store knows, and the first in any case.
+
+    :param but: the DAG and the id of a run that is over, and takes no place.
+    """
+    return frozenset(pending_id for key in keys for pending_id in _next(conn, key, now, but))
+
+
+def wake(conn: sa.Connection, pending_ids: Collection[str], now: datetime, *, skip_locked: bool = False) -> None:
+    """Have them looked at now.
+
+    :param skip_locked: leave out those whom somebody else has in hand, instead of waiting; for a caller who holds others.
+    """
+    if not pending_ids:
+        return
+    # In one order for everybody, as the subscriber locks them too.
+    in_order = (pending_jobs.c.schedule, pending_jobs.c.generation)
+    late = sa.or_(pending_jobs.c.next_check_at.is_(None), pending_jobs.c.next_check_at > now)
+    query = sa.select(pending_jobs.c.pending_id).where(pending_jobs.c.pending_id.in_(sorted(pending_ids)), is_open, late)
+    held = conn.execute(query.order_by(*in_order).with_for_update(skip_locked=skip_locked)).scalars().all()
+    if held:
+        conn.execute(sa.update(pending_jobs).where(pending_jobs.c.pending_id.in_(held)).values(next_check_at=now))
+
+
+def _next(conn: sa.Connection, key: str, now: datetime, but: tuple[str, str] | None) -> list[str]:
+    line = _line(conn, key)
+    # A pool, or a load, has room for one as far as the store knows.
+    active = len(runs_that_count(conn, key) - {but}) if line and key.startswith((dag_wait_key(""), group_wait_key(""))) else 0
+    woken: list[str] = []
+    taken = 0
+    for place, row in enumerate(line):
+        has_room = _limit(row, key) - active > taken
+        taken += has_room  # also by one that is due already: it is to be looked at before those behind it
+        if (has_room or place == 0) and (row.next_check_at is None or row.next_check_at > now):
+            woken.append(row.pending_id)
+        if len(woken) == AT_ONCE:
+            break
+    return woken
+
+
+def _line(conn: sa.Connection, key: str) -> list[sa.Row[Any]]:
+    columns = [pending_jobs.c[name] for name in ("pending_id", "schedule", "dag_id", "priority", "created_at", "next_check_at")]
+    first = sa.select(*columns).where(pending_jobs.c.waits_for == key, is_open).order_by(*IN_LINE).limit(AS_FAR).subquery()
+    definition = sa.select(schedules.c.definition).where(schedules.c.name == first.c.schedule).scalar_subquery()
+    query = sa.select(first, definition.label("definition"))
+    return list(conn.execute(query.order_by(first.c.priority.desc(), first.c.created_at, first.c.pending_id)))
+
+
+def _limit(row: sa.Row[Any], key: str) -> int:
+    """How many may run at once for this one to be among them; one where nothing says."""
+    declared = row.definition.get("constraints", ()) if isinstance(row.definition, dict) else ()
+    limits = []
+    for one in declared:
+        if not COUNTING.keys() & one.keys():
+            continue
+        with suppress(InvalidSchedule):  # one of a newer version; said in its look
+            constraint = parse_constraint(one, COUNTING)
+            if isinstance(constraint, SinceLastRun) and key == dag_wait_key(row.dag_id):
+                limits.append(1)
+            elif isinstance(constraint, MaxConcurrent) and key == _counted_by(constraint, row.dag_id):
+                limits.append(constraint.limit)
+    return min(limits, default=1)
+
+
+def _counted_by(constraint: MaxConcurrent, dag_id: str) -> str:
+    return dag_wait_key(dag_id) if constraint.group is None else group_wait_key(constraint.group)
