@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling.gated_runs import GatedRun as GatedRun
     from airflow_snowpack.scheduling.gated_runs import GatePlace as GatePlace
     from airflow_snowpack.scheduling.gated_runs import GateState as GateState
+    from airflow_snowpack.scheduling.gated_runs import longest_at_gates as longest_at_gates
     from airflow_snowpack.scheduling.history import ScheduleEntry as ScheduleEntry
     from airflow_snowpack.scheduling.history import read_history as read_history
     from airflow_snowpack.scheduling.intake import Intake as Intake
@@ -142,7 +143,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "explanation": ["Explanation", "explain", "explain_all"],
         "files": ["load_schedules", "parse_schedules"],
         "gate": ["Gate"],
-        "gated_runs": ["GatePlace", "GateState", "GatedRun"],
+        "gated_runs": ["GatePlace", "GateState", "GatedRun", "longest_at_gates"],
         "history": ["ScheduleEntry", "read_history"],
         "intake": ["Intake", "work_is_due"],
         "launched": ["LaunchedRun", "read_runs"],

@@ -99,6 +99,14 @@ def waiting_at_gates(conn: sa.Connection, dag_ids: Iterable[str]) -> list[GatedR
     return [gated_run_from(row) for row in sorted(waiting, key=lambda row: (row.arrived_at, row.run_id, row.task))]
 
 
+def longest_at_gates(store: Store, limit: int) -> list[GatedRun]:
+    """The runs of whatever DAG that wait at a gate, those first that came first."""
+    waiting = sa.select(gated_runs).where(is_active, gated_runs.c.state == GateState.WAITING.value)
+    in_order = (gated_runs.c.arrived_at, gated_runs.c.dag_id, gated_runs.c.run_id, gated_runs.c.task)
+    rows = store.read(lambda conn: conn.execute(waiting.order_by(*in_order).limit(limit)).all())
+    return [gated_run_from(row) for row in rows]
+
+
 def read_gate(store: Store, place: GatePlace) -> GatedRun | None:
     """One of them; ``None`` when it has not come to this gate."""
     row = store.read(lambda conn: conn.execute(sa.select(gated_runs).where(place.row)).first())

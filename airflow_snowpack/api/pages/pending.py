@@ -1,4 +1,7 @@
-"""The queue of pending jobs: what waits for its trigger, for its constraints, or to be started."""
+"""The queue of pending jobs: what waits for its trigger, for its constraints, or to be started.
+
+Below it, where nothing narrows the page, the runs that have begun and wait at a gate of their own for the same constraints.
+"""
 
 from urllib.parse import urlencode
 
@@ -6,7 +9,8 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from airflow_snowpack.api.pages.page import Here, PageRoute
-from airflow_snowpack.scheduling import InvalidPendingCursor, PendingPage, PendingQueue, PendingState
+from airflow_snowpack.api.pages.run_link import run_link
+from airflow_snowpack.scheduling import InvalidPendingCursor, PendingPage, PendingQueue, PendingState, longest_at_gates
 
 PAGE = 50
 WORDS = {
@@ -27,11 +31,14 @@ def pending(page: Here) -> HTMLResponse:
     states, cursor = [PendingState(state)] if state else [], page.asked("cursor")
     counts = queue.count_by_state()
     shown = _page(queue, states, asked["schedule"], cursor)
+    gated = [] if state or cursor or asked["schedule"] else longest_at_gates(page.services.jobs.store, PAGE + 1)
     return page.render(
         "pending.html",
         "Pending",
         jobs=shown.jobs,
         next=shown.next,
+        gated=[(each, run_link(each.place.dag_id, each.place.run_id, page.airflow)) for each in gated[:PAGE]],
+        more_gated=len(gated) > PAGE,
         cursor=cursor,
         asked=asked | {"state": state},
         counts=counts,

@@ -12,7 +12,7 @@ from pages_world import SomebodyIs, World, open_world
 from schedules_world import PAUSED, Made, make_schedules
 
 from airflow_snowpack.api import build_app
-from airflow_snowpack.scheduling import Event, run_now
+from airflow_snowpack.scheduling import Delay, Event, Gate, GatePlace, run_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -174,6 +174,19 @@ def test_the_queue_shows_states_reasons_and_next_checks(get: Any, made: Made) ->
     assert "delay delayed by 0:10:00 until" in told["is_delayed"]
     assert f"is being started {PAUSED}" in told["cannot_start"]
     assert len(told) == 3
+
+
+def test_runs_that_wait_at_a_gate_stand_below_the_queue(get: Any, world: World) -> None:
+    assert "Runs at gates" not in get("/ui/pending").text
+    nobody_is_asked: Any = None
+    for run_id in ("manual__1", HOSTILE):
+        Gate(world.jobs.store, nobody_is_asked, GatePlace("gentle", run_id, "gate"), [Delay("10m")]).ask()
+
+    page = get("/ui/pending")
+
+    assert "manual__1 gate delayed by 0:10:00, until" in words(page)
+    assert HOSTILE not in page.text
+    assert "Runs at gates" not in get("/ui/pending?schedule=counts").text
 
 
 def test_the_queue_is_narrowed_by_the_address(get: Any, made: Made) -> None:
