@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.interim.refs import TableRef, ViewRef
 
-PartitionFunction = Callable[..., Iterable[pa.RecordBatch]]
+PartitionFunction = Callable[..., Iterable[pa.RecordBatch | pa.Table | None]]
+
+_END = object()
 
 
 def map_partitions(
@@ -46,8 +48,7 @@ def map_partitions(
     """The batches that a function makes of the batches of each partition.
 
     :param fn: ``fn(batches, *args, **kwargs)``: an iterator of Arrow record batches; gives record batches or tables, as a
-    generator
-        or a list. How rows are divided into partitions is Spark's affair.
+        generator or a list; ``None`` among them is no batch. How rows are divided into partitions is Spark's affair.
     :param schema: the columns of the new rows; ``None`` for those of the table.
     :param spark: the session that reads a ref; a DataFrame brings its own.
     :raises UnusableFunction: it, or an argument of it, cannot be sent to Spark's tasks.
@@ -77,8 +78,9 @@ def map_batches(task: PartitionTask, batches: Iterator[pa.RecordBatch]) -> Itera
         raise call.failed(reading, f"it gave {given!r:.200}, and not record batches")
     given = iter(given)
     # A generator's code runs between its batches.
-    while (made := call.guarded(reading, None, next, given, None)) is not None:
-        yield from _fitted(call, reading, made, task.schema)
+    while (made := call.guarded(reading, None, next, given, _END)) is not _END:
+        if made is not None:
+            yield from _fitted(call, reading, made, task.schema)
 
 
 class _Reading:

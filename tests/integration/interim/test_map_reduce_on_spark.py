@@ -148,6 +148,16 @@ def test_partitions_are_mapped_as_batches(spark: SparkSession) -> None:
     assert sorted((row["rows"], row["total"]) for row in parts.collect()) == [(5, 110), (5, 135)]
 
 
+def test_a_batch_of_which_nothing_is_left_ends_no_partition(spark: SparkSession) -> None:
+    def even(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch | None]:
+        for batch in batches:
+            for number in range(batch.num_rows):
+                yield batch.slice(number, 1) if batch["id"][number].as_py() % 2 == 0 else None
+
+    kept = map_partitions(even, spark.range(0, 10, 1, 2)).collect()
+    assert sorted(row["id"] for row in kept) == [0, 2, 4, 6, 8]
+
+
 @pytest.mark.parametrize(
     ("fn", "told"),
     [
