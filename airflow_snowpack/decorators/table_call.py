@@ -10,6 +10,8 @@ that takes the session, or a table as a DataFrame.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.decorators.parameters import SESSION, Form, Parameters
@@ -20,7 +22,7 @@ from airflow_snowpack.interim.named import is_named, read_named
 from airflow_snowpack.interim.refs import find_refs, is_ref, read_ref, replace_refs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -90,10 +92,12 @@ class TableCall:
         """A named table's reference for its name, and a list for what many mapped tasks have returned."""
         if is_named(value):
             return self._handover.receive_named(*read_named(value))
-        if isinstance(value, dict) and not is_ref(value):
-            return {key: self._found(item) for key, item in value.items()}
+        if isinstance(value, Mapping) and not is_ref(value):
+            found = {key: self._found(item) for key, item in value.items()}
+            return value if all(found[key] is item for key, item in value.items()) else found
         if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-            return type(value)(self._found(item) for item in value)
+            items = [self._found(item) for item in value]
+            return value if all(new is item for new, item in zip(items, value, strict=True)) else type(value)(items)
         if type(value).__name__ == "LazyXComSequence":
             return self._found(value[:])  # all of them in one question to Airflow
         return value
@@ -118,7 +122,10 @@ class TableCall:
         return frame
 
     def _check(self, returned: Any) -> None:
-        """A name is for one table, and known before anything is written."""
+        """What cannot be handed on is known before anything is written."""
+        for hiding in _hiding(returned):
+            told = "Airflow could not hand on what it holds; return a dictionary, a list or a tuple instead"
+            raise UnusableOutput("output", hiding.__name__, told)
         name = self._handover.keeping.name
         new = sum(1 for frame in _frames(returned) if self._read_from(frame) is None)
         if name is not None and new != 1:
@@ -133,7 +140,7 @@ class TableCall:
             return self._handover.give(value, ".".join(path) or DEFAULT_OUTPUT).to_json() if ref is None else self._passed_on(ref)
         if not any(True for _ in _frames(value)) and not find_refs(value):
             return value
-        if isinstance(value, dict):
+        if isinstance(value, Mapping):
             return {key: self._handed(item, (*path, str(key))) for key, item in value.items()}
         return [self._handed(item, (*path, str(place))) for place, item in enumerate(value)]
 
@@ -150,9 +157,26 @@ def _frames(value: Any) -> Iterator[Any]:
     """All rows in a value, however deep in dictionaries, lists and tuples."""
     if frame_kind(value) is not None:
         yield value
-    elif isinstance(value, dict):
-        for item in value.values():
+    else:
+        for item in _items(value):
             yield from _frames(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _frames(item)
+
+
+def _hiding(value: Any) -> Iterator[type]:
+    """The classes of what has rows in it that nobody finds."""
+    if is_dataclass(value) and not isinstance(value, type) and not is_ref(value):
+        hidden: Iterable[Any] = (getattr(value, field.name) for field in fields(value))
+    elif isinstance(value, set | frozenset):
+        hidden = value
+    else:
+        for item in _items(value):
+            yield from _hiding(item)
+        return
+    if any(find_refs(item) or any(True for _ in _frames(item)) for item in hidden):
+        yield type(value)
+
+
+def _items(value: Any) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()

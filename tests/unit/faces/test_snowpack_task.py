@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -138,6 +140,42 @@ def test_a_tuple_of_tables_becomes_a_list_of_references(run_task: Callable[..., 
 
     outcome = run_task(made)
     assert [len(rows(each)) for each in outcome.xcom] == [1, 2]
+
+
+def test_a_mapping_that_is_no_dictionary_is_one_for_who_receives_it(
+    run_task: Callable[..., Outcome], handed: dict[str, Any]
+) -> None:
+    def passing(both: Any) -> Any:
+        assert isinstance(both["left"], TableRef)
+        return MappingProxyType({"left": both["left"], "n": 1, "new": NUMBERS})
+
+    passing.__annotations__["both"] = "dict[str, TableRef]"
+    outcome = run_task(passing, {"left": handed, "n": 1})
+
+    assert outcome.state == "success", outcome.error
+    assert (outcome.xcom["left"], outcome.xcom["n"], len(rows(outcome.xcom["new"]))) == (handed, 1, 3)
+
+
+@dataclass(frozen=True)
+class Both:
+    rows: Any
+    count: int
+
+
+def test_rows_that_nobody_would_find_are_refused_before_anything_is_written(
+    run_task: Callable[..., Outcome], handed: dict[str, Any], registry: InterimRegistry
+) -> None:
+    def hidden(made: Any) -> Any:
+        return [NUMBERS, Both(NUMBERS, 3)]
+
+    def hidden_reference(made: TableRef) -> Any:
+        return {"sets": {made}}
+
+    for function, told in ((hidden, "Both"), (hidden_reference, "set")):
+        outcome = run_task(function, handed)
+        assert outcome.state == "failed"
+        assert f"output = '{told}' cannot be handed on" in str(outcome.error)
+    assert len(registry.tables()) == 1
 
 
 def test_a_received_table_or_a_view_of_it_is_passed_on_without_a_copy_and_pinned_for_who_comes_next(
