@@ -1,4 +1,4 @@
-"""Interim tables through Airflow's own processes: handed on, retried, cleared, killed and paused, all of it at once.
+"""Interim tables through Airflow's own processes: handed on, retried, cleared, killed, paused and deferred, all of it at once.
 
 The collector's clock is hours ahead at every pass, so that each lease has run out by then: what keeps a table is that Airflow
 says that somebody may still need it.
@@ -36,6 +36,7 @@ pytestmark = pytest.mark.timeout(900)  # on a loaded machine, a process of Airfl
 
 NAMESPACE = "snowpack_interim"
 KILLS, CLEARS, PAUSED = "system_interim_kills", "system_interim_clears", "system_interim_paused"
+TWINS = "system_interim_twins"
 
 
 @dataclass
@@ -253,6 +254,32 @@ def test_a_paused_dag_keeps_what_its_waiting_tasks_were_handed(
     assert airflow.ended(run) == "success"
     assert airflow.result(run, "late") == 3
     collecting.nothing_left_of(run)
+
+
+def test_two_runs_at_once_read_what_is_their_own_and_a_deferral_between_keeps_it_there(
+    airflow: RunningAirflow, stories: Stories, collecting: Collecting
+) -> None:
+    """When the stories before are told: the tasks of both runs wait for each other, and Airflow runs three tasks at a time."""
+    for story in ("left", "right"):
+        stories.tell(story, TWINS)
+    runs = {story: stories.runs[story] for story in ("left", "right")}
+    for run in runs.values():
+        airflow.task_becomes(run, "wait", "deferred")
+    collecting.run()
+    for story, run in runs.items():
+        assert collecting.outputs(run) == {"spell"}, "who needs it has not begun"
+        (table,) = collecting.registry.tables(dag_id=run.dag_id, run_id=run.run_id)
+        assert (table.name, table.is_named, table.rows) == ("letters", True, len(story))
+        assert airflow.task(run, "wait")["state"] == "deferred"
+
+    for story in runs:
+        stories.go_on(story)
+    for story, run in runs.items():
+        assert airflow.ended(run) == "success"
+        assert airflow.result(run, "read") == {"handed": story, "named": story}
+        assert tried(airflow, run, "read") == (1, "success")
+        collecting.nothing_left_of(run)
+    collecting.gone()
 
 
 def test_a_task_that_is_killed_while_it_writes_is_retried_with_its_input_and_leaves_nothing(

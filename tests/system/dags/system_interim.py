@@ -8,13 +8,16 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import DAG, setup, task, task_group, teardown
+from airflow.sdk import DAG, BaseOperator, setup, task, task_group, teardown
 from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_snowpack.interim import named_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
+    from airflow.sdk import Context
 
     from airflow_snowpack.interim import TableRef
 
@@ -156,3 +159,43 @@ for waiting in ("system_interim_clears", "system_interim_paused"):
         made = made_again()
         count(made)
         late(slow(made))
+
+
+class UntilToldTo(BaseOperator):
+    """Waits in the triggerer until somebody lets the story go on."""
+
+    def execute(self, context: Context) -> None:
+        from airflow.providers.standard.triggers.file import FileTrigger
+
+        file = Path(context["params"]["folder"]) / f"{context['params']['story']}.go"
+        self.defer(trigger=FileTrigger(filepath=str(file), poke_interval=0.3), method_name="go_on")
+
+    def go_on(self, context: Context, event: Any) -> None: ...
+
+
+TWIN = {"left": "right", "right": "left"}
+
+
+def meet_twin(place: str, params: dict[str, Any]) -> None:
+    """Until the other run is at the same place of its own: both are at work then."""
+    folder = Path(params["folder"])
+    (folder / f"{params['story']}.{place}").touch()
+    wait_for(folder / f"{TWIN[params['story']]}.{place}")
+
+
+with DAG("system_interim_twins", schedule=None, default_args=AGAIN, params=STORY):
+
+    @task.snowpack(name="letters", scope="run")
+    def spell(params: dict[str, Any]) -> pa.Table:
+        import pyarrow as pa
+
+        meet_twin("spells", params)
+        return pa.table({"letter": list(params["story"])})
+
+    @task.snowpack
+    def read(handed: pa.Table, named: pa.Table, params: dict[str, Any]) -> dict[str, str]:
+        meet_twin("reads", params)
+        return {"handed": "".join(handed["letter"].to_pylist()), "named": "".join(named["letter"].to_pylist())}
+
+    spelt = spell()
+    spelt >> UntilToldTo(task_id="wait") >> read(spelt, named_table("letters"))
