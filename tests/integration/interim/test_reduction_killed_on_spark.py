@@ -17,7 +17,7 @@ from bounded import PATIENCE_S, started
 from builds_world import empty_store
 from interim_lake import LAKE, InterimLake, ToldRuns, holder
 from kill_interim import ShiftedClock
-from kill_reduction import CONSUMER, FAN_IN, LAYERS, TASK, WRITTEN, reduced
+from kill_reduction import CONSUMER, FAN_IN, LAYERS, LONGEST_S, TASK, WRITTEN, reduced
 from scripted_engine import eventually
 
 from airflow_snowpack.iceberg import CatalogConfig
@@ -80,7 +80,7 @@ def killed(own_lake: CatalogConfig, tmp_path: Path) -> Iterator[Killed]:
     scratch.mkdir()
     rows = pa.table({"depth": pa.array([0] * ROWS, pa.int64()), "n": pa.array(range(ROWS), pa.int64())})
     command = [sys.executable, kill_reduction.__file__, url, str(tmp_path / "lake"), str(scratch)]
-    with Store(open_engine(url), clock) as store, started(command, patience_s=PATIENCE_S, stdin=PIPE) as doomed:
+    with Store(open_engine(url), clock) as store, started(command, patience_s=LONGEST_S, stdin=PIPE) as doomed:
         lake = InterimLake(InterimRegistry(store), own_lake.load())
         assert doomed.stdin is not None
         inputs = {}
@@ -93,7 +93,7 @@ def killed(own_lake: CatalogConfig, tmp_path: Path) -> Iterator[Killed]:
             told.says(TASK, "running", run_id=place)
         doomed.stdin.flush()
         there = [scratch / place for place in PLACES]
-        eventually(lambda: doomed.poll() is not None or all(file.exists() for file in there), PATIENCE_S)
+        eventually(lambda: doomed.poll() is not None or all(file.exists() for file in there), LONGEST_S)
         assert doomed.poll() is None
         assert list((scratch / "spark").rglob("*.data")), "what the layers have made is there"
 
@@ -104,6 +104,7 @@ def killed(own_lake: CatalogConfig, tmp_path: Path) -> Iterator[Killed]:
         yield Killed(lake, clock, told, inputs)
 
 
+@pytest.mark.timeout(LONGEST_S + 240)  # it starts a Spark of its own, which takes its time on a machine with much to do
 def test_a_kill_in_any_layer_leaks_nothing_and_the_retry_finds_its_rows(
     killed: Killed, own_lake: CatalogConfig, spark: SparkSession, spark_config: SparkConfig
 ) -> None:
