@@ -46,6 +46,13 @@ def test_listener_rest_and_task_tell_the_same_end(airflow: RunningAirflow, rest:
     assert told["counts"] == {"success": 1, "failed": 0}
     assert told["ended"] == {run_id: ["success", str(end.began_at), str(end.at)]}
 
+    airflow.call("PATCH", run.path, {"state": "failed"})
+    (marked,) = airflow.until(lambda: log.latest("run:system_ended:failed"), "the listener has told that it was marked")
+    assert marked.event.at > end.at, "Airflow leaves it the moment at which it had ended"
+    shown = rest.ended_runs([EndsAsked("system_ended", before)])["system_ended"].ended[run_id]
+    assert (shown.state, shown.at, shown.began_at) == ("failed", end.at, end.began_at)
+    assert Runs(jobs.store).ended(run.dag_id, run_id, shown.state, shown.at, began_at=shown.began_at) is False
+
 
 def test_a_pool_tells_whose_tasks_are_in_it(
     airflow: RunningAirflow, rest: RestDagRuns, jobs: Jobs, new_table: Callable[..., TableName]
