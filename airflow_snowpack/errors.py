@@ -13,7 +13,7 @@
     │         DatasetBusy, StaleBuild (LockLost), PublishFailed, CleanupIncomplete, NothingPublished,
     │         ManifestDamaged, StorageFailed (ObjectMissing)
     ├── interim  InterimError: InvalidInterimRef, InvalidInterimTable, InterimTableGone, InterimTableNotFound, InterimTableInUse,
-    │         InvalidInterimCursor, InterimReadingLost, StaleInterimAttempt, DropFailed,
+    │         InvalidInterimCursor, InterimReadingLost, StaleInterimAttempt, ForeignNamespace, UnmarkedNamespace, DropFailed,
     │         FunctionError (UnusableFunction, InvalidColumns, InvalidReduction, WrongRows, FunctionFailed)
     ├── preservation  InvalidPreservation
     ├── cli  UsageProblem (AmbiguousJobId, Unconfirmed, NoAirflow), NotTheHolder, NoToken, WeakToken, Declined

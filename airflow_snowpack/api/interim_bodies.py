@@ -55,6 +55,7 @@ def collected_body(collected: Collected, *, dry_run: bool) -> Body:
             for each in collected.dropped
         ],
         "failed": [{"table": str(each.table.table), "error": each.error} for each in collected.failed],
+        "missing": [{"table": str(each.table.table), "why": each.why} for each in collected.missing],
         "kept": collected.kept,
         "looks_again_at": moment(collected.looks_again_at),
     }

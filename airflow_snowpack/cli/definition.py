@@ -260,6 +260,11 @@ INTERIM = (
         example="interim sweep --older-than 2d --dry-run",
     ),
     command(
+        "adopt", "interim_changes.adopt", "Take over the namespace of interim tables from a store that is gone for good",
+        a.YES, a.CATALOG_CONN_ID, a.OUTPUT,
+        example="interim adopt",
+    ),
+    command(
         "drop", "interim_changes.drop", "Let go of tables that are preserved or named; the collector drops them next",
         a.INTERIM_TABLES, a.YES, a.OUTPUT,
         example="interim drop lake.snowpack_interim.flights_clean_5d2a91bc04de4f6f8d3c --yes",

@@ -1,4 +1,4 @@
-"""``airflow snowpack interim collect|sweep|drop``: what nobody needs goes, each time with an entry in the audit trail."""
+"""``airflow snowpack interim collect|sweep|adopt|drop``: what nobody needs goes, each time with an entry in the audit trail."""
 
 from __future__ import annotations
 
@@ -62,6 +62,30 @@ def sweep(args: Namespace) -> ExitCode | None:
 
 
 @ends_cleanly
+def adopt(args: Namespace) -> ExitCode | None:
+    """``interim adopt``"""
+    from airflow_snowpack.interim.ownership import adopt as take_over
+    from airflow_snowpack.interim.ownership import ownership_of
+
+    with opened(args) as here:
+        catalog, name, namespace = here.catalog_hook.catalog, here.settings.catalog_name, here.settings.interim_namespace
+        store_id = here.interim.store.identity
+        if (before := ownership_of(catalog, namespace, store_id)).is_foreign:
+            confirm(
+                f"Take the namespace {namespace} of the catalog {name} from the store {before.owner}? If that one lives on, its "
+                "tasks fail from then on, and the sweeper here drops its tables.",
+                yes=args.yes,
+            )
+            here.interim_desk.note_adoption(namespace)
+        former = take_over(catalog, name, namespace, store_id)
+    say(
+        f"The namespace {namespace} of the catalog {name} is this store's ({store_id})"
+        + (f", and was the store {former}'s. The sweeper drops what that one has left in it." if former else ".")
+    )
+    return None
+
+
+@ends_cleanly
 def drop(args: Namespace) -> ExitCode | None:
     """``interim drop``"""
     with opened(args) as here:
@@ -109,6 +133,8 @@ def _tell_collected(args: Namespace, collected: Collected, now: datetime) -> Non
     print_rows(args.output, collected.dropped, DROPPED, empty="There was nothing to drop.")
     for each in collected.failed:
         say(f"{each.table.table} could not be dropped, and is tried again: {each.error}")
+    for missed in collected.missing:
+        say(f"{missed.table.table} is on record no more, but was not dropped by this. {missed.why}")
     done = "Would drop" if args.dry_run else "Dropped"
     said = f"{done} {_counted(len(collected.dropped), 'table')} of {_counted(collected.runs, 'DAG run')} that were due."
     again = f" The next is looked at {ago(collected.looks_again_at, now)}." if collected.looks_again_at else ""

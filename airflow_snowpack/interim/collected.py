@@ -35,6 +35,7 @@ class Doomed:
     :param location: its folder, as far as it is known.
     :param attempt_id: the fence.
     :param drops: how many tries to drop it were begun, this one counted.
+    :param handed_on: whether it was ever complete, so that there has to be a table.
     """
 
     table_id: str
@@ -45,6 +46,7 @@ class Doomed:
     run_key: str
     attempt_id: str
     drops: int
+    handed_on: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +58,19 @@ class NotDropped:
 
 
 @dataclass(frozen=True, slots=True)
+class NotFound:
+    """A table that nobody needs, and that there was nothing to drop of. It is on record no more."""
+
+    table: Doomed
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Collected:
     """What a pass did, or would do.
 
     :param runs: how many DAG runs it looked at.
+    :param missing: tables that should have been in the catalog, and were not.
     :param kept: how many tables of theirs stay.
     :param looks_again_at: when the first of these runs is looked at next, if nothing happens before; ``None`` for never.
     """
@@ -69,6 +80,7 @@ class Collected:
     failed: tuple[NotDropped, ...] = ()
     kept: int = 0
     looks_again_at: datetime | None = None
+    missing: tuple[NotFound, ...] = ()
 
     def __add__(self, other: Collected) -> Collected:
         moments = [moment for moment in (self.looks_again_at, other.looks_again_at) if moment is not None]
@@ -78,4 +90,5 @@ class Collected:
             self.failed + other.failed,
             self.kept + other.kept,
             min(moments, default=None),
+            self.missing + other.missing,
         )

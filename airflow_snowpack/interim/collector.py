@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.interim.collected import Collected, Doomed, DueRun, NotDropped
+from airflow_snowpack.interim.collected import Collected, Doomed, DueRun, NotDropped, NotFound
 from airflow_snowpack.interim.dropping import Dropper, OpenCatalog
 from airflow_snowpack.interim.due_runs import DueRuns
 from airflow_snowpack.interim.ledger import CollectorLedger
@@ -46,6 +46,7 @@ class Collector:
         self._run_states = run_states
         self._open_catalog = open_catalog
         holder = holder or f"{socket.gethostname()}:{os.getpid()}"
+        self._store = registry.store
         self._due = DueRuns(registry.store, registry.policy)
         self._ledger = CollectorLedger(registry.store, registry.policy, holder=holder, make_id=registry.make_id)
 
@@ -58,7 +59,7 @@ class Collector:
         """
         if dry_run:
             return self._foresee(limit)
-        dropper = Dropper(self._open_catalog)
+        dropper = Dropper(self._open_catalog, lambda: self._store.identity)
         collected = self._finish_left(dropper, limit)
         while _room(collected, limit) and (runs := self._due.take(RUNS_AT_ONCE)):
             collected += self._look_at(runs, dropper, None if limit is None else limit - _begun(collected))
@@ -77,7 +78,7 @@ class Collector:
             if not left:
                 break
             dropped = self._drop(left, dropper)
-            self._due.wake({table.run_key for table in dropped.dropped})
+            self._due.wake(_changed(dropped))
             collected += dropped
         return collected
 
@@ -93,8 +94,7 @@ class Collector:
         while len(doomed) == room and (room := _room(collected, limit)):
             doomed = self._ledger.doom(runs, room)
             collected += self._drop(doomed, dropper)
-        changed = {table.run_key for table in collected.dropped}
-        kept, again = self._due.looked_at(runs, standings, changed=changed)
+        kept, again = self._due.looked_at(runs, standings, changed=_changed(collected))
         return collected + Collected(runs=len(runs), kept=kept, looks_again_at=again)
 
     def _ask(self, runs: Sequence[DueRun]) -> Mapping[tuple[str, str], RunStanding]:
@@ -108,23 +108,32 @@ class Collector:
         return standings
 
     def _drop(self, tables: Sequence[Doomed], dropper: Dropper) -> Collected:
-        dropped, failed = [], []
+        dropped, failed, missing = [], [], []
         for doomed in tables:
             try:
-                dropper.drop(doomed, partial(self._ledger.locate, doomed))
+                why_not = dropper.drop(doomed, partial(self._ledger.locate, doomed))
             except Exception as error:  # whatever a storage raises: the row stays, and the others go on
                 log.warning("interim_drop_failed: %s, made by %s", doomed.table, doomed.producer, exc_info=True)
                 self._ledger.failed(doomed, str(error))
                 failed.append(NotDropped(doomed, str(error)))
             else:
                 self._ledger.dropped(doomed)
-                log.info("interim_dropped: %s, made by %s", doomed.table, doomed.producer)
-                dropped.append(doomed)
-        return Collected(dropped=tuple(dropped), failed=tuple(failed))
+                if why_not is None:
+                    log.info("interim_dropped: %s, made by %s", doomed.table, doomed.producer)
+                    dropped.append(doomed)
+                else:
+                    log.warning("interim_not_found: %s, made by %s: %s", doomed.table, doomed.producer, why_not)
+                    missing.append(NotFound(doomed, why_not))
+        return Collected(dropped=tuple(dropped), failed=tuple(failed), missing=tuple(missing))
 
 
 def _begun(collected: Collected) -> int:
-    return len(collected.dropped) + len(collected.failed)
+    return len(collected.dropped) + len(collected.failed) + len(collected.missing)
+
+
+def _changed(collected: Collected) -> set[str]:
+    """The runs that have less on record now."""
+    return {table.run_key for table in (*collected.dropped, *(each.table for each in collected.missing))}
 
 
 def _room(collected: Collected, limit: int | None) -> int:

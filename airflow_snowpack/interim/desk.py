@@ -58,6 +58,10 @@ class InterimDesk:
         """Somebody has the sweeper drop what no record has."""
         self._note("sweep_interim", SWEEPER, older_than=older_than)
 
+    def note_adoption(self, namespace: str) -> None:
+        """Somebody takes over a namespace that was another store's."""
+        self._note("adopt_interim", SWEEPER, namespace=namespace)
+
     def _note(self, change: str, subject: str, **detail: object) -> None:
         store = self.registry.store
         store.transact(lambda conn: write_audit(conn, store, self._actor, change, subject, **detail))

@@ -9,6 +9,8 @@ InterimError
 ├── InvalidInterimCursor   a place in the list that no page of it gave
 ├── InterimReadingLost     the reader was taken for dead: what it read may go at any moment
 ├── StaleInterimAttempt    the fence has moved: another attempt writes this output now
+├── ForeignNamespace       another store's tables are where this installation's are to be
+├── UnmarkedNamespace      the catalog keeps no mark that would say whose a namespace is
 └── DropFailed             the catalog or its storage did not drop a table; it is tried again
 """
 
@@ -111,3 +113,29 @@ class DropFailed(InterimError):
     def __init__(self, table: str, cause: BaseException) -> None:
         reason = (str(cause).splitlines() or [""])[0].rstrip(".")
         super().__init__(f"The interim table {table} could not be dropped: {type(cause).__name__}: {reason}. It is tried again.")
+
+
+class ForeignNamespace(InterimError):
+    """Another store's interim tables are where this installation's are to be.
+
+    :ivar owner: the other store's id.
+    """
+
+    def __init__(self, catalog: str, namespace: str, owner: str) -> None:
+        self.owner = owner
+        super().__init__(
+            f"The namespace {namespace!r} of the catalog {catalog!r} holds the interim tables of another store ({owner}), and "
+            "only that store knows which of them are needed. Give this installation a namespace of its own, in [snowpack] "
+            "interim_namespace; or, if that store is gone for good, take its namespace over: `airflow snowpack interim adopt`."
+        )
+
+
+class UnmarkedNamespace(InterimError):
+    """The catalog keeps no mark that would say whose a namespace is."""
+
+    def __init__(self, catalog: str, namespace: str) -> None:
+        super().__init__(
+            f"The namespace {namespace!r} of the catalog {catalog!r} cannot be marked as this store's, since the catalog keeps "
+            "no properties of namespaces, or refuses to change them. Give every installation a namespace of its own, in "
+            "[snowpack] interim_namespace."
+        )

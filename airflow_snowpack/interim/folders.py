@@ -9,6 +9,7 @@ location is refused, whoever asks.
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -19,6 +20,8 @@ from airflow_snowpack.interim.names import is_ours
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+
+METADATA_FILE = re.compile(r"\.metadata\.json(\.gz)?$|\.gz\.metadata\.json$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,23 @@ class Folder:
         files = [info for info in below if info.type is FileType.File]
         moments = [info.mtime_ns for info in files or [system.get_file_info(path)] if info.mtime_ns is not None]
         return datetime.fromtimestamp(max(moments) / 1e9, tz=UTC) if moments else None
+
+    def table_properties(self) -> Mapping[str, str] | None:
+        """Those of the table whose files these are, as its newest metadata file says; ``None``: no table was ever made of them.
+
+        :raises OSError, ValueError: the file cannot be read.
+        """
+        from pyarrow.fs import FileSelector
+        from pyiceberg.io.pyarrow import PyArrowFileIO
+        from pyiceberg.serializers import FromInputFile
+
+        system, path = self._opened()
+        found = system.get_file_info(FileSelector(f"{path}/metadata", recursive=False, allow_not_found=True))
+        names = sorted(info.base_name for info in found if METADATA_FILE.search(info.base_name))
+        if not names:
+            return None
+        file = PyArrowFileIO(dict(self.properties)).new_input(f"{self.location}/metadata/{names[-1]}")
+        return FromInputFile.table_metadata(file).properties
 
     def _opened(self) -> tuple[Any, str]:
         from pyiceberg.io.pyarrow import PyArrowFileIO

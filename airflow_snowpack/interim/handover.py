@@ -177,7 +177,7 @@ class Handover:
         sources = [*recorded.get("inputs", ()), *sources_of(frame)]
         given = self._given[output] = _Given(writing, recorded=recorded | {"inputs": sources})
         self._heartbeat.hold(writing)
-        written = given.written = write_table(frame, writing.table, self._catalog())
+        written = given.written = write_table(frame, writing.table, self._catalog(), self.registry.store.identity)
         return TableRef(writing.table_id, str(writing.table), written.snapshot_id, written.rows, writing.slot.producer)
 
     def pass_on(self, ref: Ref) -> None:

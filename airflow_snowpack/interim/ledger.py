@@ -271,4 +271,5 @@ def _doomed(row: Any) -> Doomed:
         run_key=row.run_key,
         attempt_id=row.attempt_id,
         drops=row.attempt_count,
+        handed_on=row.ready_at is not None,
     )

@@ -3,9 +3,9 @@
     for action in sweep(registry, catalog, "lake", older_than=timedelta(days=1), dry_run=True):
         print(action.kind, action.name, action.since)
 
-The invariants: nothing is touched whose name does not look like one that was given here, that is on record, or that is younger
-than the threshold; every action is planned before the first is taken, and one that fails stops no other. A namespace belongs to
-one store: to the sweeper of another store its tables would look like strangers.
+The invariants: nothing is touched whose name does not look like one that was given here, that is on record, that is younger than
+the threshold, or that **another store** has marked as its own, to which what this one has on record says nothing; every action is
+planned before the first is taken, and one that fails stops no other.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ import sqlalchemy as sa
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.catalog import connection_errors, unreadable_errors
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
+from airflow_snowpack.interim.errors import ForeignNamespace
 from airflow_snowpack.interim.folders import Folder, folder_of_namespace
 from airflow_snowpack.interim.names import is_ours
+from airflow_snowpack.interim.ownership import Ownership, ownership_of
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.interim.rows import TABLE
 from airflow_snowpack.store import Store
@@ -80,30 +82,46 @@ def sweep(
     :param dry_run: only list it.
     :returns: the actions, each with its error if it failed.
     :raises CatalogUnreachable: the catalog does not answer.
+    :raises ForeignNamespace: the namespace is another store's; nothing was touched.
     """
     before, namespace = registry.store.clock() - older_than, registry.policy.namespace
     try:
-        planned = list(_plan(registry, catalog, namespace, before))
+        planned = list(_plan(registry, catalog, catalog_name, before))
     except connection_errors() as error:
         raise CatalogUnreachable(catalog_name, error) from error
     return planned if dry_run else [_swept(catalog, namespace, action) for action in planned]
 
 
-def _plan(registry: InterimRegistry, catalog: Catalog, namespace: str, before: datetime) -> Iterator[SweepAction]:
+def _plan(registry: InterimRegistry, catalog: Catalog, catalog_name: str, before: datetime) -> Iterator[SweepAction]:
+    namespace = registry.policy.namespace
+    ownership = ownership_of(catalog, namespace, registry.store.identity)
+    if ownership.is_foreign:
+        raise ForeignNamespace(catalog_name, namespace, str(ownership.owner))
     tables = _tables(catalog, namespace)
-    around = folder_of_namespace(catalog, namespace)
+    # Nothing speaks for a folder but the namespace around it.
+    around = folder_of_namespace(catalog, namespace) if ownership.is_own else None
     folders = [] if around is None else [name for name in around.children() if is_ours(name) and name not in tables]
     known = _on_record(registry, [*tables, *folders])
     for name in tables:
-        if name not in known and (action := _table(catalog, namespace, name)) is not None and action.since < before:
+        if name not in known and (action := _table(catalog, namespace, name, ownership)) is not None and action.since < before:
             yield action
     for name in folders:
         if around is None or name in known:
             continue
         folder = Folder(f"{around.location}/{name}", catalog.properties)
         since = folder.newest()
-        if since is not None and since < before:
+        if since is not None and since < before and _is_nobodys(folder, ownership):
             yield SweepAction(SweepKind.FOLDER, name, folder.location, since)
+
+
+def _is_nobodys(folder: Folder, ownership: Ownership) -> bool:
+    """Whether no table of another store can be here: one in another catalog, with the same warehouse, of the same namespace."""
+    try:
+        properties = folder.table_properties()
+    except unreadable_errors() as error:
+        log.warning("interim_not_swept: nobody can tell whose the files in %s are: %s", folder.location, error)
+        return False
+    return ownership.has(properties or {})
 
 
 def _tables(catalog: Catalog, namespace: str) -> list[str]:
@@ -127,18 +145,21 @@ def _known_of(store: Store, names: list[str]) -> Collection[str]:
     return store.read(lambda conn: conn.execute(ON_RECORD, {"b_names": names}).scalars().all())
 
 
-def _table(catalog: Catalog, namespace: str, name: str) -> SweepAction | None:
-    """A table, and when it was last written; ``None`` when nobody can tell, so that it stays."""
+def _table(catalog: Catalog, namespace: str, name: str, ownership: Ownership) -> SweepAction | None:
+    """A table, and when it was last written; ``None`` when it is another store's or nobody can tell, so that it stays."""
     from pyiceberg.exceptions import NoSuchTableError
 
     try:
         table = catalog.load_table((*namespace.split("."), name))
+        if not ownership.has(table.properties):
+            log.info("interim_not_swept: %s.%s is another store's, or nobody's", namespace, name)
+            return None
         since = datetime.fromtimestamp(table.metadata.last_updated_ms / 1000, tz=UTC)
         return SweepAction(SweepKind.TABLE, name, table.location(), since)
     except NoSuchTableError:
         return None  # dropped since it was listed
     except unreadable_errors() as error:
-        around = folder_of_namespace(catalog, namespace)
+        around = folder_of_namespace(catalog, namespace) if ownership.is_own else None
         folder = None if around is None else Folder(f"{around.location}/{name}", catalog.properties)
         written = None if folder is None else folder.newest()
         if folder is None or written is None:

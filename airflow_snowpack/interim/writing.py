@@ -1,6 +1,6 @@
 """Writes rows as a fresh Iceberg table, in one commit: the table is there with all of them, or not at all.
 
-    written = write_table(df, TableName("lake", "snowpack_interim", "flights_clean_3f09c1a2b4d5"), catalog)
+    written = write_table(df, TableName("lake", "snowpack_interim", "flights_clean_3f09c1a2b4d5"), catalog, store.identity)
     written.rows, written.files, written.snapshot_id
 
 A DataFrame of Spark is written by Spark, classic or Connect; what pandas or Arrow holds is written by this process, which needs
@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.interim.frame_errors import UnwritableFrame
 from airflow_snowpack.interim.frames import FrameKind, as_arrow, frame_kind
+from airflow_snowpack.interim.ownership import STORE, claim
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyiceberg.catalog import Catalog
 
     from airflow_snowpack.iceberg import TableName
@@ -42,19 +45,22 @@ class Written:
     seconds: float
 
 
-def write_table(frame: Any, name: TableName, catalog: Catalog) -> Written:
+def write_table(frame: Any, name: TableName, catalog: Catalog, store_id: str) -> Written:
     """Create the table with these rows.
 
     :param frame: see :mod:`airflow_snowpack.interim.frames`.
+    :param store_id: the store that has the table on record; the table says so itself.
     :raises UnwritableFrame: Iceberg has no type for one of its columns, or it is no frame.
+    :raises ForeignNamespace: the tables there are another store's.
     """
     kind = frame_kind(frame)
     began = time.monotonic()
-    catalog.create_namespace_if_not_exists(name.database)
+    claim(catalog, name.catalog, name.database, store_id)
+    properties = TABLE_PROPERTIES | {STORE: store_id}
     if kind is FrameKind.SPARK:
-        _create_with_spark(frame, name)
+        _create_with_spark(frame, name, properties)
     elif kind is not None:
-        _create_with_pyiceberg(frame, name, catalog)
+        _create_with_pyiceberg(frame, name, catalog, properties)
     else:
         raise UnwritableFrame(f"a {type(frame).__name__} holds no rows")
     written = _look(name, catalog, began)
@@ -65,19 +71,19 @@ def write_table(frame: Any, name: TableName, catalog: Catalog) -> Written:
     return written
 
 
-def _create_with_spark(frame: Any, name: TableName) -> None:
+def _create_with_spark(frame: Any, name: TableName, properties: Mapping[str, str]) -> None:
     writer = frame.writeTo(name.quoted).using("iceberg")
-    for key, value in TABLE_PROPERTIES.items():
+    for key, value in properties.items():
         writer = writer.tableProperty(key, value)
     writer.create()
 
 
-def _create_with_pyiceberg(frame: Any, name: TableName, catalog: Catalog) -> None:
+def _create_with_pyiceberg(frame: Any, name: TableName, catalog: Catalog, properties: Mapping[str, str]) -> None:
     from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
 
     rows = as_arrow(frame)
     try:
-        creation = catalog.create_table_transaction(name.identifier, schema=rows.schema, properties=TABLE_PROPERTIES)
+        creation = catalog.create_table_transaction(name.identifier, schema=rows.schema, properties=dict(properties))
     except (UnsupportedPyArrowTypeException, TypeError, ValueError) as problem:
         raise UnwritableFrame(problem) from problem
     creation.append(rows)

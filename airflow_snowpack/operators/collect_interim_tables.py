@@ -75,9 +75,9 @@ class CollectInterimTablesOperator(BaseOperator):
             collector = open_collector(hook, TaskRunStates(), catalog_hook, holder=worker_of(context))
             collected = collector.run(dry_run=dry_run)
             self._tell_collected(collected, dry_run=dry_run)
-            swept = [] if sweep_after is None else self._sweep(hook, catalog_hook, sweep_after, dry_run=dry_run)
+            swept, not_swept = self._sweep(hook, catalog_hook, sweep_after, dry_run=dry_run)
             stays, now = hook.interim().tables(limit=SHOWN), hook.store().clock()
-        report = collection_report(collected, stays, swept, now=now, dry_run=dry_run)
+        report = collection_report(collected, stays, swept, now=now, dry_run=dry_run, not_swept=not_swept)
         for each in report["stays"]:
             self.log.info("%s stays: %s", each["table"], each["because"])
         return report
@@ -94,12 +94,20 @@ class CollectInterimTablesOperator(BaseOperator):
         return period
 
     def _sweep(
-        self, hook: SnowpackHook, catalog_hook: IcebergCatalogHook, older_than: timedelta, *, dry_run: bool
-    ) -> list[SweepAction]:
+        self, hook: SnowpackHook, catalog_hook: IcebergCatalogHook, older_than: timedelta | None, *, dry_run: bool
+    ) -> tuple[list[SweepAction], str | None]:
+        """What was swept; and why nothing was looked at, where that is refused."""
+        from airflow_snowpack.interim.errors import ForeignNamespace
         from airflow_snowpack.interim.sweeper import sweep
 
+        if older_than is None:
+            return [], None
         name = catalog_hook.settings.catalog_name
-        swept = sweep(hook.interim(), catalog_hook.catalog, name, older_than=older_than, dry_run=dry_run)
+        try:
+            swept = sweep(hook.interim(), catalog_hook.catalog, name, older_than=older_than, dry_run=dry_run)
+        except ForeignNamespace as refused:  # what this store has on record was collected all the same
+            self.log.error("Nothing was swept: %s", refused)
+            return [], str(refused)
         done = "would be swept" if dry_run else "was swept"
         for action in swept:
             since = action.since.isoformat(timespec="seconds")
@@ -107,7 +115,7 @@ class CollectInterimTablesOperator(BaseOperator):
                 self.log.info("The %s %s, in no record and last written at %s, %s", action.kind, action.name, since, done)
             else:
                 self.log.warning("The %s %s, in no record, could not be swept: %s", action.kind, action.name, action.error)
-        return swept
+        return swept, None
 
     def _tell_collected(self, collected: Collected, *, dry_run: bool) -> None:
         for doomed in collected.dropped if dry_run else ():  # what is dropped, the collector has told already

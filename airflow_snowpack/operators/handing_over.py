@@ -159,11 +159,12 @@ def _final() -> tuple[type[SnowpackError], ...]:
     Not that another attempt has taken over, or that this one was taken for dead: an attempt that Airflow has given up is not
     retried whatever it reports, and one that Airflow does retry is the one that counts.
     """
-    from airflow_snowpack.interim.errors import InterimTableGone, InvalidInterimRef, InvalidInterimTable
+    from airflow_snowpack.interim.errors import ForeignNamespace, InterimTableGone, InvalidInterimRef, InvalidInterimTable
     from airflow_snowpack.interim.frame_errors import UnreadableView, UnusableOutput
     from airflow_snowpack.preservation import InvalidPreservation
 
     return (
+        ForeignNamespace,
         InterimTableGone,
         InvalidInterimRef,
         InvalidInterimTable,

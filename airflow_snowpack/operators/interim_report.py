@@ -18,11 +18,18 @@ SHOWN = 50
 
 
 def collection_report(
-    collected: Collected, stays: Iterable[InterimTable], swept: Sequence[SweepAction], *, now: datetime, dry_run: bool
+    collected: Collected,
+    stays: Iterable[InterimTable],
+    swept: Sequence[SweepAction],
+    *,
+    now: datetime,
+    dry_run: bool,
+    not_swept: str | None = None,
 ) -> dict[str, Any]:
     """What was dropped or, in a dry run, would be; what could not be; what stays and why; and what no record had.
 
     :param stays: tables that are on record afterwards, the newest first.
+    :param not_swept: why the sweeper refused to look at the namespace.
     """
     standings = [(table, standing_of(table, now)) for table in stays]
     left = [(table, standing) for table, standing in standings if standing.outlook is Outlook.STAYS]
@@ -35,10 +42,12 @@ def collection_report(
         "dropped_count": len(collected.dropped),
         "failed": [{"table": str(each.table.table), "error": each.error} for each in collected.failed[:SHOWN]],
         "failed_count": len(collected.failed) + len(failed),
+        "missing": [{"table": str(each.table.table), "why": each.why} for each in collected.missing[:SHOWN]],
         "stays": [{"table": str(table.table), "because": standing.sentence} for table, standing in left[:SHOWN]],
         "looks_again_at": None if again is None else again.isoformat(),
         "swept": [_swept(action) for action in swept[:SHOWN]],
         "swept_count": len(swept) - len(failed),
+        "not_swept": not_swept,
     }
 
 

@@ -43,6 +43,7 @@ WORDS = {
     "drop_interim": "let go of",
     "collect_interim": "collected",
     "sweep_interim": "swept",
+    "adopt_interim": "taken over",
 }
 
 router = APIRouter(route_class=PageRoute)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import signal
 import sys
+import uuid
 from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
@@ -37,6 +38,8 @@ def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lake: CatalogC
     monkeypatch.setenv("AIRFLOW_CONN_TEST_STORE", f'{{"conn_type": "sqlite", "host": "{tmp_path}/snowpack.db"}}')
     monkeypatch.setenv("AIRFLOW__SNOWPACK__STORE_CONN_ID", "test_store")
     monkeypatch.setenv("AIRFLOW__SNOWPACK__HOME", str(Path(lake.address).parent))
+    # The catalog is every test's, and a namespace is one store's.
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__INTERIM_NAMESPACE", f"interim_{uuid.uuid4().hex[:12]}")
     monkeypatch.setenv("AIRFLOW__SNOWPACK__SPARK_MASTER", "local[2]")
     monkeypatch.setenv("AIRFLOW__SNOWPACK__FENCE_CHECK", "1s")
     assert IcebergSparkHook().session() is spark

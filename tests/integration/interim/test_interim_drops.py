@@ -15,6 +15,7 @@ from airflow_snowpack.iceberg.errors import CatalogUnreachable
 from airflow_snowpack.interim.collector import Collector
 from airflow_snowpack.interim.folders import Folder, folder_of_namespace
 from airflow_snowpack.interim.model import TableState
+from airflow_snowpack.interim.ownership import claim
 from airflow_snowpack.interim.sweeper import SweepKind, sweep
 
 if TYPE_CHECKING:
@@ -165,6 +166,7 @@ def test_a_limit_leaves_the_rest_to_later_passes(lake_of_tables: InterimLake, to
 def test_the_sweeper_takes_old_tables_and_folders_that_nobody_knows_and_nothing_else(
     lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock
 ) -> None:
+    claim(lake_of_tables.catalog, "lake", "snowpack_interim", lake_of_tables.registry.store.identity)
     known = lake_of_tables.handed_on("clean", consumers=["report"])
     stranger = lake_of_tables.begun("lost")
     lake_of_tables.create(stranger, with_rows=True)

@@ -23,6 +23,7 @@ from interim_lake import InterimLake, ToldRuns, holder, new_catalog
 from kill_interim import ShiftedClock
 
 from airflow_snowpack.interim.folders import folder_of_namespace
+from airflow_snowpack.interim.ownership import claim
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.interim.sweeper import sweep
 from airflow_snowpack.store import Store
@@ -66,6 +67,7 @@ def test_a_kill_at_any_moment_leaks_nothing_and_drops_nothing_that_is_needed(
         assert doomed.stdin is not None
         assert doomed.stdout is not None
         assert doomed.stdout.readline() == "ready\n"
+        claim(catalog, "lake", "snowpack_interim", store.identity)
         lake, told = InterimLake(InterimRegistry(store), catalog), ToldRuns()
         for moment in count(1 + (EVERY // 2 if store.is_postgres else 0), EVERY):
             run_id = f"run{moment}"

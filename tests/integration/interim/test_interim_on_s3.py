@@ -11,6 +11,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from s3_server import s3_server
 
 from airflow_snowpack.interim.folders import Folder
+from airflow_snowpack.interim.ownership import claim
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.interim.sweeper import sweep
 from airflow_snowpack.store import open_store
@@ -37,7 +38,7 @@ def test_what_goes_leaves_no_object_and_what_stays_keeps_its_own(sqlite_url: str
     with s3_server() as options, open_store(sqlite_url, clock=clock) as store:
         reach = properties(options)
         catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse="s3://lake/warehouse", **reach)
-        catalog.create_namespace("snowpack_interim")
+        claim(catalog, "lake", "snowpack_interim", store.identity)
         lake = InterimLake(InterimRegistry(store), catalog)
         goes = lake.handed_on("clean", with_rows=True)
         stays = lake.handed_on("ingest", consumers=["report"], with_rows=True)

@@ -49,7 +49,7 @@ def test_every_command_is_there() -> None:
         "runs register", "runs upsert", "runs enable", "runs disable", "runs unregister", "runs list", "runs show", "runs run",
         "events list", "events send", "pending list", "scheduler",
         "builds list", "builds show", "builds publish", "builds rollback", "builds cleanup",
-        "interim list", "interim show", "interim collect", "interim sweep", "interim drop",
+        "interim list", "interim show", "interim collect", "interim sweep", "interim adopt", "interim drop",
         "drain on", "drain off", "drain status", "db upgrade", "db check", "queue", "sweep", "audit", "lineage", "worker", "api",
     }  # fmt: skip
 

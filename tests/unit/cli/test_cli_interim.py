@@ -11,7 +11,9 @@ from answering_airflow import RunTold, answering_airflow
 from interim_world import DAG, RUN, MadeInterim, handed_on, holder, make_interim
 
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.interim.model import TableState
+from airflow_snowpack.interim.ownership import claim
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.store import AuditTrail
 
@@ -58,7 +60,8 @@ def on_disk(table: str, folder: Path, rows: int = 3) -> Path:
     import pyarrow as pa
 
     catalog = IcebergCatalogHook().catalog
-    catalog.create_namespace_if_not_exists("snowpack_interim")
+    with SnowpackHook() as hook:
+        claim(catalog, "lake", "snowpack_interim", hook.store().identity)
     name = table.removeprefix("lake.")
     made = catalog.create_table(name, schema=pa.schema([("id", pa.int64())]))
     made.append(pa.table({"id": pa.array(range(rows), pa.int64())}))
@@ -153,7 +156,8 @@ def test_what_may_still_be_read_stays(snowpack: Run, ingested: TableRef, jobs: J
 
 
 @pytest.mark.usefixtures("airflow")
-def test_a_run_that_somebody_deleted_needs_nothing(snowpack: Run, ingested: TableRef, jobs: Jobs, runs: Runs) -> None:
+def test_a_run_that_somebody_deleted_needs_nothing(snowpack: Run, ingested: TableRef, runs: Runs, installation: Path) -> None:
+    on_disk(ingested.table, installation)
     del runs[DAG, "r1"]
     assert [each["table"] for each in snowpack("interim", "collect", "-o", "json").json["dropped"]] == [ingested.table]
 
@@ -199,3 +203,35 @@ def test_the_sweeper_drops_old_strangers_of_its_namespace_and_asks_first(
     assert changes(jobs) == [("ann", "sweep_interim", "interim:orphans")]
     for age in ("often", "0s"):
         assert snowpack("interim", "sweep", "--older-than", age, "--dry-run").code == 2
+
+
+@pytest.mark.usefixtures("airflow")
+def test_a_table_that_somebody_has_dropped_already_is_told_and_leaves_the_record(
+    snowpack: Run, ingested: TableRef, jobs: Jobs
+) -> None:
+    said = snowpack("interim", "collect")
+    assert (said.code, said.out) == (0, "There was nothing to drop.\n")
+    assert f"{ingested.table} is on record no more, but was not dropped by this. It was already gone" in said.err
+    assert InterimRegistry(jobs.store).tables() == []
+
+
+def test_the_namespace_of_another_store_is_left_alone_until_it_is_taken_over(
+    snowpack: Run, jobs: Jobs, installation: Path
+) -> None:
+    stranger = on_disk("lake.snowpack_interim.flights_clean_0123456789ab4cde8f01", installation)
+    with jobs.store.engine.begin() as conn:
+        conn.exec_driver_sql("UPDATE store_facts SET value = 'new'")  # the store was lost, and made anew
+    sweep = ("interim", "sweep", "--older-than", "PT0.001S", "--yes")
+    refused = snowpack(*sweep)
+    assert (refused.code, stranger.exists()) == (1, True)
+    assert "holds the interim tables of another store" in refused.err
+    assert "airflow snowpack interim adopt" in refused.err
+
+    unasked = snowpack("interim", "adopt")
+    assert (unasked.code, "Take the namespace snowpack_interim of the catalog lake" in unasked.err) == (2, True)
+    adopted = snowpack("interim", "adopt", "--yes")
+    assert (adopted.code, "is this store's (new), and was the store" in adopted.err) == (0, True)
+    assert changes(jobs)[0] == ("ann", "adopt_interim", "interim:orphans")
+    again = snowpack("interim", "adopt")
+    assert (again.code, again.err) == (0, "The namespace snowpack_interim of the catalog lake is this store's (new).\n")
+    assert (snowpack(*sweep).code, stranger.exists()) == (0, False)

@@ -10,6 +10,7 @@ from airflow.sdk.execution_time import comms
 from interim_world import DAG, handed_on, holder
 
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+from airflow_snowpack.interim.ownership import STORE, claim
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.operators import CollectInterimTablesOperator
 from airflow_snowpack.preservation import Preservation
@@ -63,7 +64,7 @@ def made(registry: InterimRegistry, task_id: str, *consumers: str, preservation:
     ref = handed_on(registry, who, rows=3, consumers=list(consumers), preservation=preservation)
     registry.nudge(DAG, "r1")
     catalog = IcebergCatalogHook().catalog
-    catalog.create_namespace_if_not_exists("snowpack_interim")
+    claim(catalog, "lake", "snowpack_interim", registry.store.identity)
     catalog.create_table(ref.table.removeprefix("lake."), schema=pa.schema([("id", pa.int64())]))
     return ref.table
 
@@ -128,6 +129,22 @@ def test_strangers_of_the_namespace_are_swept_when_they_are_old_enough(collect: 
     assert [(each["kind"], each["name"], each["error"]) for each in looked["swept"]] == [("table", STRANGER, None)]
     assert collect(sweep_after="PT0.001S").xcom["swept_count"] == 1
     assert (in_catalog(f"lake.snowpack_interim.{STRANGER}"), in_catalog(kept)) == (False, True)
+
+
+def test_the_namespace_of_another_store_is_not_swept_and_the_report_says_why(collect: Collect, registry: InterimRegistry) -> None:
+    import pyarrow as pa
+
+    table = made(registry, "ingest", "report")
+    catalog = IcebergCatalogHook().catalog
+    catalog.create_table(f"snowpack_interim.{STRANGER}", schema=pa.schema([("id", pa.int64())]))
+    catalog.update_namespace_properties("snowpack_interim", updates={STORE: "another"})
+
+    report = collect(sweep_after="PT0.001S").xcom
+
+    assert "holds the interim tables of another store (another)" in report["not_swept"]
+    assert "[snowpack] interim_namespace" in report["not_swept"]
+    assert (report["swept"], in_catalog(f"lake.snowpack_interim.{STRANGER}")) == ([], True)
+    assert [each["table"] for each in report["dropped"]] == [table], "what this store has on record goes all the same"
 
 
 def test_an_airflow_that_does_not_answer_fails_the_task_and_nothing_goes(

@@ -35,7 +35,7 @@ def handed(catalog: Catalog, request: pytest.FixtureRequest) -> Callable[[Any], 
 
     def write(frame: Any) -> TableRef:
         name = TableName("lake", "snowpack_interim", f"t_{abs(hash(request.node.nodeid))}")
-        written = write_table(frame, name, catalog)
+        written = write_table(frame, name, catalog, "store1")
         producer = Producer("flights", "run1", "clean")
         return TableRef("1", str(name), written.snapshot_id, written.rows, producer)
 

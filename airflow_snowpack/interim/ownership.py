@@ -1,0 +1,131 @@
+"""Whose interim tables a namespace of the catalog holds: each store marks its namespace, and each table in it, with its own id.
+
+    claim(catalog, "lake", "snowpack_interim", store.identity)          # before a table is written; ForeignNamespace
+    ownership_of(catalog, "snowpack_interim", store.identity).has(table.properties)
+
+The invariant: **what carries another store's id is never touched.** The table's own mark decides; the namespace's keeps two
+installations with the same settings from writing side by side, and speaks for tables and folders that carry none. A catalog that
+keeps no properties of namespaces leaves the marks of the tables alone, and then no folder is anybody's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.iceberg.catalog import connection_errors
+from airflow_snowpack.interim.errors import ForeignNamespace, UnmarkedNamespace
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+log = logging.getLogger(__name__)
+
+STORE, STORES_BEFORE = "snowpack.store", "snowpack.stores-before"
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """Whose a namespace is, as one store sees it.
+
+    :param store_id: of the store that looks.
+    :param owner: the namespace's mark; ``None``: nobody has marked it, or the catalog cannot keep a mark.
+    :param before: the stores from which it was taken over.
+    """
+
+    store_id: str
+    owner: str | None
+    before: frozenset[str] = frozenset()
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the namespace is this store's."""
+        return self.owner == self.store_id
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it is another store's."""
+        return self.owner is not None and not self.is_own
+
+    def has(self, properties: Mapping[str, str]) -> bool:
+        """Whether a table with these properties is this store's. One without a mark is whose the namespace is."""
+        mark = properties.get(STORE)
+        return mark == self.store_id or (self.is_own and (mark is None or mark in self.before))
+
+
+def ownership_of(catalog: Catalog, namespace: str, store_id: str) -> Ownership:
+    """Whose the namespace is; one that is not there is nobody's."""
+    properties = _properties(catalog, namespace) or {}
+    return Ownership(store_id, properties.get(STORE), frozenset(properties.get(STORES_BEFORE, "").split()))
+
+
+def claim(catalog: Catalog, catalog_name: str, namespace: str, store_id: str) -> None:
+    """Make sure that the namespace is there, and this store's: who comes first has it.
+
+    :param catalog_name: what this installation calls the catalog.
+    :raises ForeignNamespace: it is another store's.
+    """
+    properties = _properties(catalog, namespace)
+    if properties is None:
+        properties = _created(catalog, namespace, {STORE: store_id})
+    if STORE not in properties:
+        # Read again afterwards: of two that mark it at once the last one has it.
+        properties = _marked(catalog, namespace, {STORE: store_id})
+    if (owner := properties.get(STORE, store_id)) != store_id:
+        raise ForeignNamespace(catalog_name, namespace, owner)
+
+
+def adopt(catalog: Catalog, catalog_name: str, namespace: str, store_id: str) -> str | None:
+    """Take the namespace over, with what the stores before have left in it.
+
+    :returns: the id of the store that had it; ``None``: it was nobody's, or this store's already.
+    :raises UnmarkedNamespace: the catalog keeps no properties of namespaces.
+    """
+    before = ownership_of(catalog, namespace, store_id)
+    if before.is_foreign:
+        others = (before.before | {str(before.owner)}) - {store_id}
+        _marked(catalog, namespace, {STORE: store_id, STORES_BEFORE: " ".join(sorted(others))})
+    else:
+        claim(catalog, catalog_name, namespace, store_id)
+    if not ownership_of(catalog, namespace, store_id).is_own:
+        raise UnmarkedNamespace(catalog_name, namespace)
+    return before.owner if before.is_foreign else None
+
+
+def _properties(catalog: Catalog, namespace: str) -> Mapping[str, str] | None:
+    """``None``: there is no such namespace."""
+    from pyiceberg.exceptions import NoSuchNamespaceError
+
+    try:
+        return dict(catalog.load_namespace_properties(tuple(namespace.split("."))))
+    except NoSuchNamespaceError:
+        return None
+    except NotImplementedError:
+        catalog.create_namespace_if_not_exists(namespace)
+        return {}
+
+
+def _created(catalog: Catalog, namespace: str, properties: dict[str, str]) -> Mapping[str, str]:
+    from pyiceberg.exceptions import NamespaceAlreadyExistsError
+
+    # A SQL catalog in which somebody has just made it refuses a row that is there already.
+    overtaken: tuple[type[Exception], ...] = (NamespaceAlreadyExistsError, *connection_errors())
+    try:
+        catalog.create_namespace(tuple(namespace.split(".")), properties)
+    except overtaken:
+        found = _properties(catalog, namespace)
+        if found is None:
+            raise
+        return found
+    return _properties(catalog, namespace) or {}
+
+
+def _marked(catalog: Catalog, namespace: str, updates: dict[str, str]) -> Mapping[str, str]:
+    refused: tuple[type[Exception], ...] = (NotImplementedError, *connection_errors())
+    try:
+        catalog.update_namespace_properties(tuple(namespace.split(".")), updates=updates)
+    except refused as problem:  # it may be allowed to make tables and nothing else; one that is away says so at the next question
+        log.warning("interim_namespace_not_marked: %s: %s", namespace, problem)
+    return _properties(catalog, namespace) or {}
