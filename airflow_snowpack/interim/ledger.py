@@ -7,14 +7,16 @@
 
 The invariants: a table is doomed in a transaction that holds its row and only then looks for pins, refs and names, so that nobody
 can have come to need it unseen; from then on it carries this collector's fence. Every statement is about a set, so that their
-number does not grow with the tables that stay.
+number does not grow with the tables that stay; a set is told in parts, since a database takes so many values at once and no more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -37,9 +39,12 @@ from airflow_snowpack.store.interim_tables import (
 NOW = moment("b_now")
 KEYS: sa.BindParameter[Any] = sa.bindparam("b_keys", expanding=True)
 IDS: sa.BindParameter[Any] = sa.bindparam("b_ids", expanding=True)
+T = TypeVar("T")
+AT_ONCE = 5_000
+"""Values of a statement. Postgres takes 65,535, and SQLite as few as 32,766."""
+RUNS_AT_ONCE = 100
+"""Alternatives of a statement. SQLite takes a thousand."""
 Standings = Mapping[tuple[str, str], RunStanding]
-CONSUMERS_AT_ONCE = 5_000
-"""Each is two parameters of a statement, and Postgres takes 65,535."""
 
 LASTING = sa.or_(TABLE.expires_at.is_(None), TABLE.expires_at > NOW)
 PRESERVED = sa.and_(TABLE.preservation == Preservation.FULL.value, LASTING)
@@ -129,7 +134,7 @@ class CollectorLedger:
         def write(conn: sa.Connection) -> list[tuple[str, str]]:
             pins = conn.execute(PINNED_BY, {"b_keys": sorted(known)}).all() if known else []
             finished = [(key, task) for key, task in pins if known[key].is_finished(task)]
-            for theirs in _pins_of(finished):
+            for theirs in _pins_of(finished, known):
                 conn.execute(sa.update(interim_pins).where(theirs).values(asked_by=self._look))
             return finished
 
@@ -188,15 +193,15 @@ class CollectorLedger:
         if not known:
             return
         pins = conn.execute(PINNED_BY, values).all()
-        for theirs in _pins_of([(key, task) for key, task in pins if known[key].is_finished(task)]):
+        for theirs in _pins_of([(key, task) for key, task in pins if known[key].is_finished(task)], known):
             self._unpin(conn, theirs)
         readings = [row.reading_id for row in conn.execute(LATE_READINGS, values) if _has_ended(known, row)]
-        if readings:
-            self._wake_others(conn, REF.reading_id.in_(readings), interim_refs)
-            conn.execute(BURY_READINGS, {"b_ids": readings, "b_now": values["b_now"]})
+        for part in _parts(readings):
+            self._wake_others(conn, REF.reading_id.in_(part), interim_refs)
+            conn.execute(BURY_READINGS, {"b_ids": part, "b_now": values["b_now"]})
         writings = [row.table_id for row in conn.execute(LATE_WRITINGS, values) if _has_ended(known, row)]
-        if writings:
-            conn.execute(BURY_WRITINGS, {"b_ids": writings, "b_now": values["b_now"]})
+        for part in _parts(writings):
+            conn.execute(BURY_WRITINGS, {"b_ids": part, "b_now": values["b_now"]})
         if over := [key for key, standing in known.items() if not standing.is_active]:
             self._end(conn, over, {run.run_key: run.touches for run in runs})
 
@@ -217,7 +222,8 @@ class CollectorLedger:
         """Tables of other runs may go by this: their own runs are looked at next."""
         others = sa.select(TABLE.run_key).distinct().join(held, held.c.table_id == TABLE.table_id)
         found = conn.execute(others.where(theirs, TABLE.run_key != held.c.run_key)).scalars().all()
-        nudge(conn, *found, look_at=self._store.clock())
+        for part in _parts(found):
+            nudge(conn, *part, look_at=self._store.clock())
 
     def locate(self, doomed: Doomed, location: str) -> None:
         """Note the folder before the catalog forgets it: a kill after that leaves files that can still be found."""
@@ -237,6 +243,11 @@ class CollectorLedger:
         self._store.single(lambda conn: conn.execute(FAIL, values | fence))
 
 
+def _parts(values: Sequence[T], size: int = AT_ONCE) -> Iterator[Sequence[T]]:
+    """None for no values."""
+    return (values[start : start + size] for start in range(0, len(values), size))
+
+
 class _Undone(Exception):
     """Ends a transaction of which nothing is to stay."""
 
@@ -245,12 +256,16 @@ def _known(runs: Sequence[DueRun], standings: Standings) -> dict[str, RunStandin
     return {run.run_key: standings[run.dag_id, run.run_id] for run in runs if (run.dag_id, run.run_id) in standings}
 
 
-def _pins_of(consumers: Sequence[tuple[str, str]]) -> Iterator[sa.ColumnElement[bool]]:
-    """The pins of these, so many at a time. Their runs are named beside the pairs, for which SQLite looks nothing up."""
-    for start in range(0, len(consumers), CONSUMERS_AT_ONCE):
-        some = consumers[start : start + CONSUMERS_AT_ONCE]
-        runs = sorted({key for key, _ in some})
-        yield sa.and_(PIN.run_key.in_(runs), sa.tuple_(PIN.run_key, PIN.task_id).in_(some))
+def _pins_of(consumers: Sequence[tuple[str, str]], known: Mapping[str, RunStanding]) -> Iterator[sa.ColumnElement[bool]]:
+    """The pins of these, so many at a time: of a run that is over those of all, for which its key is enough."""
+    over = sorted({key for key, _ in consumers if not known[key].is_active})
+    for keys in _parts(over):
+        yield PIN.run_key.in_(keys)
+    for some in _parts(sorted((key, task) for key, task in consumers if known[key].is_active)):
+        # Run by run: for pairs SQLite looks nothing up, and Postgres compares each row with each pair.
+        of_runs = [(key, [task for _, task in pairs]) for key, pairs in groupby(some, key=itemgetter(0))]
+        for part in _parts(of_runs, RUNS_AT_ONCE):
+            yield sa.or_(*(sa.and_(PIN.run_key == key, PIN.task_id.in_(tasks)) for key, tasks in part))
 
 
 def keys_of(runs: Sequence[DueRun]) -> dict[str, Any]:

@@ -1,0 +1,67 @@
+"""A collector that was away for long meets many runs with many consumers, and says to the store what that can take at once."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+from interim_lake import DAG, RUN, ToldRuns
+
+from airflow_snowpack.interim.runs import run_key, touch
+from airflow_snowpack.store.interim_tables import interim_pins
+
+if TYPE_CHECKING:
+    from interim_lake import InterimLake, MovedClock
+
+    from airflow_snowpack.store import Store
+
+FILL = """INSERT INTO interim_pins (table_id, run_key, task_id)
+    WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < :tasks - 1) SELECT :key, :key, 'task' || i FROM n"""
+
+
+def fill(store: Store, clock: MovedClock, *, runs: int, tasks: int) -> list[str]:
+    """Runs that are due, and the consumers in each; gives the runs' ids."""
+    run_ids = [f"{RUN}_{number}" for number in range(runs)]
+
+    def write(conn: sa.Connection) -> None:
+        for run_id in run_ids:
+            conn.execute(sa.text(FILL), {"tasks": tasks, "key": run_key(DAG, run_id)})
+            touch(conn, DAG, run_id, look_at=clock())
+
+    store.transact(write)
+    return run_ids
+
+
+def pins(store: Store) -> int:
+    return int(store.read(lambda conn: conn.execute(sa.select(sa.func.count()).select_from(interim_pins)).scalar_one()))
+
+
+@pytest.mark.parametrize("interim_url", ["sqlite"], indirect=True)
+def test_a_thousand_runs_that_have_ended_with_255_consumers_each_are_foreseen(
+    interim_store: Store, lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock
+) -> None:
+    for run_id in fill(interim_store, clock, runs=1_000, tasks=255):
+        told.end(run_id)
+
+    assert lake_of_tables.collect(told, dry_run=True).runs == 1_000
+    assert pins(interim_store) == 255_000, "nothing was changed"
+
+
+@pytest.mark.parametrize("interim_url", ["sqlite"], indirect=True)
+def test_consumers_of_runs_that_go_on_never_need_more_values_than_a_database_takes(
+    interim_store: Store, lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock
+) -> None:
+    def small(connection: Any, *_: object) -> None:
+        if isinstance(connection, sqlite3.Connection):
+            connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 7_000)
+
+    sa.event.listen(interim_store.engine, "checkout", small)
+    for run_id in fill(interim_store, clock, runs=101, tasks=80):
+        told.finish(*(f"task{number}" for number in range(80)), run_id=run_id)
+
+    assert lake_of_tables.collect(told, dry_run=True).runs == 101
+    assert pins(interim_store) == 101 * 80
+    assert lake_of_tables.collect(told).runs == 101
+    assert pins(interim_store) == 0
