@@ -60,7 +60,10 @@ CONFIG: dict[str, Any] = {
                 default="",  # Airflow formats defaults, so that braces would not survive
                 example='{"spark.sql.shuffle.partitions": "64"}',
             ),
-            "lease": _option("How long a claim on a job lasts without a heartbeat.", default="30m"),
+            "lease": _option(
+                "How long a claim on a job, or on an interim table that is written or read, lasts without a heartbeat.",
+                default="30m",
+            ),
             "heartbeat": _option("How often a worker renews its claim and its table lock.", default="60s"),
             "fence_check": _option("How often a worker looks whether its job was cancelled or taken over.", default="2s"),
             "max_attempts": _option(
