@@ -65,6 +65,17 @@ class AirflowRefuses(AirflowUnreachable):
     """Airflow answered, but not to this question; to others it may."""
 
 
+class OtherInstallation(SnowpackError):
+    """A task would hand over tables where this installation's collector does not look."""
+
+    def __init__(self, argument: str, given: str, known: str | None) -> None:
+        super().__init__(
+            f"{argument} = {given!r} is not the one of this installation, which is {known!r}: the collector would never drop "
+            "what is handed over there, and no other task would find it. Leave the argument out, or change [snowpack] "
+            f"{argument}; what is in another catalog can be read and written by the function itself."
+        )
+
+
 class OtherCatalog(SnowpackError):
     """A table of a catalog that this installation does not know under this name."""
 

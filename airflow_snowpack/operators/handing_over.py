@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.errors import SnowpackError
     from airflow_snowpack.interim.handover import Handover, Keeping
     from airflow_snowpack.interim.model import Holder
+    from airflow_snowpack.settings import Settings
 
 ABANDON_LIMIT_S = 4.0
 
@@ -52,8 +53,8 @@ class HandsOver(LineageFacets, BaseOperator):
         run decides, then the environment variable ``SNOWPACK_DEFAULT_PRESERVATION_MODE``, then ``NONE`` holds.
     :param ttl: for how long it is preserved, or keeps its global name, such as ``"7d"``; without it, without end.
     :param spark_conn_id: see :class:`~airflow_snowpack.hooks.IcebergSparkHook`.
-    :param catalog_conn_id: see :class:`~airflow_snowpack.hooks.IcebergCatalogHook`.
-    :param store_conn_id: see :class:`~airflow_snowpack.hooks.SnowpackHook`.
+    :param catalog_conn_id: the installation's own, if any: in another catalog nobody would drop the tables. Likewise
+        ``store_conn_id``.
     :raises ValueError: the scope or the time is none.
     :raises InvalidPreservation: the preservation is none.
     """
@@ -96,6 +97,7 @@ class HandsOver(LineageFacets, BaseOperator):
         catalog = IcebergCatalogHook(self.catalog_conn_id)
         try:
             with SnowpackHook(self.store_conn_id) as hook:
+                self._refuse_elsewhere(hook.settings)
                 self._handover = Handover(
                     hook.interim(),
                     lambda: catalog.catalog,
@@ -135,6 +137,16 @@ class HandsOver(LineageFacets, BaseOperator):
         handover.interrupt()
         handover.abandon(f"Airflow ended the task {self.dag_id}.{self.task_id}")
 
+    def _refuse_elsewhere(self, settings: Settings) -> None:
+        """:raises OtherInstallation: the collector would not look there."""
+        from airflow_snowpack.hooks.errors import OtherInstallation
+
+        own = {"catalog_conn_id": settings.catalog_conn_id, "store_conn_id": settings.store_conn_id}
+        for argument, known in own.items():
+            given = getattr(self, argument)
+            if given not in (None, known):
+                raise OtherInstallation(argument, given, known)
+
     def _keeping(self, context: Context) -> Keeping:
         from airflow_snowpack.interim.handover import Keeping
         from airflow_snowpack.interim.preservation import resolve_preservation
@@ -159,6 +171,7 @@ def _final() -> tuple[type[SnowpackError], ...]:
     Not that another attempt has taken over, or that this one was taken for dead: an attempt that Airflow has given up is not
     retried whatever it reports, and one that Airflow does retry is the one that counts.
     """
+    from airflow_snowpack.hooks.errors import OtherInstallation
     from airflow_snowpack.interim.errors import ForeignNamespace, InterimTableGone, InvalidInterimRef, InvalidInterimTable
     from airflow_snowpack.interim.frame_errors import UnreadableView, UnusableOutput
     from airflow_snowpack.preservation import InvalidPreservation
@@ -169,6 +182,7 @@ def _final() -> tuple[type[SnowpackError], ...]:
         InvalidInterimRef,
         InvalidInterimTable,
         InvalidPreservation,
+        OtherInstallation,
         UnreadableView,
         UnusableOutput,
     )

@@ -1,0 +1,71 @@
+"""Tables are handed over where the installation's collector looks, or not at all."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from airflow.sdk import DAG, task
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_snowpack.hooks import IcebergCatalogHook, SnowpackHook
+from airflow_snowpack.interim.ownership import STORE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.unit.faces.conftest import Outcome, Runner
+
+
+def run(run_operator: Runner, **arguments: Any) -> Outcome:
+    """A task that hands a table on."""
+
+    def made() -> pa.Table:
+        return pa.table({"number": [1, 2, 3]})
+
+    with DAG("guard", schedule=None):
+        called: Any = task.snowpack(**arguments)(made)()
+    return run_operator(called.operator)
+
+
+@pytest.mark.parametrize("argument", ["catalog_conn_id", "store_conn_id"])
+def test_another_catalog_or_store_than_the_installations_is_refused(
+    run_operator: Runner, argument: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = {"conn_type": "sqlite", "host": str(tmp_path / "other.db"), "extra": {"warehouse": f"file://{tmp_path}/other"}}
+    monkeypatch.setenv("AIRFLOW_CONN_OTHER", json.dumps(other))
+
+    refused = run(run_operator, **{argument: "other"})
+
+    assert isinstance(refused.error, AirflowFailException), "another try would meet the same"
+    assert f"{argument} = 'other' is not the one of this installation" in str(refused.error)
+    assert f"[snowpack] {argument}" in str(refused.error)
+    assert not IcebergCatalogHook().catalog.namespace_exists("snowpack_interim")
+
+
+def test_the_installations_own_may_be_named(run_operator: Runner) -> None:
+    assert run(run_operator, store_conn_id="test_store").state == "success"
+
+
+def test_where_another_store_has_its_tables_nothing_is_written(run_operator: Runner) -> None:
+    catalog = IcebergCatalogHook().catalog
+    catalog.create_namespace("snowpack_interim", {STORE: "another"})
+
+    refused = run(run_operator)
+
+    assert isinstance(refused.error, AirflowFailException), "another try would meet the same"
+    assert "holds the interim tables of another store (another)" in str(refused.error)
+    assert "[snowpack] interim_namespace" in str(refused.error)
+    assert catalog.list_tables("snowpack_interim") == []
+
+
+def test_a_table_says_whose_it_is(run_operator: Runner) -> None:
+    handed = run(run_operator).xcom
+    catalog = IcebergCatalogHook().catalog
+
+    with SnowpackHook() as hook:
+        mine = hook.store().identity
+    assert catalog.load_table(handed["table"].removeprefix("lake.")).properties[STORE] == mine
+    assert catalog.load_namespace_properties("snowpack_interim")[STORE] == mine
