@@ -27,6 +27,7 @@ from airflow_snowpack.durations import parse_duration
 from airflow_snowpack.interim.model import Scope
 from airflow_snowpack.operators.openlineage import LineageFacets
 from airflow_snowpack.operators.running import KILLED_EXIT_CODE
+from airflow_snowpack.operators.table_name import refuse_shared_name
 from airflow_snowpack.preservation import Preservation, parse_preservation
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ ABANDON_LIMIT_S = 4.0
 class HandsOver(LineageFacets, BaseOperator):
     """The part of an operator that reads and writes interim tables.
 
-    :param name: what the table that this task hands on can be found by, beside its reference. (templated)
+    :param name: what the table that this task hands on can be found by, beside its reference. (templated) On a mapped task it
+        has a template that tells the instances apart.
     :param scope: where the name is known: ``run`` or ``global``.
     :param preservation: ``FULL`` keeps what this task hands on when nobody needs it any more, ``NONE`` lets it go; without it the
         run decides, then the environment variable ``SNOWPACK_DEFAULT_PRESERVATION_MODE``, then ``NONE`` holds.
@@ -74,7 +76,7 @@ class HandsOver(LineageFacets, BaseOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.name = name
+        self.name = self._name_as_written = name
         self.scope = Scope(scope).value
         self.preservation = parse_preservation(preservation, "preservation")
         self.ttl = None if ttl is None else parse_duration(ttl)
@@ -151,6 +153,7 @@ class HandsOver(LineageFacets, BaseOperator):
         from airflow_snowpack.interim.handover import Keeping
         from airflow_snowpack.interim.preservation import resolve_preservation
 
+        refuse_shared_name(self, self._name_as_written, context["ti"].map_index)
         preservation = resolve_preservation(self.preservation, context["dag_run"].conf, os.environ)
         return Keeping(self.name or None, Scope(self.scope), preservation, self.ttl)
 

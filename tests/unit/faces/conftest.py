@@ -109,6 +109,7 @@ class Runner:
         try_number: int = 1,
         resume: Any = None,
         run_id: str = "run1",
+        map_index: int = -1,
     ) -> Outcome:
         """Run one try.
 
@@ -120,7 +121,7 @@ class Runner:
         if not task.has_dag():
             with DAG("guard", schedule=None, params=params) as dag:
                 dag.add_task(task)
-        self.instance = instance = _instance(task, params or {}, try_number, resume, run_id)
+        self.instance = instance = _instance(task, params or {}, try_number, resume, run_id, map_index)
         before = len(self.supervisor.sent)
         state, message, error = run(instance, instance.get_template_context(), structlog.get_logger())
         said = self.supervisor.sent[before:]
@@ -128,7 +129,7 @@ class Runner:
         return Outcome(str(state.value), message, error, pushed[-1] if pushed else None, said)
 
 
-def _instance(task: BaseOperator, conf: dict[str, Any], try_number: int, resume: Any, run_id: str) -> Any:
+def _instance(task: BaseOperator, conf: dict[str, Any], try_number: int, resume: Any, run_id: str, map_index: int) -> Any:
     from airflow.sdk.api.datamodels._generated import DagRun, DagRunState, DagRunType, TIRunContext
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
@@ -156,7 +157,7 @@ def _instance(task: BaseOperator, conf: dict[str, Any], try_number: int, resume:
         dag_id=task.dag_id,
         run_id=run_id,
         try_number=try_number,
-        map_index=-1,
+        map_index=map_index,
         dag_version_id=uuid.uuid4(),
         hostname="host",
         context_carrier={},

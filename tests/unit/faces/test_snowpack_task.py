@@ -240,6 +240,22 @@ def test_a_name_is_for_one_new_table(run_task: Callable[..., Outcome], handed: d
         assert "a name is for one" in str(outcome.error)
 
 
+def test_a_name_on_a_mapped_task_tells_the_instances_apart(run_operator: Runner, registry: InterimRegistry) -> None:
+    def part(n: int) -> pa.Table:
+        return NUMBERS.slice(0, n)
+
+    def mapped(name: str) -> Outcome:
+        with DAG("guard", schedule=None):
+            return run_operator(task.snowpack(name=name)(part).expand(n=[1, 2]).operator, map_index=1)
+
+    shared, own = mapped("features"), mapped("features_{{ ti.map_index }}")
+
+    assert shared.state == "failed"  # and not up_for_retry
+    assert "all of its instances would give their tables this name" in str(shared.error)
+    assert own.state == "success", own.error
+    assert [(table.producer.map_index, table.rows, table.is_named) for table in registry.tables()] == [(1, 2, True)]
+
+
 def test_who_comes_after_his_table_was_dropped_fails_at_once_and_is_told_what_to_clear_too(
     run_task: Callable[..., Outcome], handed: dict[str, Any]
 ) -> None:
