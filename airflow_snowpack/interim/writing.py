@@ -10,6 +10,7 @@ no Spark for it. What was written is read from the snapshot's own summary, so th
 from __future__ import annotations
 
 import logging
+import struct
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -84,9 +85,10 @@ def _create_with_pyiceberg(frame: Any, name: TableName, catalog: Catalog, proper
     rows = as_arrow(frame)
     try:
         creation = catalog.create_table_transaction(name.identifier, schema=rows.schema, properties=dict(properties))
-    except (UnsupportedPyArrowTypeException, TypeError, ValueError) as problem:
+        creation.append(rows)
+    # What a value that a type has no room for raises where bounds of columns are packed is no error of Arrow's.
+    except (UnsupportedPyArrowTypeException, TypeError, ValueError, struct.error) as problem:
         raise UnwritableFrame(problem) from problem
-    creation.append(rows)
     creation.commit_transaction()
 
 
