@@ -21,14 +21,14 @@ from airflow_snowpack.interim.refs import ViewRef
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.catalog import Catalog
-    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table import DataScan
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_snowpack.interim.refs import Ref, TableRef
 
 log = logging.getLogger(__name__)
 
-ORDER = re.compile(r"`?(?P<name>[^`]+?)`?(?:\s+(?P<direction>asc|desc))?", re.IGNORECASE)
+ORDER = re.compile(r"\s*(?P<name>.+?)(?:\s+(?P<direction>asc|desc))?\s*", re.IGNORECASE | re.DOTALL)
 
 
 def read_on_spark(ref: Ref, session: SparkSession) -> DataFrame:
@@ -48,7 +48,8 @@ def query_of(ref: Ref) -> str:
     # A comment at the end of somebody's condition ends with its line.
     clauses = [f"SELECT {columns} FROM {name_of(table).quoted}{version}"]
     if view.condition is not None:
-        clauses.append(f"WHERE (\n{view.condition}\n)")
+        # Twice in parentheses: WHERE (a) after a table is for Spark a name for the table and for its column.
+        clauses.append(f"WHERE ((\n{view.condition}\n))")
     if view.order:
         clauses.append("ORDER BY " + "\n, ".join(view.order) + "\n")
     if view.rows is not None:
@@ -57,22 +58,18 @@ def query_of(ref: Ref) -> str:
 
 
 def read_as_arrow(ref: Ref, catalog: Catalog) -> pa.Table:
-    """The rows in this process's memory.
+    """The rows in this process's memory: exactly those that Spark would read.
 
-    :raises UnreadableView: the view's condition is more than PyIceberg can evaluate, or it names a column that is not there.
+    :raises UnreadableView: only Spark knows for sure which these are, or the view names a column that is not there.
     """
+    from airflow_snowpack.interim.condition import OnlySparkKnows
+
     began = time.monotonic()
     table, view = ref.of, ref if isinstance(ref, ViewRef) else ViewRef(ref.of)
-    scan = catalog.load_table(name_of(table).identifier).scan(snapshot_id=table.snapshot_id, case_sensitive=False)
-    orders = [_order(term, view) for term in view.order]
+    scan = catalog.load_table(name_of(table).identifier).scan(snapshot_id=table.snapshot_id)
     try:
-        if view.condition is not None:
-            scan = scan.filter(_parsed(view))
-        if view.columns:
-            scan = scan.select(*dict.fromkeys([*view.columns, *(name for name, _ in orders)]))
-        rows = (scan if orders or view.rows is None else scan.update(limit=view.rows)).to_arrow()
-        rows = _selected(_ordered(rows, orders), view)
-    except (ValueError, KeyError) as problem:
+        rows = _viewed(scan, view)
+    except OnlySparkKnows as problem:
         raise UnreadableView(view, problem) from problem
     log.info("Read %s without Spark: %d rows, %.1f s", table.table, rows.num_rows, time.monotonic() - began)
     return rows
@@ -87,19 +84,46 @@ def name_of(table: TableRef) -> TableName:
     return TableName.parse(name, catalog=catalog)
 
 
-def _parsed(view: ViewRef) -> BooleanExpression:
-    from pyiceberg.expressions.parser import parse
-    from pyparsing import ParseBaseException
+def _viewed(scan: DataScan, view: ViewRef) -> pa.Table:
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-    assert view.condition is not None
-    try:
-        return parse(view.condition)
-    except ParseBaseException as problem:
-        raise UnreadableView(view, f"it cannot be understood from {problem.line[problem.col - 1 :]!r:.60} on") from problem
+    from airflow_snowpack.interim.comparable import column_of
+    from airflow_snowpack.interim.condition_text import parse
+    from airflow_snowpack.interim.matching import Matching
+
+    schema = schema_to_pyarrow(scan.projection())
+    orders = [_order(term, schema) for term in view.order]
+    selected = [column_of(schema, name) for name in view.columns or ()]
+    matching = None if view.condition is None else Matching(parse(view.condition), schema)
+    if selected:
+        scan = scan.select(*{*selected, *(name for name, _ in orders), *(matching.columns if matching else ())})
+    if matching is not None:
+        rows = matching.rows(scan.filter(matching.pushed()).to_arrow())
+    else:
+        rows = (scan if orders else scan.update(limit=view.rows)).to_arrow()
+    rows = _ordered(rows, orders).slice(0, view.rows)
+    # As in Spark, the columns are called what the view calls them.
+    return rows.select(selected).rename_columns(list(view.columns)) if view.columns else rows
+
+
+def _order(term: str, schema: pa.Schema) -> tuple[str, bool]:
+    """The column, and whether it goes down."""
+    from airflow_snowpack.interim.comparable import column_of, is_ordered
+    from airflow_snowpack.interim.condition import OnlySparkKnows
+    from airflow_snowpack.interim.condition_text import column_in
+
+    found = ORDER.fullmatch(term)
+    name = column_in(found["name"]) if found else None
+    if found is None or name is None:
+        raise OnlySparkKnows(f"{term!r} is more than a column and its direction")
+    column = column_of(schema, name)
+    if not is_ordered(schema.field(column).type):
+        raise OnlySparkKnows(f"only Spark orders {schema.field(column).type}, as {column!r} is")
+    return column, (found["direction"] or "").lower() == "desc"
 
 
 def _ordered(rows: pa.Table, orders: list[tuple[str, bool]]) -> pa.Table:
-    """As Spark does it: nulls come first in ascending order, and last in descending order."""
+    """As Spark does it: in ascending order nulls come first and NaN last, in descending order the other way round."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -108,30 +132,15 @@ def _ordered(rows: pa.Table, orders: list[tuple[str, bool]]) -> pa.Table:
     keys: dict[str, Any] = {}
     directions = []
     for place, (name, down) in enumerate(orders):
-        column = rows.column(_place(rows, name))
-        # Whether there is a value goes the same way as the values themselves.
-        keys |= {f"there{place}": pc.is_valid(column), f"value{place}": column}
-        directions += [(f"{what}{place}", "descending" if down else "ascending") for what in ("there", "value")]
+        column = rows.column(name)
+        # Whether there is a value, and whether it is a number, go the same way as the values themselves.
+        parts = [pc.is_valid(column), column]
+        if pa.types.is_floating(column.type):
+            is_nan = pc.is_nan(column)
+            parts[1:] = [is_nan, pc.if_else(is_nan, pa.scalar(0, column.type), column)]
+        keys |= {f"{place}.{number}": part for number, part in enumerate(parts)}
+        directions += [(f"{place}.{number}", "descending" if down else "ascending") for number in range(len(parts))]
     return rows.take(pc.sort_indices(pa.table(keys), sort_keys=directions))
-
-
-def _selected(rows: pa.Table, view: ViewRef) -> pa.Table:
-    rows = rows if view.rows is None else rows.slice(0, view.rows)
-    return rows.select([_place(rows, name) for name in view.columns]) if view.columns else rows
-
-
-def _place(rows: pa.Table, name: str) -> str:
-    """The column's name as the table has it: names differ by more than case."""
-    names: dict[str, str] = {each.lower(): each for each in rows.column_names}
-    return names[name.lower()]
-
-
-def _order(term: str, view: ViewRef) -> tuple[str, bool]:
-    """The column, and whether it goes down."""
-    found = ORDER.fullmatch(term.strip())
-    if found is None:
-        raise UnreadableView(view, f"{term!r} is more than a column and its direction")
-    return found["name"], (found["direction"] or "").lower() == "desc"
 
 
 def _quoted(name: str) -> str:

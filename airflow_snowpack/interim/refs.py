@@ -122,7 +122,8 @@ class ViewRef:
         self._before_limit("filter")
         if not condition.strip():
             raise InvalidInterimRef(condition, 'a condition is SQL that is true or false for a row, such as "distance > 500"')
-        both = condition if self.condition is None else f"({self.condition}) AND ({condition})"
+        # On lines of their own, so that a comment at the end of one does not swallow what comes after it.
+        both = condition if self.condition is None else f"({self.condition}\n) AND ({condition}\n)"
         return replace(self, condition=both)
 
     def select(self, *columns: str) -> ViewRef:

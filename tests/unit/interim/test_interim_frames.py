@@ -110,7 +110,7 @@ def test_a_view_is_filtered_then_ordered_then_limited_and_then_loses_its_columns
     assert ids(flights.order_by("delay")) == [2, 3, 1, 4], "as Spark: nothing comes first"
     assert ids(flights.order_by("ORIGIN", "Delay DESC")) == [4, 1, 3, 2]
     assert len(ids(flights.limit(3))) == 3
-    assert read_as_arrow(flights.select("Origin", "id"), catalog).column_names == ["origin", "id"]
+    assert read_as_arrow(flights.select("Origin", "id"), catalog).column_names == ["Origin", "id"], "as Spark"
 
 
 @pytest.mark.parametrize("view", ["where('sqrt(delay) > 2')", "order_by('delay + 1')", "select('no')", "order_by('no')"])
@@ -125,6 +125,6 @@ def test_for_spark_a_view_is_one_query_of_the_snapshot_that_a_comment_in_a_condi
 
     assert " ".join(query_of(view).split()) == (
         "SELECT `b`, `odd``name` FROM `lake`.`snowpack_interim`.`t` VERSION AS OF 7 "
-        "WHERE ( a > 1 -- enough ) ORDER BY a desc , b LIMIT 3"
+        "WHERE (( a > 1 -- enough )) ORDER BY a desc , b LIMIT 3"
     )
     assert query_of(ref) == "SELECT * FROM `lake`.`snowpack_interim`.`t` VERSION AS OF 7"

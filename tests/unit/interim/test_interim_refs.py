@@ -38,7 +38,7 @@ def test_what_is_read_is_what_was_written(ref: TableRef | ViewRef) -> None:
 def test_a_view_filters_orders_limits_and_selects() -> None:
     view = REF.where("distance > 500").where("a OR b").select("origin", "distance").order_by("distance desc").limit(20).limit(10)
 
-    assert (view.of, view.condition) == (REF, "(distance > 500) AND (a OR b)")
+    assert (view.of, view.condition) == (REF, "(distance > 500\n) AND (a OR b\n)")
     assert (view.columns, view.order, view.rows) == (("origin", "distance"), ("distance desc",), 10)
     assert view.producer == REF.producer
 
