@@ -243,8 +243,9 @@ class CollectorLedger:
         self._store.single(lambda conn: conn.execute(FAIL, values | fence))
 
 
-def _parts(values: Sequence[T], size: int = AT_ONCE) -> Iterator[Sequence[T]]:
+def _parts(values: Sequence[T], size: int | None = None) -> Iterator[Sequence[T]]:
     """None for no values."""
+    size = size or AT_ONCE
     return (values[start : start + size] for start in range(0, len(values), size))
 
 

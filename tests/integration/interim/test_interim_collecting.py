@@ -51,7 +51,7 @@ def test_consumers_are_let_go_of_however_many_there_are(
     lake_of_tables: InterimLake, told: ToldRuns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A statement can name only so many."""
-    monkeypatch.setattr(ledger, "CONSUMERS_AT_ONCE", 2)
+    monkeypatch.setattr(ledger, "AT_ONCE", 2)
     consumers = [f"task{number}" for number in range(5)]
     for run_id in (RUN, "manual__2"):
         lake_of_tables.handed_on("clean", consumers=consumers, run_id=run_id)
