@@ -259,7 +259,9 @@ def test_a_paused_dag_keeps_what_its_waiting_tasks_were_handed(
 def test_two_runs_at_once_read_what_is_their_own_and_a_deferral_between_keeps_it_there(
     airflow: RunningAirflow, stories: Stories, collecting: Collecting
 ) -> None:
-    """When the stories before are told: the tasks of both runs wait for each other, and Airflow runs three tasks at a time."""
+    """Both runs' tasks wait for each other, and Airflow runs three tasks at a time: no other story may hold one any more."""
+    for story in list(stories.runs):
+        stories.go_on(story)
     for story in ("left", "right"):
         stories.tell(story, TWINS)
     runs = {story: stories.runs[story] for story in ("left", "right")}
@@ -270,6 +272,7 @@ def test_two_runs_at_once_read_what_is_their_own_and_a_deferral_between_keeps_it
         assert collecting.outputs(run) == {"spell"}, "who needs it has not begun"
         (table,) = collecting.registry.tables(dag_id=run.dag_id, run_id=run.run_id)
         assert (table.name, table.is_named, table.rows) == ("letters", True, len(story))
+        assert {pin.rpartition("/")[2] for pin in table.pins} == {"wait", "read"}
         assert airflow.task(run, "wait")["state"] == "deferred"
 
     for story in runs:
