@@ -57,6 +57,19 @@ NEEDLESS = sa.or_(UNWRITTEN, sa.and_(READY, ~PRESERVED, ~NAMED, ~NEEDED))
 LATE_WRITER = sa.and_(WRITING, TABLE.attempt_id.is_not(None), TABLE.visible_at <= NOW)
 LATE_READER = REF.lease_until <= NOW
 
+_BESIDE = interim_pins.alias()
+_ASKED = sa.bindparam("b_asked")
+ALL_MARKED = sa.and_(
+    PIN.asked_by == _ASKED,
+    ~sa.exists().where(
+        _BESIDE.c.table_id == PIN.table_id,
+        _BESIDE.c.run_key == PIN.run_key,
+        sa.or_(_BESIDE.c.asked_by.is_(None), _BESIDE.c.asked_by != _ASKED),
+    ),
+)
+"""The pins that a run has on a table go together: one consumer that is finished may yet be cleared, and is to find the table that
+is there for another one."""
+SEEM_DONE = sa.select(PIN.run_key).distinct().where(PIN.run_key.in_(KEYS), ALL_MARKED)
 PINNED_BY = sa.select(PIN.run_key, PIN.task_id).distinct().where(PIN.run_key.in_(KEYS))
 LATE_READINGS = sa.select(REF.reading_id, REF.run_key, REF.task_id, REF.map_index).where(REF.run_key.in_(KEYS), LATE_READER)
 LATE_WRITINGS = sa.select(TABLE.table_id, TABLE.run_key, TABLE.task_id, TABLE.map_index).where(
@@ -122,6 +135,7 @@ class CollectorLedger:
         self._holder = storable(holder)
         self._make_id = make_id
         self._look: str | None = None
+        self._marked: list[tuple[str, str]] = []
 
     def mark(self, runs: Sequence[DueRun], standings: Standings) -> list[DueRun]:
         """Mark the pins of consumers that seem to be finished; the runs that these are of have to be asked about again.
@@ -130,17 +144,18 @@ class CollectorLedger:
         a table wipes the mark out; so a pin goes only if it was marked, then heard to be finished, and not needed anew since.
         """
         known = _known(runs, standings)
-
-        def write(conn: sa.Connection) -> list[tuple[str, str]]:
-            pins = conn.execute(PINNED_BY, {"b_keys": sorted(known)}).all() if known else []
-            finished = [(key, task) for key, task in pins if known[key].is_finished(task)]
-            for theirs in _pins_of(finished, known):
-                conn.execute(sa.update(interim_pins).where(theirs).values(asked_by=self._look))
-            return finished
-
         self._look = self._make_id()
-        seem = {key for key, _ in self._store.transact(write)}
+        seem = self._store.transact(lambda conn: self._mark(conn, known))
         return [run for run in runs if run.run_key in seem]
+
+    def _mark(self, conn: sa.Connection, known: Mapping[str, RunStanding]) -> set[str]:
+        if not known:
+            return set()
+        pins = conn.execute(PINNED_BY, {"b_keys": sorted(known)}).all()
+        self._marked = [(key, task) for key, task in pins if known[key].is_finished(task)]
+        for theirs in _pins_of(self._marked, known):
+            conn.execute(sa.update(interim_pins).where(theirs).values(asked_by=self._look))
+        return set(conn.execute(SEEM_DONE, {"b_keys": sorted(known), "b_asked": self._look}).scalars())
 
     def settle(self, runs: Sequence[DueRun], standings: Standings, limit: int) -> list[Doomed]:
         """Let go of what those held who are finished or dead, and doom what nobody needs any more then.
@@ -159,6 +174,8 @@ class CollectorLedger:
         found: list[Doomed] = []
 
         def write(conn: sa.Connection) -> None:
+            self._look = self._make_id()
+            self._mark(conn, _known(runs, standings))
             self._let_go(conn, runs, standings)
             found[:] = self._doom(conn, LOCK_LEFT, {}, limit)
             found.extend(self._doom(conn, LOCK_NEEDLESS, keys_of(runs), limit))
@@ -193,6 +210,9 @@ class CollectorLedger:
         if not known:
             return
         pins = conn.execute(PINNED_BY, values).all()
+        cleared = [(key, task) for key, task in self._marked if key in known and not known[key].is_finished(task)]
+        for theirs in _pins_of(cleared, known):
+            conn.execute(sa.update(interim_pins).where(theirs).values(asked_by=sa.null()))
         for theirs in _pins_of([(key, task) for key, task in pins if known[key].is_finished(task)], known):
             self._unpin(conn, theirs)
         readings = [row.reading_id for row in conn.execute(LATE_READINGS, values) if _has_ended(known, row)]
@@ -206,10 +226,10 @@ class CollectorLedger:
             self._end(conn, over, {run.run_key: run.touches for run in runs})
 
     def _unpin(self, conn: sa.Connection, theirs: sa.ColumnElement[bool]) -> None:
-        if self._look is not None:
-            theirs = sa.and_(theirs, PIN.asked_by == self._look)
-        self._wake_others(conn, theirs, interim_pins)
-        conn.execute(sa.delete(interim_pins).where(theirs))
+        gone = sa.and_(theirs, ALL_MARKED)
+        asked = {"b_asked": self._look}
+        self._wake_others(conn, gone, interim_pins, asked)
+        conn.execute(sa.delete(interim_pins).where(gone), asked)
 
     def _end(self, conn: sa.Connection, over: list[str], touches: Mapping[str, int]) -> None:
         """Names and slots of runs that are over, unless one has begun anew since it was taken."""
@@ -218,10 +238,12 @@ class CollectorLedger:
             conn.execute(END_NAMES, {"b_keys": same})
             conn.execute(END_SLOTS, {"b_keys": same})
 
-    def _wake_others(self, conn: sa.Connection, theirs: sa.ColumnElement[bool], held: sa.Table) -> None:
+    def _wake_others(
+        self, conn: sa.Connection, theirs: sa.ColumnElement[bool], held: sa.Table, values: Mapping[str, Any] | None = None
+    ) -> None:
         """Tables of other runs may go by this: their own runs are looked at next."""
         others = sa.select(TABLE.run_key).distinct().join(held, held.c.table_id == TABLE.table_id)
-        found = conn.execute(others.where(theirs, TABLE.run_key != held.c.run_key)).scalars().all()
+        found = conn.execute(others.where(theirs, TABLE.run_key != held.c.run_key), values or {}).scalars().all()
         for part in _parts(found):
             nudge(conn, *part, look_at=self._store.clock())
 
