@@ -117,7 +117,7 @@ class Holder:
     :param attempt: what tells this attempt from all others, such as Airflow's id of the task instance (``ti.id``).
     :param try_number: counts the tries, and begins anew in a run that is deleted and made again.
     :param started_at: when Airflow started the attempt. Of two that are alive at once the one that started later counts; of two
-        that started together, or of which nobody knows when, the later try.
+        that started within a minute, as clocks differ, or of which nobody knows when, the later try.
     """
 
     task: TaskKey

@@ -36,6 +36,7 @@ from airflow_snowpack.interim.statements import (
     RENEW_READING,
     SUPERSEDE,
     TAKE_SLOT,
+    started,
 )
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.store import repeatable, storable
@@ -83,7 +84,7 @@ class InterimRegistry(InterimHandingOn):
             ttl=ttl,
         )
         place, row = slot_values(writing), table_values(writing, now)
-        newest = place | {"try_number": holder.try_number, "table_id": table_id, "started_at": holder.started_at}
+        newest = place | {"try_number": holder.try_number, "table_id": table_id} | started(holder.started_at)
         task = slot.task
 
         def write(conn: sa.Connection) -> Writing:

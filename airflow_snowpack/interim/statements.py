@@ -7,6 +7,7 @@ Locks are taken in one order: a slot, tables by their id, pins, refs and names, 
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -21,6 +22,8 @@ SLOT = interim_slots.c
 PIN = interim_pins.c
 REF = interim_refs.c
 NAME = interim_names.c
+CLOCKS_APART = timedelta(minutes=1)
+"""By how much the clocks of two workers may differ."""
 INSERTS: dict[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 
 
@@ -29,18 +32,24 @@ def moment(name: str) -> sa.BindParameter[Any]:
     return sa.bindparam(name, type_=UtcDateTime)
 
 
+def started(at: datetime) -> dict[str, datetime]:
+    """What :data:`TAKE_SLOT` is to know of an attempt's start."""
+    return {"started_at": at, "b_long_before": at - CLOCKS_APART, "b_not_long_after": at + CLOCKS_APART}
+
+
 def _take_slot(dialect: str) -> Any:
     """The slot is the newest attempt's; no row comes back when a newer one has it. Its row lock puts attempts in line.
 
     Tries alone do not order attempts: they are counted anew in a run that is deleted and made again under its id, and a zombie
-    of its first life may have a higher number than its successor.
+    of its first life may have a higher number than its successor. Nor do their starts: each is told by a worker's own clock.
+    So the try decides between attempts that started at about the same time, and the start between others.
     """
     insert = INSERTS[dialect](interim_slots)
     newest = insert.excluded
     is_newer = sa.or_(
         SLOT.started_at.is_(None),
-        SLOT.started_at < newest.started_at,
-        sa.and_(SLOT.started_at == newest.started_at, SLOT.try_number <= newest.try_number),
+        SLOT.started_at < moment("b_long_before"),
+        sa.and_(SLOT.started_at < moment("b_not_long_after"), SLOT.try_number <= newest.try_number),
     )
     return insert.on_conflict_do_update(
         index_elements=[SLOT.run_key, SLOT.task_id, SLOT.map_index, SLOT.output],

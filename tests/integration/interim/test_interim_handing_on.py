@@ -75,7 +75,7 @@ def test_a_run_that_was_deleted_and_made_again_begins_at_its_first_try(lake_of_t
     registry, first_life = lake_of_tables.registry, clock.now
     zombie = lake_of_tables.begun("clean", try_number=3, started_at=first_life)
 
-    ref = lake_of_tables.handed_on("clean", try_number=1, started_at=first_life + timedelta(seconds=1), consumers=["report"])
+    ref = lake_of_tables.handed_on("clean", try_number=1, started_at=first_life + timedelta(minutes=2), consumers=["report"])
 
     assert not registry.heartbeat(zombie)
     with pytest.raises(StaleInterimAttempt):
@@ -92,6 +92,15 @@ def test_a_try_of_the_first_life_does_not_keep_the_second_from_trying_again(
         writing = lake_of_tables.begun("clean", try_number=try_number, started_at=clock.now + timedelta(hours=hour))
 
     assert lake_of_tables.registry.heartbeat(writing)
+
+
+def test_a_later_try_counts_also_where_its_workers_clock_is_behind(lake_of_tables: InterimLake, clock: MovedClock) -> None:
+    lake_of_tables.begun("clean", try_number=1, started_at=clock.now)
+    later = lake_of_tables.begun("clean", try_number=2, started_at=clock.now - timedelta(seconds=50))
+    with pytest.raises(StaleInterimAttempt):
+        lake_of_tables.begun("clean", try_number=1, started_at=clock.now)
+
+    assert lake_of_tables.registry.heartbeat(later)
 
 
 def test_an_attempt_that_goes_on_in_another_process_keeps_its_slot(lake_of_tables: InterimLake, clock: MovedClock) -> None:
