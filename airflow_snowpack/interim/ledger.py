@@ -12,7 +12,7 @@ number does not grow with the tables that stay; a set is told in parts, since a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
 from operator import itemgetter
@@ -57,19 +57,16 @@ NEEDLESS = sa.or_(UNWRITTEN, sa.and_(READY, ~PRESERVED, ~NAMED, ~NEEDED))
 LATE_WRITER = sa.and_(WRITING, TABLE.attempt_id.is_not(None), TABLE.visible_at <= NOW)
 LATE_READER = REF.lease_until <= NOW
 
-_BESIDE = interim_pins.alias()
-_ASKED = sa.bindparam("b_asked")
-ALL_MARKED = sa.and_(
-    PIN.asked_by == _ASKED,
-    ~sa.exists().where(
-        _BESIDE.c.table_id == PIN.table_id,
-        _BESIDE.c.run_key == PIN.run_key,
-        sa.or_(_BESIDE.c.asked_by.is_(None), _BESIDE.c.asked_by != _ASKED),
-    ),
+ASKED_NOW = PIN.asked_by == sa.bindparam("b_asked")
+ALL_ASKED = (
+    sa.select(PIN.table_id)
+    .where(PIN.run_key.in_(KEYS))
+    .group_by(PIN.table_id)
+    .having(sa.func.count() == sa.func.count(sa.case((ASKED_NOW, 1))))
 )
-"""The pins that a run has on a table go together: one consumer that is finished may yet be cleared, and is to find the table that
-is there for another one."""
-SEEM_DONE = sa.select(PIN.run_key).distinct().where(PIN.run_key.in_(KEYS), ALL_MARKED)
+"""The pins that the runs have on a table go together: one consumer that is finished may yet be cleared, and is to find the table
+that is there for another one."""
+ASKED_PINS = sa.and_(PIN.run_key.in_(KEYS), PIN.table_id.in_(IDS), ASKED_NOW)
 PINNED_BY = sa.select(PIN.run_key, PIN.task_id).distinct().where(PIN.run_key.in_(KEYS))
 LATE_READINGS = sa.select(REF.reading_id, REF.run_key, REF.task_id, REF.map_index).where(REF.run_key.in_(KEYS), LATE_READER)
 LATE_WRITINGS = sa.select(TABLE.table_id, TABLE.run_key, TABLE.task_id, TABLE.map_index).where(
@@ -136,6 +133,7 @@ class CollectorLedger:
         self._make_id = make_id
         self._look: str | None = None
         self._marked: list[tuple[str, str]] = []
+        self._seem: set[str] = set()
 
     def mark(self, runs: Sequence[DueRun], standings: Standings) -> list[DueRun]:
         """Mark the pins of consumers that seem to be finished; the runs that these are of have to be asked about again.
@@ -145,17 +143,25 @@ class CollectorLedger:
         """
         known = _known(runs, standings)
         self._look = self._make_id()
-        seem = self._store.transact(lambda conn: self._mark(conn, known))
-        return [run for run in runs if run.run_key in seem]
+        self._store.transact(lambda conn: self._mark(conn, known))
+        return [run for run in runs if run.run_key in self._seem]
 
-    def _mark(self, conn: sa.Connection, known: Mapping[str, RunStanding]) -> set[str]:
+    def _mark(self, conn: sa.Connection, known: Mapping[str, RunStanding]) -> None:
         if not known:
-            return set()
+            self._marked, self._seem = [], set()
+            return
         pins = conn.execute(PINNED_BY, {"b_keys": sorted(known)}).all()
         self._marked = [(key, task) for key, task in pins if known[key].is_finished(task)]
         for theirs in _pins_of(self._marked, known):
             conn.execute(sa.update(interim_pins).where(theirs).values(asked_by=self._look))
-        return set(conn.execute(SEEM_DONE, {"b_keys": sorted(known), "b_asked": self._look}).scalars())
+        seem = sa.select(PIN.run_key).distinct().where(ASKED_PINS)
+        self._seem = {key for asked in self._all_asked(conn, known) for key in conn.execute(seem, asked).scalars()}
+
+    def _all_asked(self, conn: sa.Connection, run_keys: Iterable[str]) -> list[dict[str, Any]]:
+        """The tables on which all of the runs' pins are marked, as the values of :data:`ASKED_PINS`."""
+        runs = {"b_keys": sorted(run_keys), "b_asked": self._look}
+        tables = conn.execute(ALL_ASKED, runs).scalars().all()
+        return [runs | {"b_ids": part} for part in _parts(tables)]
 
     def settle(self, runs: Sequence[DueRun], standings: Standings, limit: int) -> list[Doomed]:
         """Let go of what those held who are finished or dead, and doom what nobody needs any more then.
@@ -209,12 +215,12 @@ class CollectorLedger:
         values = {"b_keys": sorted(known), "b_now": self._store.clock()}
         if not known:
             return
-        pins = conn.execute(PINNED_BY, values).all()
         cleared = [(key, task) for key, task in self._marked if key in known and not known[key].is_finished(task)]
         for theirs in _pins_of(cleared, known):
             conn.execute(sa.update(interim_pins).where(theirs).values(asked_by=sa.null()))
-        for theirs in _pins_of([(key, task) for key, task in pins if known[key].is_finished(task)], known):
-            self._unpin(conn, theirs)
+        for asked in self._all_asked(conn, known.keys() & self._seem):
+            self._wake_others(conn, ASKED_PINS, interim_pins, asked)
+            conn.execute(sa.delete(interim_pins).where(ASKED_PINS), asked)
         readings = [row.reading_id for row in conn.execute(LATE_READINGS, values) if _has_ended(known, row)]
         for part in _parts(readings):
             self._wake_others(conn, REF.reading_id.in_(part), interim_refs)
@@ -224,12 +230,6 @@ class CollectorLedger:
             conn.execute(BURY_WRITINGS, {"b_ids": part, "b_now": values["b_now"]})
         if over := [key for key, standing in known.items() if not standing.is_active]:
             self._end(conn, over, {run.run_key: run.touches for run in runs})
-
-    def _unpin(self, conn: sa.Connection, theirs: sa.ColumnElement[bool]) -> None:
-        gone = sa.and_(theirs, ALL_MARKED)
-        asked = {"b_asked": self._look}
-        self._wake_others(conn, gone, interim_pins, asked)
-        conn.execute(sa.delete(interim_pins).where(gone), asked)
 
     def _end(self, conn: sa.Connection, over: list[str], touches: Mapping[str, int]) -> None:
         """Names and slots of runs that are over, unless one has begun anew since it was taken."""
