@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -110,10 +110,12 @@ class Runner:
         resume: Any = None,
         run_id: str = "run1",
         map_index: int = -1,
+        later: timedelta = timedelta(0),
     ) -> Outcome:
         """Run one try.
 
         :param resume: the name of the method and its arguments, after a wait in the triggerer.
+        :param later: how long after now Airflow has started it.
         """
         from airflow.sdk import DAG
         from airflow.sdk.execution_time.task_runner import run
@@ -121,7 +123,7 @@ class Runner:
         if not task.has_dag():
             with DAG("guard", schedule=None, params=params) as dag:
                 dag.add_task(task)
-        self.instance = instance = _instance(task, params or {}, try_number, resume, run_id, map_index)
+        self.instance = instance = _instance(task, params or {}, try_number, resume, run_id, map_index, later)
         before = len(self.supervisor.sent)
         state, message, error = run(instance, instance.get_template_context(), structlog.get_logger())
         said = self.supervisor.sent[before:]
@@ -129,7 +131,9 @@ class Runner:
         return Outcome(str(state.value), message, error, pushed[-1] if pushed else None, said)
 
 
-def _instance(task: BaseOperator, conf: dict[str, Any], try_number: int, resume: Any, run_id: str, map_index: int) -> Any:
+def _instance(
+    task: BaseOperator, conf: dict[str, Any], try_number: int, resume: Any, run_id: str, map_index: int, later: timedelta
+) -> Any:
     from airflow.sdk.api.datamodels._generated import DagRun, DagRunState, DagRunType, TIRunContext
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
@@ -164,7 +168,7 @@ def _instance(task: BaseOperator, conf: dict[str, Any], try_number: int, resume:
         queue="default",
         task=task,
         max_tries=2,
-        start_date=now,
+        start_date=now + later,
         end_date=None,
         state=None,
         is_mapped=False,

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from bounded import PATIENCE_S
 from interim_world import DAG, handed_on, holder
 
 from airflow_snowpack.interim import InterimRegistry
@@ -79,10 +80,15 @@ def test_a_write_that_fails_for_good_does_not_keep_the_next_one(store: Store) ->
 
 
 def test_the_oldest_goes_when_too_many_wait(store: Store) -> None:
-    released, written = threading.Event(), []
+    begun, released, written = threading.Event(), threading.Event(), []
+
+    def slow(store: Store) -> None:
+        begun.set()
+        assert released.wait(PATIENCE_S)
+
     outbox = Outbox(lambda: store, wait=AT_ONCE, keep=3)
-    outbox.send("slow", lambda store: released.wait(20))
-    eventually(lambda: outbox._thread is not None)
+    outbox.send("slow", slow)
+    assert begun.wait(PATIENCE_S)
     for n in range(5):
         outbox.send("a note", lambda store, n=n: written.append(n))
     released.set()

@@ -165,7 +165,7 @@ class Both:
 def test_rows_that_nobody_would_find_are_refused_before_anything_is_written(
     run_task: Callable[..., Outcome], handed: dict[str, Any], registry: InterimRegistry
 ) -> None:
-    def hidden(made: Any) -> Any:
+    def hidden(made: TableRef) -> Any:
         return [NUMBERS, Both(NUMBERS, 3)]
 
     def hidden_reference(made: TableRef) -> Any:
@@ -297,7 +297,7 @@ def test_a_run_that_is_deleted_and_made_again_under_its_id_runs(
 
     with DAG("guard", schedule=None):
         operator = task.snowpack(made)().operator  # type: ignore[attr-defined]  # what a decorator gives
-    outcomes = [run_operator(operator, try_number=tried) for tried in (2, 1)]
+    outcomes = [run_operator(operator, try_number=tried, later=timedelta(minutes=after)) for tried, after in ((2, 0), (1, 2))]
 
     assert [outcome.state for outcome in outcomes] == ["success"] * 2, outcomes[-1].error
     assert sorted(table.try_number for table in registry.tables(state=TableState.READY)) == [1, 2]
