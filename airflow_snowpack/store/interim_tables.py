@@ -41,7 +41,7 @@ interim_slots = sa.Table(
     sa.Column("table_id", sa.Text, nullable=False),
     sa.Column("started_at", UtcDateTime),
 )
-"""Which table is the newest attempt's: of two, the one that started later. ``started_at`` is null for one from before it was
+"""Which table is the newest attempt's: see ``TAKE_SLOT``. ``started_at`` is null for one from before it was
 kept."""
 
 interim_tables = sa.Table(
