@@ -26,11 +26,15 @@ if TYPE_CHECKING:
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+    from sqlalchemy.exc import DBAPIError
 
     from airflow_snowpack.iceberg.names import TableName
 
 SQLITE_JDBC = "org.xerial:sqlite-jdbc:3.54.1.0"
 POSTGRES_JDBC = "org.postgresql:postgresql:42.7.14"
+TABLES_OF_SQL_CATALOG = 2
+"""Who meets a new database at the same time as others may lose the race for each of its tables once."""
+DUPLICATE_TABLE, UNIQUE_VIOLATION = "42P07", "23505"
 
 
 class CatalogKind(StrEnum):
@@ -159,15 +163,26 @@ class CatalogConfig:
 
     def _connect(self, properties: dict[str, str], limit: timedelta | None) -> Catalog:
         from pyiceberg.catalog.rest import RestCatalog
-        from pyiceberg.catalog.sql import SqlCatalog
 
         if self.kind is not CatalogKind.REST:
-            return SqlCatalog(self.name, **properties)
+            return self._connect_sql(properties)
         if limit is None:
             return RestCatalog(self.name, **properties)
         from airflow_snowpack.iceberg.patient_rest import PatientRestCatalog
 
         return PatientRestCatalog(self.name, limit, **properties)
+
+    def _connect_sql(self, properties: dict[str, str]) -> Catalog:
+        from pyiceberg.catalog.sql import SqlCatalog
+        from sqlalchemy.exc import DBAPIError
+
+        for _ in range(TABLES_OF_SQL_CATALOG):
+            try:
+                return SqlCatalog(self.name, **properties)
+            except DBAPIError as error:
+                if not _made_by_another(error):
+                    raise
+        return SqlCatalog(self.name, **properties)
 
     def _spark_reach(self) -> dict[str, str | None]:
         if self.kind is CatalogKind.REST:
@@ -219,6 +234,13 @@ def _neighbours(catalog: Catalog, name: TableName) -> tuple[str, ...]:
     # They are a courtesy in a message; a catalog that falls silent or refuses a second question takes nothing from the first.
     except silence:
         return ()
+
+
+def _made_by_another(error: DBAPIError) -> bool:
+    """PyIceberg looks whether a SQL catalog has its tables and then makes them, so another may have come between."""
+    if getattr(error.orig, "sqlstate", None) in (DUPLICATE_TABLE, UNIQUE_VIOLATION):
+        return True
+    return "already exists" in str(error.orig)
 
 
 def unreadable_errors() -> tuple[type[Exception], ...]:

@@ -1,7 +1,9 @@
-"""The SQL catalog in a real Postgres."""
+"""SQL catalogs, in a file and in a real Postgres."""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,19 +16,25 @@ from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable, TableNam
 if TYPE_CHECKING:
     from pathlib import Path
 
+AT_ONCE = 8
 
-def test_a_table_of_a_postgres_catalog_is_found_again(postgres_database: str, tmp_path: Path) -> None:
-    url = make_url(postgres_database)
+
+def in_postgres(url_of_database: str, warehouse: Path) -> CatalogConfig:
+    url = make_url(url_of_database)
     assert url.host
-    config = CatalogConfig.postgres(
+    return CatalogConfig.postgres(
         "lake",
         host=url.host,
         port=url.port or 5432,
         database=url.database or "",
         user=url.username,
         password=url.password,
-        warehouse=f"file://{tmp_path}/warehouse",
+        warehouse=f"file://{warehouse}",
     )
+
+
+def test_a_table_of_a_postgres_catalog_is_found_again(postgres_database: str, tmp_path: Path) -> None:
+    config = in_postgres(postgres_database, tmp_path / "warehouse")
     config.load().create_namespace("flights")
     config.load().create_table("flights.departures", Schema(NestedField(1, "id", LongType(), required=False)))
 
@@ -43,3 +51,22 @@ def test_a_postgres_that_is_not_there_is_named_without_its_password(tmp_path: Pa
     with pytest.raises(CatalogUnreachable, match="The Iceberg catalog 'lake' cannot be reached") as caught:
         config.load()
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def new_catalog(request: pytest.FixtureRequest, tmp_path: Path) -> CatalogConfig:
+    """A catalog whose tables nobody has made yet."""
+    if request.param == "postgres":
+        return in_postgres(request.getfixturevalue("postgres_database"), tmp_path / "warehouse")
+    return CatalogConfig.sqlite("lake", tmp_path / "catalog.db", warehouse=f"file://{tmp_path}/warehouse")
+
+
+def test_of_many_that_meet_a_new_catalog_at_once_none_fails(new_catalog: CatalogConfig) -> None:
+    ready = Barrier(AT_ONCE)
+
+    def meet(_: int) -> list[tuple[str, ...]]:
+        ready.wait()
+        return list(new_catalog.load().list_namespaces())
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        assert list(threads.map(meet, range(AT_ONCE))) == [[]] * AT_ONCE
