@@ -119,10 +119,10 @@ class InterimHandingOn(InterimHolding):
 
         def write(conn: sa.Connection) -> list[TableRef]:
             for output in in_order:
-                if conn.execute(HAND_ON, output.values(now)).rowcount == 0:
+                if HAND_ON.count(conn, output.values(now)) == 0:
                     raise StaleInterimAttempt(f"the output {output.writing.slot}")
             if pins:
-                conn.execute(ADD_PINS[conn.dialect.name], pins)
+                ADD_PINS.each(conn, pins)
             for operation in operations:
                 record_operation(conn, operation)
             before = [_point(conn, key, name, table_id, now) for key, name, table_id in named]
@@ -145,9 +145,9 @@ class InterimHandingOn(InterimHolding):
 
 def _point(conn: sa.Connection, key: str, name: str, table_id: str, now: datetime) -> str | None:
     """Move the name here. The run of the table that it pointed to before."""
-    before: str | None = conn.execute(NAMED_BEFORE, {"b_name": name, "b_run_key": key}).scalar()
-    conn.execute(POINT[conn.dialect.name], {"name": name, "run_key": key, "table_id": table_id, "moved_at": now})
-    return before
+    before = NAMED_BEFORE.first(conn, {"b_name": name, "b_run_key": key})
+    POINT.count(conn, {"name": name, "run_key": key, "table_id": table_id, "moved_at": now})
+    return None if before is None else str(before.run_key)
 
 
 def found(query: sa.Select[Any], result: T, **values: str) -> Callable[[sa.Connection], T | None]:

@@ -24,9 +24,17 @@ from airflow_snowpack.interim.model import Holder, InterimPolicy, Reading, Scope
 from airflow_snowpack.interim.refs import Ref, TableRef
 from airflow_snowpack.interim.rows import ref_from
 from airflow_snowpack.interim.runs import nudge, run_key, touch
-from airflow_snowpack.interim.statements import ADD_PINS, HELD_BY, KEEP_PINS, LOCK_READY, RELEASE_READING
+from airflow_snowpack.interim.statements import (
+    ADD_PINS,
+    ADD_REFS,
+    HELD_BY,
+    KEEP_PIN,
+    KEEP_PINS,
+    LOCK_READY,
+    LOCK_READY_TABLE,
+    RELEASE_READING,
+)
 from airflow_snowpack.store import IdMaker, Store, new_id, repeatable, storable
-from airflow_snowpack.store.interim_tables import interim_refs
 
 
 class InterimHolding(InterimListing):
@@ -92,7 +100,7 @@ class InterimHolding(InterimListing):
 
         def write(conn: sa.Connection) -> bool:
             nonlocal held  # a repeat finds nothing any more when the answer alone was lost
-            held = conn.execute(RELEASE_READING, {"b_reading": reading.reading_id}).rowcount > 0 or held
+            held = RELEASE_READING.count(conn, {"b_reading": reading.reading_id}) > 0 or held
             nudge(conn, run_key(task.dag_id, task.run_id), look_at=look_at)
             return held
 
@@ -112,7 +120,7 @@ class InterimHolding(InterimListing):
 
         def write(conn: sa.Connection) -> None:
             _locked(conn, tables)
-            conn.execute(ADD_PINS[conn.dialect.name], pins)
+            ADD_PINS.each(conn, pins)
             touch(conn, task.dag_id, task.run_id, look_at=look_at)
 
         self.store.transact(write)
@@ -131,12 +139,11 @@ class InterimHolding(InterimListing):
             "taken_at": now,
             "lease_until": reading.lease_until,
         }
-        conn.execute(sa.insert(interim_refs), [each | {"table_id": table.table_id} for table in reading.tables])
+        ADD_REFS.each(conn, [each | {"table_id": table.table_id} for table in reading.tables])
         # Who was cleared after he had finished has no pin any more, and needs one for his next try.
         ids = [table.table_id for table in reading.tables]
-        mine = {"b_ids": sorted(ids), "b_run_key": each["run_key"], "b_task": each["task_id"]}
-        if conn.execute(KEEP_PINS, mine).rowcount != len(ids):
-            conn.execute(ADD_PINS[conn.dialect.name], pin_values(ids, [task.task_id], reading.holder))
+        if _kept(conn, ids, {"b_run_key": each["run_key"], "b_task": each["task_id"]}) != len(ids):
+            ADD_PINS.each(conn, pin_values(ids, [task.task_id], reading.holder))
             touch(conn, task.dag_id, task.run_id, look_at=now + self.policy.first_look)
 
 
@@ -144,7 +151,15 @@ def pin_values(table_ids: Iterable[str], consumers: Iterable[str], holder: Holde
     """A pin for each table and each consumer, in the holder's own run."""
     key = run_key(holder.task.dag_id, holder.task.run_id)
     tasks = sorted({storable(consumer) for consumer in consumers})
-    return [{"table_id": table_id, "run_key": key, "task_id": task_id} for table_id in sorted(table_ids) for task_id in tasks]
+    new = {"run_key": key, "asked_by": None}
+    return [new | {"table_id": table_id, "task_id": task_id} for table_id in sorted(table_ids) for task_id in tasks]
+
+
+def _kept(conn: sa.Connection, table_ids: Sequence[str], consumer: dict[str, Any]) -> int:
+    """How many pins the consumer has on these tables."""
+    if len(table_ids) == 1:
+        return KEEP_PIN.count(conn, consumer | {"b_table": table_ids[0]})
+    return conn.execute(KEEP_PINS, consumer | {"b_ids": sorted(table_ids)}).rowcount
 
 
 def _each_once(refs: Iterable[Ref]) -> tuple[TableRef, ...]:
@@ -153,7 +168,11 @@ def _each_once(refs: Iterable[Ref]) -> tuple[TableRef, ...]:
 
 def _locked(conn: sa.Connection, tables: Sequence[TableRef]) -> tuple[TableRef, ...]:
     """These tables as they are on record; no collector dooms one before the commit."""
-    return _as_recorded(conn.execute(LOCK_READY, {"b_ids": sorted(table.table_id for table in tables)}).all(), tables)
+    ids = sorted(table.table_id for table in tables)
+    if len(ids) == 1:
+        row = LOCK_READY_TABLE.first(conn, {"b_table": ids[0]})
+        return _as_recorded([] if row is None else [row], tables)
+    return _as_recorded(conn.execute(LOCK_READY, {"b_ids": ids}).all(), tables)
 
 
 def _as_recorded(rows: Sequence[Any], tables: Sequence[TableRef]) -> tuple[TableRef, ...]:

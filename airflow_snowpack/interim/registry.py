@@ -32,6 +32,7 @@ from airflow_snowpack.interim.rows import FREED, TABLE, TABLES, slot_values, tab
 from airflow_snowpack.interim.runs import nudge, run_key, touch
 from airflow_snowpack.interim.statements import (
     ABANDON,
+    ADD_TABLE,
     IS_ON_RECORD,
     RENEW_READING,
     SUPERSEDE,
@@ -88,10 +89,10 @@ class InterimRegistry(InterimHandingOn):
         task = slot.task
 
         def write(conn: sa.Connection) -> Writing:
-            if conn.execute(TAKE_SLOT[conn.dialect.name], newest).first() is None:
+            if TAKE_SLOT.first(conn, newest) is None:
                 raise StaleInterimAttempt(f"the output {slot}")
-            conn.execute(SUPERSEDE, {f"b_{name}": value for name, value in place.items()})
-            conn.execute(sa.insert(interim_tables), row)
+            SUPERSEDE.count(conn, {f"b_{name}": value for name, value in place.items()})
+            ADD_TABLE.count(conn, row)
             touch(conn, task.dag_id, task.run_id, look_at=now + self.policy.first_look)
             return writing
 

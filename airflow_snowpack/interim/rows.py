@@ -36,6 +36,9 @@ REF_COLUMNS = (
 FREED: dict[str, Any] = {"claimed_at": sa.null(), "claimed_by": sa.null(), "attempt_id": sa.null()}
 """Nobody holds the lease any more, so that the fence has moved."""
 
+NOT_YET = dict.fromkeys(("ready_at", "snapshot_id", "rows", "location", "expires_at", "error"))
+"""What a table that is about to be made has no value for."""
+
 
 def slot_values(writing: Writing) -> dict[str, Any]:
     """What names a slot in every table."""
@@ -69,6 +72,7 @@ def table_values(writing: Writing, now: datetime) -> dict[str, Any]:
         "claimed_by": storable(writing.holder.attempt),
         "attempt_id": writing.attempt_id,
         "attempt_count": 0,
+        **NOT_YET,
     }
 
 

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.store import storable
+from airflow_snowpack.store.hot import Hot
 from airflow_snowpack.store.interim_tables import interim_runs
 from airflow_snowpack.store.types import UtcDateTime
 
@@ -40,21 +41,26 @@ def _touch(insert: Any) -> Any:
     )
 
 
-TOUCH = {"postgresql": _touch(postgresql.insert), "sqlite": _touch(sqlite.insert)}
-# A run that is asleep, or would be looked at later. What is due by then anyway is not written to.
-NUDGE = (
-    sa.update(interim_runs)
-    .where(RUN.run_key.in_(sa.bindparam("b_run_keys", expanding=True)), SOONER)
-    .values(check_at=LOOK_AT, looks=0, touches=RUN.touches + 1)
-)
+TOUCH = Hot({"postgresql": _touch(postgresql.insert), "sqlite": _touch(sqlite.insert)})
+
+
+def _nudge(these: sa.ColumnElement[bool]) -> sa.Update:
+    """A run that is asleep, or would be looked at later. What is due by then anyway is not written to."""
+    return sa.update(interim_runs).where(these, SOONER).values(check_at=LOOK_AT, looks=0, touches=RUN.touches + 1)
+
+
+NUDGE = Hot(_nudge(RUN.run_key == sa.bindparam("b_run_key")))
+NUDGE_ALL = _nudge(RUN.run_key.in_(sa.bindparam("b_run_keys", expanding=True)))
 
 
 def touch(conn: sa.Connection, dag_id: str, run_id: str, *, look_at: datetime) -> None:
     """The run is about to have something. Call it last: it keeps others of the same run waiting until the commit."""
     values = {"b_run_key": run_key(dag_id, run_id), "b_dag_id": storable(dag_id), "b_run_id": storable(run_id)}
-    conn.execute(TOUCH[conn.dialect.name], values | {"b_look": look_at})
+    TOUCH.count(conn, values | {"b_look": look_at})
 
 
 def nudge(conn: sa.Connection, *run_keys: str, look_at: datetime) -> int:
     """Something ended in these runs; how many of them are looked at sooner than they would have been."""
-    return conn.execute(NUDGE, {"b_run_keys": sorted(run_keys), "b_look": look_at}).rowcount if run_keys else 0
+    if len(run_keys) == 1:
+        return NUDGE.count(conn, {"b_run_key": run_keys[0], "b_look": look_at})
+    return conn.execute(NUDGE_ALL, {"b_run_keys": sorted(run_keys), "b_look": look_at}).rowcount if run_keys else 0

@@ -1,8 +1,9 @@
 """What the registry says to the store, each statement whole, and why it is safe beside all the others.
 
-    conn.execute(HAND_ON, {"b_table": …, "b_attempt": …, …}).rowcount == 1 or refuse()
+    HAND_ON.count(conn, {"b_table": …, "b_attempt": …, …}) == 1 or refuse()
 
-Locks are taken in one order: a slot, tables by their id, pins, refs and names, and a run's row last.
+What every handover says is hot; the rest goes through SQLAlchemy. Locks are taken in one order: a slot, tables by their id, pins,
+refs and names, and a run's row last.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.interim.rows import FREED, READY, REF_COLUMNS, TABLE, WRITING
+from airflow_snowpack.store.hot import Hot
 from airflow_snowpack.store.interim_tables import interim_names, interim_pins, interim_refs, interim_slots, interim_tables
 from airflow_snowpack.store.types import UtcDateTime
 
@@ -71,21 +73,23 @@ def _add_pins(dialect: str) -> Any:
     return INSERTS[dialect](interim_pins).on_conflict_do_update(index_elements=keys, set_={"asked_by": sa.null()})
 
 
-TAKE_SLOT = {dialect: _take_slot(dialect) for dialect in INSERTS}
-POINT = {dialect: _point(dialect) for dialect in INSERTS}
-ADD_PINS = {dialect: _add_pins(dialect) for dialect in INSERTS}
-KEEP_PINS = (
-    sa.update(interim_pins)
-    .where(
-        PIN.table_id.in_(sa.bindparam("b_ids", expanding=True)),
-        PIN.run_key == sa.bindparam("b_run_key"),
-        PIN.task_id == sa.bindparam("b_task"),
-    )
-    .values(asked_by=sa.null())
-)
-"""The pins of one consumer, whatever a collector has heard of it before."""
+TAKE_SLOT = Hot({dialect: _take_slot(dialect) for dialect in INSERTS})
+POINT = Hot({dialect: _point(dialect) for dialect in INSERTS})
+ADD_PINS = Hot({dialect: _add_pins(dialect) for dialect in INSERTS})
+ADD_TABLE = Hot(sa.insert(interim_tables))
+ADD_REFS = Hot(sa.insert(interim_refs))
 
-SUPERSEDE = (
+
+def _keep_pins(these: sa.ColumnElement[bool]) -> sa.Update:
+    """The pins of one consumer, whatever a collector has heard of it before."""
+    consumer = sa.and_(PIN.run_key == sa.bindparam("b_run_key"), PIN.task_id == sa.bindparam("b_task"))
+    return sa.update(interim_pins).where(these, consumer).values(asked_by=sa.null())
+
+
+KEEP_PIN = Hot(_keep_pins(PIN.table_id == sa.bindparam("b_table")))
+KEEP_PINS = _keep_pins(PIN.table_id.in_(sa.bindparam("b_ids", expanding=True)))
+
+SUPERSEDE = Hot(
     sa.update(interim_tables)
     .where(
         *(TABLE[name] == sa.bindparam(f"b_{name}") for name in ("run_key", "task_id", "map_index", "output")),
@@ -98,7 +102,7 @@ SUPERSEDE = (
 
 HELD = sa.and_(TABLE.table_id == sa.bindparam("b_table"), TABLE.attempt_id == sa.bindparam("b_attempt"), WRITING)
 
-HAND_ON = (
+HAND_ON = Hot(
     sa.update(interim_tables)
     .where(HELD)
     .values(
@@ -116,18 +120,20 @@ ABANDON = (
     sa.update(interim_tables).where(HELD).values(FREED | {"state": TableState.DROPPING.value, "visible_at": moment("b_now")})
 )
 
-LOCK_READY = (
-    sa.select(*(TABLE[name] for name in REF_COLUMNS))
-    .where(TABLE.table_id.in_(sa.bindparam("b_ids", expanding=True)), READY)
-    .order_by(TABLE.table_id)
-    .with_for_update(read=True)
-)
-"""A shared lock: readers do not wait for each other, and no collector can doom the table before they have committed."""
+
+def _lock_ready(these: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    """A shared lock: readers do not wait for each other, and no collector can doom the table before they have committed."""
+    told = sa.select(*(TABLE[name] for name in REF_COLUMNS))
+    return told.where(these, READY).order_by(TABLE.table_id).with_for_update(read=True)
+
+
+LOCK_READY_TABLE = Hot(_lock_ready(TABLE.table_id == sa.bindparam("b_table")))
+LOCK_READY = _lock_ready(TABLE.table_id.in_(sa.bindparam("b_ids", expanding=True)))
 
 RENEW_READING = sa.update(interim_refs).where(REF.reading_id == sa.bindparam("b_reading")).values(lease_until=moment("b_until"))
-RELEASE_READING = sa.delete(interim_refs).where(REF.reading_id == sa.bindparam("b_reading"))
+RELEASE_READING = Hot(sa.delete(interim_refs).where(REF.reading_id == sa.bindparam("b_reading")))
 
-NAMED_BEFORE = (
+NAMED_BEFORE = Hot(
     sa.select(TABLE.run_key)
     .join(interim_names, NAME.table_id == TABLE.table_id)
     .where(NAME.name == sa.bindparam("b_name"), NAME.run_key == sa.bindparam("b_run_key"))

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -25,18 +24,18 @@ from airflow_snowpack.iceberg.catalog import load_table
 from airflow_snowpack.iceberg.listing import list_tables
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.store import Store, StoreError, storable
+from airflow_snowpack.store.hot import Hot
 from airflow_snowpack.store.schema import inventory_refreshes, inventory_tables
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
-    from airflow_snowpack.store.direct import Direct
-
 REFRESH_EVERY = timedelta(minutes=5)
 ANSWER_WITHIN = timedelta(seconds=4)
 """How long a REST catalog may take for each answer to who fills an inventory: ``config.load(limit=ANSWER_WITHIN)``."""
 
-HAS = sa.select(inventory_tables.c.table_key).where(inventory_tables.c.table_key == sa.bindparam("b_key", type_=sa.Text))
+HAS = Hot(sa.select(inventory_tables.c.table_key).where(inventory_tables.c.table_key == sa.bindparam("b_key", type_=sa.Text)))
+"""Asked by each submission."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +119,7 @@ class Inventory:
     def has(self, table: TableName) -> bool:
         """Whether the inventory has it; the catalog is not asked."""
         key = {"b_key": str(table)}
-        if self._store.is_postgres:
-            return self._store.read(lambda conn: _direct_has().first(conn, key)) is not None  # each submission asks
-        return self._store.read(lambda conn: conn.execute(HAS, key).first()) is not None
+        return self._store.read(lambda conn: HAS.first(conn, key)) is not None
 
     def tables(
         self, *, database: str | None = None, search: str | None = None, after: str | None = None, limit: int = 100
@@ -211,11 +208,3 @@ class Inventory:
         insert = postgresql.insert if self._store.is_postgres else sqlite.insert
         statement = insert(inventory_refreshes).values(catalog=self.catalog_name, **values)
         conn.execute(statement.on_conflict_do_update(index_elements=["catalog"], set_=values))
-
-
-@cache
-def _direct_has() -> Direct:
-    # Imported here: psycopg is not needed for a store in a file.
-    from airflow_snowpack.store.direct import Direct
-
-    return Direct(HAS)

@@ -1,4 +1,4 @@
-"""Runs one statement below the driver's cursor: for the few statements whose speed is the speed of the whole.
+"""Runs one statement of Postgres below the driver's cursor: for those whose speed is the speed of the whole.
 
 What SQLAlchemy and psycopg do per execution costs more than Postgres needs for a claim. A :class:`Direct` is compiled once,
 is prepared once on each connection, and sends and reads values as text by the column types that it was written with. It
@@ -49,6 +49,7 @@ class Direct:
         self.text = str(compiled)
         kinds = [compiled.binds[name].type for name in compiled.positiontup]
         self._binds = [(name, _writer(kind)) for name, kind in zip(compiled.positiontup, kinds, strict=True)]
+        self._constants = {name: bind.value for name, bind in compiled.binds.items() if not bind.required}
         # What has no cast in the text would be taken for text; that is booleans alone.
         self._oids = [BOOLEAN_OID if isinstance(kind, sa.Boolean) else UNKNOWN_OID for kind in kinds]
         columns = list(statement.exported_columns)
@@ -60,24 +61,33 @@ class Direct:
     def first(self, conn: sa.Connection, values: Mapping[str, Any]) -> Any | None:
         """The row as a named tuple, or ``None``.
 
-        :param values: by name of the bind parameter; others than the statement has are left alone.
+        :param values: by name of the bind parameter, or of the column in an INSERT that names no values of its own; others than
+            the statement has are left alone.
         :raises DBAPIError: as SQLAlchemy raises it.
         """
+        found = self._run(conn, values)
+        if not found.ntuples:
+            return None
+        value = found.get_value
+        return self._row._make([None if (raw := value(0, place)) is None else read(raw) for place, read in self._reads])
+
+    def count(self, conn: sa.Connection, values: Mapping[str, Any]) -> int:
+        """How many rows it wrote or found; otherwise as :meth:`first`."""
+        return self._run(conn, values).command_tuples or 0
+
+    def _run(self, conn: sa.Connection, values: Mapping[str, Any]) -> Any:
         driver: Any = conn.connection.dbapi_connection
         try:
+            values = {**self._constants, **values}
             bound = [write(values[name]) for name, write in self._binds]
             if driver not in self._prepared:
                 driver.pgconn.send_prepare(self._name, self.text.encode(), self._oids)
                 _answer(driver)
                 self._prepared.add(driver)
             driver.pgconn.send_query_prepared(self._name, bound)
-            found = _answer(driver)
+            return _answer(driver)
         except psycopg.Error as error:
             raise self._as_sqlalchemy_says(conn, driver, error) from error
-        if not found.ntuples:
-            return None
-        value = found.get_value
-        return self._row._make([None if (raw := value(0, place)) is None else read(raw) for place, read in self._reads])
 
     def _as_sqlalchemy_says(self, conn: sa.Connection, driver: Any, error: Any) -> BaseException:
         # A pooler or a DISCARD ALL may have taken the prepared statement away; a fresh connection prepares it again.

@@ -20,6 +20,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from airflow_snowpack.store.errors import StoreError
+from airflow_snowpack.store.hot import Hot
 from airflow_snowpack.store.operation import DatasetAt, Operation, OperationKind, TableAt, TaskAttempt
 from airflow_snowpack.store.operation_tables import operation_edges, operation_tables, operations
 from airflow_snowpack.store.retry import is_transient
@@ -33,6 +34,34 @@ log = logging.getLogger(__name__)
 INPUT, OUTPUT = "input", "output"
 LONGEST_NAME = 1_000
 """Longer than any table's name and any sane url; Postgres indexes no pair of names that takes a third of a page."""
+
+
+INSERTS: dict[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
+
+
+def _add_operation(insert: Any) -> Any:
+    return insert(operations).on_conflict_do_nothing().returning(operations.c.operation_id)
+
+
+def _add_edges(insert: Any) -> Any:
+    """Each pair once; the newest operation wins, in whatever order they arrive."""
+    statement = insert(operation_edges)
+    new, old = statement.excluded, operation_edges.c
+    newer = new.last_at >= old.last_at
+    return statement.on_conflict_do_update(
+        index_elements=["source", "target"],
+        set_={
+            "operation_id": sa.case((newer, new.operation_id), else_=old.operation_id),
+            "operations": old.operations + new.operations,
+            "first_at": sa.case((new.first_at < old.first_at, new.first_at), else_=old.first_at),
+            "last_at": sa.case((newer, new.last_at), else_=old.last_at),
+        },
+    )
+
+
+ADD_OPERATION = Hot({dialect: _add_operation(insert) for dialect, insert in INSERTS.items()})
+ADD_TABLES = Hot(sa.insert(operation_tables))
+ADD_EDGES = Hot({dialect: _add_edges(insert) for dialect, insert in INSERTS.items()})
 
 
 def note_operation(store: Store, operation: Operation) -> bool:
@@ -73,16 +102,13 @@ def _log_loss(operation: Operation, error: BaseException) -> None:
 
 
 def _insert(conn: sa.Connection, operation: Operation) -> None:
-    insert = postgresql.insert if conn.dialect.name == "postgresql" else sqlite.insert
-    new = insert(operations).values(_operation_row(operation)).on_conflict_do_nothing().returning(operations.c.operation_id)
-    is_new = conn.execute(new).first() is not None
+    is_new = ADD_OPERATION.first(conn, _operation_row(operation)) is not None
     touched = _table_rows(operation)
     if not is_new or not touched:
         return
-    conn.execute(sa.insert(operation_tables), touched)
-    edges = _edge_rows(operation)
-    if edges:
-        conn.execute(_edge_upsert(insert), edges)
+    ADD_TABLES.each(conn, touched)
+    if edges := _edge_rows(operation):
+        ADD_EDGES.each(conn, edges)
 
 
 def _operation_row(operation: Operation) -> dict[str, Any]:
@@ -154,19 +180,3 @@ def _edge_rows(operation: Operation) -> list[dict[str, Any]]:
         for source, target in pairs
         if source != target
     ]
-
-
-def _edge_upsert(insert: Any) -> Any:
-    """Each pair once; the newest operation wins, in whatever order they arrive."""
-    statement = insert(operation_edges)
-    new, old = statement.excluded, operation_edges.c
-    newer = new.last_at >= old.last_at
-    return statement.on_conflict_do_update(
-        index_elements=["source", "target"],
-        set_={
-            "operation_id": sa.case((newer, new.operation_id), else_=old.operation_id),
-            "operations": old.operations + new.operations,
-            "first_at": sa.case((new.first_at < old.first_at, new.first_at), else_=old.first_at),
-            "last_at": sa.case((newer, new.last_at), else_=old.last_at),
-        },
-    )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import sqlalchemy as sa
 from built_runs import DATASET, DAY, MIDNIGHT, begun, selected, write_attempt
+from heard_statements import hear_direct
 
 from airflow_snowpack.builds.cleanup import cleanup
 from airflow_snowpack.builds.model import Retention
@@ -55,6 +56,7 @@ def kill_at(engine: sa.Engine, moment: int) -> None:
 
     for event in ("before_cursor_execute", "after_cursor_execute", "commit"):
         sa.event.listen(engine, event, tick)
+    hear_direct()
 
     def ticking(inner: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:

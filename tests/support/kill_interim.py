@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow  # noqa: F401  (loaded before the forks, so that no child pays for it)
 import sqlalchemy as sa
+from heard_statements import hear_direct
 from interim_lake import InterimLake, ToldRuns, holder
 from pyiceberg.catalog.sql import SqlCatalog
 
@@ -70,6 +71,7 @@ def kill_at(engine: sa.Engine, moment: int) -> None:
 
     for event in ("before_cursor_execute", "after_cursor_execute", "commit"):
         sa.event.listen(engine, event, tick)
+    hear_direct()
 
     def ticking(inner: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:

@@ -19,15 +19,15 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import sqlalchemy as sa
+from heard_statements import hear_direct
 from scripted_engine import ScriptedEngine
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Actor, Attempt, Desk, Jobs
 from airflow_snowpack.store import open_store
-from airflow_snowpack.store.direct import Direct
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    pass
 
 ACTIONS = ["rewrite_data_files", "expire_snapshots"]
 
@@ -70,16 +70,7 @@ def kill_at(engine: sa.Engine, moment: int) -> None:
 
     for event in ("before_cursor_execute", "after_cursor_execute", "commit"):
         sa.event.listen(engine, event, tick)
-    run_direct = Direct.first
-
-    # SQLAlchemy tells nothing of the statements that run on the driver's own cursor: on Postgres the hottest of all.
-    def tick_around(self: Direct, conn: sa.Connection, values: Mapping[str, Any]) -> Any:
-        tick()
-        row = run_direct(self, conn, values)
-        tick()
-        return row
-
-    Direct.first = tick_around  # type: ignore[method-assign]  # in this doomed process only
+    hear_direct()
 
 
 def child(url: str, how: str, number: int, name: str) -> NoReturn:

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
+from heard_statements import direct_heard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -32,7 +33,8 @@ def sent_by(store: Store, do: Callable[[], object]) -> list[Sent]:
 
     sa.event.listen(store.engine, "before_cursor_execute", keep)
     try:
-        do()
+        with direct_heard():
+            do()
     finally:
         sa.event.remove(store.engine, "before_cursor_execute", keep)
     return sent

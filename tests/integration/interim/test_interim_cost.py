@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
+from heard_statements import direct_heard
 from interim_lake import holder
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ def statements(interim_store: Store) -> Iterator[list[str]]:
         said.append(statement)
 
     sa.event.listen(interim_store.engine, "before_cursor_execute", hear)
-    yield said
+    with direct_heard():
+        yield said
     sa.event.remove(interim_store.engine, "before_cursor_execute", hear)
 
 

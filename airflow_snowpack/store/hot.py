@@ -1,0 +1,61 @@
+"""A statement that runs so often that its own cost matters, the same on both databases.
+
+    HAND_ON = Hot(sa.update(interim_tables).where(…).values(…))
+    TAKE_SLOT = Hot({"postgresql": …, "sqlite": …})
+    is_ours = HAND_ON.count(conn, values) == 1
+    row = TAKE_SLOT.first(conn, values)
+
+On Postgres it is prepared once on each connection and runs below the driver's cursor (:mod:`airflow_snowpack.store.direct`); on
+SQLite through SQLAlchemy. Its text must not depend on its values: no lists of any length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+if TYPE_CHECKING:
+    from airflow_snowpack.store.direct import Direct
+
+
+class Hot:
+    """A statement that gives or writes rows.
+
+    :param statement: with a bind parameter for each value that changes; one for all, or one for each dialect.
+    """
+
+    def __init__(self, statement: Any) -> None:
+        self._statements = statement if isinstance(statement, Mapping) else {"postgresql": statement, "sqlite": statement}
+
+    @cached_property
+    def _direct(self) -> Direct:
+        # Imported here: psycopg is not needed for a store in a file.
+        from airflow_snowpack.store.direct import Direct
+
+        return Direct(self._statements["postgresql"])
+
+    def first(self, conn: sa.Connection, values: Mapping[str, Any]) -> Any | None:
+        """The first row, or ``None``.
+
+        :raises DBAPIError: what the database refuses.
+        """
+        if conn.dialect.name == "postgresql":
+            return self._direct.first(conn, values)
+        return conn.execute(self._statements["sqlite"], values).first()
+
+    def count(self, conn: sa.Connection, values: Mapping[str, Any]) -> int:
+        """How many rows it wrote; otherwise as :meth:`first`."""
+        if conn.dialect.name == "postgresql":
+            return self._direct.count(conn, values)
+        return conn.execute(self._statements["sqlite"], values).rowcount
+
+    def each(self, conn: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Once for each of these, of which there is at least one; otherwise as :meth:`first`."""
+        if conn.dialect.name == "postgresql":
+            for values in rows:
+                self._direct.count(conn, values)
+        else:
+            conn.execute(self._statements["sqlite"], rows)

@@ -1,0 +1,64 @@
+"""Hot statements mean the same on both databases, whatever they run on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import IntegrityError
+
+from airflow_snowpack.store import Store
+from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store.hot import Hot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PLACES = sa.Table("places", sa.MetaData(), sa.Column("code", sa.Text, primary_key=True), sa.Column("visits", sa.Integer))
+ADD = Hot(sa.insert(PLACES))
+VISIT = Hot(sa.update(PLACES).where(PLACES.c.code == sa.bindparam("b_code")).values(visits=PLACES.c.visits + 10))
+KEEP = Hot(
+    {
+        dialect: insert(PLACES)
+        .values(code=sa.bindparam("b_code"), visits=7)
+        .on_conflict_do_nothing()
+        .returning(PLACES.c.code, PLACES.c.visits)
+        for dialect, insert in {"postgresql": postgresql.insert, "sqlite": sqlite.insert}.items()
+    }
+)
+
+
+@pytest.fixture
+def places(store_url: str) -> Iterator[Store]:
+    """A store with a table of these."""
+    with Store(open_engine(store_url)) as store:
+        store.transact(PLACES.create)
+        yield store
+
+
+def visits(store: Store) -> dict[str, int]:
+    return store.read(lambda conn: {row.code: row.visits for row in conn.execute(sa.select(PLACES))})
+
+
+def test_constants_of_a_statement_are_its_own_and_values_are_the_callers(places: Store) -> None:
+    row = places.transact(lambda conn: KEEP.first(conn, {"b_code": "ZRH"}))
+    assert row is not None
+    assert (row.code, row.visits) == ("ZRH", 7)
+    assert places.transact(lambda conn: KEEP.first(conn, {"b_code": "ZRH"})) is None
+
+
+def test_it_tells_how_many_rows_it_wrote(places: Store) -> None:
+    rows = [{"code": "ZRH", "visits": 1}, {"code": "GVA", "visits": None}]
+    places.transact(lambda conn: ADD.each(conn, rows))
+    assert places.transact(lambda conn: VISIT.count(conn, {"b_code": "ZRH"})) == 1
+    assert places.transact(lambda conn: VISIT.count(conn, {"b_code": "BSL"})) == 0
+    assert visits(places) == {"ZRH": 11, "GVA": None}
+
+
+def test_what_the_database_refuses_is_undone_with_the_rest(places: Store) -> None:
+    same = [{"code": "ZRH", "visits": 1}, {"code": "GVA", "visits": 2}, {"code": "GVA", "visits": 3}]
+    with pytest.raises(IntegrityError):
+        places.transact(lambda conn: ADD.each(conn, same))
+    assert visits(places) == {}
