@@ -174,6 +174,10 @@ STORAGE_CONN_ID = conn_id("storage", "the storage of builds", "builds_conn_id", 
 # interim tables
 INTERIM_TABLE = arg("interim_table", metavar="TABLE", help="The table's id, or its whole name with the catalog")
 INTERIM_TABLES = arg("interim_tables", metavar="TABLE", nargs="+", help="Tables' ids, or their whole names with the catalog")
+FORGET = arg(
+    "--forget", action="store_true",
+    help="Take what no collector could drop off the record, as when its catalog is gone; what is left of it stays where it is",
+)  # fmt: skip
 MADE_BY_DAG = arg("--dag", metavar="DAG_ID", help="Only tables that runs of this DAG made")
 MADE_BY_RUN = arg("--run-id", metavar="RUN_ID", help="Only tables that DAG runs of this id made")
 INTERIM_STATE = arg(

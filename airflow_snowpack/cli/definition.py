@@ -266,7 +266,7 @@ INTERIM = (
     ),
     command(
         "drop", "interim_changes.drop", "Let go of tables that are preserved or named; the collector drops them next",
-        a.INTERIM_TABLES, a.YES, a.OUTPUT,
+        a.INTERIM_TABLES, a.FORGET, a.YES, a.OUTPUT,
         example="interim drop lake.snowpack_interim.flights_clean_5d2a91bc04de4f6f8d3c --yes",
     ),
 )  # fmt: skip

@@ -83,6 +83,7 @@ def _codes() -> dict[type, ExitCode]:
         interim.InvalidInterimCursor: ExitCode.USAGE,
         interim.InterimTableNotFound: ExitCode.NOT_FOUND,
         interim.InterimTableInUse: ExitCode.TRY_LATER,
+        interim.InterimTableNotStuck: ExitCode.TRY_LATER,
         hooks.AirflowUnreachable: ExitCode.UNREACHABLE,
         jobs.InvalidCursor: ExitCode.USAGE,
         jobs.InvalidKey: ExitCode.USAGE,

@@ -90,11 +90,18 @@ def drop(args: Namespace) -> ExitCode | None:
     """``interim drop``"""
     with opened(args) as here:
         tables = [here.interim.table(asked) for asked in args.interim_tables]
-        confirm(f"Let go of {', '.join(str(table.table) for table in tables)}? The rows are gone for good then.", yes=args.yes)
+        names = ", ".join(str(table.table) for table in tables)
+        if args.forget:
+            confirm(
+                f"Take {names} off the record? What is left of them stays where it is, and nobody looks after it.", yes=args.yes
+            )
+        else:
+            confirm(f"Let go of {names}? The rows are gone for good then.", yes=args.yes)
+        change = here.interim_desk.forget if args.forget else here.interim_desk.drop
         dropped, codes = [], []
         for table in tables:
             try:
-                dropped.append(here.interim_desk.drop(table.table_id))
+                dropped.append(change(table.table_id))
             except SnowpackError as problem:
                 say(str(problem))
                 codes.append(code_of(problem))
@@ -103,7 +110,8 @@ def drop(args: Namespace) -> ExitCode | None:
         print_data(args.output, [interim_body(table, now) for table in dropped])
     else:
         for table in dropped:
-            print(f"{table.table} goes with the collector's next pass.")
+            left = f" Its files are at {table.location}." if table.location else ""
+            print(f"{table.table} is forgotten.{left}" if args.forget else f"{table.table} goes with the collector's next pass.")
     return common_code(codes)
 
 

@@ -50,6 +50,22 @@ class InterimDesk:
         before = self.registry.discard(table.table_id, also=note)
         return replace(before, state=TableState.DROPPING, is_named=False)
 
+    def forget(self, asked: str) -> InterimTable:
+        """Take a table off the record that no collector could drop; what is left of it stays where it is.
+
+        :param asked: as in :meth:`drop`.
+        :returns: the table as it was.
+        :raises InterimTableNotFound: there is none.
+        :raises InterimTableNotStuck: no drop of it has failed, or a collector is at it.
+        """
+        table = self.registry.table(asked)
+        told = {"table": str(table.table), "location": table.location, "error": table.error}
+
+        def note(conn: sa.Connection) -> None:
+            write_audit(conn, self.registry.store, self._actor, "forget_interim", audit_subject(table.table_id), **told)
+
+        return self.registry.forget(table.table_id, also=note)
+
     def note_collection(self) -> None:
         """Somebody has the collector make a pass."""
         self._note("collect_interim", COLLECTOR)

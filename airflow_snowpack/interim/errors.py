@@ -6,6 +6,7 @@ InterimError
 ├── InterimTableGone       the table was dropped, or is about to be: its producer has to run again
 ├── InterimTableNotFound   no table of this id or name is known
 ├── InterimTableInUse      somebody wants to drop by hand what others still need
+├── InterimTableNotStuck   somebody wants to forget what a collector has not failed to drop
 ├── InvalidInterimCursor   a place in the list that no page of it gave
 ├── InterimReadingLost     the reader was taken for dead: what it read may go at any moment
 ├── StaleInterimAttempt    the fence has moved: another attempt writes this output now
@@ -81,6 +82,17 @@ class InterimTableInUse(InterimError):
         self.needed_by = tuple(needed_by)
         shown = ", ".join(self.needed_by[:5]) + (f" and {len(needed_by) - 5} more" if len(needed_by) > 5 else "")
         super().__init__(f"The interim table {table} is needed by {shown}. Let them finish, or mark them as finished in Airflow.")
+
+
+class InterimTableNotStuck(InterimError):
+    """Somebody wants to forget what a collector has not failed to drop."""
+
+    def __init__(self, table: str) -> None:
+        super().__init__(
+            f"The interim table {table} can be dropped for all that is known, so it is not forgotten: that is for one whose drop "
+            "has failed, and on which no collector is at work. Let go of it first, and let the collector try: `airflow snowpack "
+            "interim drop`, then `interim collect`."
+        )
 
 
 class InvalidInterimCursor(InterimError):

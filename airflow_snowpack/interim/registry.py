@@ -23,7 +23,13 @@ from datetime import timedelta
 import sqlalchemy as sa
 
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.interim.errors import InterimTableInUse, InterimTableNotFound, InvalidInterimTable, StaleInterimAttempt
+from airflow_snowpack.interim.errors import (
+    InterimTableInUse,
+    InterimTableNotFound,
+    InterimTableNotStuck,
+    InvalidInterimTable,
+    StaleInterimAttempt,
+)
 from airflow_snowpack.interim.handing_on import InterimHandingOn, found
 from airflow_snowpack.interim.listing import describe
 from airflow_snowpack.interim.model import Holder, InterimTable, Reading, Scope, Slot, TableState, Writing
@@ -141,10 +147,7 @@ class InterimRegistry(InterimHandingOn):
         mine = TABLE.table_id == key
 
         def write(conn: sa.Connection) -> InterimTable:
-            rows = conn.execute(sa.select(interim_tables).where(mine).with_for_update()).all()
-            if not rows:
-                raise InterimTableNotFound(table_id)
-            [table] = describe(conn, rows)
+            table = _locked_for_change(conn, key)
             _refuse_if_needed(table)
             if table.state is not TableState.DROPPING:
                 doomed = {"state": TableState.DROPPING.value, "visible_at": now}
@@ -155,6 +158,37 @@ class InterimRegistry(InterimHandingOn):
             return table
 
         return self.store.transact(write)
+
+    def forget(self, table_id: str, *, also: Callable[[sa.Connection], None] | None = None) -> InterimTable:
+        """Take a table off the record that no collector could drop. What is left of it stays where it is.
+
+        That is for one whose catalog is gone for good. Should it come back, the sweeper finds the table in no record.
+
+        :param also: as with :meth:`discard`.
+        :returns: the table as it was.
+        :raises InterimTableNotFound: there is no such table.
+        :raises InterimTableNotStuck: no drop of it has failed, or a collector is at it.
+        """
+        key = storable(table_id)
+
+        def write(conn: sa.Connection) -> InterimTable:
+            table = _locked_for_change(conn, key)
+            if table.state is not TableState.DROPPING or table.error is None or table.lease_until is not None:
+                raise InterimTableNotStuck(str(table.table))
+            conn.execute(sa.delete(interim_tables).where(TABLE.table_id == key))
+            if also is not None:
+                also(conn)
+            return table
+
+        return self.store.transact(write)
+
+
+def _locked_for_change(conn: sa.Connection, table_id: str) -> InterimTable:
+    rows = conn.execute(sa.select(interim_tables).where(TABLE.table_id == table_id).with_for_update()).all()
+    if not rows:
+        raise InterimTableNotFound(table_id)
+    [table] = describe(conn, rows)
+    return table
 
 
 def _refuse_if_needed(table: InterimTable) -> None:

@@ -41,6 +41,7 @@ WORDS = {
     "rollback_build": "rolled back",
     "cleanup_builds": "cleaned up",
     "drop_interim": "let go of",
+    "forget_interim": "took off the record",
     "collect_interim": "collected",
     "sweep_interim": "swept",
     "adopt_interim": "taken over",

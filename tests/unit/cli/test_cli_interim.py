@@ -185,6 +185,27 @@ def test_a_drop_that_fails_is_told_and_tried_again(
     assert "has tried once to drop it and tries again" in shown
 
 
+@pytest.mark.usefixtures("airflow")
+def test_a_table_whose_catalog_is_gone_for_good_can_be_forgotten_and_no_other(
+    snowpack: Run, ingested: TableRef, jobs: Jobs, installation: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = on_disk(ingested.table, installation)
+    refused = snowpack("interim", "drop", ingested.table, "--forget", "--yes")
+    assert (refused.code, "so it is not forgotten" in refused.err) == (5, True)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("AIRFLOW__SNOWPACK__CATALOG_NAME", "pond")
+        snowpack("interim", "collect")
+    unasked = snowpack("interim", "drop", ingested.table, "--forget")
+    assert (unasked.code, f"Take {ingested.table} off the record?" in unasked.err) == (2, True)
+
+    said = snowpack("interim", "drop", ingested.table, "--forget", "--yes")
+
+    assert (said.code, said.out.startswith(f"{ingested.table} is forgotten.")) == (0, True)
+    assert snowpack("interim", "show", ingested.table).code == 4
+    assert left.is_dir()
+    assert changes(jobs)[0] == ("ann", "forget_interim", f"interim:{ingested.table_id}")
+
+
 def test_the_sweeper_drops_old_strangers_of_its_namespace_and_asks_first(
     snowpack: Run, made: MadeInterim, jobs: Jobs, installation: Path
 ) -> None:
