@@ -58,7 +58,7 @@ def main() -> int:
             if "schedules" in arguments.parts:
                 schedules.run(server, results, rounds=arguments.rounds)
             if "interim_handover" in arguments.parts:
-                interim_handover.run(server, results, rounds=max(arguments.rounds, 5))
+                interim_handover.run(server, results, rounds=max(arguments.rounds, 15))
             if "interim_collector" in arguments.parts:
                 interim_collector.run(server, results, rounds=arguments.rounds)
     if "schedule_latency" in arguments.parts:

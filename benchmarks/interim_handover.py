@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 ROWS, TABLES = 1_000_000, 300
 MOST, MOST_MS = 1.1, 10.0
-WARM_UPS = 3
+WARM_UPS = 10
+"""Turns of each. The JVM compiles what both of them use for about as long, and whoever is measured meanwhile pays for it."""
 BY_HAND, OURS = "write and read by hand", "hand over"
 WHAT, BOOKS = "hand 1M rows over", "bookkeeping of a table"
 
