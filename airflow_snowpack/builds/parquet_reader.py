@@ -19,8 +19,8 @@ from pyarrow import parquet
 
 from airflow_snowpack.builds.keys import Key
 from airflow_snowpack.builds.model import Manifest
-from airflow_snowpack.builds.routing import ARROW_TYPE
 from airflow_snowpack.builds.shard_reader import BATCH_ROWS, Row, ShardReader
+from airflow_snowpack.builds.sharding import ARROW_TYPE
 
 
 class ParquetReader(ShardReader[parquet.ParquetFile]):

@@ -14,6 +14,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+DICTIONARY_BYTES = 64 * 1024
+"""From there on the values of a row group are written as they are: a large dictionary costs time, and more room than it saves."""
+
 
 class ParquetShard:
     """Writes ``shard.parquet``."""
@@ -25,6 +28,9 @@ class ParquetShard:
             schema,
             compression="zstd",
             compression_level=1,
+            # Keys hardly ever repeat, and other columns whose values are mostly different show it soon.
+            use_dictionary=[name for name in schema.names if name != key_column],
+            dictionary_pagesize_limit=DICTIONARY_BYTES,
             write_page_index=True,
             sorting_columns=[pq.SortingColumn(schema.get_field_index(key_column), nulls_first=True)],
         )

@@ -16,15 +16,15 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-import pyarrow as pa
+import numpy as np
+import xxhash
 
 from airflow_snowpack.builds.errors import InvalidKey
 from airflow_snowpack.builds.keys import Key, KeyType, canonical, hash_shard
 from airflow_snowpack.builds.model import Manifest, ShardAttemptResult, ShardingKind
-from airflow_snowpack.builds.sharding import Placing
+from airflow_snowpack.builds.sharding import hash_integers
 
 PYTHON_TYPE = {KeyType.INTEGER: int, KeyType.STRING: str, KeyType.BYTES: bytes}
-ARROW_TYPE = {KeyType.INTEGER: pa.int64(), KeyType.STRING: pa.string(), KeyType.BYTES: pa.binary()}
 
 
 class Routing:
@@ -82,13 +82,17 @@ class Routing:
         return groups
 
     def _hashed(self, keys: Sequence[Key]) -> list[int]:
-        """The shards of many keys of one Python type, a column at a time."""
+        """The shards of many keys of one Python type."""
+        many: Any = keys
         try:
-            column = pa.array(keys, ARROW_TYPE[self._key_type])
-            shard_ids: list[int] = Placing(self._sharding, self._key_type).shards(column).to_numpy().tolist()
-        except (pa.ArrowException, OverflowError, UnicodeError):  # one of them is no key: this says which
-            shard_ids = [hash_shard(key, self._key_type, self._num_shards) for key in keys]
-        return shard_ids
+            if self._key_type is KeyType.INTEGER:
+                hashes = hash_integers(np.array(many, np.int64))
+                shard_ids: list[int] = (hashes % np.uint64(self._num_shards)).tolist()
+                return shard_ids
+            data = map(str.encode, many) if self._key_type is KeyType.STRING else many
+            return [digest % self._num_shards for digest in map(xxhash.xxh3_64_intdigest, data)]
+        except (OverflowError, UnicodeError):  # one of them is no key: this says which
+            return [hash_shard(key, self._key_type, self._num_shards) for key in keys]
 
     def _of_category(self, category: Key) -> int:
         self._refuse(category)

@@ -26,6 +26,9 @@ from airflow_snowpack.builds.model import MAX_SHARDS, Sharding, ShardingKind
 _SECRET = np.uint64(0x1CAD21F72C81017C ^ 0xDB979083E96DD4DE)
 _PRIME = np.uint64(0x9FB21C651E98DF25)
 
+ARROW_TYPE = {KeyType.INTEGER: pa.int64(), KeyType.STRING: pa.string(), KeyType.BYTES: pa.binary()}
+"""What :func:`plain_keys` makes of keys."""
+
 
 def key_type_of(column: str, arrow_type: pa.DataType) -> KeyType:
     """What kind of key a column holds.
@@ -150,10 +153,8 @@ def _rotated(bits: np.ndarray, by: int) -> np.ndarray:
 
 
 def _categories(sharding: Sharding, column_type: pa.DataType) -> pa.Array:
-    key_type = key_type_of(sharding.column or "", column_type)
-    plain = {KeyType.INTEGER: pa.int64(), KeyType.STRING: pa.string(), KeyType.BYTES: pa.binary()}[key_type]
     try:
-        return pa.array(sharding.values, type=plain)
+        return pa.array(sharding.values, type=ARROW_TYPE[key_type_of(sharding.column or "", column_type)])
     except (pa.ArrowException, TypeError, OverflowError) as error:
         raise InvalidBuild(
             "values",

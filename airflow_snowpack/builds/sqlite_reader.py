@@ -63,9 +63,10 @@ class SqliteReader(ShardReader[sqlite3.Connection]):
 
     def multi_get(self, keys: Sequence[Key]) -> dict[Key, Row]:
         found: list[tuple[Any, ...]] = []
+        in_order = sorted(keys)  # neighbours share pages, which are in the processor's cache by then
         with self._handle() as connection:
-            for begin in range(0, len(keys), MOST_PARAMETERS):
-                found += connection.execute(*self._asked_for(keys[begin : begin + MOST_PARAMETERS])).fetchall()
+            for begin in range(0, len(in_order), MOST_PARAMETERS):
+                found += connection.execute(*self._asked_for(in_order[begin : begin + MOST_PARAMETERS])).fetchall()
         found.reverse()  # so that the first row of a key is the one that stays
         rows = dict(zip(map(itemgetter(self._key_at), found), map(dict, map(zip, repeat(self._names), found)), strict=True))
         for name, decode in self._decoders:

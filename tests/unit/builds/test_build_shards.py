@@ -14,6 +14,7 @@ import xxhash
 from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey
 from airflow_snowpack.builds.model import ShardFormat
 from airflow_snowpack.builds.pace import Pace
+from airflow_snowpack.builds.parquet_shard import DICTIONARY_BYTES
 from airflow_snowpack.builds.shards import ShardPlan, write_shard
 
 SCHEMA = pa.schema([("seats", pa.int32()), ("tail", pa.string())])
@@ -91,6 +92,22 @@ def test_a_key_is_looked_up_by_the_primary_key_or_an_index(tmp_path: Path) -> No
 def test_rows_that_are_out_of_order_are_refused(tmp_path: Path, shard_format: ShardFormat, tails: str) -> None:
     with pytest.raises(InvalidKey, match="it comes after a larger one"):
         write_shard(ShardPlan(SCHEMA, "tail", shard_format, batch_size=2), batches(list(tails)), tmp_path)
+
+
+def test_a_parquet_shard_has_dictionaries_where_values_repeat_and_nowhere_else(tmp_path: Path) -> None:
+    rows, few = 50_000, ["N14228", "N24211", "N39463"]
+    columns = {
+        "id": [f"flight-{number:06d}" for number in range(rows)],
+        "tail": [few[number % 3] for number in range(rows)],
+        "distance": [number / 7 for number in range(rows)],
+    }
+    table = pa.table(columns)
+    file = write_shard(ShardPlan(table.schema, "id"), table.to_batches(), tmp_path)
+    key, repeating, different = (pq.read_metadata(file.path).row_group(0).column(at) for at in range(3))
+    assert [each.has_dictionary_page for each in (key, repeating)] == [False, True]
+    assert repeating.total_uncompressed_size < rows
+    assert different.total_uncompressed_size < 8 * rows + 1.25 * DICTIONARY_BYTES
+    assert pq.read_table(file.path).equals(table)
 
 
 def test_a_parquet_shard_is_cut_into_groups_with_statistics(tmp_path: Path) -> None:
