@@ -15,7 +15,8 @@ import json
 from collections import namedtuple
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from itertools import count
+from hashlib import blake2b
+from operator import index
 from typing import Any
 from weakref import WeakSet
 
@@ -30,7 +31,6 @@ from airflow_snowpack.store.types import UtcDateTime
 
 # Numbered parameters go to the server as they are; psycopg rewrites named ones at each call.
 _DIALECT: sa.Dialect = PGDialect_psycopg(paramstyle="numeric_dollar")  # type: ignore[no-untyped-call]  # SQLAlchemy has no types here
-_NAMES = count(1)
 
 UNKNOWN_OID, BOOLEAN_OID = 0, 16
 
@@ -55,7 +55,8 @@ class Direct:
         columns = list(statement.exported_columns)
         self._row: Any = namedtuple("Row", [column.name for column in columns])  # type: ignore[misc]  # the names are data
         self._reads = [(place, _reader(column.type)) for place, column in enumerate(columns)]
-        self._name = f"snowpack_{next(_NAMES)}".encode()
+        # Of its text: behind a pooler another process may have prepared on the same connection, and must not mean another one.
+        self._name = b"snowpack_" + blake2b(self.text.encode(), digest_size=16).hexdigest().encode()
         self._prepared: WeakSet[Any] = WeakSet()
 
     def first(self, conn: sa.Connection, values: Mapping[str, Any]) -> Any | None:
@@ -88,6 +89,12 @@ class Direct:
             return _answer(driver)
         except psycopg.Error as error:
             raise self._as_sqlalchemy_says(conn, driver, error) from error
+        except BaseException as error:
+            # A signal's exception, such as a task's time-out, while the server was at it: nobody can use the connection before it
+            # has answered, not even to roll back. Closed, the server rolls back by itself.
+            if driver.pgconn.transaction_status == pq.TransactionStatus.ACTIVE:
+                conn.invalidate(error)
+            raise
 
     def _as_sqlalchemy_says(self, conn: sa.Connection, driver: Any, error: Any) -> BaseException:
         # A pooler or a DISCARD ALL may have taken the prepared statement away; a fresh connection prepares it again.
@@ -118,6 +125,8 @@ def _writer(kind: sa.types.TypeEngine[Any]) -> Write:
         return _write_json_or_null if kind.none_as_null else _write_json
     if isinstance(kind, sa.Boolean):
         return lambda value: None if value is None else b"t" if value else b"f"
+    if isinstance(kind, sa.Integer):
+        return lambda value: None if value is None else str(index(value)).encode()
     return _write_text
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
+from scripted_engine import eventually
 from sqlalchemy.exc import DBAPIError
 
 from airflow_snowpack.store import Store
@@ -97,6 +101,38 @@ def test_a_connection_that_the_server_ended_is_replaced(store: Store) -> None:
 
     assert row is not None
     assert row.number == 6
+
+
+class TimeOver(BaseException):
+    """As Airflow's for a task: none that anybody catches by the way."""
+
+
+def test_a_signal_in_the_middle_leaves_neither_a_lock_nor_a_connection_that_is_busy(store: Store) -> None:
+    store.single(lambda conn: conn.exec_driver_sql("CREATE TABLE counted (n integer)"))
+    store.single(lambda conn: conn.exec_driver_sql("INSERT INTO counted VALUES (0)"))
+    counted = sa.table("counted", sa.column("n", sa.Integer))
+    count_up = Direct(sa.update(counted).values(n=counted.c.n + sa.bindparam("by", type_=sa.Integer)))
+
+    def over(_signal: int, _frame: object) -> None:
+        raise TimeOver
+
+    def in_time(conn: sa.Connection) -> int:
+        threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGUSR1]).start()
+        return count_up.count(conn, {"by": 1})
+
+    before = signal.signal(signal.SIGUSR1, over)
+    try:
+        with open_engine(store.engine.url).begin() as other:
+            other.exec_driver_sql("UPDATE counted SET n = 10")
+            with pytest.raises(TimeOver):
+                store.transact(in_time)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+    assert store.transact(lambda conn: count_up.count(conn, {"by": 1})) == 1
+    assert store.read(lambda conn: conn.exec_driver_sql("SELECT n FROM counted").scalar()) == 11
+    open_ones = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'"
+    eventually(lambda: store.read(lambda conn: conn.exec_driver_sql(open_ones).scalar()) == 0)
 
 
 def test_it_runs_in_the_transaction_around_it(store: Store) -> None:
