@@ -20,6 +20,9 @@ import sqlalchemy as sa
 if TYPE_CHECKING:
     from airflow_snowpack.store.direct import Direct
 
+FEW = 4
+"""Rows of which each may be a round trip; more of them go together, through the driver's pipeline."""
+
 
 class Hot:
     """A statement that gives or writes rows.
@@ -54,8 +57,10 @@ class Hot:
 
     def each(self, conn: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
         """Once for each of these, of which there is at least one; otherwise as :meth:`first`."""
-        if conn.dialect.name == "postgresql":
+        if conn.dialect.name != "postgresql":
+            conn.execute(self._statements["sqlite"], rows)
+        elif len(rows) > FEW:
+            conn.execute(self._statements["postgresql"], rows)
+        else:
             for values in rows:
                 self._direct.count(conn, values)
-        else:
-            conn.execute(self._statements["sqlite"], rows)

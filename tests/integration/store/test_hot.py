@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.engine import open_engine
-from airflow_snowpack.store.hot import Hot
+from airflow_snowpack.store.hot import FEW, Hot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,6 +55,13 @@ def test_it_tells_how_many_rows_it_wrote(places: Store) -> None:
     assert places.transact(lambda conn: VISIT.count(conn, {"b_code": "ZRH"})) == 1
     assert places.transact(lambda conn: VISIT.count(conn, {"b_code": "BSL"})) == 0
     assert visits(places) == {"ZRH": 11, "GVA": None}
+
+
+def test_few_rows_and_many_are_written_alike(places: Store) -> None:
+    for number, rows in enumerate((1, FEW, FEW + 1, 300)):
+        codes = [f"{number}-{row}" for row in range(rows)]
+        places.transact(lambda conn, codes=codes: ADD.each(conn, [{"code": code, "visits": 1} for code in codes]))
+        assert {code for code in visits(places) if code.startswith(f"{number}-")} == set(codes)
 
 
 def test_what_the_database_refuses_is_undone_with_the_rest(places: Store) -> None:
