@@ -28,8 +28,6 @@ class ParquetShard:
             schema,
             compression="zstd",
             compression_level=1,
-            # Keys hardly ever repeat, and other columns whose values are mostly different show it soon.
-            use_dictionary=[name for name in schema.names if name != key_column],
             dictionary_pagesize_limit=DICTIONARY_BYTES,
             write_page_index=True,
             sorting_columns=[pq.SortingColumn(schema.get_field_index(key_column), nulls_first=True)],
