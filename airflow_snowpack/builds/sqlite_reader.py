@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from airflow_snowpack.builds.arrow_types import arrow_schema
 from airflow_snowpack.builds.cells import arrow_array, from_cell
-from airflow_snowpack.builds.keys import Key
+from airflow_snowpack.builds.keys import Key, KeyType
 from airflow_snowpack.builds.model import Manifest
 from airflow_snowpack.builds.shard_reader import BATCH_ROWS, Row, ShardReader
 from airflow_snowpack.builds.sqlite_shard import quoted
@@ -40,6 +40,7 @@ class SqliteReader(ShardReader[sqlite3.Connection]):
         self._schema = arrow_schema(manifest.columns)
         self._names = tuple(self._schema.names)
         self._key_at = self._names.index(self._key_column)
+        self._order: Any = bytes if manifest.key_type is KeyType.BYTES else None  # a memoryview is a key too, and has no order
         self._decoders = [(field.name, read) for field in self._schema if (read := from_cell(field.type)) is not None]
         columns, key = ", ".join(f"rows.{quoted(name)}" for name in self._names), f"rows.{quoted(self._key_column)}"
         self._all = f"SELECT {columns} FROM rows ORDER BY {key}"
@@ -63,7 +64,7 @@ class SqliteReader(ShardReader[sqlite3.Connection]):
 
     def multi_get(self, keys: Sequence[Key]) -> dict[Key, Row]:
         found: list[tuple[Any, ...]] = []
-        in_order = sorted(keys)  # neighbours share pages, which are in the processor's cache by then
+        in_order = sorted(keys, key=self._order)  # neighbours share pages, which are in the processor's cache by then
         with self._handle() as connection:
             for begin in range(0, len(in_order), MOST_PARAMETERS):
                 found += connection.execute(*self._asked_for(in_order[begin : begin + MOST_PARAMETERS])).fetchall()

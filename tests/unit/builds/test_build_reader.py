@@ -108,6 +108,13 @@ def test_keys_of_every_type_are_found(
         assert reader.get(absent) is None
 
 
+def test_bytes_may_be_asked_for_by_what_stands_for_them(root: Storage) -> None:
+    publish(root, pa.table({"key": pa.array([b"a", b"b"], pa.binary())}), key="key", shard_format=ShardFormat.SQLITE)
+    with SnapshotReader(root) as reader:
+        views = [memoryview(b"b"), memoryview(b"a")]
+        assert list(reader.multi_get(views).values()) == [{"key": b"b"}, {"key": b"a"}]
+
+
 @pytest.mark.parametrize("key", [None, 7, b"N1", True, 1.5])
 def test_what_is_no_key_of_the_build_is_refused(root: Storage, key: Any) -> None:
     publish(root, flights(), key="tail")
