@@ -176,7 +176,7 @@ INTERIM_TABLE = arg("interim_table", metavar="TABLE", help="The table's id, or i
 INTERIM_TABLES = arg("interim_tables", metavar="TABLE", nargs="+", help="Tables' ids, or their whole names with the catalog")
 FORGET = arg(
     "--forget", action="store_true",
-    help="Take what no collector could drop off the record, as when its catalog is gone; what is left of it stays where it is",
+    help="Take what no collector could drop off the record, as when its catalog is gone for good; nothing else is touched",
 )  # fmt: skip
 MADE_BY_DAG = arg("--dag", metavar="DAG_ID", help="Only tables that runs of this DAG made")
 MADE_BY_RUN = arg("--run-id", metavar="RUN_ID", help="Only tables that DAG runs of this id made")

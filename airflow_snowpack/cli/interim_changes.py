@@ -91,13 +91,13 @@ def drop(args: Namespace) -> ExitCode | None:
     with opened(args) as here:
         tables = [here.interim.table(asked) for asked in args.interim_tables]
         names = ", ".join(str(table.table) for table in tables)
+        change, question = here.interim_desk.drop, f"Let go of {names}? The rows are gone for good then."
         if args.forget:
-            confirm(
-                f"Take {names} off the record? What is left of them stays where it is, and nobody looks after it.", yes=args.yes
+            change, question = (
+                here.interim_desk.forget,
+                f"Take {names} off the record, for the sweeper to find or nobody?",
             )
-        else:
-            confirm(f"Let go of {names}? The rows are gone for good then.", yes=args.yes)
-        change = here.interim_desk.forget if args.forget else here.interim_desk.drop
+        confirm(question, yes=args.yes)
         dropped, codes = [], []
         for table in tables:
             try:

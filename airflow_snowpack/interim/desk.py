@@ -51,20 +51,19 @@ class InterimDesk:
         return replace(before, state=TableState.DROPPING, is_named=False)
 
     def forget(self, asked: str) -> InterimTable:
-        """Take a table off the record that no collector could drop; what is left of it stays where it is.
+        """Take a table off the record that no collector could drop; nothing else is touched.
 
         :param asked: as in :meth:`drop`.
         :returns: the table as it was.
         :raises InterimTableNotFound: there is none.
         :raises InterimTableNotStuck: no drop of it has failed, or a collector is at it.
         """
-        table = self.registry.table(asked)
-        told = {"table": str(table.table), "location": table.location, "error": table.error}
 
-        def note(conn: sa.Connection) -> None:
+        def note(conn: sa.Connection, table: InterimTable) -> None:
+            told = {"table": str(table.table), "location": table.location, "error": table.error}
             write_audit(conn, self.registry.store, self._actor, "forget_interim", audit_subject(table.table_id), **told)
 
-        return self.registry.forget(table.table_id, also=note)
+        return self.registry.forget(self.registry.table(asked).table_id, also=note)
 
     def note_collection(self) -> None:
         """Somebody has the collector make a pass."""

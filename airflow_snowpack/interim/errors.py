@@ -87,11 +87,10 @@ class InterimTableInUse(InterimError):
 class InterimTableNotStuck(InterimError):
     """Somebody wants to forget what a collector has not failed to drop."""
 
-    def __init__(self, table: str) -> None:
+    def __init__(self, table: str, reason: str, advice: str) -> None:
         super().__init__(
-            f"The interim table {table} can be dropped for all that is known, so it is not forgotten: that is for one whose drop "
-            "has failed, and on which no collector is at work. Let go of it first, and let the collector try: `airflow snowpack "
-            "interim drop`, then `interim collect`."
+            f"The interim table {table} is not forgotten, since {reason}. {advice}: only what no collector could drop, as when "
+            "its catalog is gone for good, is taken off the record. `airflow snowpack interim show` tells how it stands."
         )
 
 

@@ -159,25 +159,28 @@ class InterimRegistry(InterimHandingOn):
 
         return self.store.transact(write)
 
-    def forget(self, table_id: str, *, also: Callable[[sa.Connection], None] | None = None) -> InterimTable:
-        """Take a table off the record that no collector could drop. What is left of it stays where it is.
+    def forget(self, table_id: str, *, also: Callable[[sa.Connection, InterimTable], None] | None = None) -> InterimTable:
+        """Take a table off the record that no collector could drop; nothing else is touched.
 
-        That is for one whose catalog is gone for good. Should it come back, the sweeper finds the table in no record.
+        For one whose catalog is gone for good. Should it come back, the sweeper finds the table in no record, and drops it.
 
-        :param also: as with :meth:`discard`.
+        :param also: runs in the same transaction, such as an audit entry.
         :returns: the table as it was.
         :raises InterimTableNotFound: there is no such table.
         :raises InterimTableNotStuck: no drop of it has failed, or a collector is at it.
         """
-        key = storable(table_id)
+        key, now = storable(table_id), self.store.clock()
 
         def write(conn: sa.Connection) -> InterimTable:
             table = _locked_for_change(conn, key)
-            if table.state is not TableState.DROPPING or table.error is None or table.lease_until is not None:
-                raise InterimTableNotStuck(str(table.table))
+            if table.state is not TableState.DROPPING or table.error is None:
+                raise InterimTableNotStuck(str(table.table), "no drop of it has failed yet", "Let the collector try")
+            if table.lease_until is not None and table.lease_until > now:
+                raise InterimTableNotStuck(str(table.table), "a collector is dropping it now", "Try again in a few minutes")
             conn.execute(sa.delete(interim_tables).where(TABLE.table_id == key))
+            nudge(conn, run_key(table.producer.dag_id, table.producer.run_id), look_at=now)
             if also is not None:
-                also(conn)
+                also(conn, table)
             return table
 
         return self.store.transact(write)

@@ -13,6 +13,7 @@ from interim_lake import DAG, RUN, InterimLake, new_catalog
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
 from airflow_snowpack.interim.collector import Collector
+from airflow_snowpack.interim.errors import InterimTableNotFound, InterimTableNotStuck
 from airflow_snowpack.interim.folders import Folder, folder_of_namespace
 from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.interim.ownership import claim
@@ -92,6 +93,32 @@ def test_a_pass_finishes_what_a_killed_one_has_begun(lake_of_tables: InterimLake
     assert lake_of_tables.collect(told, later=timedelta(minutes=1)).dropped == (), "it may be alive"
     assert len(lake_of_tables.collect(told, later=timedelta(minutes=10)).dropped) == 1
     assert not folder.exists()
+
+
+def test_only_what_no_collector_could_drop_is_forgotten_and_never_under_one_that_is_at_it(
+    lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock
+) -> None:
+    registry = lake_of_tables.registry
+    ref = lake_of_tables.handed_on("clean", with_rows=True)
+    with pytest.raises(InterimTableNotStuck, match="no drop of it has failed yet"):
+        registry.forget(ref.table_id)
+    clock.move(timedelta(hours=1))
+    collector = lake_of_tables.collector(told)
+    [doomed] = collector._ledger.settle(collector._due.take(10), {}, 10)
+    collector._ledger.failed(doomed, "the catalog is gone")
+    clock.move(timedelta(minutes=1))
+    [again] = collector._ledger.take_left(10)
+    with pytest.raises(InterimTableNotStuck, match="a collector is dropping it now"):
+        registry.forget(ref.table_id)
+    clock.move(timedelta(hours=1))  # that one is dead
+
+    assert registry.forget(ref.table_id).error == "the catalog is gone"
+    collector._ledger.failed(again, "too late")
+    with pytest.raises(InterimTableNotFound):
+        registry.table(ref.table_id)
+    assert ref.table.removeprefix("lake.") in {".".join(name) for name in lake_of_tables.catalog.list_tables("snowpack_interim")}
+    told.end()
+    assert (lake_of_tables.collect(told).runs, lake_of_tables.collect(told).runs) == (1, 0), "its run goes as well"
 
 
 def test_the_files_of_a_write_that_never_created_its_table_go_too(lake_of_tables: InterimLake, told: ToldRuns) -> None:
