@@ -12,7 +12,7 @@ the same.
 from __future__ import annotations
 
 import json
-from collections import namedtuple
+from collections import defaultdict, namedtuple
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -31,6 +31,9 @@ from airflow_snowpack.store.types import UtcDateTime
 
 # Numbered parameters go to the server as they are; psycopg rewrites named ones at each call.
 _DIALECT: sa.Dialect = PGDialect_psycopg(paramstyle="numeric_dollar")  # type: ignore[no-untyped-call]  # SQLAlchemy has no types here
+
+# The connections on which each name is prepared.
+_PREPARED: defaultdict[bytes, WeakSet[Any]] = defaultdict(WeakSet)
 
 UNKNOWN_OID, BOOLEAN_OID = 0, 16
 
@@ -55,9 +58,10 @@ class Direct:
         columns = list(statement.exported_columns)
         self._row: Any = namedtuple("Row", [column.name for column in columns])  # type: ignore[misc]  # the names are data
         self._reads = [(place, _reader(column.type)) for place, column in enumerate(columns)]
-        # Of its text: behind a pooler another process may have prepared on the same connection, and must not mean another one.
-        self._name = b"snowpack_" + blake2b(self.text.encode(), digest_size=16).hexdigest().encode()
-        self._prepared: WeakSet[Any] = WeakSet()
+        # Whoever prepares something else, in this process or behind a pooler in another one, must have another name for it.
+        meaning = f"{self.text} {self._oids}".encode()
+        self._name = b"snowpack_" + blake2b(meaning, digest_size=16).hexdigest().encode()
+        self._prepared = _PREPARED[self._name]
 
     def first(self, conn: sa.Connection, values: Mapping[str, Any]) -> Any | None:
         """The row as a named tuple, or ``None``.

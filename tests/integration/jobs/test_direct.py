@@ -103,6 +103,16 @@ def test_a_connection_that_the_server_ended_is_replaced(store: Store) -> None:
     assert row.number == 6
 
 
+def test_the_same_statement_written_twice_is_one_to_the_server(store: Store) -> None:
+    again = Direct(sa.select(*(sa.bindparam(name, type_=kind).label(name) for name, kind in KINDS.items())))
+
+    def ask_both(conn: sa.Connection) -> list[int]:
+        rows = (each.first(conn, NOTHING | {"number": number}) for number, each in enumerate((ECHO, again)))
+        return [row.number for row in rows if row is not None]
+
+    assert store.transact(ask_both) == [0, 1]
+
+
 class TimeOver(BaseException):
     """As Airflow's for a task: none that anybody catches by the way."""
 
