@@ -93,10 +93,7 @@ def drop(args: Namespace) -> ExitCode | None:
         names = ", ".join(str(table.table) for table in tables)
         change, question = here.interim_desk.drop, f"Let go of {names}? The rows are gone for good then."
         if args.forget:
-            change, question = (
-                here.interim_desk.forget,
-                f"Take {names} off the record, for the sweeper to find or nobody?",
-            )
+            change, question = here.interim_desk.forget, f"Take {names} off the record? No collector tries to drop it again."
         confirm(question, yes=args.yes)
         dropped, codes = [], []
         for table in tables:

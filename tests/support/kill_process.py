@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 from itertools import count
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import sqlalchemy as sa
 from heard_statements import hear_direct
@@ -25,9 +25,6 @@ from scripted_engine import ScriptedEngine
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Actor, Attempt, Desk, Jobs
 from airflow_snowpack.store import open_store
-
-if TYPE_CHECKING:
-    pass
 
 ACTIONS = ["rewrite_data_files", "expire_snapshots"]
 
