@@ -21,8 +21,9 @@ from airflow_snowpack.builds.keys import Key
 from airflow_snowpack.builds.model import Manifest, ShardFormat
 from airflow_snowpack.builds.parquet_reader import ParquetReader
 from airflow_snowpack.builds.routing import Routing
+from airflow_snowpack.builds.row_maker import Row
 from airflow_snowpack.builds.shard_cache import ShardCache
-from airflow_snowpack.builds.shard_reader import Row, ShardReader
+from airflow_snowpack.builds.shard_reader import ShardReader
 from airflow_snowpack.builds.sqlite_reader import SqliteReader
 
 MOST_OPEN = 256
@@ -62,7 +63,7 @@ class OpenBuild:
         rows: dict[Key, Row] = {}
         for shard_id, wanted in sorted(self._routing.grouped(keys, category).items(), reverse=True):
             rows.update(self._shard(shard_id).multi_get(wanted))  # the first shard's row is the one that stays
-        return {key: rows[key] for key in keys if key in rows}
+        return {key: row for key, row in zip(keys, map(rows.get, keys), strict=True) if row is not None}
 
     def rows(self, shard_id: int | None = None) -> Iterator[Row]:
         """All rows, of one shard or of all, one after the other."""

@@ -19,7 +19,8 @@ from pyarrow import parquet
 
 from airflow_snowpack.builds.keys import Key
 from airflow_snowpack.builds.model import Manifest
-from airflow_snowpack.builds.shard_reader import BATCH_ROWS, Row, ShardReader
+from airflow_snowpack.builds.row_maker import Row
+from airflow_snowpack.builds.shard_reader import BATCH_ROWS, ShardReader
 from airflow_snowpack.builds.sharding import ARROW_TYPE
 
 

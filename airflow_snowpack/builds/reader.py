@@ -29,8 +29,8 @@ from airflow_snowpack.builds.keys import Key
 from airflow_snowpack.builds.model import Current, Manifest
 from airflow_snowpack.builds.open_build import OpenBuild
 from airflow_snowpack.builds.published import find_manifest, newest_whole, read_pointer
+from airflow_snowpack.builds.row_maker import Row
 from airflow_snowpack.builds.shard_cache import MAX_BYTES, ShardCache
-from airflow_snowpack.builds.shard_reader import Row
 from airflow_snowpack.builds.storage import Storage
 
 T = TypeVar("T")

@@ -12,6 +12,7 @@ work does not grow with the number of shards, unless their keys overlap.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
@@ -71,14 +72,14 @@ class Routing:
 
         :raises InvalidKey: see :meth:`shards_of`.
         """
-        groups: dict[int, list[Key]] = {}
+        groups: defaultdict[int, list[Key]] = defaultdict(list)
         if self._by_hash and category is None and set(map(type, keys)) == {PYTHON_TYPE[self._key_type]}:
             for key, shard_id in zip(keys, self._hashed(keys), strict=True):
-                groups.setdefault(shard_id, []).append(key)
+                groups[shard_id].append(key)
             return {shard_id: found for shard_id, found in groups.items() if shard_id in self._filled}
         for key in keys:
             for shard_id in self.shards_of(key, category):
-                groups.setdefault(shard_id, []).append(key)
+                groups[shard_id].append(key)
         return groups
 
     def _hashed(self, keys: Sequence[Key]) -> list[int]:

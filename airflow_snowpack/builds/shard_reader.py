@@ -11,24 +11,26 @@ through a handle of its own, which goes back to a pool, or is closed if the shar
 
 from __future__ import annotations
 
-import sqlite3
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
+import apsw
 import pyarrow as pa
 
 from airflow_snowpack.builds.errors import ManifestDamaged
 from airflow_snowpack.builds.keys import Key
 from airflow_snowpack.builds.model import Manifest
+from airflow_snowpack.builds.row_maker import Row
 
-Row = dict[str, Any]
 Handle = TypeVar("Handle")
 
 BATCH_ROWS = 10_000
+UNREADABLE = (apsw.Error, UnicodeDecodeError, OSError, pa.ArrowException)
+"""What a damaged file may end in."""
 
 
 class ShardReader(ABC, Generic[Handle]):
@@ -81,7 +83,7 @@ class ShardReader(ABC, Generic[Handle]):
         handle = self._taken()
         try:
             yield handle
-        except (sqlite3.Error, OSError, pa.ArrowException) as error:
+        except UNREADABLE as error:
             raise self._damage(error) from error
         finally:
             self._give_back(handle)
@@ -107,7 +109,7 @@ class ShardReader(ABC, Generic[Handle]):
             try:
                 self._path = path
                 return self._open(path)
-            except (sqlite3.Error, OSError, pa.ArrowException) as error:
+            except UNREADABLE as error:
                 if path.exists():
                     raise ManifestDamaged(str(path), f"it cannot be opened ({error})") from error
         raise ManifestDamaged(str(path), "it is not there any more")

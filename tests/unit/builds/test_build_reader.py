@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import pickle
+import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -17,7 +19,7 @@ import pyarrow as pa
 import pytest
 from snapshots import point, publish, remote_storage
 
-from airflow_snowpack.builds import layout
+from airflow_snowpack.builds import layout, sqlite_reader
 from airflow_snowpack.builds.errors import (
     BuildNotFound,
     InvalidBuild,
@@ -106,6 +108,17 @@ def test_keys_of_every_type_are_found(
         assert [reader.get(key) for key in keys] == [{"key": key, "value": value} for value, key in enumerate(keys)]
         assert list(reader.multi_get([*keys[::-1], absent])) == keys[::-1]
         assert reader.get(absent) is None
+
+
+@pytest.mark.parametrize("keys", [[-(2**63), 0, 2**63 - 1], ["", "a\x00b", "ä"], [b"", b"\x00"], ["a", "a", "b"]], ids=str)
+def test_a_sqlite_that_takes_no_arrays_finds_many_keys_too(
+    root: Storage, monkeypatch: pytest.MonkeyPatch, keys: list[Any]
+) -> None:
+    monkeypatch.setattr(sqlite_reader, "TAKES_ARRAYS", False)
+    publish(root, pa.table({"key": keys, "value": range(len(keys))}), key="key", shard_format=ShardFormat.SQLITE)
+    with SnapshotReader(root) as reader:
+        found = reader.multi_get(keys)
+    assert {key: row["value"] for key, row in found.items()} == {key: keys.index(key) for key in keys}
 
 
 def test_bytes_may_be_asked_for_by_what_stands_for_them(root: Storage) -> None:
@@ -483,6 +496,24 @@ def test_a_shard_that_is_cut_off_while_it_is_open_takes_the_reader_back_too(
     assert len(reader.multi_get([f"N{number:05d}" for number in range(3000)])) == 3000
     assert reader.manifest.run_id == "r1"
     assert reader.fallback is not None
+
+
+@pytest.mark.parametrize("ask", ["get", "multi_get", "scan"])
+def test_text_that_is_none_any_more_is_damage_too(root: Storage, ask: str) -> None:
+    publish(root, flights(10), key="tail", sharding=Sharding.hash(1))
+    with SnapshotReader(root) as reader:
+        [shard] = reader.manifest.shards
+        assert reader.get("N00001") is not None  # the file was whole when it was opened
+        with closing(sqlite3.connect(root.local_path(shard.url or ""))) as connection:
+            connection.execute("UPDATE rows SET origin = CAST(x'ff' AS TEXT) WHERE tail = 'N00003'")
+            connection.commit()
+        questions = {
+            "get": lambda: reader.get("N00003"),
+            "multi_get": lambda: reader.multi_get(["N00003"]),
+            "scan": lambda: list(reader.scan()),
+        }
+        with pytest.raises(ManifestDamaged, match="can no longer be read"):
+            questions[ask]()
 
 
 def test_a_damaged_build_gets_another_chance_by_call_only(root: Storage) -> None:
