@@ -10,7 +10,7 @@ also after it was closed, which only lets go of what is not in use.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -58,12 +58,12 @@ class OpenBuild:
         """All rows with this key, shard by shard."""
         return [row for shard_id in self._routing.shards_of(key, category) for row in self._shard(shard_id).get_all(key)]
 
-    def multi_get(self, keys: Sequence[Key], category: Key | None = None) -> dict[Key, Row]:
+    def multi_get(self, keys: Iterable[Key], category: Key | None = None) -> dict[Key, Row]:
         """What :meth:`get` says for each of these keys that is there, in their order."""
-        rows: dict[Key, Row] = {}
-        for shard_id, wanted in sorted(self._routing.grouped(keys, category).items(), reverse=True):
+        rows: dict[Key, Any] = dict.fromkeys(keys)
+        for shard_id, wanted in sorted(self._routing.grouped(list(rows), category).items(), reverse=True):
             rows.update(self._shard(shard_id).multi_get(wanted))  # the first shard's row is the one that stays
-        return {key: row for key, row in zip(keys, map(rows.get, keys), strict=True) if row is not None}
+        return rows if all(rows.values()) else {key: row for key, row in rows.items() if row}
 
     def rows(self, shard_id: int | None = None) -> Iterator[Row]:
         """All rows, of one shard or of all, one after the other."""

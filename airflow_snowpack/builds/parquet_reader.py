@@ -9,7 +9,7 @@ The invariant: a row group that holds the key is always read; one without statis
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +40,12 @@ class ParquetReader(ShardReader[parquet.ParquetFile]):
         with self._handle() as file:
             return [row for _, row in self._found(file, [key])]
 
-    def multi_get(self, keys: Sequence[Key]) -> dict[Key, Row]:
+    def multi_get(self, keys: Sequence[Key]) -> Iterable[tuple[Key, Row]]:
         rows: dict[Key, Row] = {}
         with self._handle() as file:
             for key, row in self._found(file, keys):
                 rows.setdefault(key, row)
-        return rows
+        return rows.items()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         with self._handle() as file:

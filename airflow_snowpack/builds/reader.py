@@ -140,7 +140,7 @@ class SnapshotReader:
 
     def multi_get(self, keys: Iterable[Key], *, category: Key | None = None) -> dict[Key, Row]:
         """What :meth:`get` says for each of these keys; those that are not there are left out."""
-        wanted = list(dict.fromkeys(keys))
+        wanted = list(keys)
         return self._asked(lambda build: build.multi_get(wanted, category))
 
     def scan(self, shard_id: int | None = None) -> Iterator[Row]:

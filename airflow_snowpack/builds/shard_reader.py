@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -60,8 +60,8 @@ class ShardReader(ABC, Generic[Handle]):
         """All rows with this key."""
 
     @abstractmethod
-    def multi_get(self, keys: Sequence[Key]) -> dict[Key, Row]:
-        """The first row of each of these keys that is there."""
+    def multi_get(self, keys: Sequence[Key]) -> Iterable[tuple[Key, Row]]:
+        """The first row of each of these keys that is there. Of several pairs of one key, that is the last one."""
 
     @abstractmethod
     def batches(self) -> Iterator[pa.RecordBatch]:

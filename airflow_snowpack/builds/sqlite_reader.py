@@ -12,7 +12,7 @@ It reads through APSW, whose way from SQLite's values to Python's takes half the
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import islice
 from operator import itemgetter
@@ -33,6 +33,9 @@ from airflow_snowpack.builds.sqlite_shard import quoted
 
 MAPPED_BYTES = 2**40
 BUSY_MS = 5_000
+FLAGS = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_NOMUTEX
+"""Without a mutex around each value that is read: the pool gives a connection, whose cursors are all at their end, to one thread
+at a time."""
 TAKES_ARRAYS = "ENABLE_CARRAY" in apsw.compile_options
 """As the wheels of APSW do; one that was built with the system's SQLite may not."""
 MOST_CACHED = 8 * 2**20
@@ -71,15 +74,15 @@ class SqliteReader(ShardReader[apsw.Connection]):
         with self._handle() as connection:
             return self._rows(connection.execute(self._those, (key,)).fetchall())
 
-    def multi_get(self, keys: Sequence[Key]) -> dict[Key, Row]:
+    def multi_get(self, keys: Sequence[Key]) -> Iterable[tuple[Key, Row]]:
         with self._handle() as connection:
             if TAKES_ARRAYS and not self._with_nul(keys):
                 found = connection.execute(self._any, (self._array(keys),)).fetchall()
             else:
                 with connection:  # one transaction, so that the file is locked once
                     found = connection.executemany(self._one, zip(keys, strict=True)).fetchall()
-        found.reverse()  # so that the first row of a key is the one that stays
-        return dict(zip(map(itemgetter(self._key_at), found), self._rows(found), strict=True))
+        found.reverse()  # so that the first row of a key comes last
+        return zip(map(itemgetter(self._key_at), found), self._rows(found), strict=True)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         with self._handle() as connection, closing(connection.execute(self._all)) as cursor:
@@ -108,10 +111,7 @@ class SqliteReader(ShardReader[apsw.Connection]):
             return self._connected(path, "mode=ro&immutable=1", pages)  # a mounted bucket, which knows no locks
 
     def _connected(self, path: Path, how: str, pages: str) -> apsw.Connection:
-        # SQLite hands a connection from thread to thread safely, and the pool to one at a time.
-        connection = apsw.Connection(
-            f"file:{quote(str(path))}?{how}", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, statementcachesize=64
-        )
+        connection = apsw.Connection(f"file:{quote(str(path))}?{how}", flags=FLAGS, statementcachesize=64)
         try:
             connection.set_busy_timeout(BUSY_MS)
             connection.execute(pages).fetchall()
