@@ -88,8 +88,10 @@ class ShardReader(ABC, Generic[Handle]):
         finally:
             self._give_back(handle)
 
-    def _damage(self, error: Exception) -> ManifestDamaged:
+    def _damage(self, error: Exception) -> ManifestDamaged | MemoryError:
         """It was whole when it was opened, so somebody has changed it since."""
+        if isinstance(error, apsw.NoMemError):
+            return MemoryError(str(error))
         return ManifestDamaged(str(self._path or "a shard"), f"it can no longer be read ({error})")
 
     def _taken(self) -> Handle:
@@ -109,6 +111,8 @@ class ShardReader(ABC, Generic[Handle]):
             try:
                 self._path = path
                 return self._open(path)
+            except apsw.NoMemError as error:
+                raise MemoryError(str(error)) from error
             except UNREADABLE as error:
                 if path.exists():
                     raise ManifestDamaged(str(path), f"it cannot be opened ({error})") from error

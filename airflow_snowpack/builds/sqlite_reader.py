@@ -6,7 +6,9 @@
 The invariant: what is read is what was written, as ``cells.py`` says, and a file that is cut off under a reader is an error that
 it survives.
 
-It reads through APSW, whose way from SQLite's values to Python's takes half the time of the standard library's.
+It reads through APSW, whose way from SQLite's values to Python's takes half the time of the standard library's. That is another
+SQLite in the process than the writer's, and closing a file in one drops the other's locks on it: shards are never written to once
+they are there to be read.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
+from functools import lru_cache
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
@@ -27,7 +30,7 @@ from airflow_snowpack.builds.arrow_types import arrow_schema
 from airflow_snowpack.builds.cells import arrow_array, from_cell
 from airflow_snowpack.builds.keys import Key, KeyType
 from airflow_snowpack.builds.model import Manifest
-from airflow_snowpack.builds.row_maker import Row, row_maker
+from airflow_snowpack.builds.row_maker import Row, RowMaker, row_maker
 from airflow_snowpack.builds.shard_reader import BATCH_ROWS, UNREADABLE, ShardReader
 from airflow_snowpack.builds.sqlite_shard import quoted
 
@@ -36,8 +39,8 @@ BUSY_MS = 5_000
 FLAGS = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_NOMUTEX
 """Without a mutex around each value that is read: the pool gives a connection, whose cursors are all at their end, to one thread
 at a time."""
-TAKES_ARRAYS = "ENABLE_CARRAY" in apsw.compile_options
-"""As the wheels of APSW do; one that was built with the system's SQLite may not."""
+TAKES_ARRAYS = hasattr(apsw, "carray") and "ENABLE_CARRAY" in apsw.compile_options
+"""As APSW does from PyPI; one that was built with the system's SQLite may not."""
 MOST_CACHED = 8 * 2**20
 """Bytes of a shard that one connection keeps."""
 
@@ -51,14 +54,13 @@ class SqliteReader(ShardReader[apsw.Connection]):
         self._names = tuple(self._schema.names)
         self._key_at = self._names.index(self._key_column)
         self._key_type = manifest.key_type
-        self._rows = row_maker(
-            self._names, {field.name: read for field in self._schema if (read := from_cell(field.type)) is not None}
-        )
-        columns, key = ", ".join(f"rows.{quoted(name)}" for name in self._names), f"rows.{quoted(self._key_column)}"
-        self._all = f"SELECT {columns} FROM rows ORDER BY {key}"
-        self._those = f"SELECT {columns} FROM rows WHERE {key} = ?"
+        self._rows = _row_maker(manifest.columns)
+        # All columns, in the order that the format fixes: APSW keeps no statement prepared that is longer than 16 KiB.
+        key = f"rows.{quoted(self._key_column)}"
+        self._all = f"SELECT rows.* FROM rows ORDER BY {key}"
+        self._those = f"SELECT rows.* FROM rows WHERE {key} = ?"
         self._one = f"{self._those} LIMIT 1"
-        self._any = f"SELECT {columns} FROM carray(?) AS wanted CROSS JOIN rows WHERE {key} = wanted.value"
+        self._any = f"SELECT rows.* FROM carray(?) AS wanted CROSS JOIN rows WHERE {key} = wanted.value"
 
     def get(self, key: Key) -> Row | None:
         connection = self._taken()  # without the context manager, which would take a tenth of the time
@@ -75,12 +77,15 @@ class SqliteReader(ShardReader[apsw.Connection]):
             return self._rows(connection.execute(self._those, (key,)).fetchall())
 
     def multi_get(self, keys: Sequence[Key]) -> Iterable[tuple[Key, Row]]:
+        wanted = self._in_order(keys)
         with self._handle() as connection:
-            if TAKES_ARRAYS and not self._with_nul(keys):
-                found = connection.execute(self._any, (self._array(keys),)).fetchall()
+            if TAKES_ARRAYS and not self._with_nul(wanted):
+                keys_array = apsw.carray(array("q", wanted) if self._key_type is KeyType.INTEGER else tuple(wanted))
+                # Not kept prepared, as a statement keeps what was bound to it.
+                found = connection.execute(self._any, (keys_array,), can_cache=False).fetchall()
             else:
                 with connection:  # one transaction, so that the file is locked once
-                    found = connection.executemany(self._one, zip(keys, strict=True)).fetchall()
+                    found = connection.executemany(self._one, zip(wanted, strict=True)).fetchall()
         found.reverse()  # so that the first row of a key comes last
         return zip(map(itemgetter(self._key_at), found), self._rows(found), strict=True)
 
@@ -91,8 +96,15 @@ class SqliteReader(ShardReader[apsw.Connection]):
                 columns = [arrow_array(column, field.type) for column, field in zip(values, self._schema, strict=True)]
                 yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
-    def _array(self, keys: Sequence[Any]) -> apsw.CArrayBinding:
-        return apsw.carray(array("q", keys) if self._key_type is KeyType.INTEGER else tuple(keys))
+    def _in_order(self, keys: Sequence[Any]) -> list[Any]:
+        """The keys sorted, so that each page is read once, and text and bytes as plain ones, which alone APSW takes for such."""
+        match self._key_type:
+            case KeyType.INTEGER:
+                return sorted(keys)
+            case KeyType.STRING:
+                return sorted(map(str.__str__, keys))
+            case KeyType.BYTES:
+                return sorted(map(bytes, keys))
 
     def _with_nul(self, keys: Sequence[Any]) -> bool:
         """Whether one is text with a NUL, at which an array would end it."""
@@ -123,3 +135,10 @@ class SqliteReader(ShardReader[apsw.Connection]):
 
     def _close(self, handle: apsw.Connection) -> None:
         handle.close()
+
+
+@lru_cache(maxsize=64)
+def _row_maker(columns: tuple[tuple[str, str], ...]) -> RowMaker:
+    """The same for all shards of a build, as compiling one for a thousand columns takes milliseconds."""
+    schema = arrow_schema(columns)
+    return row_maker(schema.names, {field.name: read for field in schema if (read := from_cell(field.type)) is not None})

@@ -11,9 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from enum import StrEnum
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
+import apsw
+import numpy as np
 import psutil
 import pyarrow as pa
 import pytest
@@ -119,6 +123,42 @@ def test_a_sqlite_that_takes_no_arrays_finds_many_keys_too(
     with SnapshotReader(root) as reader:
         found = reader.multi_get(keys)
     assert {key: row["value"] for key, row in found.items()} == {key: keys.index(key) for key in keys}
+
+
+class Tail(StrEnum):
+    FIRST = "N00001"
+
+
+@pytest.mark.parametrize("arrays", [True, False])
+def test_text_of_other_classes_is_a_key_as_its_text_is(root: Storage, monkeypatch: pytest.MonkeyPatch, arrays: bool) -> None:
+    monkeypatch.setattr(sqlite_reader, "TAKES_ARRAYS", arrays)
+    publish(root, flights(), key="tail")
+    keys = [Tail.FIRST, *np.array(["N00002", "N00003"]), "N00004"]
+    with SnapshotReader(root) as reader:
+        assert [row["flown"] for row in reader.multi_get(keys).values()] == [1, 2, 3, 4]
+
+
+def test_an_answer_leaves_nothing_that_holds_on_to_its_keys(root: Storage, tmp_path: Path) -> None:
+    publish(root, pa.table({"key": pa.array([b"a", b"b"], pa.binary())}), key="key")
+    names = tmp_path / "names"
+    names.write_bytes(b"ab")
+    with (
+        SnapshotReader(root) as reader,
+        names.open("rb") as file,
+        mmap(file.fileno(), 0, access=ACCESS_READ) as mapped,  # it cannot be closed while anyone holds a part of it
+        memoryview(mapped) as view,
+        view[:1] as first,
+        view[1:] as second,
+    ):
+        assert list(reader.multi_get([first, second]).values()) == [{"key": b"a"}, {"key": b"b"}]
+
+
+def test_a_build_may_have_as_many_columns_as_sqlite_takes(root: Storage) -> None:
+    table = pa.table({"key": [1, 2]} | {f"a_feature_with_a_long_name_{number}": [number, None] for number in range(1_999)})
+    publish(root, table, key="key")
+    with SnapshotReader(root) as reader:
+        assert list(reader.multi_get([2, 1]).values()) == [reader.get(2), reader.get(1)] == table.to_pylist()[::-1]
+        assert list(reader.scan()) == table.to_pylist()
 
 
 def test_bytes_may_be_asked_for_by_what_stands_for_them(root: Storage) -> None:
@@ -514,6 +554,22 @@ def test_text_that_is_none_any_more_is_damage_too(root: Storage, ask: str) -> No
         }
         with pytest.raises(ManifestDamaged, match="can no longer be read"):
             questions[ask]()
+
+
+def test_a_machine_out_of_memory_is_no_damage(root: Storage) -> None:
+    first = publish(root, flights(10), key="tail", run_id="r1")
+    publish(root, flights(20_000), key="tail", run_id="r2", after=first)
+    keys = [f"N{number:05d}" for number in range(20_000)]
+    with SnapshotReader(root) as reader:
+        assert reader.get(keys[0]) is not None
+        apsw.hard_heap_limit(apsw.memory_used() + 20_000)
+        try:
+            with pytest.raises(MemoryError):
+                reader.multi_get(keys)
+        finally:
+            apsw.hard_heap_limit(0)
+        assert len(reader.multi_get(keys)) == 20_000
+        assert reader.fallback is None
 
 
 def test_a_damaged_build_gets_another_chance_by_call_only(root: Storage) -> None:
