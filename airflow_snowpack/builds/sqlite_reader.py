@@ -51,8 +51,7 @@ class SqliteReader(ShardReader[apsw.Connection]):
     def __init__(self, locate: Callable[[], Path], manifest: Manifest, in_place: bool = True) -> None:
         super().__init__(locate, manifest, in_place)
         self._schema = arrow_schema(manifest.columns)
-        self._names = tuple(self._schema.names)
-        self._key_at = self._names.index(self._key_column)
+        self._key_at = self._schema.names.index(self._key_column)
         self._key_type = manifest.key_type
         self._rows = _row_maker(manifest.columns)
         # All columns, in the order that the format fixes: APSW keeps no statement prepared that is longer than 16 KiB.
