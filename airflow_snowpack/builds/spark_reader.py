@@ -4,8 +4,8 @@
     before = read_build(spark, "s3://lake/builds/flights", ref="20260101T000000Z")
 
 The invariant: it holds exactly the rows of one complete build, each shard's file checked against the manifest. Executors open the
-storage themselves, so they need this package with its pyarrow, xxhash and apsw, and the storage's credentials as they stand in its
-options. A shard of a storage that is not local is copied into the task's own folder and deleted with it.
+storage themselves, so they need this package with its pyarrow, xxhash and apsw, and the storage's credentials as they stand in
+its options. A shard of a storage that is not local is copied into the task's own folder and deleted with it.
 """
 
 from __future__ import annotations
