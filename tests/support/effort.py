@@ -1,0 +1,22 @@
+"""How many rounds a randomized test runs: a few in ``make test``, many in ``make soak``.
+
+    ROUNDS = rounds(3, soak=60)
+
+``SNOWPACK_SOAK=1`` selects the second number; ``SNOWPACK_SEED`` replaces the seed of every random choice.
+"""
+
+from __future__ import annotations
+
+import os
+
+SOAK = os.environ.get("SNOWPACK_SOAK") == "1"
+
+
+def rounds(test: int, *, soak: int) -> int:
+    """Return the first number in ``make test``, the second in ``make soak``."""
+    return soak if SOAK else test
+
+
+def seed(default: int) -> int:
+    """Return the seed of this run."""
+    return int(os.environ.get("SNOWPACK_SEED", default))
