@@ -1,7 +1,7 @@
 """The root of every error this package raises.
 
     SnowpackError
-    ├── store  StoreError: UnsupportedStore, StoreUnreachable, SchemaOutOfDate
+    ├── store  StoreError: UnsupportedStore, StoreUnreachable, SchemaOutOfDate, UnknownRevision
     ├── iceberg  InvalidTableName, InvalidCatalogName, TableNotFound, TableUnreadable, LocationOutsideTable, CatalogUnreachable
     ├── spark  SparkUnavailable (CatalogNotConfigured), SparkFailed, SparkInterrupted
     ├── jobs  JobError: TableLocked, DrainModeOn, JobNotFound, JobAlreadyFinished, JobStillActive, NotTheOwner, StaleAttempt,

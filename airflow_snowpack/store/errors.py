@@ -3,7 +3,8 @@
 StoreError
 ├── UnsupportedStore    the URL names a database that is neither SQLite nor Postgres
 ├── StoreUnreachable    the database does not answer, after the retries
-└── SchemaOutOfDate     the tables are older than this package
+├── SchemaOutOfDate     the tables are older than this package
+└── UnknownRevision     the tables are at a revision that this package does not have
 """
 
 from __future__ import annotations
@@ -46,3 +47,14 @@ class SchemaOutOfDate(StoreError):
         told = f"{state}, and this version of airflow-snowpack needs revision {needed}. Run `airflow snowpack db upgrade`."
         self.without_address = f"The Snowpack store {told}"
         super().__init__(f"The Snowpack store at {where} {told}")
+
+
+class UnknownRevision(StoreError):
+    """The tables are at a revision that this package does not have, so it cannot upgrade them."""
+
+    def __init__(self, where: str, found: str, newest: str) -> None:
+        super().__init__(
+            f"The Snowpack store at {where} is at revision {found!r}, and the newest that this version of airflow-snowpack knows is "
+            f"{newest!r}. Nothing was changed. If a newer version upgraded the store, run `airflow snowpack db upgrade` with that "
+            "version. A store from before release 0.1 cannot be upgraded: name an empty database in [snowpack] store_conn_id."
+        )

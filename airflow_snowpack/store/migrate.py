@@ -3,8 +3,9 @@
     upgrade_schema(store)   # `airflow snowpack db upgrade`
     check_schema(store)     # `airflow snowpack db check`
 
-A migration only ever adds in the step in which new code starts to need it, so that the version before still works on
-the new schema; a database that is *newer* than this package is therefore accepted.
+A revision is named ``NNNN_what_it_does``; ``0001_baseline`` holds the tables of release 0.1. A migration only adds, so that the
+previous version still works on the new schema; a database that is *newer* than this package is therefore accepted, and left as
+it is. Revisions without a name come from before 0.1 and are not upgraded.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
-from airflow_snowpack.store.errors import SchemaOutOfDate
+from airflow_snowpack.store.errors import SchemaOutOfDate, UnknownRevision
 from airflow_snowpack.store.schema import REVISION
 from airflow_snowpack.store.store import Store
 
@@ -42,24 +43,40 @@ def _says_that_the_table_is_missing(error: DBAPIError) -> bool:
 
 
 def check_schema(store: Store) -> None:
-    """:raises SchemaOutOfDate: the tables are missing or older than this package."""
+    """Check that the tables are there and not older than this package.
+
+    :raises SchemaOutOfDate: they are missing or older.
+    """
     found = current_revision(store)
-    if found is None or found < REVISION:
+    if found is None or found < REVISION or _is_from_before_0_1(found):
         raise SchemaOutOfDate(store.where, found, REVISION)
 
 
+def _is_from_before_0_1(revision: str) -> bool:
+    return "_" not in revision
+
+
 def upgrade_schema(store: Store) -> None:
-    """Run the migrations that the database lacks, in one transaction; whoever comes second waits and finds nothing to do."""
+    """Run the migrations that the database lacks, in one transaction. A second process waits, and finds nothing to do.
+
+    :raises UnknownRevision: the database is at a revision that this package does not have. Nothing is changed.
+    """
     from alembic import command
     from alembic.config import Config
+    from alembic.runtime.migration import MigrationContext
+    from alembic.script import ScriptDirectory
 
     config = Config()
     config.set_main_option("script_location", str(SCRIPTS).replace("%", "%%"))
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
 
     def migrate(conn: sa.Connection) -> None:
         if conn.dialect.name == "postgresql":
             conn.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('airflow_snowpack_migrations'))")
         config.attributes["connection"] = conn
+        found = MigrationContext.configure(conn, opts={"version_table": VERSION_TABLE}).get_current_revision()
+        if found is not None and found not in known:
+            raise UnknownRevision(store.where, found, REVISION)
         command.upgrade(config, "head")
 
     store.transact(migrate)
@@ -69,6 +86,7 @@ def ensure_schema(store: Store) -> None:
     """Upgrade the embedded file when it needs it; only check Postgres, which many processes share.
 
     :raises SchemaOutOfDate: Postgres needs `airflow snowpack db upgrade`.
+    :raises UnknownRevision: the embedded file comes from before 0.1.
     """
     try:
         check_schema(store)

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from airflow_snowpack.store.leases import lease_columns
 from airflow_snowpack.store.types import UtcDateTime
 
-REVISION = "0011"
+REVISION = "0001_baseline"
 """The newest migration; a test compares it with what Alembic finds."""
 
 metadata = sa.MetaData(

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
 import sqlalchemy as sa
 
-from airflow_snowpack.store import Store, upgrade_schema
+from airflow_snowpack.store import Store
 from airflow_snowpack.store.engine import open_engine
-
-
-@pytest.fixture
-def upgraded(store_url: str) -> str:
-    with Store(open_engine(store_url)) as store:
-        upgrade_schema(store)
-    return store_url
 
 
 def identity(url: str) -> str:
@@ -23,17 +15,17 @@ def identity(url: str) -> str:
         return store.identity
 
 
-def test_all_who_open_a_store_at_once_agree_on_its_id(upgraded: str) -> None:
+def test_all_who_open_a_store_at_once_agree_on_its_id(store_url: str) -> None:
     with ThreadPoolExecutor(4) as processes:
-        (drawn,) = set(processes.map(identity, [upgraded] * 8))
+        (drawn,) = set(processes.map(identity, [store_url] * 8))
 
     assert len(drawn) == 32
-    assert identity(upgraded) == drawn
+    assert identity(store_url) == drawn
 
 
-def test_a_copy_that_loses_its_id_draws_another(upgraded: str) -> None:
-    before = identity(upgraded)
-    with open_engine(upgraded).begin() as conn:
+def test_a_copy_that_loses_its_id_draws_another(store_url: str) -> None:
+    before = identity(store_url)
+    with open_engine(store_url).begin() as conn:
         conn.execute(sa.text("DELETE FROM store_facts WHERE name = 'store_id'"))
 
-    assert identity(upgraded) != before
+    assert identity(store_url) != before

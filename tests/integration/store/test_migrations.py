@@ -1,44 +1,58 @@
-"""A database of an earlier version: its rows stay what they were, and the code before still finds its tables as it knows them."""
+"""A migration of a later release, applied to a store of release 0.1: rows stay, and the older code still finds its columns."""
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Actor, AuditTrail, Desk, JobFilter, Jobs, JobStatus
-from airflow_snowpack.store import SchemaOutOfDate, Store, open_store, upgrade_schema
+from airflow_snowpack.store import SchemaOutOfDate, Store, migrate, open_store, upgrade_schema
 from airflow_snowpack.store.engine import open_engine
-from airflow_snowpack.store.migrate import SCRIPTS, VERSION_TABLE, current_revision
+from airflow_snowpack.store.migrate import current_revision
 from airflow_snowpack.store.schema import REVISION, job_history, job_queue, switches, table_locks
 from airflow_snowpack.store.schema import jobs as jobs_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 NOW = datetime(2026, 11, 21, 22, 0, tzinfo=UTC)
-TABLES_OF_0001 = (jobs_table, job_queue, table_locks, job_history, switches)
+FILLED = (jobs_table, job_queue, table_locks, job_history, switches)
+LATER = "0002_job_labels"
+MIGRATION = f'''
+"""Give jobs a label, and labels a table."""
+import sqlalchemy as sa
+from alembic import op
+
+revision, down_revision, branch_labels, depends_on = "{LATER}", "{REVISION}", None, None
+
+def upgrade() -> None:
+    op.add_column("jobs", sa.Column("label", sa.Text))
+    op.create_index("ix_jobs_label", "jobs", ["label"])
+    op.create_table("labels", sa.Column("name", sa.Text, primary_key=True))
+'''
 
 
 @pytest.fixture
 def old(store_url: str) -> Iterator[Store]:
-    """A database as version 0001 left it: a finished, a running, a waiting and a deleted job, and a lock of somebody else."""
+    """A store of release 0.1: a completed, a running, a pending and a deleted job, and a lock of another program."""
     with Store(open_engine(store_url)) as store:
-        store.transact(lambda conn: migrate(conn, "0001"))
         store.transact(fill)
         yield store
 
 
-def migrate(conn: sa.Connection, revision: str) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(SCRIPTS))
-    config.attributes["connection"] = conn
-    command.upgrade(config, revision)
+@pytest.fixture
+def later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package as a later release would be: with one more migration."""
+    scripts = shutil.copytree(migrate.SCRIPTS, tmp_path / "migrations", ignore=shutil.ignore_patterns("__pycache__"))
+    (scripts / "versions" / f"{LATER}.py").write_text(MIGRATION)
+    monkeypatch.setattr(migrate, "SCRIPTS", scripts)
+    monkeypatch.setattr(migrate, "REVISION", LATER)
 
 
 def fill(conn: sa.Connection) -> None:
@@ -65,43 +79,44 @@ def fill(conn: sa.Connection) -> None:
     conn.execute(sa.insert(switches).values(name="drain", enabled=False, changed_at=NOW, changed_by="ops", reason=None))
 
 
-def shapes(store: Store) -> dict[str, list[tuple[str, str, bool]]]:
-    """The columns of the tables that version 0001 made: what its statements rely on."""
+def columns(store: Store) -> dict[str, dict[str, tuple[str, bool]]]:
+    """The columns of each table, with their type and whether they may be null: what the statements of a release rely on."""
     inspector = sa.inspect(store.engine)
     return {
-        table.name: [(each["name"], str(each["type"]), each["nullable"]) for each in inspector.get_columns(table.name)]
-        for table in TABLES_OF_0001
+        table.name: {each["name"]: (str(each["type"]), each["nullable"]) for each in inspector.get_columns(table.name)}
+        for table in FILLED
     }
+
+
+def indexes(store: Store) -> dict[str | None, list[str | None]]:
+    found = [index for table in FILLED for index in sa.inspect(store.engine).get_indexes(table.name)]
+    return {index["name"]: index["column_names"] for index in found}
 
 
 def rows(store: Store) -> dict[str, list[Any]]:
     with store.engine.connect() as conn:
-        return {table.name: sorted(map(repr, conn.execute(sa.select(table)).all())) for table in TABLES_OF_0001}
+        return {table.name: sorted(map(repr, conn.execute(sa.select(table)).all())) for table in FILLED}
 
 
-def test_an_upgrade_keeps_every_row_and_every_column_as_it_was(old: Store) -> None:
-    shapes_before, rows_before = shapes(old), rows(old)
+def test_a_later_migration_keeps_every_row_column_and_index_as_it_was(old: Store, later: None) -> None:
+    columns_before, indexes_before, rows_before = columns(old), indexes(old), rows(old)
     upgrade_schema(old)
 
-    assert current_revision(old) == REVISION
+    assert current_revision(old) == LATER
     assert rows(old) == rows_before
-    assert shapes(old) == shapes_before, "the code before writes and reads these, while a deployment rolls"
+    assert indexes(old).items() >= indexes_before.items()
+    for table, before in columns_before.items():
+        assert columns(old)[table].items() >= before.items(), (
+            "the previous release reads and writes these while a deployment rolls"
+        )
+    assert "label" in columns(old)["jobs"]
 
 
-def test_the_index_that_the_code_before_lists_jobs_by_is_there_after_the_upgrade(old: Store) -> None:
-    before = {index["name"] for table in TABLES_OF_0001 for index in sa.inspect(old.engine).get_indexes(table.name)}
+def test_jobs_of_the_previous_release_continue_after_an_upgrade(
+    old: Store, store_url: str, monkeypatch: pytest.MonkeyPatch, later: None
+) -> None:
     upgrade_schema(old)
-    columns = {
-        tuple(index["column_names"]) for table in TABLES_OF_0001 for index in sa.inspect(old.engine).get_indexes(table.name)
-    }
-
-    assert "ix_jobs_submitted_at_job_id" in before
-    assert ("submitted_at", "job_id") in columns
-    assert ("table_key", "submitted_at") in {each[:2] for each in columns}
-
-
-def test_jobs_of_the_version_before_go_on_under_this_one(old: Store, store_url: str) -> None:
-    upgrade_schema(old)
+    monkeypatch.undo()  # the release before, on the schema of the one after
     with Jobs(open_store(store_url, clock=lambda: NOW)) as jobs:
         assert [job.job_id for job in jobs.list()] == ["job1", "job2", "job3"]
         assert [job.job_id for job in jobs.page(JobFilter(statuses=frozenset({JobStatus.FAILED}))).jobs] == []
@@ -119,22 +134,23 @@ def test_jobs_of_the_version_before_go_on_under_this_one(old: Store, store_url: 
         assert len(AuditTrail(jobs.store).latest()) == 3
 
 
-def test_an_earlier_version_is_upgraded_by_itself_on_sqlite_and_named_on_postgres(old: Store, store_url: str) -> None:
+def test_a_store_of_the_previous_release_upgrades_itself_on_sqlite_and_is_refused_on_postgres(
+    old: Store, store_url: str, later: None
+) -> None:
     if old.is_postgres:
-        with pytest.raises(SchemaOutOfDate, match=rf"is at revision 0001.*needs revision {REVISION}.*db upgrade"):
+        with pytest.raises(SchemaOutOfDate, match=rf"is at revision {REVISION}.*needs revision {LATER}.*db upgrade"):
             open_store(store_url)
         return
     with open_store(store_url) as store:
-        assert current_revision(store) == REVISION
+        assert current_revision(store) == LATER
 
 
-def test_an_upgrade_that_breaks_off_leaves_the_version_before(old: Store) -> None:
+def test_an_upgrade_that_fails_leaves_the_schema_of_the_previous_release(old: Store, later: None) -> None:
     with old.engine.begin() as conn:
-        conn.exec_driver_sql("CREATE TABLE inventory_refreshes (catalog TEXT)")  # the last that the migration makes
+        conn.exec_driver_sql("CREATE TABLE labels (name TEXT)")  # the last that the migration creates
+    columns_before, indexes_before = columns(old), indexes(old)
 
     with pytest.raises(sa.exc.DBAPIError):
         upgrade_schema(old)
-    assert current_revision(old) == "0001"
-    tables = set(sa.inspect(old.engine).get_table_names())
-    assert tables == {table.name for table in TABLES_OF_0001} | {VERSION_TABLE, "inventory_refreshes"}
-    assert "ix_jobs_table_key_submitted_at" in {index["name"] for index in sa.inspect(old.engine).get_indexes("jobs")}
+    assert current_revision(old) == REVISION
+    assert (columns(old), indexes(old)) == (columns_before, indexes_before)

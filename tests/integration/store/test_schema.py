@@ -16,6 +16,7 @@ from bounded import PATIENCE_S
 from airflow_snowpack.store import (
     SchemaOutOfDate,
     Store,
+    UnknownRevision,
     build_tables,  # noqa: F401  (their tables belong to the same metadata, and so do the next ones)
     check_schema,
     interim_tables,  # noqa: F401
@@ -30,9 +31,15 @@ from airflow_snowpack.store.migrate import SCRIPTS, VERSION_TABLE, current_revis
 from airflow_snowpack.store.schema import REVISION, metadata
 
 
+def set_revision(url: str, revision: str) -> None:
+    """Let the database say that it is at this revision."""
+    with open_engine(url).begin() as conn:
+        conn.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '{revision}'")
+
+
 @pytest.fixture
-def empty(store_url: str) -> Store:
-    return Store(open_engine(store_url))
+def empty(empty_store_url: str) -> Store:
+    return Store(open_engine(empty_store_url))
 
 
 def test_the_migrations_make_exactly_the_tables_that_the_code_uses(empty: Store) -> None:
@@ -66,13 +73,13 @@ def test_an_upgrade_that_fails_half_way_leaves_nothing_behind(empty: Store) -> N
     assert sa.inspect(empty.engine).get_table_names() == ["switches"]
 
 
-def test_postgres_without_tables_names_the_command_that_makes_them(postgres_database: str) -> None:
+def test_postgres_without_tables_names_the_command_that_makes_them(empty_postgres_database: str) -> None:
     with pytest.raises(SchemaOutOfDate, match=r"has no Snowpack tables yet.*`airflow snowpack db upgrade`"):
-        open_store(postgres_database)
+        open_store(empty_postgres_database)
 
 
-def test_an_old_schema_is_named_with_the_command_and_without_the_password(postgres_database: str) -> None:
-    url = sa.make_url(postgres_database).set(password="s3cret")
+def test_an_old_schema_is_named_with_the_command_and_without_the_password(empty_postgres_database: str) -> None:
+    url = sa.make_url(empty_postgres_database).set(password="s3cret")
     store = Store(open_engine(url))
     upgrade_schema(store)
     with store.engine.begin() as conn:
@@ -84,21 +91,38 @@ def test_an_old_schema_is_named_with_the_command_and_without_the_password(postgr
     store.close()
 
 
-def test_a_newer_schema_is_accepted_because_migrations_only_add(empty: Store, store_url: str) -> None:
-    upgrade_schema(empty)
-    with empty.engine.begin() as conn:
-        conn.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
+def test_a_newer_schema_is_accepted_because_migrations_only_add(store_url: str) -> None:
+    set_revision(store_url, "9999_later")
 
     open_store(store_url).close()
 
 
-def test_the_embedded_file_makes_and_upgrades_itself(sqlite_url: str) -> None:
-    with open_store(sqlite_url) as store:
+@pytest.mark.parametrize("revision", ["9999_later", "0011"])
+def test_an_upgrade_refuses_a_revision_that_it_does_not_know_and_says_what_to_do(store_url: str, revision: str) -> None:
+    set_revision(store_url, revision)
+
+    expected = rf"is at revision '{revision}'.*knows is '{REVISION}'\. Nothing was changed\..*newer version.*an empty database"
+    with Store(open_engine(store_url)) as store:
+        with pytest.raises(UnknownRevision, match=expected):
+            upgrade_schema(store)
+        assert current_revision(store) == revision
+
+
+def test_a_store_from_before_0_1_is_refused_although_its_number_is_higher(store_url: str) -> None:
+    set_revision(store_url, "0011")
+
+    with pytest.raises((SchemaOutOfDate, UnknownRevision)) as caught:
+        open_store(store_url)
+    assert isinstance(caught.value, SchemaOutOfDate if "postgres" in store_url else UnknownRevision)
+
+
+def test_the_embedded_file_makes_and_upgrades_itself(empty_sqlite_url: str) -> None:
+    with open_store(empty_sqlite_url) as store:
         assert current_revision(store) == REVISION
 
 
-def test_processes_that_open_a_new_embedded_file_at_once_agree_on_its_tables(sqlite_url: str) -> None:
-    code = f"from airflow_snowpack.store import open_store; open_store({sqlite_url!r}).close()"
+def test_processes_that_open_a_new_embedded_file_at_once_agree_on_its_tables(empty_sqlite_url: str) -> None:
+    code = f"from airflow_snowpack.store import open_store; open_store({empty_sqlite_url!r}).close()"
     processes = [subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) for _ in range(4)]
 
     failures = [errors for process in processes if (errors := process.communicate(timeout=PATIENCE_S)[1]) and process.returncode]

@@ -1,4 +1,4 @@
-"""What was done to managed tables: operations with their inputs and outputs, and which table came from which."""
+"""Operations on tables and the lineage between tables."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from alembic import op
 
 from airflow_snowpack.store.types import UtcDateTime
 
-revision = "0007"
-down_revision = "0006"
-branch_labels = None
-depends_on = None
+
+def create_tables() -> None:
+    """Create the tables and their indexes."""
+    _create_operations()
+    _create_operation_tables()
+    _create_operation_edges()
 
 
-def upgrade() -> None:
+def _create_operations() -> None:
     op.create_table(
         "operations",
         sa.Column("operation_id", sa.Text, nullable=False),
@@ -30,14 +32,13 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("operation_id", name="pk_operations"),
     )
     op.create_index("ix_operations_at", "operations", ["at"])
-    of_a_task = sa.text("dag_id IS NOT NULL")
+    where = sa.text("dag_id IS NOT NULL")
     op.create_index(
-        "ix_operations_task",
-        "operations",
-        ["dag_id", "run_id", "task_id"],
-        postgresql_where=of_a_task,
-        sqlite_where=of_a_task,
+        "ix_operations_task", "operations", ["dag_id", "run_id", "task_id"], postgresql_where=where, sqlite_where=where
     )
+
+
+def _create_operation_tables() -> None:
     op.create_table(
         "operation_tables",
         sa.Column("operation_id", sa.Text, nullable=False),
@@ -51,6 +52,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("operation_id", "role", "ordinal", name="pk_operation_tables"),
     )
     op.create_index("ix_operation_tables_name_role_at", "operation_tables", ["name", "role", "at"])
+
+
+def _create_operation_edges() -> None:
     op.create_table(
         "operation_edges",
         sa.Column("source", sa.Text, nullable=False),

@@ -1,4 +1,4 @@
-"""Sharded builds: datasets, runs, and the moves of their pointers."""
+"""Build datasets, their runs and publications."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from alembic import op
 
 from airflow_snowpack.store.types import UtcDateTime
 
-revision = "0005"
-down_revision = "0004"
-branch_labels = None
-depends_on = None
+
+def create_tables() -> None:
+    """Create the tables and their indexes."""
+    _create_build_datasets()
+    _create_build_runs()
+    _create_build_publications()
 
 
-def upgrade() -> None:
+def _create_build_datasets() -> None:
     op.create_table(
         "build_datasets",
         sa.Column("dataset", sa.Text, nullable=False),
@@ -34,6 +36,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("dataset", name="pk_build_datasets"),
         sa.UniqueConstraint("url", name="uq_build_datasets_url"),
     )
+
+
+def _create_build_runs() -> None:
     op.create_table(
         "build_runs",
         sa.Column("build_id", sa.Text, nullable=False),
@@ -60,13 +65,18 @@ def upgrade() -> None:
         sa.Column("attempt_count", sa.Integer, nullable=False),
         sa.PrimaryKeyConstraint("build_id", name="pk_build_runs"),
     )
+    where = sa.text("cleanup_at IS NOT NULL")
+    op.create_index("ix_build_runs_cleanup", "build_runs", ["dataset", "cleanup_at"], postgresql_where=where, sqlite_where=where)
     op.create_index("ix_build_runs_dataset_as_of_sequence", "build_runs", ["dataset", "as_of", "sequence"])
-    for name, columns, which in (
-        ("ix_build_runs_running", ["dataset", "started_at"], sa.text("status = 'running'")),
-        ("ix_build_runs_cleanup", ["dataset", "cleanup_at"], sa.text("cleanup_at IS NOT NULL")),
-        ("ix_build_runs_kept", ["dataset", "as_of", "sequence"], sa.text("status = 'succeeded' AND deleted_at IS NULL")),
-    ):
-        op.create_index(name, "build_runs", columns, postgresql_where=which, sqlite_where=which)
+    where = sa.text("status = 'succeeded' AND deleted_at IS NULL")
+    op.create_index(
+        "ix_build_runs_kept", "build_runs", ["dataset", "as_of", "sequence"], postgresql_where=where, sqlite_where=where
+    )
+    where = sa.text("status = 'running'")
+    op.create_index("ix_build_runs_running", "build_runs", ["dataset", "started_at"], postgresql_where=where, sqlite_where=where)
+
+
+def _create_build_publications() -> None:
     op.create_table(
         "build_publications",
         sa.Column("dataset", sa.Text, nullable=False),
@@ -82,5 +92,5 @@ def upgrade() -> None:
         sa.Column("done_at", UtcDateTime),
         sa.PrimaryKeyConstraint("dataset", "number", name="pk_build_publications"),
     )
-    undone = sa.text("done_at IS NULL")
-    op.create_index("ix_build_publications_open", "build_publications", ["dataset"], postgresql_where=undone, sqlite_where=undone)
+    where = sa.text("done_at IS NULL")
+    op.create_index("ix_build_publications_open", "build_publications", ["dataset"], postgresql_where=where, sqlite_where=where)

@@ -1,4 +1,4 @@
-"""Interim tables: who made them, who needs them, and who reads them."""
+"""Interim tables, who needs them and who reads them."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from alembic import op
 
 from airflow_snowpack.store.types import UtcDateTime
 
-revision = "0006"
-down_revision = "0005"
-branch_labels = None
-depends_on = None
-
 BUSY = {"fillfactor": 70, "autovacuum_vacuum_scale_factor": 0.02, "autovacuum_vacuum_threshold": 200}
 
 
-def upgrade() -> None:
-    _make_runs_and_slots()
-    _make_tables()
-    _make_needs()
+def create_tables() -> None:
+    """Create the tables and their indexes."""
+    _create_interim_runs()
+    _create_interim_slots()
+    _create_interim_tables()
+    _create_interim_pins()
+    _create_interim_refs()
+    _create_interim_names()
 
 
-def _make_runs_and_slots() -> None:
+def _create_interim_runs() -> None:
     op.create_table(
         "interim_runs",
         sa.Column("run_key", sa.Text, nullable=False),
@@ -34,8 +33,11 @@ def _make_runs_and_slots() -> None:
         sa.PrimaryKeyConstraint("run_key", name="pk_interim_runs"),
         postgresql_with=BUSY,
     )
-    due = sa.text("check_at IS NOT NULL")
-    op.create_index("ix_interim_runs_check_at", "interim_runs", ["check_at"], postgresql_where=due, sqlite_where=due)
+    where = sa.text("check_at IS NOT NULL")
+    op.create_index("ix_interim_runs_check_at", "interim_runs", ["check_at"], postgresql_where=where, sqlite_where=where)
+
+
+def _create_interim_slots() -> None:
     op.create_table(
         "interim_slots",
         sa.Column("run_key", sa.Text, nullable=False),
@@ -44,11 +46,12 @@ def _make_runs_and_slots() -> None:
         sa.Column("output", sa.Text, nullable=False),
         sa.Column("try_number", sa.Integer, nullable=False),
         sa.Column("table_id", sa.Text, nullable=False),
+        sa.Column("started_at", UtcDateTime),
         sa.PrimaryKeyConstraint("run_key", "task_id", "map_index", "output", name="pk_interim_slots"),
     )
 
 
-def _make_tables() -> None:
+def _create_interim_tables() -> None:
     op.create_table(
         "interim_tables",
         sa.Column("table_id", sa.Text, nullable=False),
@@ -82,15 +85,13 @@ def _make_tables() -> None:
         sa.UniqueConstraint("table_name", name="uq_interim_tables_table_name"),
         postgresql_with={"fillfactor": 80},
     )
-    op.create_index("ix_interim_tables_run", "interim_tables", ["run_key", "task_id", "map_index", "output"])
     op.create_index("ix_interim_tables_created_at_table_id", "interim_tables", ["created_at", "table_id"])
-    dropping = sa.text("state = 'dropping'")
-    op.create_index(
-        "ix_interim_tables_dropping", "interim_tables", ["visible_at"], postgresql_where=dropping, sqlite_where=dropping
-    )
+    where = sa.text("state = 'dropping'")
+    op.create_index("ix_interim_tables_dropping", "interim_tables", ["visible_at"], postgresql_where=where, sqlite_where=where)
+    op.create_index("ix_interim_tables_run", "interim_tables", ["run_key", "task_id", "map_index", "output"])
 
 
-def _make_needs() -> None:
+def _create_interim_pins() -> None:
     op.create_table(
         "interim_pins",
         sa.Column("table_id", sa.Text, nullable=False),
@@ -100,6 +101,9 @@ def _make_needs() -> None:
         sa.PrimaryKeyConstraint("table_id", "run_key", "task_id", name="pk_interim_pins"),
     )
     op.create_index("ix_interim_pins_run_key_task_id", "interim_pins", ["run_key", "task_id"])
+
+
+def _create_interim_refs() -> None:
     op.create_table(
         "interim_refs",
         sa.Column("reading_id", sa.Text, nullable=False),
@@ -115,6 +119,9 @@ def _make_needs() -> None:
     )
     op.create_index("ix_interim_refs_run_key", "interim_refs", ["run_key"])
     op.create_index("ix_interim_refs_table_id", "interim_refs", ["table_id"])
+
+
+def _create_interim_names() -> None:
     op.create_table(
         "interim_names",
         sa.Column("name", sa.Text, nullable=False),
@@ -123,5 +130,5 @@ def _make_needs() -> None:
         sa.Column("moved_at", UtcDateTime, nullable=False),
         sa.PrimaryKeyConstraint("name", "run_key", name="pk_interim_names"),
     )
-    op.create_index("ix_interim_names_table_id", "interim_names", ["table_id"])
     op.create_index("ix_interim_names_run_key", "interim_names", ["run_key"])
+    op.create_index("ix_interim_names_table_id", "interim_names", ["table_id"])
