@@ -1,15 +1,18 @@
-"""Real databases for the tests: an SQLite file, and one Postgres server for the whole session with a fresh database per test.
+"""Real databases for the tests: an SQLite file and a Postgres database for each test, with all tables and no rows.
 
-Nothing else is shared between tests: a test that takes ``store_url`` runs once on each database and finds it empty.
+The migrations run once per session, into a template that each test gets a copy of. Nothing is shared between tests.
 
     def test_a_store_opens_on_both_databases(store_url: str) -> None:
         open_store(store_url).close()
+
+``empty_store_url`` is for the tests of the migrations themselves: a database without tables.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import shutil
 import tempfile
 import threading
 from contextlib import contextmanager
@@ -102,9 +105,28 @@ def own_postgres() -> Iterator[PostgresServer]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def migrated_postgres(postgres_url: str) -> Iterator[str]:
+    """The name of a database with all tables, to be used as the template of others."""
+    from airflow_snowpack.store import Store, upgrade_schema
+    from airflow_snowpack.store.engine import open_engine
+
+    with new_database(postgres_url) as url:
+        with Store(open_engine(url)) as store:
+            upgrade_schema(store)
+        yield str(url.database)
+
+
 @pytest.fixture
-def postgres_database(postgres_url: str) -> Iterator[str]:
-    """The URL of an empty database."""
+def postgres_database(postgres_url: str, migrated_postgres: str) -> Iterator[str]:
+    """The URL of a Postgres database with all tables."""
+    with new_database(postgres_url, template=migrated_postgres) as url:
+        yield url.render_as_string(hide_password=False)
+
+
+@pytest.fixture
+def empty_postgres_database(postgres_url: str) -> Iterator[str]:
+    """The URL of a Postgres database without tables."""
     with new_database(postgres_url) as url:
         yield url.render_as_string(hide_password=False)
 
@@ -120,15 +142,46 @@ def airflow_environment(tmp_path: Path) -> dict[str, str]:
     }
 
 
+@pytest.fixture(scope="session")
+def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An SQLite file with all tables, to be copied."""
+    from airflow_snowpack.store import open_store
+
+    file = tmp_path_factory.mktemp("migrated") / "snowpack.db"
+    open_store(f"sqlite:///{file}").close()
+    return file
+
+
 @pytest.fixture
-def sqlite_url(tmp_path: Path) -> str:
+def sqlite_url(migrated_sqlite: Path, tmp_path: Path) -> str:
+    """The URL of an SQLite file with all tables."""
+    return f"sqlite:///{shutil.copy(migrated_sqlite, tmp_path / 'snowpack.db')}"
+
+
+@pytest.fixture
+def empty_sqlite_url(tmp_path: Path) -> str:
     """The URL of an SQLite file that does not exist yet."""
     return f"sqlite:///{tmp_path / 'snowpack.db'}"
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that takes a store on both databases, or on SQLite alone when it is marked ``one_database``."""
+    databases = ["sqlite"] if metafunc.definition.get_closest_marker("one_database") else ["sqlite", "postgres"]
+    for name in {"store_url", "empty_store_url"} & set(metafunc.fixturenames):
+        metafunc.parametrize(name, databases, indirect=True)
+
+
+@pytest.fixture
 def store_url(request: pytest.FixtureRequest) -> str:
-    """An empty database: the test runs once on SQLite and once on Postgres."""
+    """A database with all tables: the test runs once on SQLite and once on Postgres."""
     fixture = {"sqlite": "sqlite_url", "postgres": "postgres_database"}[request.param]
+    url: str = request.getfixturevalue(fixture)
+    return url
+
+
+@pytest.fixture
+def empty_store_url(request: pytest.FixtureRequest) -> str:
+    """A database without tables: the test runs once on SQLite and once on Postgres."""
+    fixture = {"sqlite": "empty_sqlite_url", "postgres": "empty_postgres_database"}[request.param]
     url: str = request.getfixturevalue(fixture)
     return url

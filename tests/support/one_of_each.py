@@ -2,6 +2,8 @@
 
     scheduler = one_of_each(config, log)
 
+What takes longest is handed out first, so that a run does not end with one long chain beside an idle process.
+
 The invariant: the run ends, also when a process dies in the middle of a test. In pytest-xdist 3.8 it does not: what the dead
 process had done is handed out again, as units of nothing, the test that ended it is tried again, and its successor gets tests
 before it knows them, or a single one, which does not begin before there is a second (pytest-dev/pytest-xdist#1323, #1327, #1371,
@@ -19,14 +21,20 @@ if TYPE_CHECKING:
     import pytest
 
 SPARK_FOLDERS = {"spark", "maintenance", "faces"}
+# The folders below tests/system that do not use the running Airflow.
+SYSTEM_FOLDERS = {"dags_test", "demo"}
+LONGEST_FIRST = ("airflow", "spark", "dags_test", "demo")
 AT_LEAST = 2  # a process begins with a test when it knows the next one, or that there is none
 
 
 def scope_of(nodeid: str) -> str:
-    """What is handed out together with this test: everything on the one Airflow, everything on the one Spark."""
+    """Return the name of the group that runs in one process with this test, or the test's own id.
+
+    All tests on the running Airflow are one group, and so are all on Spark, all of ``airflow dags test``, and the demo.
+    """
     folders = nodeid.partition("::")[0].split("/")
     if "system" in folders:
-        return "airflow"
+        return next(iter(SYSTEM_FOLDERS & set(folders)), "airflow")
     if "integration" in folders and (SPARK_FOLDERS & set(folders) or "on_spark" in nodeid):
         return "spark"
     return nodeid
@@ -39,6 +47,9 @@ class OneOfEach(LoadScopeScheduling):
         return scope_of(nodeid)
 
     def _assign_work_unit(self, node: Any) -> None:
+        for scope in reversed(LONGEST_FIRST):
+            if scope in self.workqueue:
+                self.workqueue.move_to_end(scope, last=False)
         # A process that just died can't be told any more; what it was assigned is handed out again when its end is known.
         with suppress(OSError):
             super()._assign_work_unit(node)

@@ -91,11 +91,11 @@ def assert_healed(registry: BuildRegistry, storage: Storage) -> None:
 
 @pytest.mark.timeout(LONGEST_S + 20)
 def test_a_kill_at_any_moment_leaves_a_complete_build_and_the_next_run_cleans_up(
-    builds_url: str, folder: Path, record_property: Callable[[str, object], None]
+    store_url: str, folder: Path, record_property: Callable[[str, object], None]
 ) -> None:
     storage, clock = Storage(folder), ShiftedClock()
     seen, killed, day = 0, 0, 9
-    with Store(open_engine(builds_url), clock) as store, doomed(builds_url, folder) as live:
+    with Store(open_engine(store_url), clock) as store, doomed(store_url, folder) as live:
         registry = BuildRegistry(store)
         for day in range(1, 3):
             publish(registry, storage, *built(registry, storage, MIDNIGHT + day * DAY, shards=1))

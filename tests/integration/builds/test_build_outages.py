@@ -177,9 +177,9 @@ class Cut(Store):
 
 
 def test_a_build_whose_registry_went_away_after_the_pointer_was_set_is_published(
-    builds_url: str, pointed: Pointed, storage: Storage, clock: MovedClock
+    store_url: str, pointed: Pointed, storage: Storage, clock: MovedClock
 ) -> None:
-    with Cut(open_engine(builds_url), clock) as store:
+    with Cut(open_engine(store_url), clock) as store:
         registry = BuildRegistry(store)
         published(registry, storage, 0)
         handle, manifest = built(registry, storage, MIDNIGHT + DAY)
@@ -222,9 +222,9 @@ def test_a_real_postgres_that_goes_down_after_the_pointer_was_set(
 
 
 def test_a_later_try_after_the_registry_was_away_replaces_what_is_served(
-    builds_url: str, pointed: Pointed, storage: Storage, clock: MovedClock
+    store_url: str, pointed: Pointed, storage: Storage, clock: MovedClock
 ) -> None:
-    with Cut(open_engine(builds_url), clock) as store:
+    with Cut(open_engine(store_url), clock) as store:
         registry = BuildRegistry(store)
         first, manifest = built(registry, storage, MIDNIGHT, owner="task")
 

@@ -30,7 +30,6 @@ from airflow_snowpack.store import Store
 
 SPEC = BuildSpec(dataset="flights", key="id", sharding=Sharding.hash(1), processes=1)
 ROWS = RowsSource([{"id": 1, "name": "a"}, {"id": 2, "name": "b"}], sources=({"file": "rows"},))
-on_sqlite = pytest.mark.parametrize("builds_url", ["sqlite"], indirect=True)
 
 
 @pytest.fixture
@@ -55,7 +54,7 @@ def test_a_build_is_published_and_read(build: Build, registry: BuildRegistry, st
         assert reader.manifest.sources == ({"file": "rows"},)
 
 
-@on_sqlite
+@pytest.mark.one_database
 def test_a_build_that_fails_says_why_and_readers_keep_what_they_had(
     build: Build, registry: BuildRegistry, storage: Storage
 ) -> None:
@@ -68,7 +67,7 @@ def test_a_build_that_fails_says_why_and_readers_keep_what_they_had(
     assert served(storage) == "20260101T000000Z"
 
 
-@on_sqlite
+@pytest.mark.one_database
 def test_a_shard_without_an_attempt_ends_the_run(build: Build, registry: BuildRegistry, storage: Storage) -> None:
     handle = build.begin(SPEC, Sharding.hash(1), as_of=MIDNIGHT)
     written = build.write(handle, ROWS, SPEC, Sharding.hash(1))
@@ -78,7 +77,7 @@ def test_a_shard_without_an_attempt_ends_the_run(build: Build, registry: BuildRe
     assert status_of(registry, handle.run_id)[0] is RunStatus.FAILED
 
 
-@on_sqlite
+@pytest.mark.one_database
 def test_a_build_whose_run_is_taken_over_stops_and_is_not_published(store: Store, storage: Storage) -> None:
     registry = BuildRegistry(store, BuildPolicy(heartbeat=timedelta(milliseconds=50)))
     build = Build(registry, storage)
@@ -99,7 +98,7 @@ def test_a_build_whose_run_is_taken_over_stops_and_is_not_published(store: Store
     assert served(storage) is None
 
 
-@on_sqlite
+@pytest.mark.one_database
 def test_cleanup_follows_a_publication_and_cannot_fail_it(build: Build, registry: BuildRegistry, storage: Storage) -> None:
     spec = BuildSpec(dataset="flights", key="id", sharding=Sharding.hash(1), retention=Retention(keep_runs=1), processes=1)
     for day in range(2):
@@ -109,7 +108,7 @@ def test_cleanup_follows_a_publication_and_cannot_fail_it(build: Build, registry
         assert build.clean_up("flights", Retention()) == []
 
 
-@on_sqlite
+@pytest.mark.one_database
 def test_an_attempt_that_ends_after_the_publication_harms_nobody(build: Build, storage: Storage, clock: MovedClock) -> None:
     outcome = build.run(ROWS, SPEC, as_of=MIDNIGHT)
     # It would have won, had it been there in time: Spark's task attempt ids come before the ids of those that have none.
@@ -123,7 +122,7 @@ def test_an_attempt_that_ends_after_the_publication_harms_nobody(build: Build, s
         assert reader.get(2) == {"id": 2, "name": "b"}
 
 
-@on_sqlite
+@pytest.mark.one_database
 def test_as_many_shards_as_the_keys_need(build: Build, registry: BuildRegistry) -> None:
     spec = BuildSpec(dataset="flights", key="id", max_keys_per_shard=100, processes=1)
     table = pa.table({"id": pa.array([*range(250), *range(250)], pa.int64())})
@@ -135,9 +134,9 @@ def test_as_many_shards_as_the_keys_need(build: Build, registry: BuildRegistry) 
         BuildSpec(dataset="flights", key="id")
 
 
-@on_sqlite
+@pytest.mark.one_database
 def test_a_driver_that_is_killed_while_it_writes_leaves_a_run_that_the_next_ones_clean_up(
-    build: Build, registry: BuildRegistry, storage: Storage, clock: MovedClock, builds_url: str
+    build: Build, registry: BuildRegistry, storage: Storage, clock: MovedClock, store_url: str
 ) -> None:
     build.run(ROWS, SPEC, as_of=MIDNIGHT - DAY)
     script = (
@@ -151,7 +150,7 @@ def test_a_driver_that_is_killed_while_it_writes_leaves_a_run_that_the_next_ones
         "rows = RowsSource([{'id': min(n, 1)} for n in range(10_000)])\n"
         "build.run(rows, spec, as_of=datetime(2026, 1, 1, tzinfo=UTC), owner='dag/run/task')"
     )
-    driver = subprocess.Popen([sys.executable, "-c", script, builds_url, storage.url])
+    driver = subprocess.Popen([sys.executable, "-c", script, store_url, storage.url])
     deadline = time.monotonic() + 120
     while not any(found.path.endswith("_ATTEMPT.json") for found in storage.objects("data/20260101T000000Z/")):
         assert time.monotonic() < deadline
@@ -169,7 +168,7 @@ def test_a_driver_that_is_killed_while_it_writes_leaves_a_run_that_the_next_ones
     assert [action for action in build.clean_up("flights", Retention()) if action.phase is not CleanupPhase.LOSERS] == []
 
 
-@on_sqlite
+@pytest.mark.one_database
 def test_a_build_that_finds_the_dataset_busy_stays_whole_and_can_be_published_by_hand(store: Store, storage: Storage) -> None:
     registry = BuildRegistry(store, BuildPolicy(lock_wait=timedelta(0)))
     handle, manifest = built(registry, storage, MIDNIGHT)

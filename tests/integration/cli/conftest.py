@@ -49,7 +49,7 @@ def snowpack(installation: Path, capfd: pytest.CaptureFixture[str]) -> Run:
 def jobs(snowpack: Run) -> Iterator[Jobs]:
     """The store's jobs, as another process would see them."""
     assert snowpack("db", "upgrade").code == 0
-    with SnowpackHook() as hook:
+    with hooks.SnowpackHook() as hook:
         yield hook.jobs()
 
 

@@ -42,7 +42,7 @@ def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lake: CatalogC
     monkeypatch.setenv("AIRFLOW__SNOWPACK__INTERIM_NAMESPACE", f"interim_{uuid.uuid4().hex[:12]}")
     monkeypatch.setenv("AIRFLOW__SNOWPACK__SPARK_MASTER", "local[2]")
     monkeypatch.setenv("AIRFLOW__SNOWPACK__FENCE_CHECK", "1s")
-    assert IcebergSparkHook().session() is spark
+    assert hooks.IcebergSparkHook().session() is spark
     before = signal.getsignal(signal.SIGTERM)
     yield tmp_path
     signal.signal(signal.SIGTERM, before)  # the runner leaves its own behind

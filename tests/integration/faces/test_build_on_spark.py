@@ -15,7 +15,6 @@ from airflow_snowpack.builds.model import RunStatus
 from airflow_snowpack.builds.reader import SnapshotReader
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.hooks.store import SnowpackHook
-from airflow_snowpack.operators import ShardedBuildOperator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def builds(installation: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BuildRegistry]:
     monkeypatch.setenv("AIRFLOW__SNOWPACK__BUILDS_URL", str(installation / "builds"))
-    with SnowpackHook() as hook:
+    with hooks.SnowpackHook() as hook:
         yield hook.builds()
 
 
@@ -41,8 +40,8 @@ def folder(installation: Path) -> Path:
     return installation / "builds" / "numbers"
 
 
-def build(**arguments: Any) -> ShardedBuildOperator:
-    return ShardedBuildOperator(task_id="build", **({"dataset": "numbers", "key": "id", "num_shards": 2} | arguments))
+def build(**arguments: Any) -> operators.ShardedBuildOperator:
+    return operators.ShardedBuildOperator(task_id="build", **({"dataset": "numbers", "key": "id", "num_shards": 2} | arguments))
 
 
 def slow(spark: SparkSession) -> DataFrame:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import AssetAlias
 
 from airflow_snowpack.jobs import JobStatus, StaleAttempt
-from airflow_snowpack.operators import MaintainTableOperator, RunMaintenanceJobOperator, SubmitMaintenanceOperator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,9 +22,9 @@ REWRITE = ["rewrite_data_files"]
 SMALL = {"rewrite_data_files": {"min_input_files": 2, "rewrite_all": True}}
 
 
-def maintain(table: TableName, **arguments: Any) -> MaintainTableOperator:
+def maintain(table: TableName, **arguments: Any) -> operators.MaintainTableOperator:
     given = {"actions": REWRITE, "options": SMALL, **arguments}
-    return MaintainTableOperator(task_id="maintain", table=table.dotted, **given)
+    return operators.MaintainTableOperator(task_id="maintain", table=table.dotted, **given)
 
 
 def only_job(jobs: Jobs) -> Job:
@@ -67,7 +66,8 @@ def test_the_event_of_a_maintained_table_has_its_numbers(run_operator: Runner, s
 
 
 def test_a_table_that_is_known_only_later_gets_its_event_through_the_alias(run_operator: Runner, small_files: TableName) -> None:
-    task = MaintainTableOperator(task_id="maintain", table="{{ params.table }}", actions=REWRITE, options=SMALL)
+    from airflow.sdk import AssetAlias
+    task = operators.MaintainTableOperator(task_id="maintain", table="{{ params.table }}", actions=REWRITE, options=SMALL)
     outcome = run_operator(task, params={"table": small_files.dotted})
 
     assert task.outlets == [AssetAlias("snowpack_maintained_tables")]
@@ -162,9 +162,9 @@ def test_an_attempt_that_is_replaced_leaves_the_end_to_its_successor(
 
 
 def test_a_submitted_job_is_run_by_another_task(run_operator: Runner, jobs: Jobs, small_files: TableName) -> None:
-    submit = SubmitMaintenanceOperator(task_id="submit", table=small_files.dotted, actions=REWRITE, options=SMALL)
+    submit = operators.SubmitMaintenanceOperator(task_id="submit", table=small_files.dotted, actions=REWRITE, options=SMALL)
     submitted = run_operator(submit)
-    outcome = run_operator(RunMaintenanceJobOperator(task_id="work", job_id=submitted.xcom["job_id"]))
+    outcome = run_operator(operators.RunMaintenanceJobOperator(task_id="work", job_id=submitted.xcom["job_id"]))
 
     assert outcome.state == "success", outcome.error
     assert outcome.xcom["job_id"] == submitted.xcom["job_id"]

@@ -11,7 +11,6 @@ from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.interim.function_errors import FunctionFailed
 from airflow_snowpack.interim.reading import read_on_spark
 from airflow_snowpack.interim.refs import read_ref
-from airflow_snowpack.operators import MapPartitionsOperator, MapRowsOperator, ReduceRowsOperator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,7 +62,7 @@ def test_a_table_is_mapped_and_reduced_from_ref_to_ref(
     run_operator: Runner, installation: Path, spark: SparkSession, counted: TableName
 ) -> None:
     mapped = run_operator(
-        MapRowsOperator(
+        operators.MapRowsOperator(
             task_id="map",
             python_callable=times,
             table="{{ params.table }}",
@@ -77,11 +76,11 @@ def test_a_table_is_mapped_and_reduced_from_ref_to_ref(
     assert rows_behind(spark, mapped) == [number * 10 + 1 for number in range(1, 100, 2)]
     assert (mapped.xcom["snowpack"], mapped.xcom["rows"]) == ("table", 50)
 
-    again = run_operator(MapPartitionsOperator(task_id="double", python_callable=doubled, table=json.dumps(mapped.xcom)))
+    again = run_operator(operators.MapPartitionsOperator(task_id="double", python_callable=doubled, table=json.dumps(mapped.xcom)))
     assert again.state == "success", again.error
 
     reduced = run_operator(
-        ReduceRowsOperator(
+        operators.ReduceRowsOperator(
             task_id="reduce", python_callable=add, table=again.xcom, fan_in="{{ 5 * 2 }}", order_by="n desc", partitions=3
         )
     )
@@ -95,7 +94,7 @@ def test_a_table_is_mapped_and_reduced_from_ref_to_ref(
             {"layer": 1, "rows_in": 5, "partitions": 1, "rows_out": 1},
         ],
     }
-    with SnowpackHook() as hook:
+    with hooks.SnowpackHook() as hook:
         query = "SELECT kind FROM operations ORDER BY at"
         kinds = hook.store().read(lambda conn: [row[0] for row in conn.exec_driver_sql(query)])
     assert kinds == ["map", "map", "reduce"]
@@ -107,7 +106,7 @@ def test_a_function_that_fails_fails_the_task_with_the_row_and_leaves_nothing_ha
     def brittle(row: Row) -> Row:
         return {"n": 1 // (row["id"] - 7)}
 
-    outcome = run_operator(MapRowsOperator(task_id="map", python_callable=brittle, table=counted.dotted, schema="n bigint"))
+    outcome = run_operator(operators.MapRowsOperator(task_id="map", python_callable=brittle, table=counted.dotted, schema="n bigint"))
     assert outcome.state == "up_for_retry"
     assert isinstance(outcome.error, FunctionFailed)
     assert "ZeroDivisionError" in outcome.error.cause
@@ -128,14 +127,14 @@ def test_what_a_retry_would_meet_again_fails_for_good(
     run_operator: Runner, installation: Path, counted: TableName, arguments: dict[str, Any], told: str
 ) -> None:
     usual = {"task_id": "reduce", "python_callable": add, "table": counted.dotted}
-    outcome = run_operator(ReduceRowsOperator(**(usual | arguments)))
+    outcome = run_operator(operators.ReduceRowsOperator(**(usual | arguments)))
     assert outcome.state == "failed"
     assert told in str(outcome.error)
 
 
 def test_a_reduction_of_nothing_says_so(run_operator: Runner, installation: Path, new_table: Callable[..., TableName]) -> None:
     outcome = run_operator(
-        ReduceRowsOperator(task_id="reduce", python_callable=add, table=new_table("n BIGINT").dotted, fan_in=2)
+        operators.ReduceRowsOperator(task_id="reduce", python_callable=add, table=new_table("n BIGINT").dotted, fan_in=2)
     )
     assert isinstance(outcome.error, TypeError)
     assert str(outcome.error) == "reduce() of empty sequence with no initial value"
@@ -143,6 +142,6 @@ def test_a_reduction_of_nothing_says_so(run_operator: Runner, installation: Path
 
 def test_a_dag_file_is_told_what_can_be_seen_to_be_wrong() -> None:
     with pytest.raises(ValueError, match="is no function"):
-        MapRowsOperator(task_id="map", python_callable="times", table="db.t")
+        operators.MapRowsOperator(task_id="map", python_callable="times", table="db.t")
     with pytest.raises(Exception, match="fan_in = 1 is not usable"):
-        ReduceRowsOperator(task_id="reduce", python_callable=add, table="db.t", fan_in=1)
+        operators.ReduceRowsOperator(task_id="reduce", python_callable=add, table="db.t", fan_in=1)

@@ -9,7 +9,6 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from airflow_snowpack.cli import db
-from airflow_snowpack.hooks import SnowpackHook
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.store import SchemaOutOfDate
 
@@ -17,9 +16,9 @@ ARGUMENTS = Namespace(store_conn_id="production")
 
 
 @pytest.fixture
-def production(postgres_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def production(empty_postgres_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection to an empty database."""
-    url = make_url(postgres_database)
+    url = make_url(empty_postgres_database)
     given = {
         "conn_type": "postgres",
         "host": url.host,
@@ -33,11 +32,12 @@ def production(postgres_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_empty_database_names_the_command(production: None) -> None:
-    with SnowpackHook("production") as hook, pytest.raises(SchemaOutOfDate, match="airflow snowpack db upgrade"):
+    with hooks.SnowpackHook("production") as hook, pytest.raises(SchemaOutOfDate, match="airflow snowpack db upgrade"):
         hook.store()
 
 
 def test_the_check_of_an_empty_database_ends_with_1(production: None, capsys: pytest.CaptureFixture[str]) -> None:
+    from airflow_snowpack.cli import db
     with pytest.raises(SystemExit) as ended:
         db.check(ARGUMENTS)
 
@@ -48,10 +48,11 @@ def test_the_check_of_an_empty_database_ends_with_1(production: None, capsys: py
 def test_after_the_upgrade_the_check_is_content_and_jobs_can_be_submitted(
     production: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    from airflow_snowpack.cli import db
     db.upgrade(ARGUMENTS)
     db.check(ARGUMENTS)
 
     assert capsys.readouterr().out.count("is up to date") == 2
-    with SnowpackHook("production") as hook:
+    with hooks.SnowpackHook("production") as hook:
         job = hook.jobs().submit(TableName("lake", "db", "t"), ["expire_snapshots"])
         assert hook.jobs().get(job.job_id).status == "pending"

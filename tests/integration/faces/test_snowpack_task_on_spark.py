@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from airflow.sdk import DAG, task
 
-from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.interim import TableRef, ViewRef, read_ref
 from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.interim.reading import read_as_arrow
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def registry(installation: Path) -> Iterator[InterimRegistry]:
-    with SnowpackHook() as hook:
+    with hooks.SnowpackHook() as hook:
         yield hook.interim()
 
 
@@ -36,6 +35,8 @@ def registry(installation: Path) -> Iterator[InterimRegistry]:
 def run_task(run_operator: Runner) -> Callable[..., Outcome]:
     """Run a function as ``@task.snowpack``."""
 
+    from airflow.sdk import DAG
+    from airflow.sdk import task
     def run(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Outcome:
         with DAG("guard", schedule=None):
             called: Any = task.snowpack(function)(*args, **kwargs)

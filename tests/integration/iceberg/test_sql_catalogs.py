@@ -33,8 +33,8 @@ def in_postgres(url_of_database: str, warehouse: Path) -> CatalogConfig:
     )
 
 
-def test_a_table_of_a_postgres_catalog_is_found_again(postgres_database: str, tmp_path: Path) -> None:
-    config = in_postgres(postgres_database, tmp_path / "warehouse")
+def test_a_table_of_a_postgres_catalog_is_found_again(empty_postgres_database: str, tmp_path: Path) -> None:
+    config = in_postgres(empty_postgres_database, tmp_path / "warehouse")
     config.load().create_namespace("flights")
     config.load().create_table("flights.departures", Schema(NestedField(1, "id", LongType(), required=False)))
 
@@ -57,7 +57,7 @@ def test_a_postgres_that_is_not_there_is_named_without_its_password(tmp_path: Pa
 def new_catalog(request: pytest.FixtureRequest, tmp_path: Path) -> CatalogConfig:
     """A catalog whose tables nobody has made yet."""
     if request.param == "postgres":
-        return in_postgres(request.getfixturevalue("postgres_database"), tmp_path / "warehouse")
+        return in_postgres(request.getfixturevalue("empty_postgres_database"), tmp_path / "warehouse")
     return CatalogConfig.sqlite("lake", tmp_path / "catalog.db", warehouse=f"file://{tmp_path}/warehouse")
 
 

@@ -38,7 +38,7 @@ def pins(store: Store) -> int:
     return int(store.read(lambda conn: conn.execute(sa.select(sa.func.count()).select_from(interim_pins)).scalar_one()))
 
 
-@pytest.mark.parametrize("interim_url", ["sqlite"], indirect=True)
+@pytest.mark.one_database
 def test_a_thousand_runs_that_have_ended_with_255_consumers_each_are_foreseen(
     interim_store: Store, lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock
 ) -> None:
@@ -49,7 +49,7 @@ def test_a_thousand_runs_that_have_ended_with_255_consumers_each_are_foreseen(
     assert pins(interim_store) == 255_000, "nothing was changed"
 
 
-@pytest.mark.parametrize("interim_url", ["sqlite"], indirect=True)
+@pytest.mark.one_database
 def test_consumers_of_runs_that_go_on_never_need_more_values_than_a_database_takes(
     interim_store: Store, lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock
 ) -> None:

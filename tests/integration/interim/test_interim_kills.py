@@ -56,12 +56,12 @@ def assert_nothing_is_left(lake: InterimLake, run_id: str) -> None:
 
 @pytest.mark.timeout(LONGEST_S + 20)
 def test_a_kill_at_any_moment_leaks_nothing_and_drops_nothing_that_is_needed(
-    interim_url: str, home: Path, record_property: Callable[[str, object], None]
+    store_url: str, home: Path, record_property: Callable[[str, object], None]
 ) -> None:
     clock, catalog, killed = ShiftedClock(), new_catalog(home), 0
-    command = [sys.executable, kill_interim.__file__, interim_url, str(home)]
+    command = [sys.executable, kill_interim.__file__, store_url, str(home)]
     with (
-        Store(open_engine(interim_url), clock) as store,
+        Store(open_engine(store_url), clock) as store,
         started(command, patience_s=LONGEST_S, stdin=PIPE, stdout=PIPE) as doomed,
     ):
         assert doomed.stdin is not None

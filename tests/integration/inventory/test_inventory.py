@@ -15,8 +15,7 @@ from rest_catalog import FakeRestCatalog, rest_catalog
 from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable, TableName, TableNotFound
 from airflow_snowpack.inventory import Inventory, Refresher
 from airflow_snowpack.inventory.inventory import REFRESH_EVERY
-from airflow_snowpack.store import Store, StoreUnreachable, open_store, upgrade_schema
-from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store import Store, StoreUnreachable, open_store
 from airflow_snowpack.store.schema import inventory_tables
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ def clock() -> SetClock:
 
 @pytest.fixture
 def store(store_url: str, clock: SetClock) -> Iterator[Store]:
-    upgrade_schema(Store(open_engine(store_url)))
     with open_store(store_url, clock=clock) as store:
         yield store
 

@@ -9,8 +9,7 @@ import pytest
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Jobs, TableLocks
-from airflow_snowpack.store import Store, open_store, upgrade_schema
-from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store import Store, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +35,6 @@ def clock() -> MovedClock:
 
 @pytest.fixture
 def store(store_url: str, clock: MovedClock) -> Iterator[Store]:
-    upgrade_schema(Store(open_engine(store_url)))
     with open_store(store_url, clock=clock) as store:
         yield store
 

@@ -30,7 +30,6 @@ from airflow_snowpack.jobs import (
     TableLocked,
 )
 from airflow_snowpack.jobs.model import TRANSITIONS
-from airflow_snowpack.store import upgrade_schema
 from airflow_snowpack.store.schema import job_history, job_queue, switches, table_locks
 from airflow_snowpack.store.schema import jobs as jobs_table
 
@@ -388,7 +387,6 @@ class Lifecycle(RuleBasedStateMachine):
 
 
 def test_every_sequence_of_steps_leaves_what_the_model_says(store: Store, clock: MovedClock) -> None:
-    upgrade_schema(store)
     bounded = settings(
         max_examples=40,
         stateful_step_count=40,

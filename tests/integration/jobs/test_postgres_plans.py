@@ -13,9 +13,8 @@ from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.jobs import postgres as steps
 from airflow_snowpack.jobs import statements as do
-from airflow_snowpack.store import Leases, Store, open_store, upgrade_schema
+from airflow_snowpack.store import Leases, Store, open_store
 from airflow_snowpack.store.direct import Direct
-from airflow_snowpack.store.engine import open_engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +24,6 @@ FINISHED, WAITING, BEATS = 20_000, 2_000, 300
 
 @pytest.fixture
 def store(postgres_database: str) -> Iterator[Store]:
-    upgrade_schema(Store(open_engine(postgres_database)))
     with open_store(postgres_database) as store:
         yield store
 

@@ -21,8 +21,7 @@ from sqlalchemy.exc import OperationalError
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Job, JobAlreadyFinished, JobNotFound, Jobs, JobStatus, TableLocked
-from airflow_snowpack.store import Store, open_store, upgrade_schema
-from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store import Store, open_store
 from airflow_snowpack.store.schema import job_queue
 
 if TYPE_CHECKING:
@@ -151,14 +150,13 @@ def test_claims_heartbeats_take_overs_cancels_and_sweeps_do_not_wait_for_each_ot
     assert queue_is_empty(live)
 
 
-def test_processes_that_open_a_new_embedded_store_at_once_all_find_it_ready(sqlite_url: str) -> None:
-    answers = at_once(sqlite_url, [("submit", f"db.t{number}") for number in range(4)])
+def test_processes_that_open_a_new_embedded_store_at_once_all_find_it_ready(empty_sqlite_url: str) -> None:
+    answers = at_once(empty_sqlite_url, [("submit", f"db.t{number}") for number in range(4)])
 
     assert all("won" in answer for answer in answers)
 
 
 def test_connections_that_the_server_cut_are_made_anew(postgres_database: str, table: TableName) -> None:
-    upgrade_schema(Store(open_engine(postgres_database)))
     cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     with Jobs(open_store(postgres_database)) as jobs, open_store(postgres_database) as other:
 

@@ -15,8 +15,7 @@ import pytest
 from bounded import started
 
 from airflow_snowpack.jobs import Jobs, JobStatus, LifecyclePolicy, Worker
-from airflow_snowpack.store import Store, open_store, upgrade_schema
-from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,7 +41,6 @@ def eventually(true: Callable[[], Any]) -> None:
 
 @pytest.fixture
 def jobs(store_url: str) -> Iterator[Jobs]:
-    upgrade_schema(Store(open_engine(store_url)))
     policy = LifecyclePolicy(lease=LEASE, heartbeat=LEASE / 3, retry_base=timedelta(0))
     with Jobs(open_store(store_url), policy) as jobs:
         yield jobs

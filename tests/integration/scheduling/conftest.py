@@ -5,16 +5,12 @@ Airflow is replaced at its outermost edge: what runs there, and the call that st
 
 from __future__ import annotations
 
-import shutil
-import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.engine import make_url
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.scheduling import (
@@ -35,14 +31,11 @@ from airflow_snowpack.scheduling import (
 from airflow_snowpack.scheduling.history import read_history
 from airflow_snowpack.scheduling.pending import pending_from
 from airflow_snowpack.scheduling.trigger import custom_key, table_key
-from airflow_snowpack.store import Store, open_store, upgrade_schema
-from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store import Store, open_store
 from airflow_snowpack.store.schedule_tables import pending_jobs
-from airflow_snowpack.store.schema import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from airflow_snowpack.scheduling import CheckReport, EndedRun, EndsAsked, Launch, PendingJob
     from airflow_snowpack.scheduling.constraint import Constraint
@@ -181,41 +174,6 @@ class Scheduler:
 @pytest.fixture
 def clock() -> MovedClock:
     return MovedClock()
-
-
-@pytest.fixture(scope="session")
-def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An SQLite file with all tables, to be copied."""
-    file = tmp_path_factory.mktemp("schedules") / "template.db"
-    open_store(f"sqlite:///{file}").close()
-    return file
-
-
-@pytest.fixture(scope="session")
-def migrated_postgres(postgres_url: str) -> Iterator[Store]:
-    """A database with all tables, to be emptied after each test: to make one for each takes longer than most tests."""
-    server = make_url(postgres_url)
-    name = f"schedules_{uuid.uuid4().hex[:12]}"
-    admin = server.set(drivername="postgresql").render_as_string(hide_password=False)
-    with psycopg.connect(admin, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-        store = Store(open_engine(server.set(database=name)))
-        upgrade_schema(store)
-        yield store
-        store.close()
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """An empty database with all tables: the test runs once on each kind."""
-    if request.param == "sqlite":
-        yield f"sqlite:///{shutil.copy(request.getfixturevalue('migrated_sqlite'), tmp_path / 'snowpack.db')}"
-        return
-    postgres: Store = request.getfixturevalue("migrated_postgres")
-    yield postgres.engine.url.render_as_string(hide_password=False)
-    names = ", ".join(table.name for table in metadata.sorted_tables)
-    postgres.transact(lambda conn: conn.exec_driver_sql(f"TRUNCATE {names} RESTART IDENTITY"))
 
 
 @pytest.fixture

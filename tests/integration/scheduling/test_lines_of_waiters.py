@@ -14,7 +14,6 @@ from airflow_snowpack.store.schedule_tables import pending_jobs, schedule_runs, 
 GO = CustomEvents("go")
 ONE = MaxConcurrent(1, group="busy")
 
-on_one_database = pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
 """Where the statements are the same, and only who is chosen matters."""
 
 
@@ -143,7 +142,7 @@ def test_nobody_takes_the_place_of_one_that_came_before_it(held: Any, by: str) -
     assert [launch.schedule for launch in held.started] == ["holder", "older", "newer"]
 
 
-@on_one_database
+@pytest.mark.one_database
 def test_one_that_stood_back_goes_with_the_one_before_it_where_there_is_room_for_both(scheduler: Any) -> None:
     two = MaxConcurrent(2, group="busy")
     for name in ("holder0", "holder1"):
@@ -162,7 +161,7 @@ def test_one_that_stood_back_goes_with_the_one_before_it_where_there_is_room_for
     assert [launch.schedule for launch in scheduler.started[2:]] == ["older", "newer"], "and no time has passed"
 
 
-@on_one_database
+@pytest.mark.one_database
 def test_those_who_allow_for_fewer_runs_keep_no_place_from_others(scheduler: Any) -> None:
     for number in range(3):
         scheduler.declare(f"holder{number}", CustomEvents("hold"), MaxConcurrent(3, group="busy"))
@@ -186,7 +185,7 @@ def test_who_leaves_the_line_wakes_the_next_though_nobody_tells_that_there_is_ro
     assert [launch.schedule for launch in scheduler.started] == [f"p{number:02}" for number in range(11)]
 
 
-@on_one_database
+@pytest.mark.one_database
 def test_one_that_comes_to_wait_for_something_else_wakes_the_next(held: Any) -> None:
     held.clock.forward(seconds=50)
     held.declare("window", CustomEvents("both"), ONE, TimeWindow("12:00", "12:01"))
@@ -203,7 +202,7 @@ def test_one_that_comes_to_wait_for_something_else_wakes_the_next(held: Any) -> 
     assert [launch.schedule for launch in held.started] == ["holder", "next"]
 
 
-@on_one_database
+@pytest.mark.one_database
 def test_a_discarded_one_wakes_the_next(held: Any) -> None:
     held.airflow.pools["spark"] = 0
     held.declare("first", CustomEvents("first"), ONE, PoolSlots("spark"), timeout="10s")
@@ -220,7 +219,7 @@ def test_a_discarded_one_wakes_the_next(held: Any) -> None:
     assert [launch.schedule for launch in held.started] == ["holder", "next"]
 
 
-@on_one_database
+@pytest.mark.one_database
 def test_a_run_of_the_dag_itself_is_waited_for_in_a_line_too(scheduler: Any) -> None:
     scheduler.airflow.running["maintain"] = {"manual__1"}
     line_up(scheduler, "first", "second", constraint=SinceLastRun("1m"))

@@ -9,8 +9,8 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 
 
-def test_every_database_is_empty_and_takes_a_table(store_url: str) -> None:
-    engine = create_engine(store_url)
+def test_every_database_is_empty_and_takes_a_table(empty_store_url: str) -> None:
+    engine = create_engine(empty_store_url)
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE only_here (id INTEGER)"))
         assert connection.execute(text("SELECT count(*) FROM only_here")).scalar_one() == 0
