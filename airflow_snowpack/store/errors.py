@@ -54,7 +54,7 @@ class UnknownRevision(StoreError):
 
     def __init__(self, where: str, found: str, newest: str) -> None:
         super().__init__(
-            f"The Snowpack store at {where} is at revision {found!r}, and the newest that this version of airflow-snowpack knows is "
-            f"{newest!r}. Nothing was changed. If a newer version upgraded the store, run `airflow snowpack db upgrade` with that "
-            "version. A store from before release 0.1 cannot be upgraded: name an empty database in [snowpack] store_conn_id."
+            f"The Snowpack store at {where} is at revision {found!r}, and the newest that this version of airflow-snowpack knows "
+            f"is {newest!r}. Nothing was changed. If a newer version upgraded the store, run `airflow snowpack db upgrade` with "
+            "that version. A store from before release 0.1 cannot be upgraded: name an empty database in [snowpack] store_conn_id."
         )
