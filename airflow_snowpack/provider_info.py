@@ -92,6 +92,11 @@ CONFIG: dict[str, Any] = {
                 "How often each table is read that enabled schedules, sensors or watchers listen to. Only metadata is read.",
                 default="10s",
             ),
+            "resume_delay": _option(
+                "How long after a task has deferred its trigger may resume it, at the earliest. Airflow fails a task that is "
+                "resumed before the scheduler has processed its deferral.",
+                default="10s",
+            ),
             "schedule_files": _option(
                 "The files that declare schedules, below the DAGs folder: glob patterns, separated by commas. YAML files, and "
                 "Python files that have schedules at their top level.",

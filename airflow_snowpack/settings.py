@@ -66,6 +66,7 @@ class Settings:
     continue_on_error: bool
     table_cache_refresh: timedelta
     table_poll: timedelta
+    resume_delay: timedelta
     schedule_files: tuple[str, ...]
     update_schedules: bool
     builds_url: str
@@ -104,6 +105,7 @@ class Settings:
             continue_on_error=_read("continue_on_error", _flag),
             table_cache_refresh=_read("table_cache_refresh", _period),
             table_poll=_read("table_poll", _period),
+            resume_delay=resume_delay(),
             schedule_files=_read("schedule_files", _patterns),
             update_schedules=_read("update_schedules", _flag),
             builds_url=_read("builds_url", lambda text: _address(text) or str(home / "builds")),
@@ -124,6 +126,14 @@ def catalog_name() -> str:
     :raises InvalidSetting: it is not a name.
     """
     return _read("catalog_name", _level)
+
+
+def resume_delay() -> timedelta:
+    """Return how long a trigger waits before it may resume its task, without reading the other options.
+
+    :raises InvalidSetting: it is not a duration.
+    """
+    return _read("resume_delay", _period)
 
 
 def _read_policy() -> LifecyclePolicy:

@@ -35,7 +35,7 @@ class SnowpackDispatcherOperator(BaseOperator):
 
     :param run_for: how long, until the task ends.
     :param linger: how long a task that has nothing to do stays before it waits in the triggerer. While it stays it
-        launches within a second, and holds a worker's slot; for ten seconds after it has left, nothing can wake it.
+        launches within a second, and holds a worker's slot; for ``[snowpack] resume_delay`` after it has left, nothing wakes it.
     :param look_interval: the pause between two looks of the triggerer.
     :param store_conn_id: the store's Airflow connection; ``None`` for the installation's. Likewise ``catalog_conn_id``, and
         ``airflow_conn_id`` for Airflow's REST API, which constraints on pools need, and which tells ends of runs at less cost.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +15,7 @@ from airflow_snowpack.builds.rollback import rollback
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.sensors import BuildPublishedSensor
-from airflow_snowpack.triggers import BuildPublishedTrigger, settling
+from airflow_snowpack.triggers import BuildPublishedTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -64,7 +64,7 @@ def fired(trigger: BuildPublishedTrigger, meanwhile: Callable[[], object] | None
 
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settling, "SETTLED", timedelta(0))
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__RESUME_DELAY", "PT0.001S")
 
 
 def test_what_is_served_counts_and_not_what_went_into_history(

@@ -37,7 +37,7 @@ LONG = "9999-01-01T00:00:00+00:00"
 @pytest.fixture(autouse=True)
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Airflow has long heard that the task has left, so that nothing waits for that."""
-    monkeypatch.setattr(settling, "SETTLED", timedelta(0))
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__RESUME_DELAY", "PT0.001S")
 
 
 async def first_event(trigger: BaseTrigger) -> dict[str, Any]:
@@ -111,8 +111,11 @@ def test_no_trigger_fires_before_airflow_has_heard_that_the_task_has_left(
     assert asyncio.run(fire())
 
 
-def test_that_takes_airflow_some_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("setting", "seconds"), [(None, 10), ("PT30S", 30)])
+def test_that_takes_airflow_some_seconds(monkeypatch: pytest.MonkeyPatch, setting: str | None, seconds: float) -> None:
     monkeypatch.undo()
+    if setting is not None:
+        monkeypatch.setenv("AIRFLOW__SNOWPACK__RESUME_DELAY", setting)
     slept: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -122,7 +125,7 @@ def test_that_takes_airflow_some_seconds(monkeypatch: pytest.MonkeyPatch) -> Non
     begun = settling.Settling()
     assert not begun.is_over
     asyncio.run(begun.rest())
-    assert slept == [pytest.approx(10, abs=5)]
+    assert slept == [pytest.approx(seconds, abs=5)]
 
 
 class NobodyElse:
