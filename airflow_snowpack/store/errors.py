@@ -56,5 +56,5 @@ class UnknownRevision(StoreError):
         super().__init__(
             f"The Snowpack store at {where} is at revision {found!r}, and the newest that this version of airflow-snowpack knows "
             f"is {newest!r}. Nothing was changed. If a newer version upgraded the store, run `airflow snowpack db upgrade` with "
-            "that version. A store from before release 0.1 cannot be upgraded: name an empty database in [snowpack] store_conn_id."
+            "that version. A store from before release 0.1 cannot be upgraded: set [snowpack] store_conn_id to an empty database."
         )

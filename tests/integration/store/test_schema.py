@@ -101,7 +101,7 @@ def test_a_newer_schema_is_accepted_because_migrations_only_add(store_url: str) 
 def test_an_upgrade_refuses_a_revision_that_it_does_not_know_and_says_what_to_do(store_url: str, revision: str) -> None:
     set_revision(store_url, revision)
 
-    expected = rf"is at revision '{revision}'.*knows is '{REVISION}'\. Nothing was changed\..*newer version.*an empty database"
+    expected = rf"is at revision '{revision}'.*knows is '{REVISION}'\. Nothing was changed\..*newer version.*to an empty database"
     with Store(open_engine(store_url)) as store:
         with pytest.raises(UnknownRevision, match=expected):
             upgrade_schema(store)
