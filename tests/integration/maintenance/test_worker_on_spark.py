@@ -95,7 +95,7 @@ def test_a_job_whose_worker_was_killed_in_a_rewrite_runs_again_after_its_lease(
     assert len(list(table_of(name).scan().plan_files())) == 1
 
 
-@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+@pytest.mark.one_database
 def test_a_cancel_and_a_sigterm_end_the_rewrite_itself(
     jobs: Jobs,
     store_url: str,
