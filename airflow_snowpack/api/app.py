@@ -10,13 +10,14 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 from fastapi import FastAPI
 
 from airflow_snowpack import __version__
 from airflow_snowpack.api import problems
 from airflow_snowpack.api.auth import Auth
-from airflow_snowpack.api.deadline import Deadline
+from airflow_snowpack.api.deadline import LIMIT, Deadline
 from airflow_snowpack.api.edge import Edge
 from airflow_snowpack.api.measures import Measures
 from airflow_snowpack.api.pages.router import router as pages
@@ -27,11 +28,12 @@ from airflow_snowpack.api.services import LazyServices, Services
 log = logging.getLogger(__name__)
 
 
-def build_app(open_services: Callable[[], Services], auth: Auth) -> FastAPI:
-    """The API and its pages.
+def build_app(open_services: Callable[[], Services], auth: Auth, answer_within: timedelta = LIMIT) -> FastAPI:
+    """Build the API and its pages.
 
     :param open_services: opens the store (with ``Patience``) and the catalog; called when they are first needed.
-    :param auth: tells who asks.
+    :param auth: authenticates each request.
+    :param answer_within: a request that takes longer is answered with 503.
     """
     app = FastAPI(
         title="Snowpack",
@@ -50,7 +52,7 @@ def build_app(open_services: Callable[[], Services], auth: Auth) -> FastAPI:
         app.include_router(router)
     app.include_router(pages)
     app.add_middleware(EncodedSlashes)  # the last that is added is the outermost
-    app.add_middleware(Deadline)
+    app.add_middleware(Deadline, limit=answer_within)
     app.add_middleware(Edge, count=app.state.measures.count)
     return app
 
