@@ -1,12 +1,12 @@
 """One Spark session and one embedded catalog for all integration tests that need real tables.
 
-``lake`` is the catalog's configuration, ``spark`` the session that has it, ``catalog`` PyIceberg's view of the same, and
-``new_table`` makes a table of its own for each test.
+``lake`` is the catalog's configuration, ``spark`` the session that has it, ``catalog`` PyIceberg's view of the same,
+``new_table`` makes an empty table, and ``append`` adds rows to one without Spark.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
@@ -15,12 +15,18 @@ from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.spark import SparkConfig, local_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
 
 DATABASE = "db"
+
+# For tables of a few rows: what Spark does to be fast on millions of rows costs it more than the rows do.
+FOR_SMALL_TABLES = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "2",
+}
 
 
 @pytest.fixture(scope="session")
@@ -39,6 +45,8 @@ def spark_config(lake: CatalogConfig) -> SparkConfig:
 def spark(spark_config: SparkConfig) -> SparkSession:
     """The one session of the test run; it ends with the process."""
     session = local_session(spark_config)
+    for key, value in FOR_SMALL_TABLES.items():
+        session.conf.set(key, value)
     session.sql(f"CREATE NAMESPACE IF NOT EXISTS lake.{DATABASE}")
     return session
 
@@ -49,7 +57,7 @@ def catalog(lake: CatalogConfig, spark: SparkSession) -> Catalog:
     return lake.load()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def new_table(spark: SparkSession, lake: CatalogConfig) -> Callable[..., TableName]:
     """Make an empty table with a name that no other test has: ``new_table("id BIGINT, day INT", "day")``.
 
@@ -72,3 +80,18 @@ def new_table(spark: SparkSession, lake: CatalogConfig) -> Callable[..., TableNa
         return name
 
     return make
+
+
+@pytest.fixture(scope="session")
+def append(catalog: Catalog) -> Callable[..., None]:
+    """Commit rows to a table with PyIceberg: ``append(name, id=range(40), note=["n"] * 40)``.
+
+    It takes a tenth of the time of an ``INSERT``. The values of a column get the type that the table has.
+    """
+    import pyarrow as pa
+
+    def commit(name: TableName, **columns: Sequence[Any]) -> None:
+        table = catalog.load_table(name.identifier)
+        table.append(pa.table([list(values) for values in columns.values()], schema=table.schema().select(*columns).as_arrow()))
+
+    return commit

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from time import monotonic, sleep
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
-from bounded import Beside
+from held_jobs import held_jobs
 
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs.model import Job, JobStatus
 from airflow_snowpack.maintenance import Action, SparkEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
-
-    from airflow_snowpack.iceberg import TableName
 
 
 @pytest.fixture
@@ -48,11 +49,12 @@ class Content:
 
 
 @pytest.fixture
-def content_of(spark: SparkSession) -> Callable[[TableName], Content]:
+def content_of(table_of: Callable[[TableName], Table]) -> Callable[[TableName], Content]:
+    """Read a table without Spark, as another engine would."""
+
     def read(name: TableName) -> Content:
-        hashes = "coalesce(sum(CAST(xxhash64(*) AS DECIMAL(38, 0))), 0)"
-        row = spark.sql(f"SELECT count(*) AS n, {hashes} AS h FROM {name.quoted}").collect()[0]
-        return Content(row["n"], int(row["h"]))
+        rows = sorted(tuple(row.values()) for row in table_of(name).scan().to_arrow().to_pylist())
+        return Content(len(rows), hash(tuple(rows)))
 
     return read
 
@@ -64,14 +66,15 @@ def table_of(catalog: Catalog) -> Callable[[TableName], Table]:
 
 
 @pytest.fixture
-def slow_to_rewrite(spark: SparkSession, fragmented: Callable[..., TableName]) -> Callable[..., TableName]:
-    """A fragmented table whose rewrite takes seconds, for something to happen meanwhile: its files get compressed that hard."""
+def slow_to_rewrite(
+    spark: SparkSession, new_table: Callable[..., TableName], append: Callable[..., None]
+) -> Callable[[], TableName]:
+    """A table whose rewrite takes seconds, for another process to be killed meanwhile: its files get compressed that hard."""
 
-    def make(parts: int = 1) -> TableName:
-        name = fragmented(commits=0, deletes=0)
+    def make() -> TableName:
+        name, rows, digits = new_table("id BIGINT, note STRING"), 25_000, random.Random(13)
         for _ in range(3):
-            row = f"id, id % {parts}, concat(uuid(), uuid(), uuid())"
-            spark.sql(f"INSERT INTO {name.quoted} SELECT {row} FROM range(0, {25_000 * parts}, 1, 1)")
+            append(name, id=range(rows), note=[f"{digits.getrandbits(432):0108x}" for _ in range(rows)])
         hard = "'write.parquet.compression-codec' = 'zstd', 'write.parquet.compression-level' = '19'"
         spark.sql(f"ALTER TABLE {name.quoted} SET TBLPROPERTIES ({hard})")
         return name
@@ -79,48 +82,61 @@ def slow_to_rewrite(spark: SparkSession, fragmented: Callable[..., TableName]) -
     return make
 
 
-@dataclass(frozen=True)
-class Meanwhile:
-    """Something that another thread does as soon as Spark works on a job of ours."""
-
-    spark: SparkSession
-
-    def __call__(self, action: Callable[[], object], *, times: int = 1) -> Beside:
-        """Start watching; ``times`` says for how many of the following Spark jobs the action is done."""
-        tracker = self.spark.sparkContext.statusTracker()
-        seen = set(tracker.getActiveJobsIds())
-
-        def watch() -> None:
-            deadline = monotonic() + 60
-            done = 0
-            while done < times and monotonic() < deadline:
-                new = set(tracker.getActiveJobsIds()) - seen
-                if new:
-                    seen.update(new)
-                    action()
-                    done += 1
-                sleep(0.02)
-
-        return Beside(watch)
-
-
 @pytest.fixture
-def meanwhile(spark: SparkSession) -> Meanwhile:
-    """``meanwhile(engine.interrupt)``: as soon as Spark runs a job."""
-    return Meanwhile(spark)
+def meanwhile(spark: SparkSession) -> Callable[..., AbstractContextManager[None]]:
+    """Do something while the next Spark job waits for a task slot, as :func:`held_jobs` says: ``with meanwhile(append):``."""
+    return partial(held_jobs, spark)
 
 
-@pytest.fixture
-def fragmented(spark: SparkSession, new_table: Callable[..., TableName]) -> Callable[..., TableName]:
-    """A partitioned merge-on-read table of many small commits, some rows of which were deleted again."""
+@pytest.fixture(scope="session")
+def fragmented(spark: SparkSession, new_table: Callable[..., TableName], append: Callable[..., None]) -> Callable[..., TableName]:
+    """A partitioned merge-on-read table of many small commits, some rows of which were deleted again.
 
-    def make(commits: int = 6, parts: int = 2, deletes: int = 2, rows: int = 40, **properties: str) -> TableName:
+    PyIceberg makes the appends, or Spark with ``inserted_by_spark``; the deletes are always Spark's.
+    """
+
+    def insert(name: TableName, first: int, rows: int, parts: int) -> None:
+        source = f"range({first}, {first + rows}, 1, 1)"
+        spark.sql(f"INSERT INTO {name.quoted} SELECT id, id % {parts}, concat('n', id) FROM {source}")
+
+    def append_rows(name: TableName, first: int, rows: int, parts: int) -> None:
+        ids = range(first, first + rows)
+        append(name, id=ids, part=[number % parts for number in ids], note=[f"n{number}" for number in ids])
+
+    def make(
+        commits: int = 6, parts: int = 2, deletes: int = 2, rows: int = 40, inserted_by_spark: bool = False, **properties: str
+    ) -> TableName:
         name = new_table("id BIGINT, part INT, note STRING", "part", **properties)
         for first in range(0, commits * rows, rows):
-            source = f"range({first}, {first + rows}, 1, 1)"
-            spark.sql(f"INSERT INTO {name.quoted} SELECT id, id % {parts}, concat('n', id) FROM {source}")
+            (insert if inserted_by_spark else append_rows)(name, first, rows, parts)
         for number in range(deletes):
             spark.sql(f"DELETE FROM {name.quoted} WHERE id % 10 = {number}")
         return name
 
     return make
+
+
+@pytest.fixture(scope="session")
+def rewritable(catalog: Catalog, fragmented: Callable[..., TableName]) -> Callable[..., TableName]:
+    """A table as ``fragmented`` makes it, for tests that delete no files: all that are made alike share their files.
+
+    The first one is made and never changed; each test gets a table of its own that begins with the same metadata.
+    """
+    made: dict[tuple[tuple[str, Any], ...], TableName] = {}
+
+    def make(**arguments: Any) -> TableName:
+        key = tuple(sorted(arguments.items()))
+        if key not in made:
+            made[key] = fragmented(**arguments)
+        first = made[key]
+        name = TableName(first.catalog, first.database, f"t_{uuid4().hex[:12]}")
+        catalog.register_table(name.identifier, catalog.load_table(first.identifier).metadata_location)
+        return name
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def one_commit(fragmented: Callable[..., TableName]) -> TableName:
+    """A table of one commit, shared by the tests of what must not change a table."""
+    return fragmented(commits=1, deletes=0)

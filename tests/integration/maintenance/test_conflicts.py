@@ -35,15 +35,14 @@ def new_rows(spark: SparkSession, name: TableName) -> int:
 def test_an_append_meanwhile_costs_nothing(
     engine: SparkEngine,
     job_for: Callable[..., Job],
-    slow_to_rewrite: Callable[..., TableName],
+    rewritable: Callable[..., TableName],
     table_of: Callable[[TableName], Table],
     spark: SparkSession,
     meanwhile: Callable[..., Any],
 ) -> None:
-    name = slow_to_rewrite()
-    watching = meanwhile(lambda: table_of(name).append(ROWS))
-    result = engine.run(job_for(name, rewrite_data_files=COMPACT), Action.REWRITE_DATA_FILES)
-    watching.join()
+    name = rewritable(commits=3, parts=1, deletes=0)
+    with meanwhile(lambda: table_of(name).append(ROWS)):
+        result = engine.run(job_for(name, rewrite_data_files=COMPACT), Action.REWRITE_DATA_FILES)
     assert result.outcome is ActionOutcome.SUCCEEDED
     assert result.message == "Compacted 3 files into 1"
     assert new_rows(spark, name) == 2
@@ -54,18 +53,16 @@ def test_without_another_try_a_lost_rewrite_is_a_conflict_and_the_writer_wins(
     spark: SparkSession,
     catalog: Catalog,
     job_for: Callable[..., Job],
-    slow_to_rewrite: Callable[..., TableName],
+    rewritable: Callable[..., TableName],
     table_of: Callable[[TableName], Table],
     meanwhile: Callable[..., Any],
     partial_progress: bool,
 ) -> None:
     engine = SparkEngine(lambda: spark, lambda: catalog, tries=1)
-    name = slow_to_rewrite()
-    watching = meanwhile(lambda: table_of(name).overwrite(ROWS))
+    name = rewritable(commits=3, parts=1, deletes=0)
     options = {**COMPACT, "partial_progress": partial_progress}
-
-    result = engine.run(job_for(name, rewrite_data_files=options), Action.REWRITE_DATA_FILES)
-    watching.join()
+    with meanwhile(lambda: table_of(name).overwrite(ROWS)):
+        result = engine.run(job_for(name, rewrite_data_files=options), Action.REWRITE_DATA_FILES)
 
     assert result.outcome is ActionOutcome.CONFLICT
     assert not result.success
@@ -79,20 +76,19 @@ def test_without_another_try_a_lost_rewrite_is_a_conflict_and_the_writer_wins(
 def test_another_try_works_with_what_the_writer_left(
     engine: SparkEngine,
     job_for: Callable[..., Job],
-    slow_to_rewrite: Callable[..., TableName],
+    rewritable: Callable[..., TableName],
     table_of: Callable[[TableName], Table],
     spark: SparkSession,
     meanwhile: Callable[..., Any],
 ) -> None:
-    name = slow_to_rewrite()
+    name = rewritable(commits=3, parts=1, deletes=0)
 
     def replace_everything() -> None:
         table_of(name).overwrite(ROWS)
         table_of(name).append(ROWS)
 
-    watching = meanwhile(replace_everything)
-    result = engine.run(job_for(name, rewrite_data_files=COMPACT), Action.REWRITE_DATA_FILES)
-    watching.join()
+    with meanwhile(replace_everything):
+        result = engine.run(job_for(name, rewrite_data_files=COMPACT), Action.REWRITE_DATA_FILES)
 
     assert result.outcome is ActionOutcome.SUCCEEDED
     assert result.message == "Compacted 2 files into 1, in 2 tries beside a concurrent writer"
@@ -104,15 +100,14 @@ def test_what_other_partitions_had_committed_counts_when_one_is_lost(
     spark: SparkSession,
     catalog: Catalog,
     job_for: Callable[..., Job],
-    slow_to_rewrite: Callable[..., TableName],
+    rewritable: Callable[..., TableName],
     table_of: Callable[[TableName], Table],
     meanwhile: Callable[..., Any],
 ) -> None:
     engine = SparkEngine(lambda: spark, lambda: catalog, tries=1)
-    name = slow_to_rewrite(parts=2)
-    watching = meanwhile(lambda: table_of(name).delete("part = 0"))
-    result = engine.run(job_for(name, rewrite_data_files=COMPACT), Action.REWRITE_DATA_FILES)
-    watching.join()
+    name = rewritable(commits=3, deletes=0)
+    with meanwhile(lambda: table_of(name).delete("part = 0")):
+        result = engine.run(job_for(name, rewrite_data_files=COMPACT), Action.REWRITE_DATA_FILES)
     assert result.outcome is ActionOutcome.PARTIAL
     assert result.success
     assert result.message == "Compacted 3 files into 1; the rest lost to a concurrent writer"

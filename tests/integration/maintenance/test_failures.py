@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     ],
 )
 def test_a_rewrite_that_spark_refuses_fails_with_its_reason(
-    engine: SparkEngine, job_for: Callable[..., Job], fragmented: Callable[..., TableName], options: dict[str, Any], reason: str
+    engine: SparkEngine, job_for: Callable[..., Job], one_commit: TableName, options: dict[str, Any], reason: str
 ) -> None:
-    result = engine.run(job_for(fragmented(commits=1, deletes=0), rewrite_data_files=options), Action.REWRITE_DATA_FILES)
+    result = engine.run(job_for(one_commit, rewrite_data_files=options), Action.REWRITE_DATA_FILES)
     assert result.outcome is ActionOutcome.FAILED
     assert result.message == "Failed before anything was committed"
     assert result.error is not None
@@ -52,26 +52,23 @@ def test_a_missing_table_is_named(engine: SparkEngine, job_for: Callable[..., Jo
 def test_a_table_that_is_dropped_meanwhile_fails_the_action_and_nothing_else(
     engine: SparkEngine,
     job_for: Callable[..., Job],
-    slow_to_rewrite: Callable[..., TableName],
+    rewritable: Callable[..., TableName],
     catalog: Catalog,
     meanwhile: Callable[..., Any],
 ) -> None:
-    name = slow_to_rewrite()
-    watching = meanwhile(lambda: catalog.drop_table(name.identifier))
-    result = engine.run(
-        job_for(name, rewrite_data_files={"min_input_files": 2, "partial_progress": False}), Action.REWRITE_DATA_FILES
-    )
-    watching.join()
+    name = rewritable(commits=3, parts=1, deletes=0)
+    job = job_for(name, rewrite_data_files={"min_input_files": 2, "partial_progress": False})
+    with meanwhile(lambda: catalog.drop_table(name.identifier)):
+        result = engine.run(job, Action.REWRITE_DATA_FILES)
     assert result.outcome is ActionOutcome.FAILED
     assert result.error is not None
     assert name.table in result.error
 
 
 def test_a_catalog_that_the_session_does_not_know_is_named_instead_of_sparks_own(
-    spark: SparkSession, job_for: Callable[..., Job], fragmented: Callable[..., TableName], lake: CatalogConfig
+    spark: SparkSession, job_for: Callable[..., Job], one_commit: TableName, lake: CatalogConfig
 ) -> None:
-    name = fragmented(commits=1, deletes=0)
-    stranger = TableName("stranger", name.database, name.table)
+    stranger = TableName("stranger", one_commit.database, one_commit.table)
     # PyIceberg finds the table; only Spark was not told of the catalog.
     engine = SparkEngine(lambda: spark, lake.load)
     result = engine.run(job_for(stranger), Action.REWRITE_MANIFESTS)
@@ -81,13 +78,12 @@ def test_a_catalog_that_the_session_does_not_know_is_named_instead_of_sparks_own
 
 
 def test_what_is_not_an_action_or_an_option_is_an_error_of_the_caller(
-    engine: SparkEngine, job_for: Callable[..., Job], fragmented: Callable[..., TableName]
+    engine: SparkEngine, job_for: Callable[..., Job], one_commit: TableName
 ) -> None:
-    name = fragmented(commits=1, deletes=0)
     with pytest.raises(UnknownAction):
-        engine.run(job_for(name), "vacuum")
+        engine.run(job_for(one_commit), "vacuum")
     with pytest.raises(InvalidOption):
-        engine.run(job_for(name, rewrite_manifests={"fast": True}), Action.REWRITE_MANIFESTS)
+        engine.run(job_for(one_commit, rewrite_manifests={"fast": True}), Action.REWRITE_MANIFESTS)
 
 
 def test_without_spark_nothing_is_pretended(catalog: Catalog, job_for: Callable[..., Job]) -> None:

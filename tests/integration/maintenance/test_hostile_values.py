@@ -32,33 +32,39 @@ ATTEMPTS = [
 
 @pytest.mark.parametrize("attempt", ATTEMPTS)
 def test_a_predicate_cannot_leave_its_argument(
-    engine: SparkEngine, job_for: Callable[..., Job], fragmented: Callable[..., TableName], spark: SparkSession, attempt: str
+    engine: SparkEngine, job_for: Callable[..., Job], one_commit: TableName, spark: SparkSession, attempt: str
 ) -> None:
-    name = fragmented(commits=1, deletes=0)
-    where = attempt.replace("{table}", name.quoted)
-    result = engine.run(job_for(name, rewrite_data_files={"where": where}), Action.REWRITE_DATA_FILES)
+    where = attempt.replace("{table}", one_commit.quoted)
+    result = engine.run(job_for(one_commit, rewrite_data_files={"where": where}), Action.REWRITE_DATA_FILES)
     assert result.outcome is ActionOutcome.FAILED
     assert result.error is not None
     assert "Cannot parse predicates in where option" in result.error
-    assert spark.catalog.tableExists(str(name))
+    assert spark.catalog.tableExists(str(one_commit))
 
 
-@pytest.mark.parametrize(
-    "note", ["it's", 'a "quote"', "back\\slash", "two\nlines", "žluťoučký 🐎", "%s :table $x", "'; DROP TABLE x"]
-)
-def test_a_predicate_finds_the_value_that_it_means(
-    engine: SparkEngine, job_for: Callable[..., Job], new_table: Callable[..., TableName], spark: SparkSession, note: str
-) -> None:
+NOTES = ["it's", 'a "quote"', "back\\slash", "two\nlines", "žluťoučký 🐎", "%s :table $x", "'; DROP TABLE x"]
+
+
+@pytest.fixture(scope="module")
+def noted(new_table: Callable[..., TableName], append: Callable[..., None]) -> TableName:
+    """A table with a partition of two files for each of the notes."""
     name = new_table("id BIGINT, note STRING", "note")
     for number in range(2):
-        spark.sql(f"INSERT INTO {name.quoted} VALUES (:number, :note), (:number, 'other')", args={"number": number, "note": note})
+        append(name, id=[number] * len(NOTES), note=NOTES)
+    return name
+
+
+@pytest.mark.parametrize("note", NOTES)
+def test_a_predicate_finds_the_value_that_it_means(
+    engine: SparkEngine, job_for: Callable[..., Job], noted: TableName, note: str
+) -> None:
     literal = "'" + note.replace("\\", "\\\\").replace("'", "\\'") + "'"
     options = {"where": f"note = {literal}", "min_input_files": 2}
-    assert engine.run(job_for(name, rewrite_data_files=options), Action.REWRITE_DATA_FILES).message == "Compacted 2 files into 1"
+    assert engine.run(job_for(noted, rewrite_data_files=options), Action.REWRITE_DATA_FILES).message == "Compacted 2 files into 1"
 
 
-def test_the_comment_cannot_be_left_either(fragmented: Callable[..., TableName], spark: SparkSession) -> None:
-    name = fragmented(commits=2, deletes=0)
+def test_the_comment_cannot_be_left_either(rewritable: Callable[..., TableName], spark: SparkSession) -> None:
+    name = rewritable(commits=2, deletes=0)
     by = Attribution('*/ DROP TABLE x /* ${spark.app.name} "', "/* :table")
     call = rewrite_manifests(name, RewriteManifests(), by)
     row = spark.sql(call.sql, args=dict(call.args)).collect()[0]
@@ -69,14 +75,13 @@ def test_the_comment_cannot_be_left_either(fragmented: Callable[..., TableName],
 def test_a_location_is_refused_or_harmless(
     engine: SparkEngine,
     job_for: Callable[..., Job],
-    fragmented: Callable[..., TableName],
+    one_commit: TableName,
     spark: SparkSession,
     catalog: Catalog,
     location: str,
 ) -> None:
-    name = fragmented(commits=1, deletes=0)
-    inside = catalog.load_table(name.identifier).location()
-    job = job_for(name, remove_orphan_files={"location": location.replace("{inside}", inside)})
+    inside = catalog.load_table(one_commit.identifier).location()
+    job = job_for(one_commit, remove_orphan_files={"location": location.replace("{inside}", inside)})
     result = engine.run(job, Action.REMOVE_ORPHAN_FILES)
     assert result.outcome is ActionOutcome.FAILED
-    assert spark.sql(f"SELECT count(*) AS n FROM {name.quoted}").collect()[0]["n"] == 40
+    assert spark.sql(f"SELECT count(*) AS n FROM {one_commit.quoted}").collect()[0]["n"] == 40

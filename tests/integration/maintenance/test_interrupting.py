@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 def test_an_interrupted_rewrite_leaves_the_table_as_it_was(
     engine: SparkEngine,
     job_for: Callable[..., Job],
-    slow_to_rewrite: Callable[..., TableName],
+    rewritable: Callable[..., TableName],
     content_of: Callable[[TableName], Any],
     table_of: Callable[[TableName], Table],
     meanwhile: Callable[..., Any],
     partial_progress: bool,
 ) -> None:
-    name = slow_to_rewrite(parts=3 if partial_progress else 1)
+    name = rewritable(commits=3, parts=3 if partial_progress else 1, deletes=0)
     before, head = content_of(name), table_of(name).metadata.current_snapshot_id
     options = {
         "min_input_files": 2,
@@ -39,9 +39,8 @@ def test_an_interrupted_rewrite_leaves_the_table_as_it_was(
         "max_concurrent_file_group_rewrites": 1,
     }
 
-    watching = meanwhile(engine.interrupt)
-    result = engine.run(job_for(name, rewrite_data_files=options), Action.REWRITE_DATA_FILES)
-    watching.join()
+    with meanwhile(engine.interrupt, until_the_end=True):
+        result = engine.run(job_for(name, rewrite_data_files=options), Action.REWRITE_DATA_FILES)
 
     assert result.outcome is ActionOutcome.INTERRUPTED
     assert result.message == "Interrupted before anything was committed"
@@ -53,23 +52,16 @@ def test_an_interrupted_rewrite_leaves_the_table_as_it_was(
 def test_what_was_committed_before_the_interrupt_stays_and_is_told(
     engine: SparkEngine,
     job_for: Callable[..., Job],
-    slow_to_rewrite: Callable[..., TableName],
+    rewritable: Callable[..., TableName],
     content_of: Callable[[TableName], Any],
     meanwhile: Callable[..., Any],
 ) -> None:
-    name = slow_to_rewrite(parts=3)
+    name = rewritable(commits=3, parts=3, deletes=0)
     before = content_of(name)
-    jobs_seen: list[int] = []
-
-    def interrupt_the_second() -> None:
-        jobs_seen.append(1)
-        if len(jobs_seen) == 2:
-            engine.interrupt()
-
     options = {"min_input_files": 2, "max_concurrent_file_group_rewrites": 1}
-    watching = meanwhile(interrupt_the_second, times=2)
-    result = engine.run(job_for(name, rewrite_data_files=options), Action.REWRITE_DATA_FILES)
-    watching.join()
+
+    with meanwhile(lambda: None, engine.interrupt, until_the_end=True):
+        result = engine.run(job_for(name, rewrite_data_files=options), Action.REWRITE_DATA_FILES)
 
     assert result.outcome is ActionOutcome.INTERRUPTED
     assert result.message == "Interrupted after it had compacted 3 files into 1"
@@ -78,7 +70,7 @@ def test_what_was_committed_before_the_interrupt_stays_and_is_told(
 
 
 def test_an_interrupt_before_the_start_starts_nothing(
-    catalog: Catalog, job_for: Callable[..., Job], fragmented: Callable[..., TableName]
+    catalog: Catalog, job_for: Callable[..., Job], one_commit: TableName
 ) -> None:
     def no_session() -> SparkSession:
         raise AssertionError("a session was asked for")
@@ -86,14 +78,14 @@ def test_an_interrupt_before_the_start_starts_nothing(
     engine = SparkEngine(no_session, lambda: catalog)
     engine.interrupt()
     engine.interrupt()
-    result = engine.run(job_for(fragmented(commits=1, deletes=0)), Action.REWRITE_DATA_FILES)
+    result = engine.run(job_for(one_commit), Action.REWRITE_DATA_FILES)
     assert result.outcome is ActionOutcome.INTERRUPTED
 
 
 def test_after_an_interrupt_the_next_action_does_not_run(
-    engine: SparkEngine, job_for: Callable[..., Job], fragmented: Callable[..., TableName], table_of: Callable[[TableName], Table]
+    engine: SparkEngine, job_for: Callable[..., Job], rewritable: Callable[..., TableName], table_of: Callable[[TableName], Table]
 ) -> None:
-    name = fragmented(commits=5, deletes=0)
+    name = rewritable(commits=5, deletes=0)
     job = job_for(name, expire_snapshots={"max_age": "PT0S", "retain_last": 1})
     head = table_of(name).metadata.current_snapshot_id
     engine.interrupt()
@@ -103,10 +95,10 @@ def test_after_an_interrupt_the_next_action_does_not_run(
 
 
 def test_an_interrupt_while_no_spark_job_is_active_is_not_lost(
-    spark: SparkSession, catalog: Catalog, job_for: Callable[..., Job], fragmented: Callable[..., TableName]
+    spark: SparkSession, catalog: Catalog, job_for: Callable[..., Job], rewritable: Callable[..., TableName]
 ) -> None:
     engine = SparkEngine(lambda: spark, lambda: interrupting(engine, catalog))
-    name = fragmented(commits=5, deletes=0)
+    name = rewritable(commits=5, deletes=0)
     # The engine connects to the catalog before it calls the procedure, when Spark has nothing to do.
     result = engine.run(job_for(name), Action.REWRITE_DATA_FILES)
     assert result.outcome is ActionOutcome.INTERRUPTED
