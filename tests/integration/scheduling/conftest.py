@@ -31,7 +31,7 @@ from airflow_snowpack.scheduling import (
 from airflow_snowpack.scheduling.history import read_history
 from airflow_snowpack.scheduling.pending import pending_from
 from airflow_snowpack.scheduling.trigger import custom_key, table_key
-from airflow_snowpack.store import Store, open_store
+from airflow_snowpack.store import Actor, AuditTrail, Store, open_store
 from airflow_snowpack.store.schedule_tables import pending_jobs
 
 if TYPE_CHECKING:
@@ -138,6 +138,10 @@ class Scheduler:
     def last_entry(self, name: str) -> ScheduleEntry:
         return self.entries(name)[-1]
 
+    def audit_trail(self) -> list[tuple[str, str, str]]:
+        """Who changed what in which way, oldest first."""
+        return [(entry.actor, entry.change, entry.subject) for entry in reversed(AuditTrail(self.store).latest())]
+
     def pending(self, name: str) -> list[PendingJob]:
         """The schedule's pending jobs, whatever became of them, oldest first."""
         query = sa.select(pending_jobs).where(pending_jobs.c.schedule == name).order_by(pending_jobs.c.created_at)
@@ -183,5 +187,18 @@ def store(store_url: str, clock: MovedClock) -> Iterator[Store]:
 
 
 @pytest.fixture
+def postgres_scheduler(postgres_database: str, clock: MovedClock) -> Iterator[Scheduler]:
+    """A scheduler on Postgres, for what cannot happen where there is one writer at a time."""
+    with open_store(postgres_database, clock=clock) as store:
+        yield Scheduler(store, clock)
+
+
+@pytest.fixture
 def scheduler(store: Store, clock: MovedClock) -> Scheduler:
     return Scheduler(store, clock)
+
+
+@pytest.fixture
+def asked(scheduler: Scheduler) -> Schedules:
+    """The schedules, with changes in the name of the user ``vera``."""
+    return Schedules(scheduler.store, catalog="lake", actor=Actor("vera", "api"))

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling.trigger import Trigger
     from airflow_snowpack.store import Store
 
+pytestmark = pytest.mark.one_database
+
 GO = CustomEvents("go")
 
 
@@ -60,16 +62,6 @@ def test_what_came_while_the_first_run_waited_in_vain_stays_new(scheduler: Any, 
     scheduler.clock.forward(hours=24)
     scheduler.send("go")
     assert passes(store, "run2", both)
-
-
-def test_of_two_who_looked_at_once_the_slower_looks_again(scheduler: Any, store: Store) -> None:
-    assert not consumer(store).look("run1").satisfied
-    scheduler.send("go")
-    one, other = consumer(store), consumer(store)
-    first, second = one.look("run1"), other.look("run2")
-    assert one.consider("run1", first)
-    assert one.consider("run1", first), "to say it twice is no harm"
-    assert not other.consider("run2", second)
 
 
 def test_a_cleared_run_counts_again_until_another_has_passed(scheduler: Any, store: Store) -> None:

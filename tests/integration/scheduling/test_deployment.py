@@ -17,6 +17,8 @@ from airflow_snowpack.scheduling import (
     sync,
 )
 
+pytestmark = pytest.mark.one_database
+
 
 def declared(name: str, period: str = "4h", dag_id: str = "maintain", *, enabled: bool = True) -> Schedule:
     return Schedule(name, dag_id=dag_id, trigger=Every(period), enabled=enabled)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from airflow_snowpack.scheduling import (
     BytesAdded,
     Cron,
@@ -15,6 +17,8 @@ from airflow_snowpack.scheduling import (
     TimeWindow,
     explain,
 )
+
+pytestmark = pytest.mark.one_database
 
 
 def create(scheduler: Any, **changes: Any) -> None:

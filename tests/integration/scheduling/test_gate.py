@@ -9,6 +9,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from bounded import PATIENCE_S
+from effort import rounds
 
 from airflow_snowpack.scheduling import (
     Checker,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.scheduling.constraint import Constraint
 
+TURNS = rounds(4, soak=200)
 WAITING, PASSED, SKIPPED = GateState.WAITING, GateState.PASSED, GateState.SKIPPED
 
 
@@ -74,6 +77,7 @@ def gates(scheduler: Any) -> Gates:
 
 
 class TestWhatCounts:
+    @pytest.mark.one_database
     def test_a_run_does_not_count_itself(self, gates: Gates) -> None:
         assert gates.state("a", MaxConcurrent(1)) is PASSED
 
@@ -85,12 +89,14 @@ class TestWhatCounts:
         gates.end("a", "failed")
         assert gates.state("b", MaxConcurrent(1)) is PASSED
 
+    @pytest.mark.one_database
     def test_runs_that_wait_or_are_on_their_way_do_not_count(self, gates: Gates) -> None:
         gates.start("queued", "on_its_way")
         window = TimeWindow("20:00", "21:00")
         assert gates.state("waits", window, MaxConcurrent(1)) is WAITING
         assert gates.state("a", MaxConcurrent(1)) is PASSED
 
+    @pytest.mark.one_database
     def test_a_scheduled_run_that_waits_at_its_gate_is_not_waited_for(self, gates: Gates) -> None:
         """Launched twice without a limit of the schedule's own: the first to ask passes, and the other waits for it."""
         for name in ("a", "b"):
@@ -120,6 +126,7 @@ class TestWhatCounts:
         gates.end("a", dag_id="one")
         assert gates.state("b", limit, dag_id="two") is PASSED
 
+    @pytest.mark.one_database
     def test_a_run_that_is_active_again_since_its_tasks_were_cleared_counts_again(self, gates: Gates) -> None:
         gates.ask("a", MaxConcurrent(1))
         gates.end("a")
@@ -154,6 +161,7 @@ class TestBesideSchedules:
         gates.scheduler.work()
         assert len(gates.scheduler.started) == 2
 
+    @pytest.mark.one_database
     def test_a_schedule_of_the_dag_counts_a_run_from_its_start_so_that_none_pile_up_at_the_gate(self, gates: Gates) -> None:
         gates.scheduler.declare("own", CustomEvents("go"), MaxConcurrent(1))
         gates.ask("a", TimeWindow("20:00", "21:00"))
@@ -161,6 +169,7 @@ class TestBesideSchedules:
         gates.scheduler.work()
         assert gates.scheduler.started == []
 
+    @pytest.mark.one_database
     def test_a_gate_does_not_wait_for_a_more_urgent_schedule_that_waits_for_it(self, gates: Gates) -> None:
         gates.scheduler.declare("own", CustomEvents("go"), MaxConcurrent(1), priority=9)
         gates.ask("a", MaxConcurrent(1))
@@ -185,6 +194,7 @@ class TestBesideSchedules:
         assert (waits.state, "higher priority" in waits.says) == (WAITING, True)
         assert gates.state("c", limit, priority=9) is PASSED
 
+    @pytest.mark.one_database
     def test_the_success_of_a_run_that_was_turned_away_is_none(self, gates: Gates) -> None:
         gates.ask("a", TimeWindow("20:00", "21:00", on_unmet="skip"))
         gates.end("a")
@@ -207,11 +217,13 @@ class TestTheOtherConstraints:
         clock.forward(hours=1)
         assert gates.state("c", MaxRuns(2, per="1h")) is PASSED
 
+    @pytest.mark.one_database
     def test_a_delay_counts_from_when_the_run_came(self, gates: Gates, clock: Any) -> None:
         assert gates.ask("a", Delay("10m")).not_before == clock() + timedelta(minutes=10)
         clock.forward(minutes=10)
         assert gates.state("a", Delay("10m")) is PASSED
 
+    @pytest.mark.one_database
     def test_slots_of_a_pool_are_asked_of_airflow(self, gates: Gates) -> None:
         gates.airflow.pools["p"] = 0
         assert gates.state("a", PoolSlots("p")) is WAITING
@@ -224,6 +236,7 @@ class TestTheOtherConstraints:
         waits = gates.ask("b", PoolSlots("p"))
         assert (waits.state, "on their way" in waits.says) == (WAITING, True)
 
+    @pytest.mark.one_database
     def test_what_a_schedule_kept_for_its_run_is_not_in_the_way_of_that_run(self, gates: Gates) -> None:
         gates.airflow.pools["p"] = 1
         gates.scheduler.declare("s", CustomEvents("go"), PoolSlots("p"))
@@ -232,10 +245,12 @@ class TestTheOtherConstraints:
         assert gates.state(gates.scheduler.started[0].run_id, PoolSlots("p")) is PASSED
         assert gates.state("b", PoolSlots("p")) is WAITING
 
+    @pytest.mark.one_database
     def test_the_load_is_asked_of_its_probe(self, gates: Gates) -> None:
         assert gates.state("a", ClusterLoad("time:time", below=1)) is WAITING
         assert gates.state("b", ClusterLoad("operator:eq", below=1)) is WAITING, "a probe that fails lets nothing pass"
 
+    @pytest.mark.one_database
     def test_unmet_with_skip_turns_a_run_away_but_only_when_it_could_go_on_else(self, gates: Gates, clock: Any) -> None:
         gates.ask("a", MaxConcurrent(1))
         both = (MaxConcurrent(1, on_unmet="skip"), Delay("10m"))
@@ -253,7 +268,7 @@ class TestOneAfterTheOther:
         start = threading.Barrier(len(steps))
 
         def once(step: Callable[[], Any]) -> Any:
-            start.wait(30)
+            start.wait(PATIENCE_S)
             return step()
 
         with ThreadPoolExecutor(len(steps)) as pool:
@@ -265,7 +280,7 @@ class TestOneAfterTheOther:
     ) -> None:
         with ExitStack() as opened:
             stores = [opened.enter_context(open_store(store_url, clock=clock)) for _ in range(3)]
-            for turn in range(10):
+            for turn in range(TURNS):
                 places = [GatePlace("maintain", f"{turn}-{number}", "gate") for number in range(3)]
                 gates.start(*(place.run_id for place in places))
                 asking = [Gate(store, gates.airflow, place, [limit]).ask for store, place in zip(stores, places, strict=True)]
@@ -282,7 +297,7 @@ class TestOneAfterTheOther:
         gates.scheduler.declare("other", CustomEvents("go"), limit, dag_id="no_gate")
         with ExitStack() as opened:
             mine, yours = (opened.enter_context(open_store(store_url, clock=clock)) for _ in range(2))
-            for turn in range(10):
+            for turn in range(TURNS):
                 gates.start(f"a{turn}")
                 gates.scheduler.send("go")
                 gates.scheduler.subscriber.step()
@@ -362,6 +377,7 @@ class TestWhatIsTold:
 
 
 class TestAskingAgain:
+    @pytest.mark.one_database
     def test_a_run_that_has_passed_has_passed_whatever_the_constraints_say_now(self, gates: Gates, clock: Any) -> None:
         window = TimeWindow("12:00", "13:00")
         gates.ask("a", window)
@@ -387,12 +403,14 @@ class TestAskingAgain:
         gates.scheduler.runs.ended("maintain", "a", "failed", ended_at)
         assert gates.state("b", MaxConcurrent(1)) is WAITING
 
+    @pytest.mark.one_database
     def test_a_run_that_was_turned_away_asks_anew_when_it_is_cleared(self, gates: Gates, clock: Any) -> None:
         window = TimeWindow("20:00", "21:00", on_unmet="skip")
         assert gates.state("a", window) is SKIPPED
         clock.forward(hours=8)
         assert gates.state("a", window) is PASSED
 
+    @pytest.mark.one_database
     def test_nobody_is_asked_before_the_moment_that_a_constraint_named(
         self, gates: Gates, clock: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -407,6 +425,7 @@ class TestAskingAgain:
         clock.forward(hours=1)
         assert (gates.state("a", *both), len(asked)) == (PASSED, 2)
 
+    @pytest.mark.one_database
     def test_other_constraints_in_a_new_version_of_the_dag_are_asked_at_once(self, gates: Gates) -> None:
         gates.ask("a", TimeWindow("20:00", "21:00"))
         assert gates.state("a", MaxConcurrent(1)) is PASSED
@@ -421,6 +440,7 @@ class TestTheEndOfTheTime:
         gates.end("a")
         assert gates.state("c", MaxConcurrent(1)) is WAITING
 
+    @pytest.mark.one_database
     def test_a_run_that_failed_at_its_gate_stands_in_nobodys_way(self, gates: Gates) -> None:
         gates.ask("a", MaxConcurrent(1))
         late = gates.gate("b", MaxConcurrent(1))
@@ -432,6 +452,7 @@ class TestTheEndOfTheTime:
         gates.end("a")
         assert line.calls()
 
+    @pytest.mark.one_database
     def test_a_run_that_has_passed_in_the_last_moment_has_passed(self, gates: Gates) -> None:
         gate = gates.gate("a", MaxConcurrent(1))
         gate.ask()
@@ -455,6 +476,7 @@ class TestTheLine:
         gates.end("b")
         assert [lines[name].calls() for name in "cd"] == [True, False]
 
+    @pytest.mark.one_database
     def test_the_first_is_called_now_and_then_although_nothing_was_told(self, gates: Gates, clock: Any) -> None:
         gates.ask("a", MaxConcurrent(1))
         for name in "bc":
@@ -465,6 +487,7 @@ class TestTheLine:
         clock.forward(seconds=30)
         assert [line.calls() for line in lines] == [True, False]
 
+    @pytest.mark.one_database
     def test_whoever_waits_for_a_moment_is_called_then_and_stands_in_no_line(self, gates: Gates, clock: Any) -> None:
         gates.ask("a", MaxConcurrent(1))
         gates.ask("b", TimeWindow("20:00", "21:00"), MaxConcurrent(1))

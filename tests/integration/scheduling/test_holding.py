@@ -60,6 +60,7 @@ class TestPools:
         scheduler.go_on(seconds=31)
         assert len(scheduler.started) == 3
 
+    @pytest.mark.one_database
     def test_a_run_takes_as_many_as_it_asked_for(self, scheduler: Any) -> None:
         scheduler.airflow.pools["spark"] = 5
         declare_many(scheduler, 5, PoolSlots("spark", 2))
@@ -87,6 +88,7 @@ class TestPools:
         scheduler.go_on(minutes=1, seconds=1)
         assert len(scheduler.started) == 2
 
+    @pytest.mark.one_database
     def test_a_launch_that_airflow_does_not_take_keeps_its_slot(self, scheduler: Any) -> None:
         scheduler.airflow.pools["spark"] = 1
         scheduler.airflow.refusal = NotStarted("the DAG is paused")
@@ -110,6 +112,7 @@ class TestPools:
         scheduler.go_on(seconds=31)
         assert len(scheduler.started) == 1
 
+    @pytest.mark.one_database
     def test_a_run_that_somebody_asked_for_takes_slots_too(self, scheduler: Any) -> None:
         scheduler.airflow.pools["spark"] = 1
         declare_many(scheduler, 2, PoolSlots("spark"))
@@ -118,6 +121,7 @@ class TestPools:
         scheduler.work()
         assert [launch.schedule for launch in scheduler.started] == ["s0"]
 
+    @pytest.mark.one_database
     def test_another_pool_is_not_touched(self, scheduler: Any) -> None:
         scheduler.airflow.pools.update(spark=1, other=1)
         scheduler.declare("a", GO, PoolSlots("spark"))
@@ -126,6 +130,7 @@ class TestPools:
         scheduler.work()
         assert len(scheduler.started) == 2
 
+    @pytest.mark.one_database
     def test_it_is_told_for_whom_slots_are_kept(self, scheduler: Any) -> None:
         scheduler.airflow.pools["spark"] = 1
         declare_many(scheduler, 2, PoolSlots("spark"))
@@ -136,6 +141,7 @@ class TestPools:
         assert "1 of 1 slots of pool spark are free, and 1 are kept for runs that are on their way" in said
 
 
+@pytest.mark.one_database
 class TestOrder:
     def test_the_more_urgent_first_and_of_those_the_older(self, scheduler: Any) -> None:
         scheduler.airflow.pools["spark"] = 0
@@ -157,6 +163,7 @@ class TestLoads:
     def _load(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SNOWPACK_TEST_LOAD", "0.5")
 
+    @pytest.mark.one_database
     def test_without_knowing_what_a_run_adds_one_starts_at_a_time(self, scheduler: Any) -> None:
         declare_many(scheduler, 3, ClusterLoad(LOAD))
         scheduler.send("go")
@@ -176,6 +183,7 @@ class TestLoads:
         scheduler.go_on(seconds=31)
         assert len(scheduler.started) == 3
 
+    @pytest.mark.one_database
     def test_it_is_told_that_one_is_on_its_way(self, scheduler: Any) -> None:
         declare_many(scheduler, 2, ClusterLoad(LOAD))
         scheduler.send("go")

@@ -30,6 +30,7 @@ def intake(scheduler: Scheduler) -> Intake:
     return Intake(scheduler.store)
 
 
+@pytest.mark.one_database
 def test_a_busy_table_wakes_nobody_before_its_trigger_is_satisfied(scheduler: Scheduler, intake: Intake) -> None:
     scheduler.schedules.create(Schedule("s", dag_id="d", trigger=PartitionsAdded("web.page_views", 5), enabled=True))
     for _ in range(4):
@@ -44,6 +45,7 @@ def test_a_busy_table_wakes_nobody_before_its_trigger_is_satisfied(scheduler: Sc
     assert scheduler.started == []
 
 
+@pytest.mark.one_database
 def test_what_the_intake_counted_the_checker_does_not_count_again(scheduler: Scheduler, intake: Intake) -> None:
     scheduler.schedules.create(Schedule("s", dag_id="d", trigger=CommitsAdded("web.page_views", 3), enabled=True))
     for _ in range(3):
@@ -89,6 +91,7 @@ def test_a_launch_that_waits_is_due_when_its_pause_is_over(scheduler: Scheduler)
     assert not work_is_due(scheduler.store)
 
 
+@pytest.mark.one_database
 def test_a_suspended_schedule_gives_nobody_work(scheduler: Scheduler, intake: Intake) -> None:
     scheduler.schedules.create(Schedule("s", dag_id="d", trigger=CommitsAdded("web.page_views"), enabled=True))
     scheduler.arrive()

@@ -14,8 +14,6 @@ from airflow_snowpack.store.schedule_tables import pending_jobs, schedule_runs, 
 GO = CustomEvents("go")
 ONE = MaxConcurrent(1, group="busy")
 
-"""Where the statements are the same, and only who is chosen matters."""
-
 
 def fill_line(scheduler: Any, number: int, constraint: Any = ONE, **columns: Any) -> None:
     """So many schedules with a job that was looked at, and waits in the line of the group; the next look of each is soon."""

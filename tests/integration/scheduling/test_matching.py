@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-import pytest
 import sqlalchemy as sa
+from bounded import PATIENCE_S
 from scripted_engine import eventually
 
 from airflow_snowpack.scheduling import CustomEvents, Delay, Every, Intake, Subscriber
@@ -93,10 +93,10 @@ def test_many_events_for_many_schedules_are_a_few_statements(scheduler: Schedule
     }
 
 
-@pytest.mark.parametrize("store_url", ["postgres"], indirect=True)
 def test_a_job_that_is_sent_off_while_the_subscriber_waits_for_it_gets_nothing_and_begins_its_period_anew(
-    store_url: str, scheduler: Scheduler
+    postgres_database: str, postgres_scheduler: Scheduler
 ) -> None:
+    scheduler = postgres_scheduler
     declared = scheduler.declare("bursty", GO | Every("4h"))
     scheduler.send("go")
     scheduler.subscriber.step()
@@ -110,20 +110,20 @@ def test_a_job_that_is_sent_off_while_the_subscriber_waits_for_it_gets_nothing_a
         move(conn, job.pending_id, CONSTRAINT, LAUNCH, next_check_at=None)
         restart_periods(conn, scheduler.store, declared)
         held.set()
-        assert go_on.wait(60)
+        assert go_on.wait(PATIENCE_S)
 
-    with open_store(store_url, clock=scheduler.clock) as other:
+    with open_store(postgres_database, clock=scheduler.clock) as other:
         launching = threading.Thread(target=lambda: scheduler.store.transact(send_off))
         taken: list[int] = []
         taking = threading.Thread(target=lambda: taken.append(Subscriber(other).step()))
         launching.start()
-        assert held.wait(60)
+        assert held.wait(PATIENCE_S)
         taking.start()
-        with open_store(store_url) as onlooker:
-            eventually(lambda: onlooker.read(lambda conn: conn.exec_driver_sql(WAITING_FOR_A_ROW).scalar()))
+        with open_store(postgres_database) as onlooker:
+            eventually(lambda: onlooker.read(lambda conn: conn.exec_driver_sql(WAITING_FOR_A_ROW).scalar()), PATIENCE_S)
         go_on.set()
-        launching.join(60)
-        taking.join(60)
+        launching.join(PATIENCE_S)
+        taking.join(PATIENCE_S)
     assert taken == [1]
     assert [one.state for one in scheduler.pending("bursty")] == [LAUNCH]
     assert events_of(scheduler, "bursty") == [[1]], "the period that was over is the launched run's"

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pytest
+from effort import SOAK, rounds
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from airflow_snowpack.scheduling import CustomEvents, Delay, NotStarted, Schedule
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 WANTED, DELAY = 3, timedelta(minutes=10)
+WALKS, SHORTEST = rounds(8, soak=250), 25
 steps = st.lists(
-    st.sampled_from(["send", "send", "send", "work", "work", "wait", "suspend", "resume", "update", "pause", "unpause"]),
+    st.sampled_from(["wait", "send", "send", "send", "work", "work", "suspend", "resume", "update", "pause", "unpause"]),
+    min_size=SHORTEST,
     max_size=40,
 )
 
@@ -49,9 +56,23 @@ class Model:
             self.launched, self.launching = self.launched + self.launching, []
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(sequence=steps)
-def test_the_scheduler_does_what_the_model_says(scheduler: Any, sequence: list[str]) -> None:
+@pytest.mark.timeout(4 * 3600 if SOAK else 420)
+def test_the_scheduler_does_what_the_model_says(scheduler: Any, record_property: Callable[[str, object], None]) -> None:
+    taken: list[str] = []
+
+    @settings(max_examples=WALKS, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(sequence=steps)
+    def try_one(sequence: list[str]) -> None:
+        walk(scheduler, sequence)
+        taken.extend(sequence)
+
+    try_one()
+    record_property("steps", len(taken))
+    assert len(taken) >= WALKS * SHORTEST
+
+
+def walk(scheduler: Any, sequence: list[str]) -> None:
+    """Take the steps with a new schedule, and compare what was launched with the model after each."""
     declared = Schedule("one", dag_id="maintain", trigger=CustomEvents("go", WANTED), constraints=[Delay(DELAY)], enabled=True)
     scheduler.airflow.started.clear()
     scheduler.airflow.refusal = None

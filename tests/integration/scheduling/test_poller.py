@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.store import Store
 
+pytestmark = pytest.mark.one_database
+
 
 @pytest.fixture
 def lake(tmp_path: Path) -> CatalogConfig:
@@ -84,14 +86,6 @@ def test_what_was_committed_before_anybody_listened_does_not_count(
 def test_a_table_that_nobody_listens_to_is_not_opened(scheduler: Any, poller: Poller, views: Table) -> None:
     views.append(rows())
     assert poller.step().tables == 0
-
-
-def test_two_pollers_publish_each_snapshot_once(scheduler: Any, store: Store, lake: CatalogConfig, views: Table) -> None:
-    listen(scheduler)
-    views.append(rows())
-    one, other = (Poller(store, catalog_name="lake", load_catalog=lake.load, every=timedelta(0)) for _ in range(2))
-
-    assert one.step().events + other.step().events == 1
 
 
 def test_a_table_that_cannot_be_read_is_named_and_keeps_no_other_from_being_read(

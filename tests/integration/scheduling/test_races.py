@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
+from bounded import PATIENCE_S
+from effort import rounds, seed
 from scripted_engine import eventually
 
 from airflow_snowpack.scheduling import (
@@ -39,6 +41,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from airflow_snowpack.scheduling import Launch
+
+SENT = rounds(25, soak=1_000)
+"""So many times each of two publishers sends events."""
+CHANGES = rounds(10, soak=500)
+TURNS = rounds(8, soak=400)
 
 
 class Crew:
@@ -72,7 +79,7 @@ class Crew:
         gate = threading.Barrier(len(steps))
 
         def once(step: Callable[[], object]) -> object:
-            gate.wait(30)
+            gate.wait(PATIENCE_S)
             return step()
 
         return [future.result() for future in [self._pool.submit(once, step) for step in steps]]
@@ -124,8 +131,10 @@ def test_many_schedulers_count_every_event_once_and_start_every_run_once(store_u
         log, runs = EventLog(crew.store()), Runs(crew.store())
         busy = Schedules(crew.store(), catalog="lake")
 
+        sent: list[int] = []
+
         def send() -> None:
-            log.publish([Event(custom_key("go"), utc_now()) for _ in range(3)])
+            sent.append(log.publish([Event(custom_key("go"), utc_now()) for _ in range(3)]))
 
         def end_all() -> None:
             for launch in list(scheduler.started):
@@ -143,7 +152,7 @@ def test_many_schedulers_count_every_event_once_and_start_every_run_once(store_u
 
         for step in (send, send, end_all, change):
             crew.hire(step, pause=0.01)
-        time.sleep(4)
+        eventually(lambda: len(sent) >= 2 * SENT and len(scheduler.started) >= SENT // 3, PATIENCE_S)
         crew.dismiss()
     told = Counter[tuple[str, int]]()
     scheduler.clock.now = utc_now()
@@ -158,9 +167,9 @@ def test_many_schedulers_count_every_event_once_and_start_every_run_once(store_u
     assert set(told.values()) == {1}
     heard = Counter(schedule for schedule, _ in told)
     del heard["other"]
-    sent = sum(one.event.key == custom_key("go") for one in log_of(scheduler))
-    assert heard == dict.fromkeys(("a", "a_free", "b", "b_free"), sent)
-    assert sent > 20
+    published = sum(one.event.key == custom_key("go") for one in log_of(scheduler))
+    assert published == sum(sent)
+    assert heard == dict.fromkeys(("a", "a_free", "b", "b_free"), published)
     assert len({launch.run_id for launch in scheduler.started}) == len(scheduler.started)
 
 
@@ -172,7 +181,7 @@ def test_two_schedules_of_one_dag_checked_at_the_same_moment_are_one_run(
         scheduler.declare(name, CustomEvents("go"), constraint)
     with crew_of(store_url, clock) as crew:
         checkers = [Checker(crew.store(), scheduler.airflow) for _ in range(3)]
-        for turn in range(25):
+        for turn in range(TURNS):
             clock.forward(minutes=10)
             scheduler.send("go")
             scheduler.subscriber.step()
@@ -194,20 +203,20 @@ def test_no_event_is_passed_over_when_a_slow_transaction_took_its_numbers_first(
             def write(conn: sa.Connection) -> None:
                 publish(conn, slow, [Event(key, moment, source_id="slow")])
                 numbered.set()
-                assert commit.wait(30)
+                assert commit.wait(PATIENCE_S)
 
             slow.transact(write)
 
         def publish_fast() -> None:
-            numbered.wait(30)
+            numbered.wait(PATIENCE_S)
             fast.publish([Event(key, moment, source_id="fast")])
 
         def read() -> None:
-            numbered.wait(30)
+            numbered.wait(PATIENCE_S)
             if reader.is_postgres:  # on SQLite the subscriber would wait for the writer
                 Subscriber(reader).step()
             commit.set()
-            eventually(lambda: len(fast.latest()) == 2)
+            eventually(lambda: len(fast.latest()) == 2, PATIENCE_S)
 
         crew.together(publish_slowly, publish_fast, read)
         scheduler.work()
@@ -220,7 +229,8 @@ def test_no_event_is_passed_over_when_a_slow_transaction_took_its_numbers_first(
 def test_a_change_in_the_middle_loses_no_later_event_and_launches_nothing_stale(
     store_url: str, scheduler: Any, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    chance, version, stale = random.Random(7), [0], []
+    chance, version, stale = random.Random(seed(7)), [0], []
+    sent: list[int] = []
 
     def declared(number: int) -> Schedule:
         return Schedule("one", dag_id="maintain", trigger=CustomEvents("go"), conf={"version": number}, enabled=True)
@@ -239,11 +249,14 @@ def test_a_change_in_the_middle_loses_no_later_event_and_launches_nothing_stale(
         log, changes = EventLog(crew.store()), Schedules(crew.store(), catalog="lake")
 
         def send() -> None:
-            log.publish([Event(custom_key("go"), utc_now(), detail={"version": version[0]})])
+            sent.append(log.publish([Event(custom_key("go"), utc_now(), detail={"version": version[0]})]))
+
+        def wait_until_sent(number: int) -> None:
+            eventually(lambda: len(sent) >= number, PATIENCE_S)
 
         crew.hire(send, pause=0.002)
-        for number in range(1, 25):
-            time.sleep(chance.random() * 0.1)
+        for number in range(1, CHANGES + 1):
+            wait_until_sent(len(sent) + chance.randint(0, 10))
             if change == "suspend_and_resume":
                 changes.suspend("one")
                 changes.update(declared(number))
@@ -254,7 +267,7 @@ def test_a_change_in_the_middle_loses_no_later_event_and_launches_nothing_stale(
             else:
                 changes.update(declared(number))
             version[0] = number
-        eventually(lambda: any(one.event.detail["version"] == version[0] for one in log_of(scheduler)))
+        eventually(lambda: any(one.event.detail["version"] == version[0] for one in log_of(scheduler)), PATIENCE_S)
         crew.dismiss()
     scheduler.clock.now = utc_now()
     scheduler.work()

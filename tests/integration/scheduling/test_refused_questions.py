@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from airflow_snowpack.scheduling import CustomEvents, MaxConcurrent, SinceLastRun
 
 if TYPE_CHECKING:
     from airflow_snowpack.scheduling.constraint import Constraint
+
+pytestmark = pytest.mark.one_database
 
 
 def test_what_counts_the_runs_of_a_secret_dag_waits_with_its_reason_and_nobody_else_does(scheduler: Any) -> None:

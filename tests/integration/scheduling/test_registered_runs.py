@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from bounded import PATIENCE_S
 
 from airflow_snowpack.interim.preservation import DEFAULT_VARIABLE, Preservation, resolve_preservation
 from airflow_snowpack.scheduling import (
@@ -84,6 +85,7 @@ def test_what_is_registered_is_found_as_it_was_said(runs: RegisteredRuns, schedu
     assert stored.next_run_at == datetime(2026, 11, 22, 7, 0, tzinfo=UTC)
 
 
+@pytest.mark.one_database
 def test_a_cron_starts_the_dag_with_the_registered_conf_and_not_before_its_moment(runs: RegisteredRuns, scheduler: Any) -> None:
     runs.register(make(**DAILY, conf={"days": 7}, preservation="FULL"))
     scheduler.go_on(minutes=59)
@@ -96,6 +98,7 @@ def test_a_cron_starts_the_dag_with_the_registered_conf_and_not_before_its_momen
     assert runs.get("features").next_run_at == datetime(2026, 11, 22, 13, 0, tzinfo=UTC)
 
 
+@pytest.mark.one_database
 def test_a_cron_of_six_fields_counts_seconds(runs: RegisteredRuns, scheduler: Any) -> None:
     runs.register(make(cron="*/20 * * * * *"))
     scheduler.go_on(seconds=20)
@@ -116,6 +119,7 @@ def test_a_run_without_a_cron_is_no_schedule_and_is_started_by_hand(runs: Regist
     assert scheduler.started[0].conf["snowpack"]["asked_by"] == "vera"
 
 
+@pytest.mark.one_database
 def test_what_is_given_for_one_run_comes_over_the_defaults_key_by_key_and_no_deeper(runs: RegisteredRuns, scheduler: Any) -> None:
     runs.register(make(conf={"days": 7, "of": {"a": 1, "b": 2}, "kept": True}))
     run_registered(runs, "features", {"days": None, "of": {"b": 3}, "new": "x"})
@@ -127,6 +131,7 @@ def test_what_is_given_for_one_run_comes_over_the_defaults_key_by_key_and_no_dee
     assert usual == {"days": 7, "of": {"a": 1, "b": 2}, "kept": True}
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("registered", "asked", "variable", "kept"),
     [
@@ -150,6 +155,7 @@ def test_what_was_asked_beats_what_is_registered_and_that_beats_the_variable(
     assert conf["snowpack_run"]["explicit"] is (asked is not None)
 
 
+@pytest.mark.one_database
 def test_a_disabled_cron_starts_nothing_and_its_ticks_do_not_pile_up(runs: RegisteredRuns, scheduler: Any) -> None:
     runs.register(make(**DAILY))
     disabled = runs.disable("features")
@@ -164,6 +170,7 @@ def test_a_disabled_cron_starts_nothing_and_its_ticks_do_not_pile_up(runs: Regis
     assert len(scheduler.started) == 1
 
 
+@pytest.mark.one_database
 def test_one_that_is_registered_disabled_waits_until_it_is_enabled(runs: RegisteredRuns, scheduler: Any) -> None:
     runs.register(make(**DAILY, enabled=False))
     scheduler.go_on(hours=2)
@@ -174,6 +181,7 @@ def test_one_that_is_registered_disabled_waits_until_it_is_enabled(runs: Registe
     assert len(scheduler.started) == 1
 
 
+@pytest.mark.one_database
 def test_a_disabled_one_may_be_started_by_hand_and_stays_disabled(runs: RegisteredRuns, scheduler: Any) -> None:
     runs.register(make(**DAILY, enabled=False))
     run_registered(runs, "features")
@@ -221,6 +229,7 @@ def test_an_upsert_registers_changes_or_leaves_alone(runs: RegisteredRuns, sched
     assert confs(scheduler)[0]["flag"] is True
 
 
+@pytest.mark.one_database
 def test_an_upsert_leaves_a_disabled_one_disabled_unless_it_says_otherwise(runs: RegisteredRuns, scheduler: Any) -> None:
     runs.register(make(**DAILY, enabled=False))
     assert not runs.upsert(make(cron="0 14 * * *"))[0].enabled
@@ -233,6 +242,7 @@ def test_an_upsert_leaves_a_disabled_one_disabled_unless_it_says_otherwise(runs:
     assert not scheduler.schedules.get("features").enabled
 
 
+@pytest.mark.one_database
 def test_a_cron_comes_and_goes_with_an_upsert(runs: RegisteredRuns, scheduler: Any) -> None:
     runs.register(make())
     runs.upsert(make(**DAILY))
@@ -259,6 +269,7 @@ def test_unregistering_takes_the_schedule_and_what_waits_with_it(runs: Registere
     assert (runs.list(), scheduler.schedules.list(), scheduler.started) == ([], [], [])
 
 
+@pytest.mark.one_database
 def test_the_schedule_of_a_cron_is_shown_among_the_schedules_and_changed_in_the_catalogue_alone(
     runs: RegisteredRuns, scheduler: Any
 ) -> None:
@@ -294,6 +305,7 @@ def test_schedules_and_registered_runs_share_their_names(runs: RegisteredRuns, s
     assert [one.name for one in runs.list()] == ["features"]
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("said", [{}, DAILY])
 def test_a_file_that_declares_a_registered_name_is_an_error_and_deploys_nothing(
     runs: RegisteredRuns, scheduler: Any, said: dict[str, Any]
@@ -345,6 +357,7 @@ def test_runs_are_listed_by_name_by_dag_and_by_whether_they_are_enabled(runs: Re
     assert (names(dag_id="load"), names(search="FEATURES"), names(after="a", limit=1)) == (["b"], ["a", "c"], ["b"])
 
 
+@pytest.mark.one_database
 def test_a_name_that_nobody_registered_is_told(runs: RegisteredRuns) -> None:
     for ask in (runs.get, runs.enable, runs.disable, runs.unregister, lambda name: run_registered(runs, name)):
         with pytest.raises(RunNotFound, match="No run is registered as 'nobody'"):
@@ -369,7 +382,7 @@ def test_of_many_who_register_one_name_at_once_one_does(scheduler: Any) -> None:
 
     def register(number: int) -> None:
         runs = RegisteredRuns(scheduler.store, catalog="lake")
-        together.wait(60)
+        together.wait(PATIENCE_S)
         try:
             found.append(runs.register(make(cron="0 13 * * *", conf={"number": number})))
         except RunExists as error:
@@ -379,13 +392,14 @@ def test_of_many_who_register_one_name_at_once_one_does(scheduler: Any) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_S)
 
     assert (len(found), len(refused)) == (1, 3)
     scheduler.go_on(hours=1)
     assert [conf["number"] for conf in confs(scheduler)] == [found[0].conf["number"]]
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("conf", "preservation", "field"),
     [
@@ -408,6 +422,7 @@ def test_a_start_with_something_that_cannot_be_used_starts_nothing(
     assert scheduler.started == []
 
 
+@pytest.mark.one_database
 def test_a_moment_of_the_cron_that_nobody_was_there_to_see_is_one_run(runs: RegisteredRuns, scheduler: Any) -> None:
     runs.register(make(**DAILY))
     scheduler.go_on(days=3)

@@ -83,6 +83,7 @@ def test_it_counts_once_whoever_tells_it_first(scheduler: Any, ends: RunEnds, to
     assert len(scheduler.started) == 1
 
 
+@pytest.mark.one_database
 def test_an_end_that_airflow_took_back_and_made_again_counts_once(scheduler: Any, ends: RunEnds) -> None:
     """It tells an end before it has committed it; when that fails, the run ends again, a little later."""
     scheduler.declare("after_two", RunsSucceeded("a", 2))
@@ -94,6 +95,7 @@ def test_an_end_that_airflow_took_back_and_made_again_counts_once(scheduler: Any
     assert look(scheduler, ends) == 0
 
 
+@pytest.mark.one_database
 def test_a_run_that_was_cleared_ends_twice(scheduler: Any, ends: RunEnds) -> None:
     scheduler.declare("after_two", RunsSucceeded("a", 2))
     end_of(scheduler, "manual__1")
@@ -104,6 +106,7 @@ def test_a_run_that_was_cleared_ends_twice(scheduler: Any, ends: RunEnds) -> Non
     assert len(scheduler.started) == 1
 
 
+@pytest.mark.one_database
 def test_failures_and_successes_are_told_apart(scheduler: Any, ends: RunEnds) -> None:
     scheduler.declare("after_failure", RunsFailed("a"))
     end_of(scheduler, "manual__1")
@@ -141,6 +144,7 @@ class TestARunThatIsMarkedByHand:
         (job,) = scheduler.pending("after")
         assert job.triggered_at == scheduler.clock() - timedelta(minutes=1), "no timeout has begun three days ago"
 
+    @pytest.mark.one_database
     def test_one_that_is_marked_to_and_fro_counts_once_in_each_state(self, scheduler: Any, ends: RunEnds) -> None:
         scheduler.declare("after", RunsSucceeded("a"))
         end = end_of(scheduler, "manual__1")
@@ -150,6 +154,7 @@ class TestARunThatIsMarkedByHand:
         assert told == [True, True, False, False]
         assert look(scheduler, ends) == 0
 
+    @pytest.mark.one_database
     def test_a_cleared_one_succeeds_again(self, scheduler: Any, ends: RunEnds) -> None:
         scheduler.declare("after_three", RunsSucceeded("a", 3))
         failed = end_of(scheduler, "manual__1", "failed")
@@ -162,6 +167,7 @@ class TestARunThatIsMarkedByHand:
             assert look(scheduler, ends) == 1
         assert len(scheduler.started) == 1
 
+    @pytest.mark.one_database
     def test_a_mark_that_nobody_told_is_found_while_the_end_is_fresh(self, scheduler: Any, ends: RunEnds) -> None:
         scheduler.declare("after", RunsSucceeded("a"))
         failed = end_of(scheduler, "manual__1", "failed")
@@ -170,6 +176,7 @@ class TestARunThatIsMarkedByHand:
         assert look(scheduler, ends) == 1
         assert len(scheduler.started) == 1
 
+    @pytest.mark.one_database
     def test_the_run_of_a_schedule_has_the_state_that_it_was_marked_with(self, scheduler: Any) -> None:
         scheduler.declare("free", GO)
         scheduler.send("go")
@@ -181,6 +188,7 @@ class TestARunThatIsMarkedByHand:
         assert run.state == "success"
 
 
+@pytest.mark.one_database
 def test_what_ended_before_anybody_asked_does_not_count(scheduler: Any, ends: RunEnds) -> None:
     end_of(scheduler, "manual__1", ago=30)
     scheduler.declare("after", RunsSucceeded("a"))
@@ -188,6 +196,7 @@ def test_what_ended_before_anybody_asked_does_not_count(scheduler: Any, ends: Ru
     assert scheduler.started == []
 
 
+@pytest.mark.one_database
 def test_an_end_that_airflow_commits_late_is_found(scheduler: Any, ends: RunEnds) -> None:
     scheduler.declare("after", RunsSucceeded("a"))
     for _ in range(5):
@@ -196,6 +205,7 @@ def test_an_end_that_airflow_commits_late_is_found(scheduler: Any, ends: RunEnds
     assert look(scheduler, ends) == 1
 
 
+@pytest.mark.one_database
 def test_a_success_that_nobody_told_holds_up_who_waits_since_the_last_run(scheduler: Any, ends: RunEnds) -> None:
     scheduler.declare("rarely", GO, SinceLastRun("1h"), dag_id="a")
     end_of(scheduler, "manual__1")
@@ -247,6 +257,7 @@ def test_a_triggerer_sees_that_nobody_has_looked_for_a_while(scheduler: Any, end
     assert not ends_are_due(scheduler.store)
 
 
+@pytest.mark.one_database
 def test_an_airflow_that_does_not_answer_is_asked_again_and_keeps_no_round_from_going_on(scheduler: Any) -> None:
     from airflow_snowpack.errors import SnowpackError
 
@@ -327,6 +338,7 @@ class TestWhereAirflowOnlyCounts:
         if told:
             tell(scheduler, run_id, airflow.runs[run_id])
 
+    @pytest.mark.one_database
     def test_ends_that_were_told_are_not_searched_for(self, scheduler: Any, airflow: CountingAirflow, counted: RunEnds) -> None:
         for number in range(5):
             self.end(scheduler, airflow, f"r{number}", told=True)
@@ -343,6 +355,7 @@ class TestWhereAirflowOnlyCounts:
         assert look(scheduler, counted) == 0
         assert airflow.searches == before, "all is explained"
 
+    @pytest.mark.one_database
     def test_a_told_end_that_airflow_commits_later_is_no_reason_to_search(
         self, scheduler: Any, airflow: CountingAirflow, counted: RunEnds
     ) -> None:
@@ -354,6 +367,7 @@ class TestWhereAirflowOnlyCounts:
         look(scheduler, counted)
         assert airflow.searches == 0
 
+    @pytest.mark.one_database
     def test_runs_that_were_deleted_hide_no_end_that_comes_later(
         self, scheduler: Any, airflow: CountingAirflow, counted: RunEnds
     ) -> None:
@@ -363,6 +377,7 @@ class TestWhereAirflowOnlyCounts:
         self.end(scheduler, airflow, "r1", told=False)
         assert sum(look(scheduler, counted) for _ in range(6)) == 1
 
+    @pytest.mark.one_database
     def test_what_ended_while_no_scheduler_was_there_is_searched_for(self, scheduler: Any, airflow: CountingAirflow) -> None:
         scheduler.declare("after", RunsSucceeded("a"))
         scheduler.clock.forward(hours=3)

@@ -1,8 +1,10 @@
-"""The eight test scenarios of the specification, each one a test, on both databases and with a clock that the tests move."""
+"""The eight test scenarios of the specification, each one a test, with a clock that the tests move."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import pytest
 
 from airflow_snowpack.scheduling import (
     CustomEvents,
@@ -14,6 +16,8 @@ from airflow_snowpack.scheduling import (
     TimeWindow,
     sync,
 )
+
+pytestmark = pytest.mark.one_database
 
 VIEWS = "web.page_views"
 

@@ -1,46 +1,38 @@
-"""The settled semantics of schedules, line by line (``docs`` and the decisions behind it), on both databases."""
+"""The settled semantics of schedules, line by line (``docs`` and the decisions behind it).
+
+They do not depend on the database; ``test_store_conformance.py`` runs the statements behind them on both.
+"""
 
 from __future__ import annotations
 
 import operator
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.scheduling import (
-    BytesAdded,
-    ClusterLoad,
     Cron,
     CustomEvents,
     Delay,
-    EndedRun,
     Event,
-    Every,
     InvalidEvent,
     MaxConcurrent,
     MaxRuns,
     NotStarted,
     PartitionsAdded,
-    PoolSlots,
-    RunsSucceeded,
     Schedule,
-    ScheduleExists,
-    ScheduleNotFound,
     SinceLastRun,
-    Timeout,
     TimeWindow,
 )
-from airflow_snowpack.scheduling.errors import WrongTransition
-from airflow_snowpack.scheduling.pending import PendingState, move
+from airflow_snowpack.scheduling.pending import PendingState
 from airflow_snowpack.scheduling.trigger import custom_key, table_key
-from airflow_snowpack.store.schedule_tables import pending_jobs, schedules
+
+pytestmark = pytest.mark.one_database
 
 GO = CustomEvents("go")
-RUNS_OF_MAINTAIN = RunsSucceeded("maintain")
 TRIGGER, CONSTRAINT, LAUNCH, LAUNCHED, DISCARDED = PendingState
 
 
@@ -91,122 +83,6 @@ class TestAbsorbing:
         assert (told["event_count"], len(told["events"]), told["events"][-1]["id"]) == (250, 100, 250)
 
 
-def test_a_pending_job_goes_no_way_but_the_settled_ones(scheduler: Any) -> None:
-    ways = {(TRIGGER, CONSTRAINT), (CONSTRAINT, LAUNCH), (LAUNCH, LAUNCHED)}
-    ways |= {(state, DISCARDED) for state in (TRIGGER, CONSTRAINT, LAUNCH)} | {(TRIGGER, TRIGGER), (CONSTRAINT, CONSTRAINT)}
-    scheduler.declare("one", CustomEvents("go", 2))
-    scheduler.send("go")
-    scheduler.work()
-    (job,) = scheduler.pending("one")
-
-    for was, to in product(PendingState, PendingState):
-        set_state = sa.update(pending_jobs).values(state=was.value)
-        scheduler.store.transact(lambda conn, statement=set_state: conn.execute(statement))
-        if (was, to) in ways:
-            scheduler.store.transact(lambda conn, was=was, to=to: move(conn, job.pending_id, was, to))
-            assert scheduler.pending("one")[0].state == to
-        else:
-            with pytest.raises(WrongTransition, match=f"is {was} and cannot become {to}"):
-                scheduler.store.transact(lambda conn, was=was, to=to: move(conn, job.pending_id, was, to))
-    with pytest.raises(WrongTransition):
-        scheduler.store.transact(lambda conn: move(conn, "nobody", TRIGGER, CONSTRAINT))
-
-
-def blocked_time_window(scheduler: Any) -> None:
-    scheduler.declare("one", GO, TimeWindow("13:00", "14:00", on_unmet=scheduler.on_unmet))
-
-
-def blocked_concurrency(scheduler: Any) -> None:
-    scheduler.airflow.running["maintain"] = {"manual__1"}
-    scheduler.declare("one", GO, MaxConcurrent(1, on_unmet=scheduler.on_unmet))
-
-
-def blocked_group(scheduler: Any) -> None:
-    scheduler.airflow.running["maintain"] = {"backfill__1"}
-    scheduler.declare("one", GO, MaxConcurrent(1, group="heavy", on_unmet=scheduler.on_unmet))
-
-
-def blocked_since_last_run(scheduler: Any) -> None:
-    scheduler.runs.ended("maintain", "manual__1", "success", scheduler.clock())
-    scheduler.declare("one", GO, SinceLastRun("1h", on_unmet=scheduler.on_unmet))
-
-
-def blocked_rate(scheduler: Any) -> None:
-    scheduler.declare("one", GO, MaxRuns(1, "1h", on_unmet=scheduler.on_unmet))
-    scheduler.send("go")
-    scheduler.work()
-    scheduler.end_run()
-    scheduler.airflow.started.clear()
-
-
-def blocked_pool(scheduler: Any) -> None:
-    scheduler.airflow.pools["spark"] = 0
-    scheduler.declare("one", GO, PoolSlots("spark", on_unmet=scheduler.on_unmet))
-
-
-def blocked_missing_pool(scheduler: Any) -> None:
-    scheduler.declare("one", GO, PoolSlots("spark", on_unmet=scheduler.on_unmet))
-
-
-def blocked_load(scheduler: Any) -> None:
-    scheduler.monkeypatch.setenv("SNOWPACK_TEST_LOAD", "0.9")
-    scheduler.declare("one", GO, ClusterLoad("cluster_probe:load", on_unmet=scheduler.on_unmet))
-
-
-def unblock(scheduler: Any) -> None:
-    scheduler.monkeypatch.setenv("SNOWPACK_TEST_LOAD", "0.1")
-    scheduler.airflow.running.clear()
-    scheduler.airflow.pools["spark"] = 1
-    scheduler.clock.forward(hours=1)
-
-
-BLOCKED = [
-    blocked_time_window,
-    blocked_concurrency,
-    blocked_group,
-    blocked_since_last_run,
-    blocked_rate,
-    blocked_pool,
-    blocked_missing_pool,
-    blocked_load,
-]
-
-
-@pytest.fixture
-def blocked(request: pytest.FixtureRequest, scheduler: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    scheduler.monkeypatch, (block, scheduler.on_unmet) = monkeypatch, request.param
-    block(scheduler)
-    return scheduler
-
-
-@pytest.mark.parametrize("blocked", [(block, "wait") for block in BLOCKED], indirect=True, ids=lambda each: each[0].__name__)
-def test_a_constraint_that_waits_lets_the_run_start_once_it_is_met(blocked: Any) -> None:
-    blocked.send("go")
-    blocked.work()
-    assert blocked.started == []
-    (reason,) = blocked.pending("one")[-1].reasons[1:]
-    assert not reason.met
-    assert reason.says
-
-    unblock(blocked)
-    blocked.work()
-    assert len(blocked.started) == 1
-
-
-@pytest.mark.parametrize("blocked", [(block, "skip") for block in BLOCKED], indirect=True, ids=lambda each: each[0].__name__)
-def test_a_constraint_that_skips_drops_the_run_and_says_why(blocked: Any) -> None:
-    blocked.send("go")
-    blocked.work()
-    unblock(blocked)
-    blocked.work()
-    assert blocked.started == []
-    assert blocked.history("one")[-1] == "skipped"
-    assert "on_unmet is skip" in blocked.last_entry("one").detail["because"]
-    blocked.send("go")
-    blocked.work()
-    assert len(blocked.started) == 1, "the next event begins a new one"
-
-
 class TestConstraints:
     def test_whether_a_run_is_skipped_is_decided_when_it_could_start(self, scheduler: Any) -> None:
         window = TimeWindow("12:10", "13:00", on_unmet="skip")
@@ -255,16 +131,6 @@ class TestConstraints:
         scheduler.go_on(minutes=1)
         assert len(scheduler.started) == 2
 
-    def test_an_older_success_that_is_told_late_does_not_bring_the_next_run_forward(self, scheduler: Any) -> None:
-        now = scheduler.clock()
-        scheduler.runs.ended("maintain", "second", "success", now)
-        scheduler.runs.ended("maintain", "first", "success", now - timedelta(hours=1))
-        assert scheduler.runs.ended("maintain", "second", "success", now) is False
-        scheduler.declare("one", GO, SinceLastRun("30m"))
-        scheduler.send("go")
-        scheduler.work()
-        assert scheduler.pending("one")[0].next_check_at == now + timedelta(minutes=30)
-
     @pytest.mark.parametrize("run_id", ["manual__1", "backfill__1", "scheduled__1"])
     def test_every_active_run_of_the_dag_counts(self, scheduler: Any, run_id: str) -> None:
         scheduler.airflow.running["maintain"] = {run_id}
@@ -274,18 +140,6 @@ class TestConstraints:
             scheduler.work()
         assert len(scheduler.started) == 1
 
-    def test_a_group_counts_the_runs_of_all_its_dags_and_a_suspended_schedule_still_names_its_dag(self, scheduler: Any) -> None:
-        for name in ("a", "b"):
-            scheduler.declare(name, CustomEvents(name), MaxConcurrent(2, group="heavy"), dag_id=f"dag_{name}")
-        scheduler.declare("suspended", GO, MaxConcurrent(2, group="heavy"), dag_id="dag_c", enabled=False)
-        scheduler.declare("outsider", GO, dag_id="dag_d")
-        scheduler.airflow.running["dag_c"] = {"manual__1"}
-        scheduler.airflow.running["dag_d"] = {"manual__1", "manual__2"}
-        for name in ("a", "b"):
-            scheduler.send(name)
-            scheduler.work()
-        assert [launch.schedule for launch in scheduler.started] == ["a"]
-
     def test_a_reserved_run_counts_before_airflow_knows_of_it(self, scheduler: Any) -> None:
         scheduler.airflow.refusal = NotStarted("Airflow does not answer")
         for name in ("a", "b"):
@@ -294,19 +148,6 @@ class TestConstraints:
         scheduler.work()
         states = sorted(job.state for name in "ab" for job in scheduler.pending(name))
         assert states == [CONSTRAINT, LAUNCH]
-
-    def test_the_end_of_a_run_that_nobody_told_is_found_out_when_it_matters(self, scheduler: Any) -> None:
-        scheduler.declare("one", GO, MaxConcurrent(1))
-        scheduler.declare("after", RUNS_OF_MAINTAIN, dag_id="next")
-        scheduler.send("go")
-        scheduler.work()
-        scheduler.airflow.running.clear()
-        scheduler.airflow.ended[scheduler.started[0].run_id] = EndedRun("success", scheduler.clock())
-        scheduler.send("go")
-        scheduler.go_on(seconds=31)
-        assert len(scheduler.started) == 2
-        scheduler.work()
-        assert [launch.schedule for launch in scheduler.started] == ["one", "one", "after"]
 
     def test_a_run_rate_counts_launches_within_any_such_period(self, scheduler: Any) -> None:
         scheduler.declare("two_an_hour", GO, MaxRuns(2, "1h"))
@@ -329,18 +170,6 @@ class TestConstraints:
         scheduler.runs.ended("maintain", "manual__1", "success", scheduler.clock())
         assert scheduler.work().looked_at == 1
         assert [launch.schedule for launch in scheduler.started] == ["any_time"]
-
-    @pytest.mark.parametrize("then", ["discard", "launch"])
-    def test_the_timeout_does_what_it_says_and_both_are_on_record(self, scheduler: Any, then: str) -> None:
-        scheduler.airflow.running["maintain"] = {"manual__1"}
-        scheduler.declare("one", GO, MaxConcurrent(1), timeout=Timeout("2h", then=then))
-        scheduler.send("go")
-        scheduler.go_on(minutes=1)
-        scheduler.go_on(hours=1, minutes=58)
-        assert scheduler.started == []
-        scheduler.go_on(minutes=1)
-        assert len(scheduler.started) == (then == "launch")
-        assert "timed_out" in scheduler.history("one")
 
     def test_a_pending_job_has_a_day_when_nothing_is_said(self, scheduler: Any) -> None:
         scheduler.declare("one", GO, Delay("3d"))
@@ -411,22 +240,6 @@ class TestStandingOfASchedule:
         assert scheduler.schedules.get("quiet").enabled is False
         assert scheduler.pending("quiet") == []
 
-    def test_suspending_discards_what_waits_and_ignores_events_until_it_is_resumed(self, scheduler: Any) -> None:
-        scheduler.declare("three", CustomEvents("go", 3))
-        scheduler.send("go", 2)
-        scheduler.work()
-        scheduler.schedules.suspend("three")
-        assert [job.ended_because for job in scheduler.pending("three")] == ["the schedule was suspended"]
-        scheduler.send("go", 5)
-        scheduler.work()
-        scheduler.schedules.resume("three")
-        scheduler.send("go", 2)
-        scheduler.work()
-        assert scheduler.started == []
-        scheduler.send("go")
-        scheduler.work()
-        assert counted(scheduler) == 3
-
     @pytest.mark.parametrize("change", ["create", "resume", "update"])
     def test_events_from_before_never_count_even_if_nobody_has_read_them_yet(self, scheduler: Any, change: str) -> None:
         declared = Schedule("one", dag_id="maintain", trigger=GO, enabled=change != "resume")
@@ -459,54 +272,6 @@ class TestStandingOfASchedule:
         scheduler.work()
         assert len(scheduler.started) == 1
 
-    def test_an_update_keeps_whether_it_is_enabled(self, scheduler: Any) -> None:
-        for name, enabled in (("on", True), ("off", False)):
-            scheduler.declare(name, GO, enabled=enabled)
-            scheduler.schedules.update(Schedule(name, dag_id="maintain", trigger=GO, enabled=not enabled))
-            assert scheduler.schedules.get(name).enabled is enabled
-
-    @pytest.mark.parametrize("change", ["update", "suspend", "delete"])
-    def test_a_run_that_could_not_be_launched_yet_goes_with_the_change(self, scheduler: Any, change: str) -> None:
-        declared = scheduler.declare("one", GO, MaxConcurrent(1))
-        scheduler.declare("other", CustomEvents("other"), MaxConcurrent(1))
-        scheduler.airflow.refusal = NotStarted("paused")
-        scheduler.send("go")
-        scheduler.work()
-        getattr(scheduler.schedules, change)(declared if change == "update" else "one")
-        scheduler.airflow.refusal = None
-        scheduler.go_on(hours=1)
-        assert scheduler.started == []
-        scheduler.send("other")
-        scheduler.work()
-        assert len(scheduler.started) == 1, "and its place is free"
-
-    def test_names_are_unique_and_what_is_not_there_is_named(self, scheduler: Any) -> None:
-        declared = scheduler.declare("one", GO)
-        with pytest.raises(ScheduleExists, match="'one'"):
-            scheduler.schedules.create(declared)
-        scheduler.schedules.delete("one")
-        for change in (scheduler.schedules.delete, scheduler.schedules.suspend, scheduler.schedules.get):
-            with pytest.raises(ScheduleNotFound, match="'one'"):
-                change("one")
-
-    def test_a_definition_that_cannot_be_read_waits_and_keeps_no_other_from_running(self, scheduler: Any) -> None:
-        for name in ("newer", "ours"):
-            scheduler.declare(name, GO | Every("1h"))
-        definition = scheduler.schedules.get("newer").schedule.to_json()
-        write = sa.update(schedules).where(schedules.c.name == "newer")
-        broken = write.values(definition=definition | {"trigger": {"from_the_future": {}}})
-        scheduler.store.transact(lambda conn: conn.execute(broken))
-        scheduler.send("go")
-        scheduler.work()
-        scheduler.go_on(hours=1)
-        assert [launch.schedule for launch in scheduler.started] == ["ours", "ours"]
-        (job,) = scheduler.pending("newer")
-        assert "from_the_future" in job.reasons[0].says
-
-        scheduler.store.transact(lambda conn: conn.execute(write.values(definition=definition)))
-        scheduler.go_on(hours=1)
-        assert "newer" in [launch.schedule for launch in scheduler.started]
-
 
 class TestLaunching:
     def test_a_launch_that_fails_is_tried_again_with_back_off_and_never_dropped(self, scheduler: Any) -> None:
@@ -529,76 +294,8 @@ class TestLaunching:
         assert len(scheduler.started) == 1
         assert scheduler.pending("one")[0].state == LAUNCHED
 
-    def test_a_starter_that_raises_makes_its_run_wait_and_no_other(self, scheduler: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        start = scheduler.airflow.start
-
-        def break_down(launch: Any) -> Any:
-            if launch.schedule == "broken":
-                raise RuntimeError("the connection is gone")
-            return start(launch)
-
-        monkeypatch.setattr(scheduler.airflow, "start", break_down)
-        for name in ("broken", "sound"):
-            scheduler.declare(name, GO)
-        scheduler.send("go")
-        scheduler.work()
-        assert [launch.schedule for launch in scheduler.started] == ["sound"]
-        assert "the connection is gone" in scheduler.last_entry("broken").detail["because"]
-        monkeypatch.undo()
-        scheduler.go_on(minutes=1)
-        assert sorted(launch.schedule for launch in scheduler.started) == ["broken", "sound"]
-
-    def test_a_start_whose_answer_was_lost_is_repeated_and_finds_the_run(
-        self, scheduler: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        class Killed(BaseException):
-            pass
-
-        def die(*_: Any) -> None:
-            raise Killed
-
-        scheduler.declare("one", GO)
-        scheduler.send("go")
-        monkeypatch.setattr(scheduler.launcher, "_finish", die)
-        with pytest.raises(Killed):
-            scheduler.work()
-        monkeypatch.undo()
-        assert len(scheduler.started) == 1
-        scheduler.go_on(minutes=1)
-        assert scheduler.pending("one")[0].state == LAUNCH, "the lease is not over"
-        scheduler.go_on(minutes=1)
-        assert scheduler.pending("one")[0].state == LAUNCHED
-        assert len(scheduler.started) == 1
-
-    def test_a_change_while_a_run_is_being_started_is_on_record(self, scheduler: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        start = scheduler.airflow.start
-
-        def change_meanwhile(launch: Any) -> Any:
-            answer = start(launch)
-            scheduler.schedules.delete("one")
-            return answer
-
-        monkeypatch.setattr(scheduler.airflow, "start", change_meanwhile)
-        scheduler.declare("one", GO)
-        scheduler.send("go")
-        scheduler.work()
-        assert scheduler.history("one")[-1] == "launched_while_changed"
-
 
 class TestEvents:
-    def test_the_same_source_id_is_the_same_event(self, scheduler: Any) -> None:
-        event = Event(custom_key("go"), scheduler.clock(), source_id="theirs-1")
-        assert [scheduler.log.publish([event]), scheduler.log.publish([event, event])] == [1, 0]
-
-    def test_a_partition_that_gets_data_twice_counts_once(self, scheduler: Any) -> None:
-        scheduler.declare("three", PartitionsAdded("web.t", 3))
-        key = table_key_of("web.t")
-        for names in (["p=1", "p=2"], ["p=2"], ["p=1"], ["p=3"]):
-            assert scheduler.started == []
-            scheduler.log.publish([Event(key, scheduler.clock(), {"partitions": len(names)}, {"partitions": names})])
-            scheduler.work()
-        assert len(scheduler.started) == 1
-
     def test_partitions_that_are_counted_and_not_named_count_too(self, scheduler: Any) -> None:
         scheduler.declare("many", PartitionsAdded("web.t", 5))
         event = Event(table_key_of("web.t"), scheduler.clock(), {"partitions": 4}, {"partitions": ["p=1", "p=2"]})
@@ -608,15 +305,6 @@ class TestEvents:
         scheduler.log.publish([Event(table_key_of("web.t"), scheduler.clock(), {"partitions": 1})])
         scheduler.work()
         assert len(scheduler.started) == 1
-
-    def test_one_event_counts_for_every_leaf_and_every_schedule_that_listens(self, scheduler: Any) -> None:
-        scheduler.declare("both", PartitionsAdded("web.t", 2) & BytesAdded("web.t", 100))
-        scheduler.declare("bytes", BytesAdded("web.t", 100))
-        scheduler.arrive("web.t", partitions=1, bytes=60)
-        scheduler.arrive("web.t", partitions=1, bytes=60)
-        scheduler.work()
-        assert sorted(launch.schedule for launch in scheduler.started) == ["both", "bytes"]
-        assert [counted(scheduler, number) for number in range(2)] == [2, 2]
 
     def test_an_event_that_cannot_be_kept_is_refused_and_none_of_its_batch_recorded(self, scheduler: Any) -> None:
         good = Event(custom_key("go"), scheduler.clock())
@@ -682,17 +370,6 @@ class TestClocks:
         assert len(scheduler.started) == 1
         assert self.missed(scheduler) == []
 
-    def test_each_missed_tick_is_a_run_even_if_the_subscriber_lags_behind(self, scheduler: Any) -> None:
-        scheduler.declare("hourly", Cron("0 * * * *"), missed="all")
-        scheduler.clock.forward(hours=3, minutes=30)
-        for _ in range(50):
-            scheduler.clocks.step()
-            scheduler.clock.forward(seconds=5)
-        assert len(scheduler.log.latest()) == 1
-        for _ in range(20):
-            scheduler.go_on(seconds=5)
-        assert len(scheduler.started) == 3
-
     def test_each_missed_tick_is_a_run_even_while_one_of_them_waits(self, scheduler: Any) -> None:
         """The delay of each counts from its own moment: 13:00, 14:00 and 15:00."""
         scheduler.declare("hourly", Cron("0 * * * *"), Delay("2h10m"), missed="all")
@@ -723,36 +400,6 @@ class TestClocks:
             for _ in range(4):
                 scheduler.go_on(seconds=5)
         assert len(scheduler.started) == 3
-
-    def test_a_clock_that_jumps_back_does_nothing_twice(self, scheduler: Any) -> None:
-        scheduler.declare("hourly", Cron("0 * * * *"))
-        scheduler.declare("data", GO, MaxRuns(5, "1h"))
-        scheduler.declare("every", Every("1h"))
-        scheduler.send("go")
-        scheduler.go_on(hours=1)
-        before = sorted(launch.run_id for launch in scheduler.started)
-        assert len(before) == 3
-        scheduler.clock.forward(hours=-1)
-        for _ in range(60):
-            scheduler.go_on(minutes=1)
-        assert sorted(launch.run_id for launch in scheduler.started) == before
-        scheduler.go_on(hours=1)
-        assert len(scheduler.started) == 5
-
-    def test_a_period_that_ended_just_before_a_launch_starts_no_other(self, scheduler: Any) -> None:
-        scheduler.declare("bursty", GO | Every("4h"))
-        scheduler.send("go")
-        scheduler.clock.forward(hours=4)
-        scheduler.subscriber.step()
-        scheduler.clocks.step()  # the period is over, and the subscriber has not heard of it
-        scheduler.checker.step()
-        scheduler.launcher.step()
-        assert len(scheduler.started) == 1
-        scheduler.work()
-        scheduler.go_on(hours=3, minutes=59)
-        assert len(scheduler.started) == 1
-        scheduler.go_on(minutes=1)
-        assert len(scheduler.started) == 2
 
     def test_six_fields_begin_with_the_seconds(self, scheduler: Any) -> None:
         scheduler.declare("often", Cron("*/20 * * * * *"))

@@ -1,4 +1,4 @@
-"""The eleven user stories of the specification, as far as the domain can show them: on both databases, with a moved clock.
+"""The eleven user stories of the specification, as far as the domain can show them, with a moved clock.
 
 Shown elsewhere: what thousands of schedules cost (story 1) in ``test_plans.py`` and ``make bench``; that no process has
 to live through an outage (story 2) in ``test_scheduling_kills.py``; that a successful run of a real DAG starts the next
@@ -28,6 +28,8 @@ from airflow_snowpack.scheduling import (
     Since,
     TimeWindow,
 )
+
+pytestmark = pytest.mark.one_database
 
 VIEWS = "web.page_views"
 

@@ -23,6 +23,8 @@ from airflow_snowpack.scheduling import (
 )
 from airflow_snowpack.scheduling.trigger import custom_key
 
+pytestmark = pytest.mark.one_database
+
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 GO, STOP = CustomEvents("go"), CustomEvents("stop")
 

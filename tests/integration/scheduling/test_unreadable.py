@@ -54,12 +54,14 @@ def test_it_is_listed_with_the_reason(broken: Any) -> None:
         _ = listed[1].schedule
 
 
+@pytest.mark.one_database
 def test_the_others_go_on(broken: Any) -> None:
     broken.send("go")
     broken.work()
     assert sorted(launch.schedule for launch in broken.started) == ["a_fine", "z_fine"]
 
 
+@pytest.mark.one_database
 def test_what_happens_is_kept_for_it_and_counts_once_it_can_be_read(broken: Any) -> None:
     definition = Schedule("newer", dag_id="dag_newer", trigger=CustomEvents("go", 3), enabled=True).to_json()
     rounds = Rounds(broken.store, broken.airflow, broken.airflow, "test")
@@ -84,6 +86,7 @@ def test_it_can_be_deleted_and_what_was_pending_goes_with_it(broken: Any) -> Non
     assert [job.ended_because for job in broken.pending("newer")] == ["the schedule was deleted"]
 
 
+@pytest.mark.one_database
 def test_it_can_be_suspended_and_resumed_only_when_it_can_be_read(broken: Any) -> None:
     assert broken.schedules.suspend("newer").enabled is False
     broken.send("go")
@@ -95,6 +98,7 @@ def test_it_can_be_suspended_and_resumed_only_when_it_can_be_read(broken: Any) -
     assert broken.schedules.get("newer").enabled is False
 
 
+@pytest.mark.one_database
 def test_it_can_be_changed_into_one_that_can_be_read(broken: Any) -> None:
     broken.schedules.update(Schedule("newer", dag_id="dag_newer", trigger=GO))
     assert broken.schedules.get("newer").problem is None
@@ -103,6 +107,7 @@ def test_it_can_be_changed_into_one_that_can_be_read(broken: Any) -> None:
     assert len(broken.started) == 3
 
 
+@pytest.mark.one_database
 def test_a_file_that_declares_it_mends_it(broken: Any) -> None:
     declared = [Schedule("newer", dag_id="dag_newer", trigger=GO)]
     assert sync(broken.schedules, declared, update=False).left == ("newer",)
@@ -111,11 +116,13 @@ def test_a_file_that_declares_it_mends_it(broken: Any) -> None:
     assert broken.schedules.get("newer").problem is None
 
 
+@pytest.mark.one_database
 def test_nobody_can_run_it(broken: Any) -> None:
     with pytest.raises(ScheduleNotReadable, match="cannot be read by this version"):
         run_now(broken.schedules, "newer")
 
 
+@pytest.mark.one_database
 def test_its_clock_waits_for_a_version_that_knows_it(scheduler: Any) -> None:
     daily = scheduler.declare("daily", Cron("0 13 * * *"), missed="one")
     overwrite(scheduler, "daily", NEWER)
@@ -127,6 +134,7 @@ def test_its_clock_waits_for_a_version_that_knows_it(scheduler: Any) -> None:
     assert len(scheduler.started) == 1
 
 
+@pytest.mark.one_database
 def test_its_dag_stays_in_the_group_that_it_named(scheduler: Any) -> None:
     """Its runs count for the others, whether anybody can read it or not."""
     scheduler.declare("newer", GO, MaxConcurrent(1, group="g"), dag_id="heavy")

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from bounded import PATIENCE_S
 from scripted_engine import eventually
 
 from airflow_snowpack.scheduling import CustomEvents, DagRuns, MaxConcurrent, Runs, SinceLastRun, checker
@@ -104,11 +105,11 @@ def test_an_end_that_comes_while_a_checker_writes_down_that_its_job_waits_wakes_
             found = really(*asked)
             told.append(elsewhere.submit(Runs(other).ended, "maintain", "manual__1", "success", scheduler.clock()))
             if other.is_postgres:  # elsewhere one writer waits for the other anyway
-                eventually(lambda: scheduler.log.latest("run:maintain:success"))
+                eventually(lambda: bool(scheduler.log.latest("run:maintain:success")), PATIENCE_S)
             return found
 
         told: list[Any] = []
         monkeypatch.setattr(checker, "ended_meanwhile", too_early)
         scheduler.checker.step()
-        assert [each.result(60) for each in told] == [True]
+        assert [each.result(PATIENCE_S) for each in told] == [True]
     assert due(scheduler, "waits")
