@@ -1,4 +1,4 @@
-"""Lives whole job lifecycles and is killed in the middle: ``python kill_process.py <store url>``.
+"""Runs whole job lifecycles and is killed in the middle: ``python kill_process.py <store url> every|first``.
 
 For each line on standard input it forks a child (an interpreter that has its imports already) and answers ``killed`` or
 ``finished``:
@@ -6,7 +6,10 @@ For each line on standard input it forks a child (an interpreter that has its im
 - ``statement 17``: the child goes through every step once and kills itself at the 17th moment, where each SQL statement has two
   moments, before and after it, and each commit has one;
 - ``request 17``: likewise, through every request to the desk;
-- ``milliseconds 40``: the child goes round and round and is killed from outside, wherever it is then.
+- ``milliseconds 40``: the child repeats every step and is killed from outside, 40 ms after it has done all of them once.
+
+``every`` counts all of these moments. ``first`` counts those around a statement that the child runs for the first time, and the
+commits that are the first after such a statement: each kind of statement once.
 """
 
 from __future__ import annotations
@@ -58,43 +61,60 @@ def every_request(jobs: Jobs, name: str) -> None:
     jobs.flush()
 
 
-def kill_at(engine: sa.Engine, moment: int) -> None:
+def kill_at(engine: sa.Engine, moment: int, which: str) -> None:
+    met: set[tuple[str, str]] = set()
     moments = count(1)
+    last = ""
 
-    def tick(*_arguments: Any) -> None:
+    def tick(when: str) -> None:
+        if which == "first" and (when, last) in met:
+            return
+        met.add((when, last))
         if next(moments) == moment:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    for event in ("before_cursor_execute", "after_cursor_execute", "commit"):
-        sa.event.listen(engine, event, tick)
+    def before(_conn: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        nonlocal last
+        last = statement
+        tick("before")
+
+    sa.event.listen(engine, "before_cursor_execute", before)
+    sa.event.listen(engine, "after_cursor_execute", lambda *_arguments: tick("after"))
+    sa.event.listen(engine, "commit", lambda _conn: tick("commit"))
     hear_direct()
 
 
-def child(url: str, how: str, number: int, name: str) -> NoReturn:
+def child(url: str, how: str, number: int, name: str, which: str, once_done: int) -> NoReturn:
     jobs = Jobs(open_store(url))
     if how in ("statement", "request"):
-        kill_at(jobs.store.engine, number)
+        kill_at(jobs.store.engine, number, which)
         (every_step if how == "statement" else every_request)(jobs, name)
         os._exit(0)
     for turn in count():
         every_step(jobs, f"{name}_{turn}")
+        if turn == 0:
+            os.write(once_done, b"!")
     raise AssertionError("unreachable")
 
 
-def main(url: str) -> None:
+def main(url: str, which: str) -> None:
     print("ready", flush=True)
     for turn, line in enumerate(sys.stdin):
         how, number = line.split()
+        is_done, once_done = os.pipe()
         pid = os.fork()
         if pid == 0:
             try:
-                child(url, how, int(number), f"t{turn}")
+                child(url, how, int(number), f"t{turn}", which, once_done)
             finally:
                 os._exit(3)
+        os.close(once_done)
         if how == "milliseconds":
+            os.read(is_done, 1)
             time.sleep(int(number) / 1000)
             os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
+        os.close(is_done)
         print("killed" if os.WIFSIGNALED(status) else f"finished {os.WEXITSTATUS(status)}", flush=True)
 
 

@@ -1,17 +1,25 @@
-"""What the processes of the race tests do: ``python race_process.py <store url> <what> <arguments …>``.
+"""What the processes of the race tests do: ``python race_process.py <store url> '[["submit", "db.t"], ["end", "sweep"]]'``.
 
-Each says ``ready``, waits for a line on its standard input, does its part and says how it went as one JSON line.
+Forks a process for each part. Each opens the store, and all begin once the last is ready. Prints the list of what they return as
+one line of JSON.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any
+
+from bounded import PATIENCE_S
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Actor, Desk, JobAlreadyFinished, Jobs, JobStatus, TableLocked
 from airflow_snowpack.store import open_store
+
+if TYPE_CHECKING:
+    from threading import Barrier
 
 
 def submit(jobs: Jobs, table: str) -> Any:
@@ -55,12 +63,23 @@ def end(jobs: Jobs, how: str) -> Any:
     return ended
 
 
-def main(url: str, what: str, *arguments: str) -> None:
+def remember(start: Barrier) -> None:
+    """Keep the barrier of all processes in this one."""
+    globals()["start"] = start
+
+
+def take_part(url: str, what: str, *arguments: str) -> Any:
     with Jobs(open_store(url)) as jobs:
-        print("ready", flush=True)
-        sys.stdin.readline()
-        part = {"submit": submit, "ask": ask, "drain": drain, "end": end}[what]
-        print(json.dumps(part(jobs, *arguments)), flush=True)
+        globals()["start"].wait(PATIENCE_S)
+        return {"submit": submit, "ask": ask, "drain": drain, "end": end}[what](jobs, *arguments)
+
+
+def main(url: str, parts: str) -> None:
+    fork = get_context("fork")
+    wanted = json.loads(parts)
+    with ProcessPoolExecutor(len(wanted), fork, remember, (fork.Barrier(len(wanted)),)) as processes:
+        futures = [processes.submit(take_part, url, *part) for part in wanted]
+    print(json.dumps([future.result() for future in futures]), flush=True)
 
 
 if __name__ == "__main__":

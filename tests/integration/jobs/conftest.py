@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import Jobs, TableLocks
+from airflow_snowpack.jobs import Actor, AuditTrail, Desk, Jobs, TableLocks
 from airflow_snowpack.store import Store, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
+
+    from airflow_snowpack.jobs import Asked
+
+
+ACTIONS = ["rewrite_data_files", "expire_snapshots"]
 
 
 class MovedClock:
@@ -58,3 +63,25 @@ def table() -> TableName:
 @pytest.fixture
 def other_table() -> TableName:
     return TableName.parse("analytics.clicks", catalog="lake")
+
+
+@pytest.fixture
+def desk(jobs: Jobs) -> Desk:
+    return Desk(jobs, Actor("vera", via="api"))
+
+
+@pytest.fixture
+def trail(store: Store) -> AuditTrail:
+    return AuditTrail(store)
+
+
+@pytest.fixture(params=["submit", "dry run"])
+def ask(request: pytest.FixtureRequest) -> Callable[..., Asked]:
+    """A submit or a dry run with a key."""
+
+    def submit(desk: Desk, table: TableName, key: str = "key", actions: Sequence[str] = ACTIONS, **options: Any) -> Asked:
+        if request.param == "submit":
+            return desk.submit(table, actions, options=options, key=key)
+        return desk.record_dry_run(table, actions, [], options=options, key=key)
+
+    return submit

@@ -76,20 +76,3 @@ def test_an_orphan_that_was_replaced_does_not_free_the_table_under_its_successor
     assert not jobs.release_lock(orphan)
     assert locks.get(table) is not None, "the successor is still on its way out"
     assert jobs.release_lock(successor)
-
-
-def test_a_lock_blocks_until_its_time_has_run_out_and_a_queued_job_s_lock_blocks_for_longer(
-    jobs: Jobs, locks: TableLocks, table: TableName, other_table: TableName, clock: MovedClock
-) -> None:
-    locks.acquire(table, "etl", ttl=HOUR)
-    job = jobs.submit(other_table, ["expire_snapshots"])
-    clock.forward(minutes=59)
-    lock = locks.blocking(table)
-    assert lock is not None
-    assert lock.holder == "etl"
-    clock.forward(minutes=1)
-
-    assert locks.blocking(table) is None
-    lock = locks.blocking(other_table)
-    assert lock is not None
-    assert lock.holder == job.job_id

@@ -51,6 +51,7 @@ class Running:
         return self._future.exception(PATIENCE_S) or self._future.result()
 
 
+@pytest.mark.one_database
 def test_the_actions_run_in_order_and_their_results_are_kept(quick: Jobs, claim: Claim, locks: TableLocks) -> None:
     engine = ScriptedEngine()
     job = Attempt(quick, claim, engine).run()
@@ -62,6 +63,7 @@ def test_the_actions_run_in_order_and_their_results_are_kept(quick: Jobs, claim:
     assert not engine.interrupted.is_set()
 
 
+@pytest.mark.one_database
 def test_a_failed_action_stops_the_job_and_says_why(quick: Jobs, claim: Claim) -> None:
     engine = ScriptedEngine({"expire_snapshots": "fail"})
     job = Attempt(quick, claim, engine).run()
@@ -71,6 +73,7 @@ def test_a_failed_action_stops_the_job_and_says_why(quick: Jobs, claim: Claim) -
     assert [result.success for result in job.results] == [True, False]
 
 
+@pytest.mark.one_database
 def test_a_job_that_goes_on_after_an_error_runs_every_action_and_fails_with_the_first(quick: Jobs, claim: Claim) -> None:
     engine = ScriptedEngine({"rewrite_data_files": "raise", "expire_snapshots": "fail"})
     job = Attempt(quick, claim, engine, continue_on_error=True).run()
@@ -80,6 +83,7 @@ def test_a_job_that_goes_on_after_an_error_runs_every_action_and_fails_with_the_
     assert [result.success for result in job.results] == [False, False, True]
 
 
+@pytest.mark.one_database
 def test_what_an_engine_raises_is_the_actions_result_and_frees_the_table(quick: Jobs, claim: Claim, locks: TableLocks) -> None:
     job = Attempt(quick, claim, ScriptedEngine({"rewrite_data_files": "raise"})).run()
 
@@ -172,6 +176,7 @@ def test_a_cancelled_attempt_that_is_abandoned_frees_the_table(quick: Jobs, clai
     assert locks.list() == []
 
 
+@pytest.mark.one_database
 def test_abandoning_an_attempt_that_has_ended_changes_nothing(quick: Jobs, claim: Claim) -> None:
     attempt = Attempt(quick, claim, ScriptedEngine())
     job = attempt.run()
@@ -180,6 +185,7 @@ def test_abandoning_an_attempt_that_has_ended_changes_nothing(quick: Jobs, claim
     assert quick.get(job.job_id) == job
 
 
+@pytest.mark.one_database
 def test_an_exception_from_a_signal_handler_fails_the_job_and_goes_on_up(quick: Jobs, claim: Claim, locks: TableLocks) -> None:
     def interrupt(_action: str) -> None:
         raise KeyboardInterrupt

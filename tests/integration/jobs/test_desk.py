@@ -19,7 +19,6 @@ from airflow_snowpack.jobs import (
     Desk,
     DrainModeOn,
     JobAlreadyFinished,
-    JobNotFound,
     Jobs,
     JobStatus,
     JobStillActive,
@@ -42,20 +41,6 @@ ACTIONS = ["rewrite_data_files", "expire_snapshots"]
 PLAN = ActionResult("rewrite_data_files", ActionOutcome.SUCCEEDED, "Would compact 87 files", 0.1, metrics={"files": 87})
 
 
-@pytest.fixture
-def desk(jobs: Jobs) -> Desk:
-    return Desk(jobs, Actor("vera", via="api"))
-
-
-@pytest.fixture
-def trail(store: Store) -> AuditTrail:
-    return AuditTrail(store)
-
-
-def told(trail: AuditTrail, subject: str) -> list[tuple[str, str, str]]:
-    return [(entry.actor, entry.via, entry.change) for entry in trail.of(subject)]
-
-
 def without_audit_trail(store: Store) -> None:
     with store.engine.begin() as conn:
         audit_trail.drop(conn)
@@ -66,30 +51,7 @@ def rows(store: Store, *tables: sa.Table) -> list[int]:
     return list(store.read(lambda conn: conn.execute(counts).one()))
 
 
-def test_a_submit_is_a_job_of_the_actor_with_its_entry(desk: Desk, jobs: Jobs, trail: AuditTrail, table: TableName) -> None:
-    asked = desk.submit(table, ACTIONS, options={"expire_snapshots": {"retain_last": 3}})
-
-    assert jobs.get(asked.job.job_id) == asked.job
-    assert (asked.again, asked.job.submitted_by) == (False, "vera")
-    (entry,) = trail.of(asked.job.job_id)
-    assert (entry.actor, entry.via, entry.change) == ("vera", "api", "submit")
-    assert entry.detail == {"table": str(table), "actions": ACTIONS}
-    assert entry.at == asked.job.submitted_at
-
-
-def test_every_change_of_a_job_is_on_record_in_order(desk: Desk, trail: AuditTrail, table: TableName, clock: MovedClock) -> None:
-    job_id = desk.submit(table, ACTIONS).job.job_id
-    clock.forward(minutes=1)
-    desk.cancel(job_id)
-    clock.forward(minutes=1)
-    again = desk.rerun(job_id)
-    desk.delete(job_id)
-
-    assert [change for _, _, change in told(trail, job_id)] == ["submit", "cancel", "delete"]
-    (entry,) = trail.of(again.job_id)
-    assert (entry.change, entry.detail["of"]) == ("rerun", job_id)
-
-
+@pytest.mark.one_database
 def test_a_rerun_asks_for_the_same_actions_and_options(desk: Desk, table: TableName) -> None:
     first = desk.submit(table, ACTIONS, options={"expire_snapshots": {"retain_last": 3}}).job
     desk.cancel(first.job_id)
@@ -97,13 +59,6 @@ def test_a_rerun_asks_for_the_same_actions_and_options(desk: Desk, table: TableN
 
     assert (second.table, second.actions, second.options) == (first.table, first.actions, first.options)
     assert second.job_id != first.job_id
-
-
-def test_a_dry_run_is_on_record_and_holds_nothing(desk: Desk, trail: AuditTrail, table: TableName, store: Store) -> None:
-    job = desk.record_dry_run(table, ACTIONS, [PLAN]).job
-
-    assert told(trail, job.job_id) == [("vera", "api", "dry_run")]
-    assert rows(store, job_queue, table_locks) == [0, 0]
 
 
 @pytest.mark.parametrize(
@@ -178,40 +133,6 @@ def test_what_is_refused_leaves_no_entry(desk: Desk, jobs: Jobs, store: Store, t
     assert rows(store, audit_trail) == [0]
 
 
-def test_an_id_that_no_job_has_is_not_found_whatever_is_in_it(desk: Desk, jobs: Jobs, trail: AuditTrail) -> None:
-    for job_id in ("no-such-job", "", "a\x00b", "\ud800", "💾" * 200):
-        for change in (desk.cancel, desk.delete, desk.rerun, jobs.get):
-            with pytest.raises(JobNotFound):
-                change(job_id)
-        assert jobs.find(job_id) is None
-        assert jobs.history(job_id) == trail.of(job_id) == []
-
-
-def test_a_sweep_is_on_record_when_it_changed_something(
-    desk: Desk, jobs: Jobs, trail: AuditTrail, table: TableName, clock: MovedClock
-) -> None:
-    claim = jobs.submit_and_claim(table, ACTIONS, "w1")
-    desk.sweep()
-    assert trail.of("queue") == []
-    clock.forward(hours=1)
-    desk.sweep()
-
-    (entry,) = trail.of("queue")
-    assert (entry.change, entry.detail["failed"]) == ("sweep", [claim.job.job_id])
-
-
-def test_switching_drain_mode_to_what_it_is_is_not_noted(desk: Desk, trail: AuditTrail) -> None:
-    desk.set_drain(False)
-    desk.set_drain(True, reason="moving \x00 the store")
-    desk.set_drain(True, reason="again")
-    desk.set_drain(False)
-
-    assert [(entry.change, entry.detail) for entry in trail.of("drain")] == [
-        ("drain_on", {"reason": "moving � the store"}),
-        ("drain_off", {"reason": None}),
-    ]
-
-
 def test_of_many_who_switch_drain_mode_on_at_once_only_the_one_who_did_it_is_on_record(jobs: Jobs, trail: AuditTrail) -> None:
     together = Barrier(8)
 
@@ -239,41 +160,13 @@ def test_an_actor_with_a_name_that_no_database_takes_is_served_all_the_same(
 # -- locks -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_lock_is_released_for_its_holder_only_and_on_record(
-    desk: Desk, locks: TableLocks, trail: AuditTrail, table: TableName
-) -> None:
-    locks.acquire(table, "etl", ttl=timedelta(hours=1))
-
-    assert desk.release_lock(table, "somebody else") is None
-    assert trail.of(str(table)) == []
-    released = desk.release_lock(table, "etl")
-    assert released is not None
-    assert released.holder == "etl"
-    assert desk.release_lock(table, "etl") is None
-    assert told(trail, str(table)) == [("vera", "api", "release_lock")]
-
-
+@pytest.mark.one_database
 def test_the_lock_of_an_active_job_goes_with_the_job_and_in_no_other_way(desk: Desk, table: TableName) -> None:
     job = desk.submit(table, ACTIONS).job
 
     for force in (False, True):
         with pytest.raises(LockInUse, match="Cancel the job instead"):
             desk.release_lock(table, job.job_id, force=force)
-
-
-@pytest.mark.parametrize("deleted", [False, True], ids=["listed", "deleted"])
-def test_the_lock_of_a_cancelled_job_whose_worker_may_be_at_work_is_released_by_force_only(
-    desk: Desk, jobs: Jobs, locks: TableLocks, table: TableName, deleted: bool
-) -> None:
-    job = jobs.submit_and_claim(table, ACTIONS, "w1").job
-    desk.cancel(job.job_id)
-    if deleted:
-        desk.delete(job.job_id)
-
-    with pytest.raises(LockInUse, match="its worker has not left the table yet"):
-        desk.release_lock(table, job.job_id)
-    assert desk.release_lock(table, job.job_id, force=True) is not None
-    assert locks.list() == []
 
 
 # -- many at once ------------------------------------------------------------------------------------------------------

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
+from bounded import Beside
 from scripted_engine import eventually
 from sqlalchemy.exc import DBAPIError
 
@@ -126,16 +126,18 @@ def test_a_signal_in_the_middle_leaves_neither_a_lock_nor_a_connection_that_is_b
     def over(_signal: int, _frame: object) -> None:
         raise TimeOver
 
-    def in_time(conn: sa.Connection) -> int:
-        threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGUSR1]).start()
-        return count_up.count(conn, {"by": 1})
+    def signal_once_it_waits() -> None:
+        with Store(open_engine(store.engine.url)) as observer:
+            eventually(lambda: observer.read(lambda conn: conn.exec_driver_sql(waiting).scalar()) == 1)
+        os.kill(os.getpid(), signal.SIGUSR1)
 
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     before = signal.signal(signal.SIGUSR1, over)
     try:
         with open_engine(store.engine.url).begin() as other:
             other.exec_driver_sql("UPDATE counted SET n = 10")
             with pytest.raises(TimeOver):
-                store.transact(in_time)
+                store.transact(lambda conn: (Beside(signal_once_it_waits), count_up.count(conn, {"by": 1})))
     finally:
         signal.signal(signal.SIGUSR1, before)
 

@@ -59,6 +59,7 @@ def test_a_beat_moves_the_end_of_lease_and_lock(away: AwayStore, claim: Claim, l
     assert Jobs(away, QUICK).sweep().requeued == ()
 
 
+@pytest.mark.one_database
 def test_a_lease_that_was_shortened_below_the_heartbeat_is_still_renewed(
     away: AwayStore, claim: Claim, locks: TableLocks, clock: MovedClock
 ) -> None:

@@ -5,27 +5,21 @@ from __future__ import annotations
 import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from datetime import timedelta
-from subprocess import PIPE
 from threading import Barrier
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import race_process
 import sqlalchemy as sa
-from bounded import started
+from bounded import output_of
 from scripted_engine import PATIENCE_S
 
-from airflow_snowpack.jobs import Actor, Desk, InvalidKey, JobNotFound, Jobs, KeyUsedBefore, TableLocked
-from airflow_snowpack.jobs.idempotency import KEPT
+from airflow_snowpack.jobs import Desk, InvalidKey, Jobs, KeyUsedBefore, TableLocked
 from airflow_snowpack.store.schema import audit_trail, idempotency_keys, job_queue
 from airflow_snowpack.store.schema import jobs as jobs_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from conftest import MovedClock
+    from collections.abc import Callable, Mapping
 
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.jobs import Asked
@@ -35,42 +29,19 @@ ACTIONS = ["rewrite_data_files", "expire_snapshots"]
 KEY = "5f3c0a52-7a35-4bd2-8f5d-2f6d5a3a9d10"
 
 
-@pytest.fixture
-def desk(jobs: Jobs) -> Desk:
-    return Desk(jobs, Actor("vera", via="api"))
-
-
-@pytest.fixture(params=["submit", "dry run"])
-def ask(request: pytest.FixtureRequest) -> Callable[..., Asked]:
-    """A submit or a dry run with the key."""
-
-    def submit(desk: Desk, table: TableName, key: str = KEY, actions: Sequence[str] = ACTIONS, **options: Any) -> Asked:
-        if request.param == "submit":
-            return desk.submit(table, actions, options=options, key=key)
-        return desk.record_dry_run(table, actions, [], options=options, key=key)
-
-    return submit
-
-
 def how_many(store: Store, table: sa.Table) -> int:
     found: int = store.read(lambda conn: conn.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())
     return found
 
 
-def test_the_same_request_again_is_the_same_job(desk: Desk, store: Store, table: TableName, ask: Callable[..., Asked]) -> None:
-    first, second = ask(desk, table), ask(desk, table)
-
-    assert (first.again, second.again) == (False, True)
-    assert first.job == second.job
-    assert how_many(store, jobs_table) == how_many(store, audit_trail) == 1
-
-
+@pytest.mark.one_database
 def test_the_order_in_which_actions_are_named_makes_no_other_request(
     desk: Desk, table: TableName, ask: Callable[..., Asked]
 ) -> None:
     assert ask(desk, table).job == ask(desk, table, actions=ACTIONS[::-1]).job
 
 
+@pytest.mark.one_database
 def test_a_request_that_comes_again_after_its_job_has_ended_is_still_that_job(desk: Desk, table: TableName) -> None:
     job = desk.submit(table, ACTIONS, key=KEY).job
     desk.cancel(job.job_id)
@@ -79,6 +50,7 @@ def test_a_request_that_comes_again_after_its_job_has_ended_is_still_that_job(de
     assert (again.again, again.job.job_id, again.job.status) == (True, job.job_id, "cancelled")
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     "other",
     [
@@ -99,52 +71,6 @@ def test_a_key_that_came_with_another_request_is_refused_and_names_that_ones_job
     assert jobs.list() == [job]
 
 
-def test_a_key_belongs_to_whoever_used_it(
-    jobs: Jobs, table: TableName, other_table: TableName, ask: Callable[..., Asked]
-) -> None:
-    mine = ask(Desk(jobs, Actor("vera", via="api")), table)
-    theirs = ask(Desk(jobs, Actor("tom", via="api")), other_table)
-
-    assert mine.job.job_id != theirs.job.job_id
-    assert not theirs.again
-
-
-def test_a_key_is_forgotten_after_a_day(
-    desk: Desk, table: TableName, other_table: TableName, clock: MovedClock, ask: Callable[..., Asked]
-) -> None:
-    first = ask(desk, table)
-    clock.now += KEPT - timedelta(microseconds=1)
-    assert ask(desk, table).job.job_id == first.job.job_id
-    clock.now += timedelta(microseconds=1)
-
-    assert not ask(desk, other_table).again
-    assert ask(desk, other_table).again
-
-
-def test_a_key_is_forgotten_with_its_job(desk: Desk, table: TableName, other_table: TableName, ask: Callable[..., Asked]) -> None:
-    first = ask(desk, table).job
-    if not first.status.is_terminal:
-        desk.cancel(first.job_id)
-    desk.delete(first.job_id)
-
-    second = ask(desk, other_table)
-    assert not second.again
-    assert second.job.job_id != first.job_id
-    with pytest.raises(JobNotFound):
-        desk.jobs.get(first.job_id)
-
-
-def test_the_sweep_removes_old_keys_and_keeps_young_ones(desk: Desk, store: Store, table: TableName, clock: MovedClock) -> None:
-    desk.record_dry_run(table, ACTIONS, [], key="old")
-    clock.now += KEPT / 2
-    desk.record_dry_run(table, ACTIONS, [], key="young")
-    clock.now += KEPT / 2
-    desk.jobs.sweep()
-
-    keys = store.read(lambda conn: conn.execute(sa.select(idempotency_keys.c.key)).scalars().all())
-    assert keys == ["young"]
-
-
 def test_a_refused_submit_leaves_its_key_free(desk: Desk, jobs: Jobs, store: Store, table: TableName) -> None:
     holder = jobs.submit(table, ACTIONS)
     with pytest.raises(TableLocked):
@@ -155,6 +81,7 @@ def test_a_refused_submit_leaves_its_key_free(desk: Desk, jobs: Jobs, store: Sto
     assert not desk.submit(table, ACTIONS, key=KEY).again
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("key", ["", " " * 256, "é", "a\nb", "a\x00", "\ud800", "💾"])
 def test_a_key_that_cannot_stand_in_a_header_is_refused(
     desk: Desk, table: TableName, ask: Callable[..., Asked], key: str
@@ -200,17 +127,8 @@ def test_twenty_threads_with_one_key_and_twenty_requests_get_one_job_and_ninetee
 
 
 def test_four_processes_with_one_key_get_one_job(store_url: str, store: Store) -> None:
-    command = [sys.executable, race_process.__file__, store_url, "ask", "db.wanted", KEY]
-    with ExitStack() as stack:
-        processes = [stack.enter_context(started(command, stdin=PIPE, stdout=PIPE)) for _ in range(4)]
-        for process in processes:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        for process in processes:
-            assert process.stdin is not None
-            process.stdin.write("go\n")
-            process.stdin.flush()
-        answers: list[Mapping[str, Any]] = [json.loads(process.communicate(timeout=120)[0]) for process in processes]
+    parts = json.dumps([("ask", "db.wanted", KEY)] * 4)
+    answers: list[Mapping[str, Any]] = json.loads(output_of(sys.executable, race_process.__file__, store_url, parts))
     assert len({answer["job_id"] for answer in answers}) == 1
     assert sorted(answer["again"] for answer in answers) == [False, True, True, True]
     assert how_many(store, jobs_table) == how_many(store, audit_trail) == 1

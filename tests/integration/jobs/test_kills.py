@@ -1,11 +1,13 @@
-"""kill -9 at every statement and commit of the lifecycle, and at random moments: nothing is half done, and all of it recovers."""
+"""kill -9 around statements and commits of the lifecycle, and at random moments: nothing is half done, and all of it recovers.
+
+``make test`` kills around each kind of statement once; ``make soak`` kills around every statement.
+"""
 
 from __future__ import annotations
 
 import random
 import re
 import sys
-from contextlib import contextmanager
 from datetime import timedelta
 from itertools import count
 from subprocess import PIPE
@@ -15,6 +17,7 @@ import kill_process
 import pytest
 import sqlalchemy as sa
 from bounded import started
+from effort import SOAK, rounds, seed
 from scripted_engine import ScriptedEngine, eventually
 
 from airflow_snowpack.jobs import Actor, AuditTrail, Desk, Jobs, JobStatus, LifecyclePolicy, Worker
@@ -27,8 +30,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 ENDS = {JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED}
-ROUNDS_OF_CHANCE = 12
-LONGEST_S = 360.0
+ROUNDS_OF_CHANCE = rounds(3, soak=300)
+STRIDE = rounds(12, soak=1)
+MOMENTS = "every" if SOAK else "first"
+LEAST_MOMENTS = rounds(15, soak=30)
 
 
 class ShiftedClock:
@@ -47,27 +52,32 @@ def shifted() -> ShiftedClock:
 
 @pytest.fixture
 def survivor(store_url: str, store: Store, shifted: ShiftedClock) -> Iterator[Jobs]:
-    """Who is left after the kill and clears up."""
+    """Another process, which clears up after the kill."""
     with Jobs(open_store(store_url, clock=shifted)) as jobs:
         yield jobs
 
 
-@contextmanager
-def doomed(url: str) -> Iterator[Callable[[str], str]]:
-    """Somebody who lives a lifecycle for every line and says whether he was killed."""
-    command = [sys.executable, kill_process.__file__, url]
-    with started(command, patience_s=LONGEST_S, stdin=PIPE, stdout=PIPE) as process:
+@pytest.fixture
+def live(store_url: str, record_property: Callable[[str, object], None]) -> Iterator[Callable[[str], str]]:
+    """A process that runs a lifecycle for each line and reports whether it was killed."""
+    command = [sys.executable, kill_process.__file__, store_url, MOMENTS]
+    killed = 0
+    with started(command, stdin=PIPE, stdout=PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         stdin, stdout = process.stdin, process.stdout
 
         def live(line: str) -> str:
+            nonlocal killed
             stdin.write(f"{line}\n")
             stdin.flush()
-            return stdout.readline().strip()
+            answer = stdout.readline().strip()
+            killed += answer == "killed"
+            return answer
 
         assert stdout.readline() == "ready\n"
         yield live
+    record_property("faults", killed)
 
 
 def assert_nothing_is_half_done(jobs: Jobs) -> None:
@@ -112,20 +122,18 @@ def assert_all_is_well(jobs: Jobs) -> None:
     assert jobs.locks.list() == []
 
 
-def test_a_kill_at_any_statement_leaves_nothing_half_done_and_the_job_runs_again(
-    store_url: str, survivor: Jobs, shifted: ShiftedClock, record_property: Callable[[str, object], None]
+def test_a_kill_around_a_statement_leaves_nothing_half_done_and_the_job_runs_again(
+    live: Callable[[str], str], survivor: Jobs, shifted: ShiftedClock
 ) -> None:
-    with doomed(store_url) as live:
-        for moment in count(1):
-            answer = live(f"statement {moment}")
-            assert_nothing_is_half_done(survivor)
-            recover(survivor, shifted)
-            assert_all_is_well(survivor)
-            if answer != "killed":
-                break
+    for moment in count(1):
+        answer = live(f"statement {moment}")
+        assert_nothing_is_half_done(survivor)
+        recover(survivor, shifted)
+        assert_all_is_well(survivor)
+        if answer != "killed":
+            break
     assert answer == "finished 0"
-    record_property("moments", moment - 1)
-    assert moment > 30, "every step of the lifecycle was met"
+    assert moment > LEAST_MOMENTS, "every step of the lifecycle was met"
     failed = [job for job in survivor.list(limit=10_000) if job.status is JobStatus.FAILED]
     assert all(job.inline for job in failed), "one kill costs no job that a worker can take again"
     assert all("stopped sending heartbeats" in (job.error or "") for job in failed)
@@ -146,47 +154,46 @@ def assert_every_change_is_on_record(jobs: Jobs) -> None:
     assert {job.job_id for job in every if job.deleted_at is not None} == {key for key, change in entries if change == "delete"}
 
 
-def test_a_kill_at_any_statement_of_a_request_leaves_no_change_without_its_entry(
-    store_url: str, survivor: Jobs, shifted: ShiftedClock
+def test_a_kill_around_a_statement_of_a_request_leaves_no_change_without_its_entry(
+    live: Callable[[str], str], survivor: Jobs, shifted: ShiftedClock
 ) -> None:
-    with doomed(store_url) as live:
-        for moment in count(1):
-            answer = live(f"request {moment}")
-            assert_nothing_is_half_done(survivor)
-            assert_every_change_is_on_record(survivor)
-            changes = [entry.change for entry in AuditTrail(survivor.store).of("drain")]
-            assert len(changes) % 2 == survivor.drain().on
-            if survivor.drain().on:
-                Desk(survivor, Actor("survivor", via="cli")).set_drain(False)
-            recover(survivor, shifted)
-            assert_all_is_well(survivor)
-            if answer != "killed":
-                break
+    for moment in count(1):
+        answer = live(f"request {moment}")
+        assert_nothing_is_half_done(survivor)
+        assert_every_change_is_on_record(survivor)
+        changes = [entry.change for entry in AuditTrail(survivor.store).of("drain")]
+        assert len(changes) % 2 == survivor.drain().on
+        if survivor.drain().on:
+            Desk(survivor, Actor("survivor", via="cli")).set_drain(False)
+        recover(survivor, shifted)
+        assert_all_is_well(survivor)
+        if answer != "killed":
+            break
     assert answer == "finished 0"
-    assert moment > 30, "every request was met"
+    assert moment > LEAST_MOMENTS, "every request was met"
 
 
 def test_a_job_without_attempts_left_fails_with_its_reason_wherever_its_worker_was_killed(
-    store_url: str, survivor: Jobs, shifted: ShiftedClock
+    live: Callable[[str], str], survivor: Jobs, shifted: ShiftedClock
 ) -> None:
     last_chance = Jobs(survivor.store, LifecyclePolicy(max_attempts=1))
-    with doomed(store_url) as live:
-        for moment in range(2, 60, 6):
-            live(f"statement {moment}")
-            recover(last_chance, shifted)
-            assert_all_is_well(last_chance)
+    for moment in range(2, 60, STRIDE):
+        live(f"statement {moment}")
+        recover(last_chance, shifted)
+        assert_all_is_well(last_chance)
     errors = [job.error or "" for job in survivor.list(status=JobStatus.FAILED, limit=1000)]
     assert errors
     # Two attempts: the one that was killed had taken the job over.
     assert all(re.match(r"Gave up after (1 attempt|2 attempts): the worker doomed stopped sending", error) for error in errors)
 
 
-def test_kills_at_random_moments_leave_nothing_half_done(store_url: str, survivor: Jobs, shifted: ShiftedClock) -> None:
-    chance = random.Random(2013)
-    with doomed(store_url) as live:
-        for _ in range(ROUNDS_OF_CHANCE):
-            assert live(f"milliseconds {chance.randint(30, 400)}") == "killed"
-            assert_nothing_is_half_done(survivor)
-            recover(survivor, shifted)
-            assert_all_is_well(survivor)
+def test_kills_at_random_moments_leave_nothing_half_done(
+    live: Callable[[str], str], survivor: Jobs, shifted: ShiftedClock
+) -> None:
+    chance = random.Random(seed(2013))
+    for _ in range(ROUNDS_OF_CHANCE):
+        assert live(f"milliseconds {chance.randint(0, 370)}") == "killed"
+        assert_nothing_is_half_done(survivor)
+        recover(survivor, shifted)
+        assert_all_is_well(survivor)
     assert survivor.list(), "some of them got somewhere"

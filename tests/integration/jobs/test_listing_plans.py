@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import re
+import shutil
+from contextlib import ExitStack
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
+from postgres_server import new_database
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.compiler import compiles
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Job, JobFilter, Jobs, JobStatus
 from airflow_snowpack.jobs.listing import cursor_of, page_query, read_latest
-from airflow_snowpack.store import Store
+from airflow_snowpack.store import Store, open_store
 from airflow_snowpack.store.schema import jobs as jobs_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 FINISHED, RARE = 4_000, 3
 MOMENT = datetime(2026, 11, 21, 22, 0, tzinfo=UTC)
@@ -23,9 +29,29 @@ TABLE = TableName("lake", "db", "t1")
 AFTER = cursor_of(Job("f" * 32, TABLE, (), {}, False, JobStatus.FAILED, MOMENT))
 
 
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """Many completed jobs, and a few failed ones that are older than all of them; tests only read from it."""
+    with ExitStack() as stack:
+        if request.param == "sqlite":
+            template = request.getfixturevalue("migrated_sqlite")
+            url = f"sqlite:///{shutil.copy(template, tmp_path_factory.mktemp('filled') / 'snowpack.db')}"
+        else:
+            template = request.getfixturevalue("migrated_postgres")
+            url = stack.enter_context(new_database(request.getfixturevalue("postgres_url"), template=template))
+        store = stack.enter_context(open_store(url))
+        fill(store)
+        yield store
+
+
 @pytest.fixture
-def filled(store: Store) -> Store:
-    """Many completed jobs, and a few failed ones that are older than all of them."""
+def jobs(filled: Store) -> Iterator[Jobs]:
+    with Jobs(filled) as jobs:
+        yield jobs
+
+
+def fill(store: Store) -> None:
+    """Insert the jobs in bulk."""
     rows = [
         {
             "job_id": f"{number:032x}",
@@ -47,7 +73,6 @@ def filled(store: Store) -> Store:
     store.transact(lambda conn: conn.execute(sa.insert(jobs_table), rows))
     if store.is_postgres:
         store.single(lambda conn: conn.exec_driver_sql("ANALYZE"))
-    return store
 
 
 FILTERS = {

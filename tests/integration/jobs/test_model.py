@@ -1,10 +1,12 @@
 """The whole lifecycle against a model of thirty lines: after every random step, the database holds exactly what the model says.
 
-The model knows nothing of SQL, transactions or fences in WHERE clauses: only who holds what.
+The model knows nothing of SQL, transactions or fences in WHERE clauses: only who holds what. ``make soak`` walks 10,000 steps on
+each database.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
+from effort import rounds
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, precondition, rule, run_state_machine_as_test
@@ -34,10 +37,13 @@ from airflow_snowpack.store.schema import job_history, job_queue, switches, tabl
 from airflow_snowpack.store.schema import jobs as jobs_table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from conftest import MovedClock
 
     from airflow_snowpack.store import Store
 
+EXAMPLES, STEPS = rounds(12, soak=200), rounds(30, soak=50)
 POLICY = LifecyclePolicy(lease=timedelta(minutes=30), max_attempts=3, retry_base=timedelta(seconds=30))
 TABLES = [TableName("lake", "db", name) for name in ("a", "b", "c")]
 PERIODS = [timedelta(seconds=1), timedelta(seconds=45), timedelta(minutes=4), timedelta(minutes=29), timedelta(hours=2)]
@@ -87,9 +93,9 @@ class Lifecycle(RuleBasedStateMachine):
     submitted = Bundle("submitted")
     claims = Bundle("claims")
 
-    def __init__(self, store: Store, clock: MovedClock) -> None:
+    def __init__(self, store: Store, clock: MovedClock, taken: Counter[str]) -> None:
         super().__init__()
-        self.store, self.clock = store, clock
+        self.store, self.clock, self.taken = store, clock, taken
         with store.engine.begin() as conn:
             for table in (jobs_table, job_queue, table_locks, job_history, switches):
                 conn.execute(sa.delete(table))
@@ -352,6 +358,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     @invariant()
     def the_database_is_what_the_model_says(self) -> None:
+        self.taken["steps"] += 1
         with self.store.engine.connect() as conn:
             jobs, queue, locks = (conn.execute(sa.select(table)).all() for table in (jobs_table, job_queue, table_locks))
         assert {row.job_id: (row.status, row.attempt, row.attempt_id, row.deleted_at is not None) for row in jobs} == {
@@ -386,13 +393,17 @@ class Lifecycle(RuleBasedStateMachine):
         assert self.real.queue_depth() == len(self.visible())
 
 
-def test_every_sequence_of_steps_leaves_what_the_model_says(store: Store, clock: MovedClock) -> None:
+def test_every_sequence_of_steps_leaves_what_the_model_says(
+    store: Store, clock: MovedClock, record_property: Callable[[str, object], None]
+) -> None:
+    taken: Counter[str] = Counter()
     bounded = settings(
-        max_examples=40,
-        stateful_step_count=40,
+        max_examples=EXAMPLES,
+        stateful_step_count=STEPS,
         deadline=None,
         database=None,
-        phases=[Phase.generate],  # shrinking may take five minutes, and forty steps can be read
+        phases=[Phase.generate],  # shrinking may take five minutes, and fifty steps can be read
         suppress_health_check=list(HealthCheck),
     )
-    run_state_machine_as_test(lambda: Lifecycle(store, clock), settings=bounded)
+    run_state_machine_as_test(lambda: Lifecycle(store, clock, taken), settings=bounded)
+    record_property("steps", taken["steps"])

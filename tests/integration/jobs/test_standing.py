@@ -19,6 +19,7 @@ ACTIONS = ["rewrite_data_files", "expire_snapshots"]
 DONE = ActionResult("rewrite_data_files", ActionOutcome.SUCCEEDED, "Compacted 87 files into 12", 1.5, metrics={"files": 87})
 WORK = ActionResult("rewrite_data_files", ActionOutcome.SUCCEEDED, "would compact 87 files", 0.1, metrics={"files": 87})
 NONE = ActionResult("expire_snapshots", ActionOutcome.SUCCEEDED, "would expire nothing", 0.1, metrics={"snapshots": 0})
+pytestmark = pytest.mark.one_database
 
 
 def numbered(number: int) -> TableName:
@@ -159,12 +160,3 @@ def test_a_cancelled_job_whose_worker_is_still_there_says_until_when_its_table_i
     )
     jobs.release_lock(claim)
     assert next_step(jobs, table) == "The last job was cancelled. Look at it, then run it again."
-
-
-def test_many_tables_are_told_at_once(jobs: Jobs, table: TableName, other_table: TableName) -> None:
-    jobs.submit(table, ACTIONS)
-
-    told = standings(jobs, [table, other_table, numbered(1)])
-    assert list(told) == [table, other_table, numbered(1)]
-    assert [each.lock is not None for each in told.values()] == [True, False, False]
-    assert standings(jobs, []) == {}

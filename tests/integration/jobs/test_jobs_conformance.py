@@ -1,0 +1,949 @@
+"""Every operation of the jobs' store does the same on SQLite and on Postgres, where much of its SQL differs.
+
+Other files of this folder rely on it where they run on SQLite alone. The last test fails when a public method is not called here.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import (
+    ActionOutcome,
+    ActionResult,
+    Actor,
+    AuditTrail,
+    Desk,
+    DrainModeOn,
+    Job,
+    JobAlreadyFinished,
+    JobFilter,
+    JobNotFound,
+    Jobs,
+    JobStatus,
+    JobStillActive,
+    LockInUse,
+    NotTheOwner,
+    QueueState,
+    TableLocked,
+    TableLocks,
+    standings,
+)
+from airflow_snowpack.jobs.idempotency import KEPT
+from airflow_snowpack.jobs.model import TableChange
+from airflow_snowpack.store.operation_log import OperationLog
+from airflow_snowpack.store.schema import audit_trail, idempotency_keys, job_history, job_queue, table_locks
+from airflow_snowpack.store.schema import jobs as jobs_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conftest import MovedClock
+
+    from airflow_snowpack.jobs import Asked
+    from airflow_snowpack.store import Store
+
+ACTIONS = ["rewrite_data_files", "expire_snapshots"]
+DONE = ActionResult("rewrite_data_files", ActionOutcome.SUCCEEDED, "Compacted 87 files into 12", 1.5, metrics={"files": 87})
+STATUSES = list(JobStatus)
+HOUR = timedelta(hours=1)
+FRESH = count(1)
+
+
+def fresh() -> TableName:
+    return TableName("lake", "db", f"t{next(FRESH)}")
+
+
+def rows(store: Store, *tables: sa.Table) -> list[int]:
+    counts = sa.select(*(sa.select(sa.func.count()).select_from(table).scalar_subquery() for table in tables))
+    return list(store.read(lambda conn: conn.execute(counts).one()))
+
+
+# -- submit, claim, finish, cancel, sweep ---------------------------------------------------------------------------------------
+
+
+def test_a_submitted_job_is_pending_queued_and_holds_its_table(jobs: Jobs, locks: TableLocks, table: TableName) -> None:
+    job = jobs.submit(table, ACTIONS, options={"expire_snapshots": {"retain_last": 3}}, submitted_by="ann")
+
+    assert jobs.get(job.job_id) == job
+    assert job.status is JobStatus.PENDING
+    assert jobs.queue_depth() == 1
+    lock = locks.get(table)
+    assert lock is not None
+    assert lock.holder == job.job_id
+
+
+def test_a_second_submit_for_a_table_names_the_holder_since_when_and_until_when(
+    jobs: Jobs, table: TableName, clock: MovedClock
+) -> None:
+    job = jobs.submit(table, ACTIONS)
+    clock.forward(minutes=1)
+
+    with pytest.raises(TableLocked, match=rf"locked by {job.job_id} since 2026-11-21T22:00:00.*until 2026-11-21T22:30:00"):
+        jobs.submit(table, ACTIONS)
+    assert len(jobs.list()) == 1
+    assert jobs.queue_depth() == 1
+
+
+def test_drain_mode_refuses_before_anything_is_written(jobs: Jobs, locks: TableLocks, table: TableName) -> None:
+    jobs.set_drain(True, by="ops", reason="moving to Postgres 18")
+
+    with pytest.raises(DrainModeOn, match=r"since 2026-11-21.* by ops \(moving to Postgres 18\)"):
+        jobs.submit(table, ACTIONS)
+    with pytest.raises(DrainModeOn):
+        jobs.record_dry_run(table, ACTIONS, [])
+    assert jobs.list() == []
+    assert locks.list() == []
+
+
+def test_in_drain_mode_a_locked_table_is_reported_as_drained(jobs: Jobs, table: TableName) -> None:
+    jobs.submit(table, ACTIONS)
+    jobs.set_drain(True)
+
+    with pytest.raises(DrainModeOn):
+        jobs.submit(table, ACTIONS)
+
+
+def test_switching_drain_mode_on_twice_keeps_who_did_it_first(jobs: Jobs, clock: MovedClock) -> None:
+    first = jobs.set_drain(True, by="ops")
+    clock.forward(hours=1)
+
+    assert jobs.set_drain(True, by="somebody else") == first
+    assert not jobs.set_drain(False, by="ops").on
+
+
+def test_a_dry_run_is_completed_at_once_without_queue_row_or_lock(jobs: Jobs, locks: TableLocks, table: TableName) -> None:
+    job = jobs.record_dry_run(table, ACTIONS, [DONE])
+
+    assert jobs.get(job.job_id) == job
+    assert (job.status, job.dry_run, job.results) == (JobStatus.COMPLETED, True, (DONE,))
+    assert jobs.queue_depth() == 0
+    assert locks.get(table) is None
+
+
+def test_a_claim_starts_the_job_under_a_new_fence_with_the_lease_of_the_policy(
+    jobs: Jobs, locks: TableLocks, table: TableName, clock: MovedClock
+) -> None:
+    job = jobs.submit(table, ACTIONS)
+    clock.forward(hours=2)
+    claim = jobs.claim("w1")
+
+    assert claim is not None
+    stored = jobs.get(job.job_id)
+    assert (stored.status, stored.attempt_id, stored.attempt) == (JobStatus.RUNNING, claim.attempt_id, 1)
+    assert stored.started_at == clock.now
+    assert claim.lease_until == clock.now + timedelta(seconds=1800)
+    lock = locks.get(table)
+    assert lock is not None
+    assert lock.expires_at == claim.lease_until
+    assert jobs.queue_depth() == 0
+
+
+def test_claims_go_in_the_order_of_submission(jobs: Jobs, table: TableName, other_table: TableName, clock: MovedClock) -> None:
+    first = jobs.submit(table, ACTIONS)
+    clock.forward(seconds=1)
+    second = jobs.submit(other_table, ACTIONS)
+
+    claims = [jobs.claim("w1"), jobs.claim("w1"), jobs.claim("w1")]
+    assert [claim and claim.job.job_id for claim in claims] == [first.job_id, second.job_id, None]
+
+
+def test_a_named_job_is_claimed_once(jobs: Jobs, table: TableName, other_table: TableName) -> None:
+    jobs.submit(table, ACTIONS)
+    wanted = jobs.submit(other_table, ACTIONS)
+
+    claim = jobs.claim("w1", job_id=wanted.job_id)
+    assert claim is not None
+    assert claim.job.job_id == wanted.job_id
+    assert jobs.claim("w2", job_id=wanted.job_id) is None
+
+
+def test_a_job_that_is_submitted_and_claimed_at_once_was_never_in_anybody_elses_reach(jobs: Jobs, table: TableName) -> None:
+    claim = jobs.submit_and_claim(table, ACTIONS, "w1", owner="dag/run/task")
+
+    assert jobs.claim("w2") is None
+    assert jobs.get(claim.job.job_id).attempt_id == claim.attempt_id
+    with pytest.raises(TableLocked):
+        jobs.submit_and_claim(table, ACTIONS, "w2")
+
+
+def test_a_heartbeat_moves_the_end_of_lease_and_lock(jobs: Jobs, locks: TableLocks, table: TableName, clock: MovedClock) -> None:
+    claim = jobs.submit_and_claim(table, ACTIONS, "w1")
+    clock.forward(minutes=20)
+    assert jobs.renew(claim)
+    clock.forward(minutes=20)
+
+    assert jobs.sweep().requeued == ()
+    lock = locks.get(table)
+    assert lock is not None
+    assert lock.expires_at == clock.now + timedelta(minutes=10)
+
+
+def test_finishing_writes_the_result_empties_the_queue_and_frees_the_table(
+    jobs: Jobs, locks: TableLocks, table: TableName, clock: MovedClock
+) -> None:
+    claim = jobs.submit_and_claim(table, ACTIONS, "w1")
+    clock.forward(minutes=3)
+
+    assert jobs.finish(claim, JobStatus.COMPLETED, [DONE])
+    job = jobs.get(claim.job.job_id)
+    assert (job.status, job.results, job.completed_at) == (JobStatus.COMPLETED, (DONE,), clock.now)
+    assert locks.get(table) is None
+    assert jobs.submit(table, ACTIONS).status is JobStatus.PENDING
+
+
+def test_only_one_of_two_attempts_at_a_job_reaches_a_terminal_state(
+    jobs: Jobs, locks: TableLocks, table: TableName, clock: MovedClock
+) -> None:
+    jobs.submit(table, ACTIONS)
+    first = jobs.claim("w1")
+    assert first is not None
+    clock.forward(minutes=31)
+    jobs.sweep()
+    clock.forward(minutes=2)
+    second = jobs.claim("w2")
+    assert second is not None
+
+    assert not jobs.holds(first)
+    assert not jobs.renew(first)
+    assert not jobs.record_progress(first, [DONE])
+    assert not jobs.finish(first, JobStatus.FAILED, [], "late")
+    assert not jobs.release_lock(first)
+    assert locks.get(table) is not None, "the table is the second attempt's now"
+    assert jobs.finish(second, JobStatus.COMPLETED, [DONE])
+    assert jobs.get(first.job.job_id).attempt_id == second.attempt_id
+
+
+def test_a_retry_takes_its_own_job_over_at_once(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
+    first = jobs.submit_and_claim(table, ACTIONS, "try-1", owner="dag/run/task")
+    clock.forward(seconds=4)
+    owned = jobs.find_owned("dag/run/task")
+    assert owned is not None
+    second = jobs.take_over(owned.job_id, "try-2", owner="dag/run/task", actions=["rewrite_manifests"])
+
+    assert second.attempt == 2
+    assert second.job.actions == ("rewrite_manifests",)
+    assert not jobs.holds(first)
+    assert not jobs.finish(first, JobStatus.COMPLETED, [])
+    assert jobs.finish(second, JobStatus.COMPLETED, [])
+    assert jobs.find_owned("dag/run/task") is None
+
+
+def test_a_job_is_taken_over_by_its_owner_only(jobs: Jobs, table: TableName) -> None:
+    claim = jobs.submit_and_claim(table, ACTIONS, "w1", owner="dag/run/task")
+
+    with pytest.raises(NotTheOwner, match="belongs to dag/run/task"):
+        jobs.take_over(claim.job.job_id, "w2", owner="dag/other-run/task")
+    assert jobs.holds(claim)
+
+
+def test_a_finished_job_cannot_be_taken_over(jobs: Jobs, table: TableName) -> None:
+    claim = jobs.submit_and_claim(table, ACTIONS, "w1", owner="me")
+    jobs.finish(claim, JobStatus.COMPLETED, [])
+
+    with pytest.raises(JobAlreadyFinished):
+        jobs.take_over(claim.job.job_id, "w2", owner="me")
+
+
+def test_a_retry_takes_over_what_its_own_earlier_try_had_claimed_and_nothing_else(
+    jobs: Jobs, table: TableName, other_table: TableName
+) -> None:
+    jobs.submit(table, ACTIONS)
+    jobs.submit(other_table, ACTIONS)
+    mine, theirs = jobs.claim("dag/run/work try 1 on a:1"), jobs.claim("dag/run/work_2 try 1 on a:2")
+    assert mine is not None
+    assert theirs is not None
+
+    again = jobs.reclaim("dag/run/work try ", "dag/run/work try 2 on b:3")
+    assert again is not None
+    assert (again.job.job_id, again.attempt) == (mine.job.job_id, 2)
+    assert not jobs.holds(mine)
+    assert jobs.holds(theirs)
+    assert jobs.reclaim("dag/run/work_2 try ", "x", job_id=mine.job.job_id) is None
+    assert jobs.reclaim("dag%/", "x") is None
+    assert jobs.reclaim("DAG/run/work try ", "x") is None
+
+
+def test_cancelling_a_pending_job_frees_its_table_at_once(jobs: Jobs, locks: TableLocks, table: TableName) -> None:
+    job = jobs.submit(table, ACTIONS)
+    cancelled = jobs.cancel(job.job_id)
+
+    assert (cancelled.status, cancelled.error) == (JobStatus.CANCELLED, "Cancelled by user")
+    assert locks.get(table) is None
+    assert jobs.claim("w1") is None
+
+
+def test_cancelling_a_running_job_keeps_the_table_locked_until_its_worker_has_left(
+    jobs: Jobs, locks: TableLocks, table: TableName
+) -> None:
+    claim = jobs.submit_and_claim(table, ACTIONS, "w1")
+    jobs.cancel(claim.job.job_id, by="ann")
+
+    assert not jobs.holds(claim)
+    with pytest.raises(TableLocked):
+        jobs.submit(table, ACTIONS)
+    assert jobs.release_lock(claim)
+    assert locks.get(table) is None
+    assert jobs.get(claim.job.job_id).error == "Cancelled by ann"
+
+
+def test_the_sweep_frees_the_table_of_a_cancelled_job_whose_worker_never_left(
+    jobs: Jobs, locks: TableLocks, table: TableName, clock: MovedClock
+) -> None:
+    claim = jobs.submit_and_claim(table, ACTIONS, "w1")
+    jobs.cancel(claim.job.job_id)
+    assert jobs.sweep().unlocked == ()
+    clock.forward(minutes=31)
+
+    assert jobs.sweep().unlocked == (str(table),)
+    assert locks.get(table) is None
+
+
+def test_a_cancelled_job_stays_cancelled_when_its_worker_reports_the_end(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
+    claim = jobs.submit_and_claim(table, ACTIONS, "w1")
+    jobs.cancel(claim.job.job_id)
+
+    assert not jobs.finish(claim, JobStatus.COMPLETED, [DONE])
+    assert not jobs.finish(claim, JobStatus.FAILED, [], "boom")
+    clock.forward(hours=1)
+    jobs.sweep()
+    job = jobs.get(claim.job.job_id)
+    assert (job.status, job.attempt_id, job.results) == (JobStatus.CANCELLED, None, ())
+
+
+def test_a_deleted_job_is_out_of_sight_but_its_row_stays(jobs: Jobs, table: TableName) -> None:
+    claim = jobs.submit_and_claim(table, ACTIONS, "w1")
+    with pytest.raises(JobStillActive, match="still running"):
+        jobs.delete(claim.job.job_id)
+    jobs.finish(claim, JobStatus.COMPLETED, [])
+    jobs.delete(claim.job.job_id)
+
+    with pytest.raises(JobNotFound):
+        jobs.get(claim.job.job_id)
+    with pytest.raises(JobNotFound):
+        jobs.delete(claim.job.job_id)
+    assert jobs.list() == []
+    assert jobs.store.read(lambda conn: conn.execute(sa.select(sa.func.count()).select_from(jobs_table)).scalar_one()) == 1
+
+
+def test_a_job_whose_lease_ran_out_waits_longer_after_each_attempt_and_then_fails_with_its_reason(
+    jobs: Jobs, locks: TableLocks, table: TableName, clock: MovedClock
+) -> None:
+    job = jobs.submit(table, ACTIONS)
+    for attempt, wait in ((1, 60), (2, 120)):
+        claim = jobs.claim(f"w{attempt}")
+        assert claim is not None
+        clock.forward(minutes=30)
+        assert jobs.sweep().requeued == (job.job_id,)
+        assert jobs.get(job.job_id).status is JobStatus.PENDING
+        assert not jobs.holds(claim), "the fence moves on every reclaim"
+        clock.forward(seconds=wait - 1)
+        assert jobs.queue_depth() == 0
+        assert jobs.claim("early") is None
+        clock.forward(seconds=1)
+        assert jobs.queue_depth() == 1
+    assert jobs.claim("w3") is not None
+    clock.forward(minutes=30)
+
+    assert jobs.sweep().failed == (job.job_id,)
+    failed = jobs.get(job.job_id)
+    assert failed.status is JobStatus.FAILED
+    assert failed.error is not None
+    assert failed.error.startswith("Gave up after 3 attempts: the worker w3 stopped")
+    assert locks.get(table) is None
+
+
+def test_a_job_that_its_own_process_ran_fails_when_the_lease_runs_out_because_nobody_else_would_claim_it(
+    jobs: Jobs, locks: TableLocks, table: TableName, clock: MovedClock
+) -> None:
+    claim = jobs.submit_and_claim(table, ACTIONS, "dag/run/task try 1 on host:1", owner="dag/run/task")
+    clock.forward(minutes=30)
+
+    assert jobs.sweep().failed == (claim.job.job_id,)
+    failed = jobs.get(claim.job.job_id)
+    assert failed.error is not None
+    assert "dag/run/task try 1 on host:1 stopped sending heartbeats" in failed.error
+    assert not jobs.holds(claim)
+    assert locks.get(table) is None
+
+
+def test_the_next_run_gets_the_table_of_a_process_that_died_even_where_nothing_sweeps(
+    jobs: Jobs, table: TableName, clock: MovedClock
+) -> None:
+    dead = jobs.submit_and_claim(table, ACTIONS, "w1", owner="dag/monday/task")
+    with pytest.raises(TableLocked):
+        jobs.submit_and_claim(table, ACTIONS, "w2", owner="dag/tuesday/task")
+    clock.forward(minutes=30)
+
+    assert jobs.holds(jobs.submit_and_claim(table, ACTIONS, "w2", owner="dag/tuesday/task"))
+    assert jobs.get(dead.job.job_id).status is JobStatus.FAILED
+
+
+def test_the_sweep_pauses_in_drain_mode(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
+    jobs.submit(table, ACTIONS)
+    claim = jobs.claim("w1")
+    assert claim is not None
+    clock.forward(hours=1)
+    jobs.set_drain(True)
+
+    assert jobs.sweep().paused
+    assert jobs.holds(claim)
+    jobs.set_drain(False)
+    assert jobs.sweep().requeued == (claim.job.job_id,)
+
+
+def test_queue_depth_counts_what_is_unclaimed_and_visible_and_nothing_else(
+    jobs: Jobs, table: TableName, other_table: TableName, clock: MovedClock
+) -> None:
+    jobs.submit(table, ACTIONS)
+    jobs.submit(other_table, ACTIONS)
+    assert jobs.queue_depth() == 2
+    jobs.claim("w1")
+    assert jobs.queue_depth() == 1
+    clock.forward(hours=1)
+    assert jobs.queue_depth() == 1, "an expired claim is still claimed until it is swept"
+
+
+def test_progress_is_seen_while_the_job_runs(jobs: Jobs, table: TableName) -> None:
+    claim = jobs.submit_and_claim(table, ACTIONS, "w1")
+
+    assert jobs.record_progress(claim, [DONE])
+    assert jobs.get(claim.job.job_id).results == (DONE,)
+
+
+def test_jobs_are_listed_newest_first_by_table_and_status(
+    jobs: Jobs, table: TableName, other_table: TableName, clock: MovedClock
+) -> None:
+    older = jobs.submit(table, ACTIONS)
+    clock.forward(seconds=1)
+    newer = jobs.submit(other_table, ACTIONS)
+
+    assert [job.job_id for job in jobs.list()] == [newer.job_id, older.job_id]
+    assert [job.job_id for job in jobs.list(table=table)] == [older.job_id]
+    assert jobs.list(status=JobStatus.FAILED) == []
+    assert len(jobs.list(status=JobStatus.PENDING, limit=1)) == 1
+
+
+def test_the_history_tells_the_life_of_a_job(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
+    claim = jobs.submit_and_claim(table, ACTIONS, "w1", submitted_by="ann")
+    clock.forward(minutes=1)
+    jobs.finish(claim, JobStatus.COMPLETED, [DONE])
+
+    history = jobs.history(claim.job.job_id)
+    assert [entry.event for entry in history] == ["submitted", "claimed", "action", "completed"]
+    assert history[0].detail["by"] == "ann"
+    assert history[-1].at == clock.now
+
+
+def test_a_history_that_cannot_be_written_fails_nothing(jobs: Jobs, table: TableName, caplog: pytest.LogCaptureFixture) -> None:
+    with jobs.store.engine.begin() as conn:
+        job_history.drop(conn)
+
+    claim = jobs.submit_and_claim(table, ACTIONS, "w1")
+    assert jobs.finish(claim, JobStatus.COMPLETED, [DONE])
+    jobs.flush()
+    assert "history_not_written" in caplog.text
+
+
+def test_lock_job_and_queue_row_are_written_together_or_not_at_all(jobs: Jobs, locks: TableLocks, table: TableName) -> None:
+    with jobs.store.engine.begin() as conn:
+        job_queue.drop(conn)
+
+    with pytest.raises(sa.exc.DBAPIError):
+        jobs.submit(table, ACTIONS)
+    assert locks.get(table) is None
+    assert jobs.list() == []
+
+
+def test_a_lock_is_released_by_its_holder_only(locks: TableLocks, table: TableName) -> None:
+    locks.acquire(table, "etl", ttl=HOUR)
+
+    assert not locks.release(table, "reload")
+    assert locks.release(table, "etl")
+    assert not locks.release(table, "etl")
+    assert locks.get(table) is None
+
+
+def test_a_lock_blocks_until_its_time_has_run_out_and_a_queued_job_s_lock_blocks_for_longer(
+    jobs: Jobs, locks: TableLocks, table: TableName, other_table: TableName, clock: MovedClock
+) -> None:
+    locks.acquire(table, "etl", ttl=HOUR)
+    job = jobs.submit(other_table, ["expire_snapshots"])
+    clock.forward(minutes=59)
+    lock = locks.blocking(table)
+    assert lock is not None
+    assert lock.holder == "etl"
+    clock.forward(minutes=1)
+
+    assert locks.blocking(table) is None
+    lock = locks.blocking(other_table)
+    assert lock is not None
+    assert lock.holder == job.job_id
+
+
+def test_ids_are_found_by_how_they_begin(store: Store, table: TableName) -> None:
+    ids = iter(["0a" * 16, "0a1" + "f" * 29, "0a2" * 10 + "00", "f" * 32])
+    with Jobs(store, make_id=lambda: next(ids)) as jobs:
+        made = [jobs.record_dry_run(table, ACTIONS, []).job_id for _ in range(4)]
+        jobs.delete(made[2])
+
+        assert jobs.ids_beginning("0a") == made[:2]
+        assert jobs.ids_beginning("0a", limit=1) == made[:1]
+        assert jobs.ids_beginning(made[3]) == [made[3]]
+        assert jobs.ids_beginning("f" * 33) == jobs.ids_beginning("0b") == jobs.ids_beginning("\x00 \ud800") == []
+
+
+def test_a_change_of_a_table_becomes_an_operation_of_its_job(jobs: Jobs, store: Store, table: TableName) -> None:
+    claim = jobs.submit_and_claim(table, ACTIONS, "w1")
+    jobs.tell_change(claim, replace(DONE, change=TableChange(11, 12)))
+
+    (operation,) = OperationLog(store).of_table(str(table)).operations
+    assert (operation.job_id, operation.detail["action"]) == (claim.job.job_id, DONE.action)
+
+
+# -- requests with an entry in the audit trail ----------------------------------------------------------------------------------
+
+
+def told(trail: AuditTrail, subject: str) -> list[tuple[str, str, str]]:
+    return [(entry.actor, entry.via, entry.change) for entry in trail.of(subject)]
+
+
+def test_a_submit_is_a_job_of_the_actor_with_its_entry(desk: Desk, jobs: Jobs, trail: AuditTrail, table: TableName) -> None:
+    asked = desk.submit(table, ACTIONS, options={"expire_snapshots": {"retain_last": 3}})
+
+    assert jobs.get(asked.job.job_id) == asked.job
+    assert (asked.again, asked.job.submitted_by) == (False, "vera")
+    (entry,) = trail.of(asked.job.job_id)
+    assert (entry.actor, entry.via, entry.change) == ("vera", "api", "submit")
+    assert entry.detail == {"table": str(table), "actions": ACTIONS}
+    assert entry.at == asked.job.submitted_at
+
+
+def test_every_change_of_a_job_is_on_record_in_order(desk: Desk, trail: AuditTrail, table: TableName, clock: MovedClock) -> None:
+    job_id = desk.submit(table, ACTIONS).job.job_id
+    clock.forward(minutes=1)
+    desk.cancel(job_id)
+    clock.forward(minutes=1)
+    again = desk.rerun(job_id)
+    desk.delete(job_id)
+
+    assert [change for _, _, change in told(trail, job_id)] == ["submit", "cancel", "delete"]
+    (entry,) = trail.of(again.job_id)
+    assert (entry.change, entry.detail["of"]) == ("rerun", job_id)
+
+
+def test_a_dry_run_is_on_record_and_holds_nothing(desk: Desk, trail: AuditTrail, table: TableName, store: Store) -> None:
+    job = desk.record_dry_run(table, ACTIONS, [DONE]).job
+
+    assert told(trail, job.job_id) == [("vera", "api", "dry_run")]
+    assert rows(store, job_queue, table_locks) == [0, 0]
+
+
+def test_a_sweep_is_on_record_when_it_changed_something(
+    desk: Desk, jobs: Jobs, trail: AuditTrail, table: TableName, clock: MovedClock
+) -> None:
+    claim = jobs.submit_and_claim(table, ACTIONS, "w1")
+    desk.sweep()
+    assert trail.of("queue") == []
+    clock.forward(hours=1)
+    desk.sweep()
+
+    (entry,) = trail.of("queue")
+    assert (entry.change, entry.detail["failed"]) == ("sweep", [claim.job.job_id])
+
+
+def test_switching_drain_mode_to_what_it_is_is_not_noted(desk: Desk, trail: AuditTrail) -> None:
+    desk.set_drain(False)
+    desk.set_drain(True, reason="moving \x00 the store")
+    desk.set_drain(True, reason="again")
+    desk.set_drain(False)
+
+    assert [(entry.change, entry.detail) for entry in trail.of("drain")] == [
+        ("drain_on", {"reason": "moving � the store"}),
+        ("drain_off", {"reason": None}),
+    ]
+
+
+def test_a_lock_is_released_for_its_holder_only_and_on_record(
+    desk: Desk, locks: TableLocks, trail: AuditTrail, table: TableName
+) -> None:
+    locks.acquire(table, "etl", ttl=timedelta(hours=1))
+
+    assert desk.release_lock(table, "somebody else") is None
+    assert trail.of(str(table)) == []
+    released = desk.release_lock(table, "etl")
+    assert released is not None
+    assert released.holder == "etl"
+    assert desk.release_lock(table, "etl") is None
+    assert told(trail, str(table)) == [("vera", "api", "release_lock")]
+
+
+@pytest.mark.parametrize("deleted", [False, True], ids=["listed", "deleted"])
+def test_the_lock_of_a_cancelled_job_whose_worker_may_be_at_work_is_released_by_force_only(
+    desk: Desk, jobs: Jobs, locks: TableLocks, table: TableName, deleted: bool
+) -> None:
+    job = jobs.submit_and_claim(table, ACTIONS, "w1").job
+    desk.cancel(job.job_id)
+    if deleted:
+        desk.delete(job.job_id)
+
+    with pytest.raises(LockInUse, match="its worker has not left the table yet"):
+        desk.release_lock(table, job.job_id)
+    assert desk.release_lock(table, job.job_id, force=True) is not None
+    assert locks.list() == []
+
+
+def test_an_id_that_no_job_has_is_not_found_whatever_is_in_it(desk: Desk, jobs: Jobs, trail: AuditTrail) -> None:
+    for job_id in ("no-such-job", "", "a\x00b", "\ud800", "💾" * 200):
+        for change in (desk.cancel, desk.delete, desk.rerun, jobs.get):
+            with pytest.raises(JobNotFound):
+                change(job_id)
+        assert jobs.find(job_id) is None
+        assert jobs.history(job_id) == trail.of(job_id) == []
+
+
+# -- idempotency keys -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_request_again_is_the_same_job(desk: Desk, store: Store, table: TableName, ask: Callable[..., Asked]) -> None:
+    first, second = ask(desk, table), ask(desk, table)
+
+    assert (first.again, second.again) == (False, True)
+    assert first.job == second.job
+    assert rows(store, jobs_table, audit_trail) == [1, 1]
+
+
+def test_a_key_belongs_to_whoever_used_it(
+    jobs: Jobs, table: TableName, other_table: TableName, ask: Callable[..., Asked]
+) -> None:
+    mine = ask(Desk(jobs, Actor("vera", via="api")), table)
+    theirs = ask(Desk(jobs, Actor("tom", via="api")), other_table)
+
+    assert mine.job.job_id != theirs.job.job_id
+    assert not theirs.again
+
+
+def test_a_key_is_forgotten_after_a_day(
+    desk: Desk, table: TableName, other_table: TableName, clock: MovedClock, ask: Callable[..., Asked]
+) -> None:
+    first = ask(desk, table)
+    clock.now += KEPT - timedelta(microseconds=1)
+    assert ask(desk, table).job.job_id == first.job.job_id
+    clock.now += timedelta(microseconds=1)
+
+    assert not ask(desk, other_table).again
+    assert ask(desk, other_table).again
+
+
+def test_a_key_is_forgotten_with_its_job(desk: Desk, table: TableName, other_table: TableName, ask: Callable[..., Asked]) -> None:
+    first = ask(desk, table).job
+    if not first.status.is_terminal:
+        desk.cancel(first.job_id)
+    desk.delete(first.job_id)
+
+    second = ask(desk, other_table)
+    assert not second.again
+    assert second.job.job_id != first.job_id
+    with pytest.raises(JobNotFound):
+        desk.jobs.get(first.job_id)
+
+
+def test_the_sweep_removes_old_keys_and_keeps_young_ones(desk: Desk, store: Store, table: TableName, clock: MovedClock) -> None:
+    desk.record_dry_run(table, ACTIONS, [], key="old")
+    clock.now += KEPT / 2
+    desk.record_dry_run(table, ACTIONS, [], key="young")
+    clock.now += KEPT / 2
+    desk.jobs.sweep()
+
+    keys = store.read(lambda conn: conn.execute(sa.select(idempotency_keys.c.key)).scalars().all())
+    assert keys == ["young"]
+
+
+# -- the audit trail ------------------------------------------------------------------------------------------------------------
+
+
+def test_pages_go_back_in_time_and_repeat_nothing_while_more_happens(jobs: Jobs, clock: MovedClock) -> None:
+    trail, desk = AuditTrail(jobs.store), Desk(jobs, Actor("vera", via="cli"))
+    for number in range(7):
+        desk.submit(TableName("lake", "db", f"t{number}"), ["expire_snapshots"])
+        clock.forward(seconds=1)
+    everything = trail.latest()
+    seen = trail.latest(limit=3)
+    while page := trail.latest(limit=3, before=seen[-1].id):
+        seen += page
+        desk.set_drain(not jobs.drain().on)
+
+    assert seen == everything
+    assert [entry.at for entry in seen] == sorted((entry.at for entry in seen), reverse=True)
+    assert {entry.via for entry in seen} == {"cli"}
+
+
+def test_a_page_can_be_of_one_subject(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
+    trail, desk = AuditTrail(jobs.store), Desk(jobs, Actor("vera", via="page"))
+    job = desk.submit(table, ["expire_snapshots"]).job
+    for on in (True, False, True, False):
+        desk.set_drain(on, reason="upgrade")
+        clock.forward(seconds=1)
+    desk.cancel(job.job_id)
+
+    assert [entry.change for entry in trail.latest(subject=job.job_id)] == ["cancel", "submit"]
+    assert [entry.change for entry in trail.latest(limit=3, subject="drain")] == ["drain_off", "drain_on", "drain_off"]
+    assert [entry.change for entry in trail.of("drain")] == ["drain_on", "drain_off"] * 2
+    assert trail.latest(subject="nothing \x00 \ud800") == []
+
+
+def test_any_number_is_a_place_in_the_trail(jobs: Jobs, table: TableName) -> None:
+    Desk(jobs, Actor("vera", via="page")).submit(table, ["expire_snapshots"])
+    trail = AuditTrail(jobs.store)
+
+    assert len(trail.latest(before=2**200)) == 1
+    assert trail.latest(before=-(2**200)) == []
+    assert trail.latest(before=0) == []
+
+
+# -- lists, searches and counts -------------------------------------------------------------------------------------------------
+
+
+def numbered(number: int) -> TableName:
+    return TableName("lake", "db", f"t{number}")
+
+
+def walk(jobs: Jobs, which: JobFilter, limit: int) -> list[str]:
+    """The ids on all pages."""
+    seen, cursor = [], None
+    while True:
+        page = jobs.page(which, after=cursor, limit=limit)
+        assert len(page.jobs) <= limit
+        seen += [job.job_id for job in page.jobs]
+        cursor = page.next
+        if cursor is None:
+            return seen
+
+
+def make(jobs: Jobs, table: TableName, status: JobStatus, **said: Any) -> Job:
+    """A job in this state."""
+    job = jobs.submit(table, ACTIONS, **said)
+    match status:
+        case JobStatus.PENDING:
+            pass
+        case JobStatus.CANCELLED:
+            jobs.cancel(job.job_id)
+        case _:
+            claim = jobs.claim("w", job_id=job.job_id)
+            assert claim is not None
+            if status.is_terminal:
+                assert jobs.finish(claim, status, [], "boom" if status is JobStatus.FAILED else None)
+    return jobs.get(job.job_id)
+
+
+def test_pages_go_from_the_newest_to_the_oldest_and_by_id_at_the_same_moment(jobs: Jobs, clock: MovedClock) -> None:
+    made = []
+    for number in range(9):
+        made.append(jobs.submit(numbered(number), ACTIONS))
+        clock.forward(seconds=number % 3)
+    newest_first = sorted(made, key=lambda job: (job.submitted_at, job.job_id), reverse=True)
+
+    for limit in (1, 2, 8, 9, 10):
+        assert walk(jobs, JobFilter(), limit) == [job.job_id for job in newest_first]
+
+
+def test_several_statuses_are_any_of_them_in_one_order(jobs: Jobs, clock: MovedClock) -> None:
+    made = []
+    for number in range(15):
+        made.append(make(jobs, numbered(number), STATUSES[number % 5]))
+        clock.forward(seconds=1)
+
+    for statuses in ({JobStatus.FAILED}, {JobStatus.FAILED, JobStatus.RUNNING}, set(STATUSES)):
+        expected = [job.job_id for job in reversed(made) if job.status in statuses]
+        assert walk(jobs, JobFilter(statuses=frozenset(statuses)), 2) == expected
+        assert jobs.count(JobFilter(statuses=frozenset(statuses))) == len(expected)
+        assert jobs.count(JobFilter(statuses=frozenset(statuses)), at_most=2) == 2
+
+
+def test_filters_narrow_together(jobs: Jobs, table: TableName, other_table: TableName, clock: MovedClock) -> None:
+    old = make(jobs, table, JobStatus.FAILED, submitted_by="ann", owner="dag_a/run/task")
+    clock.forward(hours=1)
+    plan = jobs.record_dry_run(table, ACTIONS, [], submitted_by="bob")
+    new = make(jobs, other_table, JobStatus.PENDING, owner="dag_a_b/run/task[3]")
+
+    def found(**which: Any) -> set[str]:
+        return {job.job_id for job in jobs.page(JobFilter(**which)).jobs}
+
+    assert found(table=table) == {old.job_id, plan.job_id}
+    assert found(table=table, dry_run=False) == {old.job_id}
+    assert found(table=table, statuses=frozenset({JobStatus.FAILED, JobStatus.PENDING})) == {old.job_id}
+    assert found(dag_id="dag_a") == {old.job_id}
+    assert found(dag_id="dag_a_b") == {new.job_id}
+    assert found(dag_id="dag") == set()
+    assert found(since=clock.now) == {plan.job_id, new.job_id}
+    assert found(until=clock.now) == {old.job_id}
+    assert found(until=clock.now, search="PAGE_VIEWS", statuses=frozenset({JobStatus.FAILED})) == {old.job_id}
+    assert found(until=clock.now, dry_run=True) == set()
+
+
+def test_a_dag_of_any_name_finds_its_own_jobs_only(jobs: Jobs, table: TableName) -> None:
+    jobs.submit(table, ACTIONS, owner="compact/run/task")
+
+    for name in ("a\x00b", "\ud800", "'; DROP TABLE jobs; --", "a" * 300, "%", "_", "COMPACT"):
+        assert jobs.page(JobFilter(dag_id=name)).jobs == (), name
+
+
+def test_a_search_finds_exactly_what_is_written(jobs: Jobs, table: TableName, other_table: TableName) -> None:
+    other = jobs.submit_and_claim(other_table, ACTIONS, "w")
+    jobs.finish(other, JobStatus.FAILED, [], "something else, with axb and 100 files")
+
+    for error in ("100% of", "a_b", "back\\slash", "a/b", "it's", 'a "b"', "Grüße aus Übersee", "數據庫", "[x]", "(a|b)*"):
+        claim = jobs.submit_and_claim(table, ACTIONS, "w")
+        jobs.finish(claim, JobStatus.FAILED, [], f"before {error} after")
+        assert [job.job_id for job in jobs.page(JobFilter(search=error)).jobs] == [claim.job.job_id], error
+
+
+def test_a_search_for_what_nobody_wrote_finds_nothing(jobs: Jobs) -> None:
+    jobs.submit(TableName("lake", "db", "orders"), ACTIONS, submitted_by="ann")
+
+    for text in ("%", "_", "\\", "/", "%%", "\\%", "\x00", "a\x00", "\ud800", "\udfff\ud800", "💾", "x" * 10_000):
+        assert jobs.page(JobFilter(search=text)).jobs == (), text
+        assert jobs.count(JobFilter(search=text)) == 0
+
+
+def test_a_search_looks_at_table_id_submitter_owner_and_error_in_upper_and_lower_case(jobs: Jobs, table: TableName) -> None:
+    claim = jobs.submit_and_claim(table, ACTIONS, "w", submitted_by="Ann", owner="Dag/run/task")
+    jobs.finish(claim, JobStatus.FAILED, [], "Boom")
+
+    for text in ("ANALYTICS.PAGE", claim.job.job_id[3:12].upper(), "aNN", "dag/RUN", "bOOM", ""):
+        assert len(jobs.page(JobFilter(search=text)).jobs) == 1, text
+
+
+def test_a_cursor_of_a_job_that_was_deleted_since_goes_on_at_its_place(jobs: Jobs, clock: MovedClock) -> None:
+    made = []
+    for number in range(3):
+        made.append(make(jobs, numbered(number), JobStatus.COMPLETED))
+        clock.forward(seconds=1)
+    cursor = jobs.page(limit=2).next
+    jobs.delete(made[1].job_id)
+
+    assert [job.job_id for job in jobs.page(after=cursor, limit=2).jobs] == [made[0].job_id]
+
+
+def test_the_newest_job_of_each_table_is_found_and_dry_runs_are_asked_for_apart(
+    jobs: Jobs, table: TableName, other_table: TableName, clock: MovedClock
+) -> None:
+    make(jobs, table, JobStatus.FAILED)
+    clock.forward(seconds=1)
+    newest = make(jobs, table, JobStatus.COMPLETED)
+    clock.forward(seconds=1)
+    plan = jobs.record_dry_run(table, ACTIONS, [])
+    clock.forward(seconds=1)
+    deleted = make(jobs, other_table, JobStatus.COMPLETED)
+    jobs.delete(deleted.job_id)
+
+    asked = [table, other_table, numbered(1)]
+    assert jobs.latest(asked) == {table: newest}
+    assert jobs.latest(asked, dry_run=True) == {table: plan}
+    assert jobs.latest([]) == {}
+
+
+def test_the_newest_jobs_of_thousands_of_tables_can_be_asked_for(jobs: Jobs, table: TableName) -> None:
+    job = jobs.submit(table, ACTIONS)
+
+    assert jobs.latest([*(numbered(number) for number in range(3000)), table]) == {table: job}
+
+
+def test_counts_by_status_leave_deleted_jobs_out(jobs: Jobs) -> None:
+    for number, status in enumerate([*STATUSES, JobStatus.FAILED, JobStatus.FAILED]):
+        job = make(jobs, numbered(number), status)
+    jobs.delete(job.job_id)
+
+    assert jobs.count_by_status() == {**dict.fromkeys(STATUSES, 1), JobStatus.FAILED: 2}
+    assert jobs.count() == 6
+    assert jobs.count(JobFilter(since=job.submitted_at + timedelta(seconds=1))) == 0
+
+
+# -- the queue ------------------------------------------------------------------------------------------------------------------
+
+
+def test_an_empty_queue_has_no_oldest(jobs: Jobs) -> None:
+    assert jobs.queue() == QueueState(depth=0, oldest=None, delayed=0, running=0)
+
+
+def test_the_queue_tells_what_could_be_claimed_what_waits_and_what_runs(jobs: Jobs, clock: MovedClock) -> None:
+    jobs.submit(fresh(), ACTIONS)
+    lost = jobs.claim("w1")
+    assert lost is not None
+    clock.forward(hours=1)
+    jobs.sweep()  # back in the queue, behind a back-off
+    waiting = jobs.submit(fresh(), ACTIONS)
+    clock.forward(seconds=1)
+    jobs.submit(fresh(), ACTIONS)
+    running = jobs.submit(fresh(), ACTIONS)
+    jobs.claim("w2", job_id=running.job_id)
+
+    assert jobs.queue() == QueueState(depth=2, oldest=waiting.submitted_at, delayed=1, running=1)
+    assert jobs.queue().depth == jobs.queue_depth()
+    clock.forward(minutes=5)
+    assert jobs.queue() == QueueState(depth=3, oldest=lost.job.submitted_at, delayed=0, running=1)
+
+
+def test_only_what_could_be_claimed_before_it_is_ahead_of_a_job(jobs: Jobs, clock: MovedClock) -> None:
+    made = []
+    for _ in range(5):
+        made.append(jobs.submit(fresh(), ACTIONS))
+        clock.forward(seconds=1)
+    jobs.claim("w", job_id=made[1].job_id)
+    jobs.cancel(made[2].job_id)
+    places = jobs.places(job.job_id for job in made)
+
+    assert made[2].job_id not in places
+    assert [jobs.ahead_of(places[made[number].job_id]) for number in (0, 3, 4)] == [0, 1, 2]
+    assert (places[made[1].job_id].claimed_by, places[made[1].job_id].attempt) == ("w", 1)
+    assert (places[made[0].job_id].claimed_by, places[made[0].job_id].attempt) == (None, 0)
+    assert jobs.places([]) == {}
+
+
+def test_deleted_jobs_and_dry_runs_are_no_part_of_the_samples(jobs: Jobs, clock: MovedClock) -> None:
+    job = jobs.submit(fresh(), ACTIONS)
+    jobs.record_dry_run(fresh(), ACTIONS, [])
+    clock.forward(minutes=10)
+    jobs.cancel(job.job_id)
+    clock.forward(minutes=10)
+    assert {sample.waiting for sample in jobs.queue_over_time(timedelta(hours=1), 60)} == {0, 1}
+
+    jobs.delete(job.job_id)
+    assert {(sample.waiting, sample.running) for sample in jobs.queue_over_time(timedelta(hours=1), 60)} == {(0, 0)}
+
+
+def test_a_job_that_has_waited_for_weeks_is_seen_as_long_as_it_waits(jobs: Jobs, clock: MovedClock) -> None:
+    jobs.submit(fresh(), ACTIONS)
+    clock.forward(days=30)
+
+    assert {sample.waiting for sample in jobs.queue_over_time(timedelta(hours=1), 4)} == {1}
+
+
+# -- explanations ---------------------------------------------------------------------------------------------------------------
+
+
+def test_many_tables_are_told_at_once(jobs: Jobs, table: TableName, other_table: TableName) -> None:
+    jobs.submit(table, ACTIONS)
+
+    told = standings(jobs, [table, other_table, numbered(1)])
+    assert list(told) == [table, other_table, numbered(1)]
+    assert [each.lock is not None for each in told.values()] == [True, False, False]
+    assert standings(jobs, []) == {}
+
+
+# -- the whole of it ---------------------------------------------------------------------------------------------------
+
+
+def test_every_public_method_is_called_here() -> None:
+    called = {node.attr for node in ast.walk(ast.parse(Path(__file__).read_text())) if isinstance(node, ast.Attribute)}
+    public = {name for room in (Jobs, TableLocks, AuditTrail, Desk) for name in dir(room) if not name.startswith("_")}
+
+    assert public - called - {"close"} == set()
