@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import tempfile
 import uuid
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -18,7 +20,6 @@ from sqlalchemy.engine import URL, make_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 class PostgresServer:
@@ -67,6 +68,19 @@ class PostgresServer:
 
         bin_path, user = self._made.bin_path, self._made.system_user
         pgexec("pg_ctl", ("-w", "-D", str(self._home), *arguments), bin_path=bin_path, user=user, timeout=PATIENCE_S)
+
+
+@contextmanager
+def running_server() -> Iterator[PostgresServer]:
+    """A server that runs inside of the block."""
+    # Not pytest's temporary folder: the server's user must be able to walk to it, and pytest closes its own to all others.
+    with tempfile.TemporaryDirectory(prefix="snowpack-pg-") as home:
+        server = PostgresServer(Path(home))
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
 
 
 @contextmanager

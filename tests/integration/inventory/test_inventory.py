@@ -1,4 +1,7 @@
-"""Which tables there are: as the catalog last said in full, whatever it says now."""
+"""Which tables there are: as the catalog last said in full, whatever it says now.
+
+Every operation of the inventory runs on both databases here. What only the catalog or a thread decides runs on SQLite alone.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ def inventory(store: Store, catalog: FakeRestCatalog) -> Inventory:
 def another(store: Store, catalog: FakeRestCatalog) -> Inventory:
     """As another process has it."""
     config = CatalogConfig.rest("lake", catalog.url)
-    return Inventory(store, "lake", lambda: config.load(limit=timedelta(seconds=2 if catalog.answer == "silence" else WAIT_S)))
+    return Inventory(store, "lake", lambda: config.load(limit=timedelta(seconds=0.2 if catalog.answer == "silence" else WAIT_S)))
 
 
 def name(text: str) -> TableName:
@@ -101,6 +104,7 @@ def test_a_table_that_was_dropped_goes_with_the_next_refresh_and_the_others_keep
     assert {row.table_name: row.first_seen_at for row in seen} == {"visits": first, "clicks": clock.now}
 
 
+@pytest.mark.one_database
 def test_names_that_no_request_could_name_are_left_out(inventory: Inventory, catalog: FakeRestCatalog) -> None:
     catalog.tables = {("db",): ["orders", "my table", "x" * 300], ("my db",): ["orders"]}
 
@@ -128,6 +132,7 @@ def test_an_outage_of_the_catalog_at_any_request_leaves_every_table_and_is_remem
     assert dotted(inventory) == ["db.other"]
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("answer", ["silence", "outage", "strange"])
 def test_a_catalog_that_is_away_from_the_start_leaves_an_empty_inventory_with_its_problem(
     inventory: Inventory, catalog: FakeRestCatalog, answer: str
@@ -169,6 +174,7 @@ def test_two_catalogs_in_one_store_do_not_touch_each_other(store: Store, catalog
 # -- a table that is asked for -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_database
 def test_a_table_that_the_inventory_has_is_there_without_a_word_to_the_catalog(
     inventory: Inventory, catalog: FakeRestCatalog
 ) -> None:
@@ -188,12 +194,14 @@ def test_a_miss_asks_the_catalog_and_remembers(inventory: Inventory, catalog: Fa
     inventory.require(name("db.brand_new"))
 
 
+@pytest.mark.one_database
 def test_a_table_that_neither_has_is_not_found_and_names_its_neighbours(inventory: Inventory) -> None:
     with pytest.raises(TableNotFound, match=r"db\.nowhere.*Its database has: db\.orders, db\.visits"):
         inventory.require(name("db.nowhere"))
     assert inventory.tables() == []
 
 
+@pytest.mark.one_database
 def test_a_miss_while_the_catalog_is_away_says_that_and_not_that_there_is_no_such_table(
     inventory: Inventory, catalog: FakeRestCatalog
 ) -> None:
@@ -305,6 +313,7 @@ def test_listings_at_the_same_moment_do_not_wait_for_each_other_in_a_ring(store:
 # -- in the background -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_database
 def test_a_started_refresher_refreshes_at_once_and_stops(store: Store, catalog: FakeRestCatalog) -> None:
     refresher, inventory = Refresher(another(store, catalog)), another(store, catalog)
     refresher.start()
@@ -316,6 +325,7 @@ def test_a_started_refresher_refreshes_at_once_and_stops(store: Store, catalog: 
     assert inventory.state().tables == 3
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("trouble", [CatalogUnreachable("lake", OSError("gone")), RuntimeError("a bug of somebody else's")])
 def test_no_trouble_ends_the_background_thread(store: Store, trouble: Exception, caplog: pytest.LogCaptureFixture) -> None:
     def broken() -> None:
@@ -325,6 +335,7 @@ def test_no_trouble_ends_the_background_thread(store: Store, trouble: Exception,
     assert "inventory_not_refreshed" in caplog.text
 
 
+@pytest.mark.one_database
 def test_a_store_that_is_away_does_not_end_it_either(
     store: Store, catalog: FakeRestCatalog, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -339,6 +350,7 @@ def test_a_store_that_is_away_does_not_end_it_either(
 # -- an embedded catalog -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_database
 def test_the_embedded_catalog_is_listed_with_its_nested_namespaces(store: Store, tmp_path: Path) -> None:
     from pyiceberg.schema import Schema
 

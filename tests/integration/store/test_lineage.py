@@ -1,4 +1,7 @@
-"""Which table came from which: both ways, through cycles, and at the cost of what is shown."""
+"""Which table came from which: both ways, through cycles, and at the cost of what is shown.
+
+Every operation of the lineage runs on both databases here. What the walk decides in Python runs on SQLite alone.
+"""
 
 from __future__ import annotations
 
@@ -65,6 +68,7 @@ def test_upstream_of_a_diamond_has_each_table_once_at_its_least_depth(diamond: S
     assert not any(node.more for node in graph.nodes)
 
 
+@pytest.mark.one_database
 def test_both_ways_of_a_table_in_the_middle_meet_in_it(diamond: Store) -> None:
     graph = Lineage(diamond).both("lake.f.clean")
 
@@ -79,6 +83,7 @@ def test_both_ways_of_a_table_in_the_middle_meet_in_it(diamond: Store) -> None:
     assert [node.name for node in graph.nodes if node.is_dataset] == ["s3://lake/builds/report"]
 
 
+@pytest.mark.one_database
 def test_where_the_depth_ends_the_graph_says_that_there_is_more(diamond: Store) -> None:
     graph = Lineage(diamond).downstream("lake.f.raw", depth=1)
 
@@ -125,6 +130,7 @@ def test_a_table_that_nobody_wrote_is_a_graph_of_its_own_and_says_that_nothing_i
     assert not graph.is_known
 
 
+@pytest.mark.one_database
 def test_a_walk_reads_no_more_rows_however_often_tables_were_made_from_each_other(diamond: Store) -> None:
     """Counted by statements and by the plan: a level is one statement, and each part of it enters an index."""
     statements: list[str] = []

@@ -1,4 +1,7 @@
-"""Recording operations: once each, with the work or after it, and never to the harm of the work."""
+"""Recording operations: once each, with the work or after it, and never to the harm of the work.
+
+Every operation of the log runs on both databases here.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +53,7 @@ def test_an_operation_is_read_back_as_it_was_recorded_under_each_of_its_tables(s
     assert log.of_task("shop", "manual__1", "clean", 3) == []
 
 
+@pytest.mark.one_database
 def test_a_build_is_recorded_under_the_url_of_its_dataset(store: Store) -> None:
     build = Operation(
         OperationKind.BUILD, NOW, (TableAt("lake.shop.orders", 11),), (DatasetAt("s3://lake/builds/orders/", "20261121T120000Z"),)

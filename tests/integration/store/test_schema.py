@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from bounded import PATIENCE_S
 
 from airflow_snowpack.store import (
     SchemaOutOfDate,
@@ -119,11 +115,3 @@ def test_a_store_from_before_0_1_is_refused_although_its_number_is_higher(store_
 def test_the_embedded_file_makes_and_upgrades_itself(empty_sqlite_url: str) -> None:
     with open_store(empty_sqlite_url) as store:
         assert current_revision(store) == REVISION
-
-
-def test_processes_that_open_a_new_embedded_file_at_once_agree_on_its_tables(empty_sqlite_url: str) -> None:
-    code = f"from airflow_snowpack.store import open_store; open_store({empty_sqlite_url!r}).close()"
-    processes = [subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) for _ in range(4)]
-
-    failures = [errors for process in processes if (errors := process.communicate(timeout=PATIENCE_S)[1]) and process.returncode]
-    assert failures == []

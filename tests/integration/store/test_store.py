@@ -1,4 +1,4 @@
-"""Transactions, retries and what an unreachable database says."""
+"""Transactions, retries and what an unreachable database says. Every way to use the store runs on both databases here."""
 
 from __future__ import annotations
 
