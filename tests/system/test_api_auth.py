@@ -64,7 +64,7 @@ class Caller:
     def __init__(self, base_url: str, token: str | None) -> None:
         self.base_url = base_url
         self.token = token
-        self.client = httpx.Client(base_url=base_url, timeout=30)
+        self.client = httpx.Client(base_url=base_url, timeout=PATIENCE_S)
 
     def by_header(self, route: Route, **more: Any) -> httpx.Response:
         return self.ask(route, {"authorization": f"Bearer {self.token}"} if self.token else {}, **more)
@@ -95,7 +95,7 @@ def callers(base_url: str) -> Iterator[dict[str, Caller]]:
     """Everybody, by name, and nobody."""
     everybody = {"nobody": Caller(base_url, None)}
     for name in (*READERS, *EDITORS):
-        answer = httpx.post(f"{base_url}/auth/token", json={"username": name, "password": name}, timeout=60)
+        answer = httpx.post(f"{base_url}/auth/token", json={"username": name, "password": name}, timeout=PATIENCE_S)
         everybody[name] = Caller(base_url, answer.json()["access_token"])
     # A process that has just begun to serve may still be loading what it asks the catalog with.
     a_table = Route("GET", "/snowpack/tables/nothing/nothing")
@@ -204,7 +204,7 @@ def test_a_token_that_is_bad_expired_or_forged_is_nobodys(callers: dict[str, Cal
 
 
 def test_a_token_that_was_logged_out_is_nobodys(base_url: str) -> None:
-    answer = httpx.post(f"{base_url}/auth/token", json={"username": "vic", "password": "vic"}, timeout=60)
+    answer = httpx.post(f"{base_url}/auth/token", json={"username": "vic", "password": "vic"}, timeout=PATIENCE_S)
     caller, page = Caller(base_url, answer.json()["access_token"]), Route("GET", "/snowpack/jobs")
 
     assert caller.by_header(page).status_code == 200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -47,20 +48,6 @@ def daily_builds(airflow: RunningAirflow) -> Iterator[Callable[[], None]]:
     pause(True)
 
 
-def test_dags_test_of_the_example_looks_an_aeroplane_up(
-    airflow_home: AirflowHome, builds: BuildRegistry, served: Callable[[str], SnapshotReader]
-) -> None:
-    """On the embedded defaults, with Spark, and without a table of flights to begin with."""
-    file = airflow_home.dags / "snowpack_build_shards.py"
-    said = airflow_home.run("dags", "test", "snowpack_build_shards", "--dagfile-path", str(file), timeout_s=390)
-
-    (run,) = builds.runs("flights_by_tail")
-    assert (run.status, run.num_shards) == (RunStatus.SUCCEEDED, 8)
-    plane = served("flights_by_tail").get("N14228")
-    assert plane is not None
-    assert f"'miles': '{plane['miles']}'" in said
-
-
 def run_ids(airflow: RunningAirflow, dag_id: str, state: str = "success") -> list[str]:
     found = airflow.call("GET", f"/dags/{dag_id}/dagRuns?state={state}&limit=100")["dag_runs"]
     return [run["dag_run_id"] for run in found]
@@ -72,17 +59,6 @@ def xcom(airflow: RunningAirflow, run_id: str) -> dict[str, Any]:
     return found
 
 
-def backfilled(airflow_home: AirflowHome, *days: str) -> bool:
-    """Whether Airflow took the backfill: its own SQLite may be busy, and then it has one that is over in a while."""
-    try:
-        airflow_home.run("backfill", "create", "--dag-id", DAILY, *days, "--reprocess-behavior", "none")
-    except AssertionError as refused:
-        if not any(reason in str(refused) for reason in ("database is locked", "AlreadyRunningBackfill")):
-            raise
-        return False
-    return True
-
-
 def published(airflow: RunningAirflow) -> list[str]:
     """The runs of which events were left, in order."""
     events = airflow.call("GET", f"/assets/events?source_dag_id={DAILY}&order_by=timestamp")["asset_events"]
@@ -91,7 +67,6 @@ def published(airflow: RunningAirflow) -> list[str]:
 
 def test_a_backfill_never_takes_readers_back_and_who_waits_hears_of_what_they_are_given(
     airflow: RunningAirflow,
-    airflow_home: AirflowHome,
     builds: BuildRegistry,
     served: Callable[[str], SnapshotReader],
     daily_builds: Callable[[], None],
@@ -103,10 +78,10 @@ def test_a_backfill_never_takes_readers_back_and_who_waits_hears_of_what_they_ar
     newest = xcom(airflow, latest)
     assert (newest["moved"], newest["publication"]) == (True, 1)
     assert airflow.ended(awaiting) == "success"
+    assert airflow.tries(awaiting, "wait") == 1
     assert airflow.result(awaiting, "wait")["run_id"] == newest["run_id"]
 
-    days = ("--from-date", "2026-01-05", "--to-date", "2026-01-07", "--max-active-runs", "2")
-    airflow.until(lambda: backfilled(airflow_home, *days), "Airflow takes the backfill")
+    airflow.backfill(DAILY, date(2026, 1, 5), date(2026, 1, 7))
     past = airflow.backfill_runs(DAILY)
     assert [airflow.ended(run) for run in past] == ["success"] * 3
     assert [airflow.result(run, "build")["moved"] for run in past] == [False] * 3

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
+from bounded import PATIENCE_S
 
 from airflow_snowpack.scheduling import (
     AssetEvents,
@@ -124,7 +125,7 @@ def test_the_scheduler_process_starts_runs_through_the_rest_api_and_leaves_on_si
         assert launched(airflow, schedules, name)
         assert "missing_pool" in _blocked(airflow, schedules, wanted(TARGET, constraints=[PoolSlots("missing_pool")]))
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE_S) == 0
     finally:
         if process.poll() is None:
             process.kill()

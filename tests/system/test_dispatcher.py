@@ -1,8 +1,13 @@
-"""The dispatcher DAG on a running Airflow: the specification's scenarios 1, 4, 6 and 8, with real commits and real DAG runs."""
+"""The dispatcher DAG on a running Airflow: the specification's scenarios 1, 4, 6 and 8, with real commits and real DAG runs.
+
+The scenarios that wait for a period begin together, before the first test, and their periods elapse while the others run.
+"""
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -30,8 +35,11 @@ from airflow_snowpack.scheduling import (
     explain,
     run_registered,
 )
+from tests.system.conftest import Run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyiceberg.catalog import Catalog
 
     from airflow_snowpack.jobs import Jobs
@@ -39,7 +47,10 @@ if TYPE_CHECKING:
 
 PER_PART = PartitionSpec(PartitionField(source_id=1, field_id=1000, transform=IdentityTransform(), name="part"))
 COLUMNS = Schema(NestedField(1, "part", LongType()), NestedField(2, "value", LongType()))
-QUIET_S = 10.0  # how long the specification waits to see that nothing happens
+INTERVAL, DELAY = timedelta(seconds=60), timedelta(seconds=30)
+QUIET_S = 1.0  # after a schedule beside it has launched: what was to start by then has started
+
+pytestmark = pytest.mark.usefixtures("within_the_interval", "delayed")
 
 
 class Feed:
@@ -56,12 +67,20 @@ class Feed:
             self._table.append(pa.table({"part": pa.array([self._parts]), "value": pa.array([1])}))
 
 
+@dataclass(frozen=True)
+class Begun:
+    """A schedule, and the run that its DAG had before the one that it waits to start."""
+
+    schedule: str
+    first: Run
+
+
 @pytest.fixture
 def feed(catalog: Catalog) -> Feed:
     return Feed(catalog)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def schedules(jobs: Jobs) -> Schedules:
     return Schedules(jobs.store, catalog="lake")
 
@@ -84,37 +103,69 @@ def see_runs(airflow: RunningAirflow, dag_id: str, count: int) -> list[dict[str,
     return found
 
 
-def quiet(airflow: RunningAirflow, dag_id: str, count: int = 0) -> None:
-    """Nothing is started for as long as the specification waits."""
+@pytest.fixture(scope="module")
+def within_the_interval(_running: RunningAirflow, schedules: Schedules, catalog: Catalog) -> Begun:
+    """A schedule whose DAG has just succeeded, and four partitions that arrive within the interval."""
+    feed, dag_id = Feed(catalog), "system_scheduled_1"
+    name = name_of(dag_id)
+    trigger, constraints = PartitionsAdded(feed.name.dotted), [SinceLastRun(INTERVAL)]
+    schedules.create(Schedule(name, dag_id=dag_id, trigger=trigger, constraints=constraints, enabled=True))
+    feed.add_partition()
+    (first,) = see_runs(_running, dag_id, 1)
+    assert first["conf"]["snowpack"]["event_count"] == 1
+    for _ in range(4):
+        feed.add_partition()
+    return Begun(name, Run(dag_id, first["dag_run_id"]))
+
+
+@pytest.fixture(scope="module")
+def delayed(_running: RunningAirflow, within_the_interval: Begun, schedules: Schedules, catalog: Catalog) -> Begun:
+    """A schedule whose triggers are both satisfied, whose delay has begun, and whose DAG has run by hand."""
+    feed, dag_id = Feed(catalog), "system_scheduled_8"
+    name = name_of(dag_id)
+    trigger = CommitsAdded(feed.name.dotted) & CustomEvents(name)
+    constraints = [Delay(DELAY), MaxConcurrent(1), SinceLastRun("1s")]
+    schedules.create(Schedule(name, dag_id=dag_id, trigger=trigger, constraints=constraints, enabled=True))
+    busy = _running.trigger(dag_id, {})
+    feed.add_partition()
+    _running.until(lambda: "1 of 1 commits" in str(explain(schedules, name)), "the commit is counted")
+    EventLog(schedules.store).publish([Event(f"event:{name}", schedules.store.clock())])
+    _running.until(lambda: explain(schedules, name).blocked_by, "the trigger is satisfied, and the delay is waited for")
+    return Begun(name, busy)
+
+
+def nothing_starts(airflow: RunningAirflow, schedules: Schedules, witness: str, dag_id: str) -> None:
+    """The schedule beside it has launched upon the same arrivals, and this DAG has no run."""
+    airflow.until(lambda: explain(schedules, witness).ended, f"{witness} launches")
+    schedules.suspend(witness)
     time.sleep(QUIET_S)
-    assert len(runs_of(airflow, dag_id)) == count
+    assert runs_of(airflow, dag_id) == []
+
+
+@pytest.fixture
+def witness(schedules: Schedules, feed: Feed) -> Callable[[int], str]:
+    """Make a schedule that launches when this many partitions have arrived from now on; gives its name."""
+
+    def make(partitions: int) -> str:
+        name = name_of("system_witness")
+        trigger = PartitionsAdded(feed.name.dotted, partitions)
+        schedules.create(Schedule(name, dag_id="system_witness", trigger=trigger, enabled=True))
+        return name
+
+    return make
 
 
 def test_scenario_1_partitions_within_the_interval_start_no_second_run(
-    airflow: RunningAirflow, schedules: Schedules, feed: Feed
+    airflow: RunningAirflow, schedules: Schedules, within_the_interval: Begun
 ) -> None:
-    dag_id = "system_scheduled_1"
-    trigger, constraints = PartitionsAdded(feed.name.dotted), [SinceLastRun("15s")]
-    schedule = schedules.create(
-        Schedule(name_of(dag_id), dag_id=dag_id, trigger=trigger, constraints=constraints, enabled=True)
-    ).schedule
-    feed.add_partition()
-    (first,) = see_runs(airflow, dag_id, 1)
-    assert first["conf"]["snowpack"]["event_count"] == 1
-
-    for _ in range(4):
-        time.sleep(2)
-        feed.add_partition()
-    assert len(runs_of(airflow, dag_id)) == 1
-    airflow.until(lambda: explain(schedules, schedule.name).blocked_by, "the second run waits, and says why")
-    assert "succeeded less than" in str(explain(schedules, schedule.name))
-
-    *_, second = see_runs(airflow, dag_id, 2)
-    assert second["conf"]["snowpack"]["event_count"] == 4
+    name = within_the_interval.schedule
+    airflow.until(lambda: explain(schedules, name).blocked_by, "the second run waits, and says why")
+    assert "succeeded less than" in str(explain(schedules, name))
+    assert len(runs_of(airflow, within_the_interval.first.dag_id)) == 1
 
 
 def test_scenario_4_after_an_update_counting_begins_anew_and_the_run_has_the_new_properties(
-    airflow: RunningAirflow, schedules: Schedules, feed: Feed
+    airflow: RunningAirflow, schedules: Schedules, feed: Feed, witness: Callable[[int], str]
 ) -> None:
     dag_id = "system_scheduled_4"
     trigger, name = PartitionsAdded(feed.name.dotted, 5), name_of(dag_id)
@@ -122,8 +173,9 @@ def test_scenario_4_after_an_update_counting_begins_anew_and_the_run_has_the_new
     feed.add_partition()
     airflow.until(lambda: "1 of 5 partitions" in str(explain(schedules, name)), "the partition is counted")
     schedules.update(Schedule(name, dag_id=dag_id, trigger=trigger, conf={"mode": "new"}))
+    beside = witness(4)
     feed.add_partition(4)
-    quiet(airflow, dag_id)
+    nothing_starts(airflow, schedules, beside, dag_id)
     assert "4 of 5 partitions" in str(explain(schedules, name))
 
     feed.add_partition()
@@ -131,38 +183,31 @@ def test_scenario_4_after_an_update_counting_begins_anew_and_the_run_has_the_new
     assert (run["conf"]["mode"], run["conf"]["snowpack"]["event_count"]) == ("new", 5)
 
 
-def test_scenario_6_a_deleted_schedule_starts_nothing(airflow: RunningAirflow, schedules: Schedules, feed: Feed) -> None:
+def test_scenario_6_a_deleted_schedule_starts_nothing(
+    airflow: RunningAirflow, schedules: Schedules, feed: Feed, witness: Callable[[int], str]
+) -> None:
     dag_id, name = "system_scheduled_6", name_of("system_scheduled_6")
     schedules.create(Schedule(name, dag_id=dag_id, trigger=PartitionsAdded(feed.name.dotted, 5), enabled=True))
     feed.add_partition(4)
     airflow.until(lambda: "4 of 5 partitions" in str(explain(schedules, name)), "four partitions are counted")
     schedules.delete(name)
+    beside = witness(1)
     feed.add_partition()
-    quiet(airflow, dag_id)
+    nothing_starts(airflow, schedules, beside, dag_id)
 
 
 def test_scenario_8_a_run_starts_only_when_the_trigger_and_all_constraints_are_satisfied(
-    airflow: RunningAirflow, schedules: Schedules, feed: Feed
+    airflow: RunningAirflow, schedules: Schedules, delayed: Begun
 ) -> None:
-    dag_id, name = "system_scheduled_8", name_of("system_scheduled_8")
-    log = EventLog(schedules.store)
-    trigger = CommitsAdded(feed.name.dotted) & CustomEvents(name)
-    constraints = [Delay("6s"), MaxConcurrent(1), SinceLastRun("1s")]
-    schedules.create(Schedule(name, dag_id=dag_id, trigger=trigger, constraints=constraints, enabled=True))
-    busy = airflow.trigger(dag_id, {})
-    feed.add_partition()
-    airflow.until(lambda: "1 of 1 commits" in str(explain(schedules, name)), "the commit is counted")
-    log.publish([Event(f"event:{name}", schedules.store.clock())])
-    airflow.until(lambda: explain(schedules, name).blocked_by, "the trigger is satisfied, and the delay is waited for")
-    assert airflow.ended(busy) == "success"
-    assert len(runs_of(airflow, dag_id)) == 1
-
-    *_, run = see_runs(airflow, dag_id, 2)
-    pending = explain(schedules, name).ended[0]
+    assert airflow.ended(delayed.first) == "success"
+    *_, run = see_runs(airflow, delayed.first.dag_id, 2)
+    pending = explain(schedules, delayed.schedule).ended[0]
     assert pending.run_id == run["dag_run_id"]
     assert pending.triggered_at is not None
     assert pending.ended_at is not None
-    assert (pending.ended_at - pending.triggered_at).total_seconds() >= 6
+    assert pending.ended_at - pending.triggered_at >= DELAY
+    made_at = datetime.fromisoformat(run["queued_at"])
+    assert made_at - pending.triggered_at >= DELAY, "Airflow had no run before the delay was over"
 
 
 def test_a_registered_run_starts_by_hand_with_what_is_asked_and_by_its_cron_with_what_is_registered(
@@ -183,3 +228,11 @@ def test_a_registered_run_starts_by_hand_with_what_is_asked_and_by_its_cron_with
     by_cron = runs_of(airflow, dag_id)[1]
     assert by_cron["conf"]["days"] == 7
     assert by_cron["conf"]["snowpack_run"] == {"name": name, "preservation": "FULL", "explicit": False}
+
+
+def test_scenario_1_after_the_interval_one_run_has_all_partitions_that_arrived_within_it(
+    airflow: RunningAirflow, within_the_interval: Begun
+) -> None:
+    """The last one here, so that the interval has elapsed meanwhile."""
+    *_, second = see_runs(airflow, within_the_interval.first.dag_id, 2)
+    assert second["conf"]["snowpack"]["event_count"] == 4

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import psutil
@@ -13,23 +15,34 @@ import pytest
 from airflow_snowpack.jobs import Job, JobStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pyiceberg.table import Table
 
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.jobs import Jobs
-    from tests.system.conftest import RunningAirflow
+    from tests.system.conftest import Run, RunningAirflow
 
 ROWS = 300_000
 
+pytestmark = pytest.mark.usefixtures("orphaned")
+
+
+@pytest.fixture(scope="module")
+def new_slow_table(new_table: Callable[..., TableName], load: Callable[[TableName], Table]) -> Callable[[], TableName]:
+    """Make a table whose rewrite takes seconds: its rows don't compress, and Spark is made to try hard."""
+
+    def make() -> TableName:
+        name = new_table([pa.table({"note": [os.urandom(40).hex() for _ in range(ROWS // 2)]}) for _ in range(2)])
+        _compress(load(name), level=19)
+        return name
+
+    return make
+
 
 @pytest.fixture
-def slow_table(new_table: Callable[..., TableName], load: Callable[[TableName], Table]) -> TableName:
-    """A table whose rewrite takes seconds: its rows don't compress, and Spark is made to try hard."""
-    name = new_table([pa.table({"note": [os.urandom(40).hex() for _ in range(ROWS // 2)]}) for _ in range(2)])
-    _compress(load(name), level=19)
-    return name
+def slow_table(new_slow_table: Callable[[], TableName]) -> TableName:
+    return new_slow_table()
 
 
 def _compress(table: Table, *, level: int) -> None:
@@ -56,12 +69,51 @@ def rewriting(
     return found
 
 
+@dataclass(frozen=True)
+class Orphaned:
+    """A job whose task has lost its supervisor in the middle of a rewrite."""
+
+    run: Run
+    table: TableName
+    job: Job
+    task: psutil.Process
+    jvm: psutil.Process
+
+
+@pytest.fixture(scope="module")
+def orphaned(
+    _running: RunningAirflow, jobs: Jobs, new_slow_table: Callable[[], TableName], load: Callable[[TableName], Table]
+) -> Iterator[Orphaned]:
+    """Before the first test: Airflow takes its time to miss the supervisor, and the other tests run meanwhile.
+
+    The first attempt is held in its rewrite, so that it is certainly alive when the second takes over. Not a moment earlier:
+    the kernel hangs up a process group that is orphaned while a member is stopped.
+    """
+    table = new_slow_table()
+    run = _running.trigger("system_maintain", {"table": table.dotted})
+    job, task, jvm = rewriting(_running, jobs, table)
+    supervisor = task.parent()
+    assert supervisor is not None
+    supervisor.send_signal(signal.SIGKILL)
+    supervisor.wait()
+    _compress(load(table), level=1)  # the retry need not be slow
+    jvm.send_signal(signal.SIGSTOP)
+    yield Orphaned(run, table, job, task, jvm)
+    with suppress(psutil.NoSuchProcess):
+        jvm.send_signal(signal.SIGCONT)
+
+
 def gone(process: psutil.Process) -> bool:
     return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
 def events_of(jobs: Jobs, job: Job) -> list[str]:
     return [entry.event for entry in jobs.history(job.job_id)]
+
+
+@pytest.fixture(autouse=True)
+def _fault(record_property: Callable[[str, object], None]) -> None:
+    record_property("faults", 1)  # each test injects one
 
 
 def test_a_task_that_is_marked_failed_stops_its_spark_and_leaves_the_store_tidy(
@@ -90,10 +142,13 @@ def test_a_task_that_reaches_its_time_limit_ends_its_spark_and_its_job(
     airflow: RunningAirflow, jobs: Jobs, slow_table: TableName, load: Callable[[TableName], Table]
 ) -> None:
     before = load(slow_table).current_snapshot()
-    run = airflow.trigger("system_time_limit", {"table": slow_table.dotted})
 
-    assert airflow.ended(run) == "failed"
-    (job,) = jobs.list(table=slow_table)
+    def reach_the_limit() -> list[Job]:
+        """On a busy machine, the time may be over before there is a job."""
+        assert airflow.ended(airflow.trigger("system_time_limit", {"table": slow_table.dotted})) == "failed"
+        return list(jobs.list(table=slow_table))
+
+    (job,) = airflow.until(reach_the_limit, "a run has submitted its job when its time is over")
     assert job.status is JobStatus.FAILED
     assert "AirflowTaskTimeout" in (job.error or "")
     assert jobs.locks.get(slow_table) is None
@@ -101,31 +156,20 @@ def test_a_task_that_reaches_its_time_limit_ends_its_spark_and_its_job(
 
 
 def test_a_retry_takes_the_job_from_an_orphan_and_only_one_attempt_ends_it(
-    airflow: RunningAirflow, jobs: Jobs, slow_table: TableName, load: Callable[[TableName], Table]
+    airflow: RunningAirflow, jobs: Jobs, orphaned: Orphaned, load: Callable[[TableName], Table]
 ) -> None:
-    run = airflow.trigger("system_maintain", {"table": slow_table.dotted})
-    job, orphan, jvm = rewriting(airflow, jobs, slow_table)
-    supervisor = orphan.parent()
-    assert supervisor is not None
-    supervisor.send_signal(signal.SIGKILL)
-    supervisor.wait()
-    _compress(load(slow_table), level=1)  # the retry need not be slow
-    # The first attempt is held in its rewrite, so that it is certainly alive when the second takes over. Not a moment earlier:
-    # the kernel hangs up a process group that is orphaned while a member is stopped.
-    jvm.send_signal(signal.SIGSTOP)
-    try:
-        airflow.until(lambda: jobs.get(job.job_id).attempt == 2, "the retry takes the job over")
-        assert orphan.is_running()
-    finally:
-        jvm.send_signal(signal.SIGCONT)
+    run, job = orphaned.run, orphaned.job
+    airflow.until(lambda: jobs.get(job.job_id).attempt == 2, "the retry takes the job over")
+    assert orphaned.task.is_running()
+    orphaned.jvm.send_signal(signal.SIGCONT)
 
-    airflow.until(lambda: gone(orphan), "the orphan leaves")
+    airflow.until(lambda: gone(orphaned.task), "the orphan leaves")
     assert airflow.ended(run) == "success"
     ended = jobs.get(job.job_id)
     assert (ended.status, ended.attempt) == (JobStatus.COMPLETED, 2)
     assert events_of(jobs, job).count("completed") == 1
     assert "failed" not in events_of(jobs, job)
-    assert [other.job_id for other in jobs.list(table=slow_table)] == [job.job_id]
-    assert jobs.locks.get(slow_table) is None
-    assert load(slow_table).scan().to_arrow().num_rows == ROWS
+    assert [other.job_id for other in jobs.list(table=orphaned.table)] == [job.job_id]
+    assert jobs.locks.get(orphaned.table) is None
+    assert load(orphaned.table).scan().to_arrow().num_rows == ROWS
     assert airflow.result(run, "maintain")["attempt"] == 2

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from airflow_snowpack.hooks.airflow_rest import AirflowRest
-from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
 from airflow_snowpack.scheduling import EndsAsked, EventLog, FreeSlots, Runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.jobs import Jobs
     from tests.system.conftest import RunningAirflow
@@ -22,6 +21,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def rest(airflow: RunningAirflow) -> RestDagRuns:
+    from airflow_snowpack.hooks.airflow_rest import AirflowRest
+    from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
+
     return RestDagRuns(AirflowRest(f"http://127.0.0.1:{airflow.home.port}", "admin", "admin"))
 
 
@@ -68,4 +70,5 @@ def test_a_pool_tells_whose_tasks_are_in_it(
     assert slots["no such pool"] is None
     jobs.locks.release(table, "somebody")
     assert airflow.ended(run) == "success"
+    assert airflow.tries(run, "acquire") == 1
     assert (run.dag_id, run.run_id) not in rest.free_slots(["default_pool"])["default_pool"].taken_by  # type: ignore[union-attr]  # seen above

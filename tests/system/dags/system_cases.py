@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset
@@ -18,6 +19,8 @@ from airflow_snowpack.scheduling import MaxConcurrent
 from airflow_snowpack.sensors import IcebergDataArrivalSensor, MaintenanceJobSensor, RunConstraintSensor, TableLockSensor
 
 SOON = timedelta(seconds=1)
+# For tasks that defer: Airflow may fail a try since it heard late of the deferral (docs/decisions/0010).
+AGAIN: dict[str, Any] = {"retries": 3, "retry_delay": SOON}
 
 with DAG("system_maintain", schedule=None, params={"table": "db.none"}):
     MaintainTableOperator(
@@ -38,7 +41,7 @@ with DAG("system_time_limit", schedule=None, params={"table": "db.none"}):
         execution_timeout=timedelta(seconds=15),
     )
 
-with DAG("system_submit", schedule=None, params={"table": "db.none"}):
+with DAG("system_submit", schedule=None, params={"table": "db.none"}, default_args=AGAIN):
     submit = SubmitMaintenanceOperator(task_id="submit", table="{{ params.table }}", actions=["rewrite_manifests"])
     done = MaintenanceJobSensor(task_id="done", job_id="{{ ti.xcom_pull('submit')['job_id'] }}", poke_interval=SOON)
     submit >> done
@@ -48,13 +51,13 @@ with DAG("system_mapped", schedule=None, params={"table": "db.none"}):
         actions=[["rewrite_manifests"], ["expire_snapshots"]]
     )
 
-with DAG("system_guard", schedule=None, params={"table": "db.none"}):
+with DAG("system_guard", schedule=None, params={"table": "db.none"}, default_args=AGAIN):
     acquire = AcquireTableLockOperator(task_id="acquire", table="{{ params.table }}", if_locked="wait", poll_interval=SOON)
     release = ReleaseTableLockOperator(task_id="release", table="{{ params.table }}", trigger_rule="all_done")
     acquire >> release
 
 # What schedules start: one DAG for each test, so that they can run at the same time.
-for case in ("scheduled_1", "scheduled_4", "scheduled_6", "scheduled_8", "scheduled_late", "registered"):
+for case in ("scheduled_1", "scheduled_4", "scheduled_6", "scheduled_8", "scheduled_late", "witness", "registered"):
     with DAG(f"system_{case}", schedule=None):
         EmptyOperator(task_id="work")
 
@@ -66,7 +69,7 @@ watched = Asset(uri=arrivals.uri, group=arrivals.group, watchers=[IcebergTableWa
 with DAG("system_watched", schedule=watched):
     EmptyOperator(task_id="work")
 
-with DAG("system_arrival", schedule=None, params={"table": "db.none"}):
+with DAG("system_arrival", schedule=None, params={"table": "db.none"}, default_args=AGAIN):
     IcebergDataArrivalSensor(
         task_id="wait",
         trigger={"partitions_added": {"table": "{{ params.table }}", "count": 3}},
@@ -76,6 +79,6 @@ with DAG("system_arrival", schedule=None, params={"table": "db.none"}):
     )
 
 # One run at a time: it goes on while nobody holds its table.
-with DAG("system_gated", schedule=None, params={"table": "db.none"}):
+with DAG("system_gated", schedule=None, params={"table": "db.none"}, default_args=AGAIN):
     gate = RunConstraintSensor(task_id="gate", constraints=[MaxConcurrent(1)], timeout=timedelta(minutes=5))
     gate >> TableLockSensor(task_id="work", table="{{ params.table }}", poke_interval=SOON)

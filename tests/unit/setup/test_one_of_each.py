@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from bounded import PATIENCE_S
-from one_of_each import scope_of
+from one_of_each import SYSTEM_FOLDERS, scope_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,28 +28,53 @@ def test_of(number):
 
 
 @pytest.fixture
-def summary(tmp_path: Path) -> Callable[[set[int]], str]:
-    """Runs 24 tests in two processes, some of which end their process; gives the last line that is said."""
+def run_tests(tmp_path: Path) -> Callable[..., list[str]]:
+    """Run the tests below a folder, handed out as the suite's own are; gives the lines that are printed."""
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {SUPPORT}\n")
+    (tmp_path / "conftest.py").write_text("from one_of_each import one_of_each as pytest_xdist_make_scheduler\n")
 
-    def run(deadly: set[int]) -> str:
-        (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {SUPPORT}\n")
-        (tmp_path / "conftest.py").write_text("from one_of_each import one_of_each as pytest_xdist_make_scheduler\n")
-        (tmp_path / "test_deadly.py").write_text(TESTS.replace("{deadly}", repr(deadly)))
-        command = [sys.executable, "-m", "pytest", "-p", "xdist", "--numprocesses", "2", str(tmp_path)]
+    def run(*arguments: str) -> list[str]:
+        command = [sys.executable, "-m", "pytest", "-p", "xdist", *arguments, str(tmp_path)]
         environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         said = subprocess.run(
             command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=tmp_path, env=environment
         )
-        return said.stdout.splitlines()[-1]
+        return said.stdout.splitlines()
 
     return run
 
 
-def test_a_run_ends_whichever_of_its_processes_die(summary: Callable[[set[int]], str]) -> None:
-    assert re.search(r"3 failed, 21 passed", summary({4, 15, 23}))
+def test_a_run_ends_whichever_of_its_processes_die(tmp_path: Path, run_tests: Callable[..., list[str]]) -> None:
+    (tmp_path / "test_deadly.py").write_text(TESTS.replace("{deadly}", repr({4, 15, 23})))
+
+    assert re.search(r"3 failed, 21 passed", run_tests("--numprocesses", "2")[-1])
 
 
 def test_what_shares_an_airflow_or_a_spark_is_handed_out_together() -> None:
-    assert scope_of("tests/system/test_kills.py::test_a") == scope_of("tests/system/demo/test_demo_run.py::test_b") == "airflow"
+    assert scope_of("tests/system/test_kills.py::test_a") == scope_of("tests/system/test_builds.py::test_b") == "airflow"
+    assert scope_of("tests/system/dags_test/test_examples.py::test_a") == "dags_test"
+    assert scope_of("tests/system/demo/test_demo_run.py::test_a") == "demo"
     assert scope_of("tests/integration/spark/test_work.py::test_a") == "spark"
     assert scope_of("tests/unit/spark/test_java.py::test_a") == "tests/unit/spark/test_java.py::test_a"
+
+
+def test_what_takes_longest_is_handed_out_first(tmp_path: Path, run_tests: Callable[..., list[str]]) -> None:
+    """One process runs everything in the order in which it is handed out; the longest groups have the fewest tests here."""
+    folders = ["integration/spark", "system", "system/dags_test", "system/demo", "unit"]
+    for count, folder in enumerate(folders, start=1):
+        file = tmp_path / folder / f"test_{folder.rpartition('/')[2]}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("\n".join(f"def test_{number}(): ..." for number in range(count)))
+    printed = run_tests("--numprocesses", "1", "-v")
+    ran = re.findall(r"PASSED \S*test_(\w+)\.py", "\n".join(printed))
+
+    assert list(dict.fromkeys(ran)) == ["system", "spark", "dags_test", "demo", "unit"]
+    assert len(ran) == 15
+
+
+def test_every_folder_below_the_system_tests_is_a_group_of_its_own() -> None:
+    """A folder that is not one runs on the running Airflow, and its fixtures had better be those of that Airflow."""
+    system = SUPPORT.parent / "system"
+    folders = {path.parent.name for path in system.rglob("test_*.py")} - {"system"}
+
+    assert folders == SYSTEM_FOLDERS

@@ -1,4 +1,4 @@
-"""The DAG that ``test_dags_test.py`` runs with nothing configured, on Postgres and a cluster by configuration only."""
+"""The DAG that ``test_examples.py`` runs with nothing configured, on Postgres and a cluster by configuration only."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from tests.system.conftest import AirflowHome
 
 DAG = "system_anywhere"
-SERVER = Path(__file__).parents[1] / "support" / "connect_server.py"
-PATIENCE_S = 500.0  # four JVMs start
+SERVER = Path(__file__).parents[2] / "support" / "connect_server.py"
+PATIENCE_S = 1200.0  # four JVMs start
 SUMS = [sum(range(third, 1000, 3)) for third in range(3)]
 
 
@@ -96,7 +96,8 @@ def connection(database: URL, **more: Any) -> str:
     return json.dumps({"conn_type": "postgres", **said, "schema": database.database, **more})
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("examples")  # their process has set the home up
+@pytest.mark.timeout(1500)
 def test_the_same_dag_hands_a_table_on_through_postgres_and_a_cluster(
     airflow_home: AirflowHome, database: URL, lake: CatalogConfig, cluster: int, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
+import pytest
 import sqlalchemy as sa
 
 from airflow_snowpack.iceberg import TableName
@@ -42,11 +43,8 @@ def xcoms(airflow_home: AirflowHome) -> dict[tuple[str, str], Any]:
         engine.dispose()
 
 
+@pytest.mark.usefixtures("examples")
 def test_dags_test_maps_and_reduces_the_flights(airflow_home: AirflowHome, load: Callable[[TableName], Table]) -> None:
-    conf = {"table": TABLE.dotted, "fan_in": 100, "late": 60}
-    file = airflow_home.dags / "snowpack_map_reduce.py"
-    airflow_home.run("dags", "test", "snowpack_map_reduce", "--dagfile-path", str(file), "--conf", json.dumps(conf))
-
     flights = load(TABLE).scan().to_arrow()
     arrived = flights.filter(pc.is_valid(flights["arr_delay"]))
     told = xcoms(airflow_home)

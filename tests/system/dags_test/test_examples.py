@@ -1,0 +1,67 @@
+"""``airflow dags test`` of the example DAGs ends as their pages say."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from airflow_snowpack.builds.model import RunStatus
+from airflow_snowpack.builds.reader import SnapshotReader
+from airflow_snowpack.builds.registry import BuildRegistry
+from airflow_snowpack.interim import InterimRegistry
+from airflow_snowpack.jobs import JobStatus
+from airflow_snowpack.scheduling import GateState
+from airflow_snowpack.store.schedule_tables import gated_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.table import Table
+
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.jobs import Jobs
+    from tests.system.conftest import AirflowHome
+    from tests.system.dags_test.conftest import Examples
+
+
+def test_dags_test_maintains_a_table(examples: Examples, jobs: Jobs, load: Callable[[TableName], Table]) -> None:
+    (job,) = jobs.list(table=examples.maintained)
+    assert job.status is JobStatus.COMPLETED
+    assert [result.action for result in job.results] == ["rewrite_data_files", "rewrite_manifests"]
+    assert len(load(examples.maintained).inspect.files()) == 1
+    assert load(examples.maintained).scan().to_arrow().num_rows == 600
+
+
+def test_dags_test_of_the_examples_about_schedules_ends_as_their_pages_say(examples: Examples, jobs: Jobs) -> None:
+    """Five partitions have arrived, the night is long, a schedule's conf names the table, and no event has come."""
+    for table in (examples.arrived, examples.gentle, examples.scheduled):
+        (job,) = jobs.list(table=table)
+        assert job.status is JobStatus.COMPLETED
+    passed = sa.select(gated_runs.c.state, gated_runs.c.ended_at).where(gated_runs.c.dag_id == "snowpack_maintain_gently")
+    (gate,) = jobs.store.read(lambda conn: conn.execute(passed).all())
+    assert gate.state == GateState.PASSED
+    assert gate.ended_at is not None, "its place is free again"
+
+
+def test_with_nothing_configured_the_dag_that_also_runs_on_a_cluster_hands_its_table_on(examples: Examples) -> None:
+    told = json.loads(examples.anywhere.read_text())
+    assert told == {"sums": [166_833, 166_167, 166_500], "master": "local[2]", "session": "pyspark.sql.session"}
+
+
+def test_dags_test_of_the_example_hands_its_tables_on_to_the_end(examples: Examples, jobs: Jobs) -> None:
+    """In one process, with Spark, on the embedded defaults; one consumer fails at first."""
+    made = {table.producer.task_id: table for table in InterimRegistry(jobs.store).tables(dag_id="snowpack_interim_tables")}
+    assert set(made) == {"ingest", "clean", "by_airline", "worst_days", "join"}
+    assert made["worst_days"].try_number == 2
+    assert (made["ingest"].rows or 0) > (made["clean"].rows or 0) > (made["join"].rows or 0) > 3
+
+
+def test_dags_test_of_the_example_looks_an_aeroplane_up(examples: Examples, airflow_home: AirflowHome, jobs: Jobs) -> None:
+    """On the embedded defaults, with Spark, and without a table of flights to begin with."""
+    (run,) = BuildRegistry(jobs.store).runs("flights_by_tail")
+    assert (run.status, run.num_shards) == (RunStatus.SUCCEEDED, 8)
+    plane = SnapshotReader(airflow_home.home / "snowpack" / "builds" / "flights_by_tail").get("N14228")
+    assert plane is not None
+    assert f"'miles': '{plane['miles']}'" in examples.output
