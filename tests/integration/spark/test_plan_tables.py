@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def test_a_query_reads_its_tables_at_the_snapshots_that_it_was_planned_on(
-    spark: SparkSession, catalog: Catalog, new_table: Callable[..., TableName]
+    spark: SparkSession, catalog: Catalog, new_table: Callable[..., TableName], append: Callable[..., None]
 ) -> None:
     one, other, empty = new_table("id BIGINT"), new_table("id BIGINT"), new_table("id BIGINT")
     for name in (one, other):
-        spark.sql(f"INSERT INTO {name.quoted} VALUES (1), (2)")
+        append(name, id=[1, 2])
     first = catalog.load_table(one.identifier).current_snapshot()
     assert first is not None
-    spark.sql(f"INSERT INTO {one.quoted} VALUES (3)")
+    append(one, id=[3])
     now = {name: catalog.load_table(name.identifier).metadata for name in (one, other, empty)}
 
     joined = spark.sql(

@@ -1,10 +1,13 @@
-"""A Spark that does not start says why and what to do. Each of these starts a process of its own: a process has one JVM."""
+"""A Spark that does not start says why and what to do. They start processes of their own: a process has one JVM."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from textwrap import dedent
+
+import pytest
+from bounded import PATIENCE_S
 
 START = """
     from pathlib import Path
@@ -17,9 +20,9 @@ START = """
 
 
 def start(arguments: str) -> str:
-    """What a new process says when it starts Spark so."""
+    """Return what a new process prints when it starts Spark with these arguments."""
     script = dedent(START).replace("{arguments}", arguments)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     return done.stdout.strip()
 
 
@@ -37,35 +40,39 @@ def test_a_jvm_that_refuses_its_settings_is_quoted() -> None:
     assert "1z" in said
 
 
-def test_a_jvm_that_died_is_replaced_by_the_next_session() -> None:
-    script = """
-        import os, signal
-        from airflow_snowpack.spark import SparkConfig, SparkFailed, SparkWork, local_session
+SECRET_AND_RESTART = """
+    import os, signal
+    from pathlib import Path
+    from airflow_snowpack.spark import SparkConfig, SparkFailed, SparkWork, local_session
 
-        session = local_session(SparkConfig())
-        jvm = int(session.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
-        try:
-            SparkWork().run(session, lambda: (os.kill(jvm, signal.SIGKILL), session.range(5).count()))
-        except SparkFailed:
-            print("failed")
-        again = local_session(SparkConfig())
-        print(again is not session, again.range(5).count())
-    """
-    done = subprocess.run([sys.executable, "-c", dedent(script)], capture_output=True, text=True, timeout=300, check=False)
-    assert done.stdout.splitlines() == ["failed", "True 5"], done.stderr[-3000:]
+    config = SparkConfig(conf={"spark.hadoop.fs.s3a.secret.key": "hunter2", "spark.cleaner.ttl.note": "true"})
+    session = local_session(config)
+    context = session.sparkContext
+    jvm = int(context._jvm.java.lang.ProcessHandle.current().pid())
+    command = Path(f"/proc/{jvm}/cmdline").read_text()
+    print("hunter2" in command, "spark.cleaner.ttl.note=true" in command)
+    print(context._jsc.hadoopConfiguration().get("fs.s3a.secret.key"))
+    try:
+        SparkWork().run(session, lambda: (os.kill(jvm, signal.SIGKILL), session.range(5).count()))
+    except SparkFailed:
+        print("failed")
+    again = local_session(config)
+    print(again is not session, again.range(5).count())
+"""
 
 
-def test_a_secret_setting_reaches_hadoop_and_is_not_on_the_jvms_command_line() -> None:
-    script = """
-        from pathlib import Path
-        from airflow_snowpack.spark import SparkConfig, local_session
+@pytest.fixture(scope="module")
+def printed() -> list[str]:
+    """What a process printed that started Spark with a secret, killed its JVM and started another."""
+    command = [sys.executable, "-c", dedent(SECRET_AND_RESTART)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.splitlines()
 
-        session = local_session(SparkConfig(conf={"spark.hadoop.fs.s3a.secret.key": "hunter2", "spark.cleaner.ttl.note": "true"}))
-        context = session.sparkContext
-        jvm = int(context._jvm.java.lang.ProcessHandle.current().pid())
-        command = Path(f"/proc/{jvm}/cmdline").read_text()
-        print("hunter2" in command, "spark.cleaner.ttl.note=true" in command)
-        print(context._jsc.hadoopConfiguration().get("fs.s3a.secret.key"))
-    """
-    done = subprocess.run([sys.executable, "-c", dedent(script)], capture_output=True, text=True, timeout=300, check=False)
-    assert done.stdout.splitlines() == ["False True", "hunter2"], done.stderr[-3000:]
+
+def test_a_secret_setting_reaches_hadoop_and_is_not_on_the_jvms_command_line(printed: list[str]) -> None:
+    assert printed[:2] == ["False True", "hunter2"]
+
+
+def test_a_jvm_that_died_is_replaced_by_the_next_session(printed: list[str]) -> None:
+    assert printed[2:] == ["failed", "True 5"]

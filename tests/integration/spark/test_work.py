@@ -21,15 +21,19 @@ if TYPE_CHECKING:
 ENDLESS = "SELECT count(*) FROM range(0, 1000000000000, 1, 2) WHERE sqrt(id) % 2 = 0"
 
 
-def once_busy(spark: SparkSession, action: Callable[[], object]) -> Beside:
-    """Do it as soon as Spark has an active job."""
-    tracker = spark.sparkContext.statusTracker()
+def wait_until_busy(spark: SparkSession, *, jobs: int = 1) -> None:
+    """Wait until Spark has so many active jobs."""
+    tracker, deadline = spark.sparkContext.statusTracker(), monotonic() + PATIENCE_S
+    while len(tracker.getActiveJobsIds()) < jobs:
+        assert monotonic() < deadline, f"Spark never had {jobs} active jobs"
+        sleep(0.01)
+
+
+def once_busy(spark: SparkSession, action: Callable[[], object], *, jobs: int = 1) -> Beside:
+    """Do it as soon as Spark has so many active jobs."""
 
     def watch() -> None:
-        deadline = monotonic() + PATIENCE_S
-        while not tracker.getActiveJobsIds():
-            assert monotonic() < deadline, "Spark never worked on anything"
-            sleep(0.01)
+        wait_until_busy(spark, jobs=jobs)
         action()
 
     return Beside(watch)
@@ -91,14 +95,18 @@ def test_interrupted_work_starts_nothing_more_and_may_be_interrupted_again(spark
 def test_other_work_in_the_same_session_goes_on(spark: SparkSession) -> None:
     stopped, other = SparkWork(), SparkWork()
     answers: list[int] = []
-    query = "SELECT count(*) FROM range(0, 200000000, 1, 2) WHERE sqrt(id) >= 0"
-    beside = Beside(lambda: answers.append(other.run(spark, lambda: spark.sql(query).collect()[0][0])))
-    watching = once_busy(spark, stopped.interrupt)
+
+    def count_beside_it() -> int:
+        wait_until_busy(spark)
+        return spark.range(100).count()
+
+    beside = Beside(lambda: answers.append(other.run(spark, count_beside_it)))
+    watching = once_busy(spark, stopped.interrupt, jobs=2)
     with pytest.raises(SparkInterrupted):
         stopped.run(spark, lambda: spark.sql(ENDLESS).collect())
     watching.join()
     beside.join()
-    assert answers == [200_000_000]
+    assert answers == [100]
 
 
 def test_a_signal_handler_of_the_waiting_thread_may_interrupt(spark: SparkSession) -> None:
