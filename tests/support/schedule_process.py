@@ -1,12 +1,12 @@
 """The scheduler's parts as processes that are killed: ``python schedule_process.py STORE_URL AIRFLOW_ADDRESS LAKE_FOLDER``.
 
-For each line of JSON on standard input it starts the parts that are not there, lets all of them work, and kills some:
+For each line of JSON on standard input it starts the parts that are not running, lets all of them work, and kills some:
 
     {"ms": 40, "kill": ["checker", "rounds-1"], "suicides": {"intake": 17}, "ahead": 12.5, "wanted": 30}
 
-- ``kill``: after so many milliseconds these get a kill -9, wherever they are then;
-- ``suicides``: of the parts that it starts, these kill themselves at so manyth moment; each SQL statement has two moments, before
-  and after it, and each commit has one;
+- ``kill``: these parts get a kill -9, so many milliseconds after all parts have begun to work;
+- ``suicides``: of the parts that it starts, these kill themselves at the moment with this number; each SQL statement has two
+  moments, before and after it, and each commit has one;
 - ``ahead``: by how many seconds the clock of all of them is ahead of the machine's; it only grows;
 - ``wanted``: how many events the part ``sender`` is to have sent.
 
@@ -46,13 +46,15 @@ if TYPE_CHECKING:
 PARTS = ("intake", "checker", "launcher", "poller", "rounds-1", "rounds-2", "sender")
 IDLE_S = 0.002
 SENT = "go"
+FLAGS = 24
+"""Where the flags of the parts begin in the shared memory, behind three numbers."""
 
 
 class Shared:
-    """What all processes see at the same moment: how far the clock is ahead, and how many events are wanted and sent."""
+    """What all processes see: how far the clock is ahead, how many events are wanted and sent, and which parts work."""
 
     def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, 24)
+        self._memory = mmap.mmap(-1, FLAGS + len(PARTS))
 
     def _number(self, place: int, kind: str) -> Any:
         return struct.unpack_from(kind, self._memory, place)[0]
@@ -72,6 +74,12 @@ class Shared:
     @sent.setter
     def sent(self, number: int) -> None:
         struct.pack_into("q", self._memory, 16, number)
+
+    def works(self, part: str) -> bool:
+        return self._memory[FLAGS + PARTS.index(part)] == 1
+
+    def set_works(self, part: str, *, works: bool) -> None:
+        self._memory[FLAGS + PARTS.index(part)] = int(works)
 
     def order(self, ahead: float, wanted: int) -> None:
         struct.pack_into("d", self._memory, 0, ahead)
@@ -146,8 +154,9 @@ def live(part: str, world: World, suicide_at: int | None) -> NoReturn:
     if suicide_at is not None:
         from kill_process import kill_at
 
-        kill_at(store.engine, suicide_at)
+        kill_at(store.engine, suicide_at, "every")
     step = step_of(part, world, store)
+    world.shared.set_works(part, works=True)
     while True:
         try:
             done = step()
@@ -170,6 +179,8 @@ class Fleet:
         for part in PARTS:
             if part not in self._pids:
                 self._pids[part] = self._start(part, suicides.get(part))
+        while not all(self._works_or_ended(part) for part in PARTS):
+            time.sleep(IDLE_S)
         time.sleep(ms / 1000)
         doomed = [part for part in PARTS if part in kill]
         for part in doomed:
@@ -182,7 +193,12 @@ class Fleet:
                 told["killed" if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL else "ended"].append(part)
         return told
 
+    def _works_or_ended(self, part: str) -> bool:
+        peek = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return self._world.shared.works(part) or os.waitid(os.P_PID, self._pids[part], peek) is not None
+
     def _start(self, part: str, suicide_at: int | None) -> int:
+        self._world.shared.set_works(part, works=False)
         pid = os.fork()
         if pid:
             return pid
