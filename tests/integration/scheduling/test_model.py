@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-import pytest
-from effort import SOAK, rounds
+from effort import rounds
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -56,7 +55,6 @@ class Model:
             self.launched, self.launching = self.launched + self.launching, []
 
 
-@pytest.mark.timeout(4 * 3600 if SOAK else 420)
 def test_the_scheduler_does_what_the_model_says(scheduler: Any, record_property: Callable[[str, object], None]) -> None:
     taken: list[str] = []
 

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.scheduling import Launch
 
-SENT = rounds(25, soak=1_000)
-"""So many times each of two publishers sends events."""
+BATCHES = rounds(50, soak=2_000)
+"""How many batches of events the publishers send at least."""
 CHANGES = rounds(10, soak=500)
 TURNS = rounds(8, soak=400)
 
@@ -152,7 +152,7 @@ def test_many_schedulers_count_every_event_once_and_start_every_run_once(store_u
 
         for step in (send, send, end_all, change):
             crew.hire(step, pause=0.01)
-        eventually(lambda: len(sent) >= 2 * SENT and len(scheduler.started) >= SENT // 3, PATIENCE_S)
+        eventually(lambda: len(sent) >= BATCHES and len(scheduler.started) >= BATCHES // 6, PATIENCE_S)
         crew.dismiss()
     told = Counter[tuple[str, int]]()
     scheduler.clock.now = utc_now()

@@ -69,9 +69,9 @@ if TYPE_CHECKING:
 ROUNDS = rounds(3, soak=400)
 SEED = seed(2026)
 LONGEST_S = 600 + 30 * ROUNDS
-"""No promise about speed: a busy machine needs far less, and a test that hangs ends."""
+"""Far more than a busy machine needs; it only ends a test that hangs."""
 KILLED_IN_TURN = 3
-"""So many processes are killed in each round because it is their turn: in three rounds, each of them. Others are by chance."""
+"""How many processes each round kills in turn, so that three rounds kill each of them; it kills others at random."""
 
 VIEWS = TableName("lake", "db", "views")
 GO, VIEWED, TICKED, SUCCEEDED = custom_key(SENT), table_key(VIEWS), clock_key("clock", 0), run_key("dag_single", "success")
@@ -90,7 +90,7 @@ DECLARED = {
     "after": (RunsSucceeded("dag_single", 2), [], SUCCEEDED),
     "clock": (Cron("*/10 * * * * *"), [], TICKED),
 }
-# What the triggers want of these happens in any three rounds. A second success of ``dag_single`` may not come.
+# Three rounds satisfy these triggers with any seed. A second success of ``dag_single``, for ``dag_after``, is not certain.
 SURE_TO_START = {f"dag_{name}" for name in DECLARED} - {"dag_after"}
 
 
