@@ -425,7 +425,6 @@ class TestAskingAgain:
         clock.forward(hours=1)
         assert (gates.state("a", *both), len(asked)) == (PASSED, 2)
 
-    @pytest.mark.one_database
     def test_other_constraints_in_a_new_version_of_the_dag_are_asked_at_once(self, gates: Gates) -> None:
         gates.ask("a", TimeWindow("20:00", "21:00"))
         assert gates.state("a", MaxConcurrent(1)) is PASSED
@@ -440,7 +439,6 @@ class TestTheEndOfTheTime:
         gates.end("a")
         assert gates.state("c", MaxConcurrent(1)) is WAITING
 
-    @pytest.mark.one_database
     def test_a_run_that_failed_at_its_gate_stands_in_nobodys_way(self, gates: Gates) -> None:
         gates.ask("a", MaxConcurrent(1))
         late = gates.gate("b", MaxConcurrent(1))

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.store import Store
 
-pytestmark = pytest.mark.one_database
-
 
 @pytest.fixture
 def lake(tmp_path: Path) -> CatalogConfig:
@@ -59,6 +57,7 @@ def look_again(scheduler: Any, poller: Poller) -> int:
     return poller.step().events
 
 
+@pytest.mark.one_database
 def test_commits_become_events_and_events_a_run(scheduler: Any, poller: Poller, views: Table) -> None:
     listen(scheduler)
     views.append(rows(2))
@@ -73,6 +72,7 @@ def test_commits_become_events_and_events_a_run(scheduler: Any, poller: Poller, 
     assert [event["detail"]["operation"] for event in launch.conf["snowpack"]["events"]] == ["append", "append"]
 
 
+@pytest.mark.one_database
 def test_what_was_committed_before_anybody_listened_does_not_count(
     scheduler: Any, poller: Poller, views: Table, clock: Any
 ) -> None:
@@ -83,11 +83,13 @@ def test_what_was_committed_before_anybody_listened_does_not_count(
     assert poller.step().events == 0
 
 
+@pytest.mark.one_database
 def test_a_table_that_nobody_listens_to_is_not_opened(scheduler: Any, poller: Poller, views: Table) -> None:
     views.append(rows())
     assert poller.step().tables == 0
 
 
+@pytest.mark.one_database
 def test_a_table_that_cannot_be_read_is_named_and_keeps_no_other_from_being_read(
     scheduler: Any, poller: Poller, views: Table
 ) -> None:
@@ -110,6 +112,7 @@ def test_a_table_that_is_not_there_is_asked_for_again_only_after_the_period(sche
     assert look_again(scheduler, poller) == 1
 
 
+@pytest.mark.one_database
 def test_of_more_tables_than_one_step_reads_the_one_that_waited_longest_comes_first(
     scheduler: Any, store: Store, lake: CatalogConfig, views: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +135,7 @@ def test_of_more_tables_than_one_step_reads_the_one_that_waited_longest_comes_fi
     assert read == [f"web.{name}" for name in names] * 2
 
 
+@pytest.mark.one_database
 def test_a_table_is_read_anew_only_after_the_period(scheduler: Any, poller: Poller, views: Table) -> None:
     listen(scheduler)
     assert poller.step().tables == 1
@@ -155,6 +159,7 @@ def test_a_table_that_is_dropped_and_made_again_is_heard_from_its_beginning(
     assert look_again(scheduler, poller) == 1
 
 
+@pytest.mark.one_database
 def test_snapshots_that_were_expired_during_an_outage_are_told_with_the_next_event(
     scheduler: Any, poller: Poller, views: Table
 ) -> None:

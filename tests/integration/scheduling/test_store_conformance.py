@@ -10,6 +10,7 @@ Where it needs a setup that only one file has, that file has the test, without t
 | ends that Airflow is asked for | ``test_run_ends.py`` |
 | reserved slots and loads | ``test_holding.py`` |
 | gates | ``test_gate.py`` |
+| tables that are missing or made again | ``test_poller.py`` |
 | registered runs | ``test_registered_runs.py`` |
 | retention | ``test_retention.py`` |
 | definitions that cannot be read | ``test_unreadable.py`` |
