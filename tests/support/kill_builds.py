@@ -1,8 +1,9 @@
 """Builds, publishes, rolls back and cleans up, and is killed in the middle: ``python kill_builds.py <store url> <folder>``.
 
 For each line on standard input it forks a child (an interpreter that has its imports already), which goes through every step once
-and kills itself at the moment of that number, and answers ``killed`` or ``finished 0``. Each SQL statement has two moments,
-before and after it, each commit one, and each call of the storage two, as has the renaming of a file to its name.
+and kills itself at the moment of that number. The answer is ``killed``, or ``finished`` and how many moments there were; number 0
+never comes. Each SQL statement has two moments, before and after it, each commit one, and each call of the storage two, as has
+the renaming of a file to its name.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.store import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 def every_step(registry: BuildRegistry, storage: Storage, day: int) -> None:
@@ -47,7 +48,8 @@ def every_step(registry: BuildRegistry, storage: Storage, day: int) -> None:
     rollback(registry, storage, DATASET, handle.run_id, "somebody")
 
 
-def kill_at(engine: sa.Engine, moment: int) -> None:
+def kill_at(engine: sa.Engine, moment: int) -> Iterator[int]:
+    """Kill this process at that moment; what comes next in the iterator is the number of the moment that comes next."""
     moments = count(1)
 
     def tick(*_arguments: Any) -> None:
@@ -70,12 +72,14 @@ def kill_at(engine: sa.Engine, moment: int) -> None:
     # In this doomed process only.
     Storage._tried = ticking(Storage._tried)  # type: ignore[method-assign]
     Path.replace = ticking(Path.replace)  # type: ignore[method-assign]
+    return moments
 
 
 def child(url: str, folder: str, moment: int, day: int) -> NoReturn:
     with open_store(url) as store:
-        kill_at(store.engine, moment)
+        moments = kill_at(store.engine, moment)
         every_step(BuildRegistry(store), Storage(folder), day)
+    print(f"finished {next(moments) - 1}", flush=True)
     os._exit(0)
 
 
@@ -89,7 +93,8 @@ def main(url: str, folder: str) -> None:
             finally:
                 os._exit(3)
         _, status = os.waitpid(pid, 0)
-        print("killed" if os.WIFSIGNALED(status) else f"finished {os.WEXITSTATUS(status)}", flush=True)
+        if status != 0:
+            print("killed" if os.WIFSIGNALED(status) else f"failed {os.WEXITSTATUS(status)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Makes, reads and drops an interim table, and is killed in the middle: ``python kill_interim.py <store url> <lake folder>``.
 
 For each line on standard input (a moment, and by how many seconds the clock is ahead) it forks a child, an interpreter that has
-its imports already, which goes through every step once in a DAG run of its own, kills itself at the moment of that number, and
-answers ``killed`` or ``finished 0``. Each SQL statement has two moments, before and after it, each commit one, and each call of
-the catalog and each deletion of a folder two.
+its imports already, which goes through every step once in a DAG run of its own and kills itself at the moment of that number. The
+answer is ``killed``, or ``finished`` and how many moments there were; number 0 never comes. Each SQL statement has two moments,
+before and after it, each commit one, and each call of the catalog and each deletion of a folder two.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import pyarrow  # noqa: F401  (loaded before the forks, so that no child pays for it)
+import pyiceberg.io.pyarrow  # noqa: F401  (loaded before the forks, so that no child pays for it)
 import sqlalchemy as sa
 from heard_statements import hear_direct
 from interim_lake import InterimLake, ToldRuns, holder
@@ -30,7 +30,7 @@ from airflow_snowpack.store import Store, utc_now
 from airflow_snowpack.store.engine import open_engine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 class ShiftedClock:
@@ -62,7 +62,8 @@ def every_step(lake: InterimLake, clock: ShiftedClock, run_id: str) -> None:
     lake.collector(told).run()
 
 
-def kill_at(engine: sa.Engine, moment: int) -> None:
+def kill_at(engine: sa.Engine, moment: int) -> Iterator[int]:
+    """Kill this process at that moment; what comes next in the iterator is the number of the moment that comes next."""
     moments = count(1)
 
     def tick(*_arguments: Any) -> None:
@@ -90,14 +91,16 @@ def kill_at(engine: sa.Engine, moment: int) -> None:
         (Folder, "delete"),
     ):
         setattr(owner, name, ticking(getattr(owner, name)))
+    return moments
 
 
 def child(url: str, home: str, moment: int, ahead: float) -> NoReturn:
     clock = ShiftedClock(timedelta(seconds=ahead))
     with Store(open_engine(url), clock) as store:
-        kill_at(store.engine, moment)
+        moments = kill_at(store.engine, moment)
         lake = InterimLake(InterimRegistry(store), CatalogConfig.embedded(Path(home)).load())
         every_step(lake, clock, f"run{moment}")
+    print(f"finished {next(moments) - 1}", flush=True)
     os._exit(0)
 
 
@@ -112,7 +115,8 @@ def main(url: str, home: str) -> None:
             finally:
                 os._exit(3)
         _, status = os.waitpid(pid, 0)
-        print("killed" if os.WIFSIGNALED(status) else f"finished {os.WEXITSTATUS(status)}", flush=True)
+        if status != 0:
+            print("killed" if os.WIFSIGNALED(status) else f"failed {os.WEXITSTATUS(status)}", flush=True)
 
 
 if __name__ == "__main__":

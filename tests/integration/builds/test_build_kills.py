@@ -1,12 +1,11 @@
-"""kill -9 at every statement, commit and storage call of build, publish, rollback and cleanup, by real processes.
+"""kill -9 at the statements, commits and storage calls of build, publish, rollback and cleanup, by real processes.
 
-Each moment takes a process of its own, so the suite meets each nineteenth of some hundreds of moments, others on each database;
-``SNOWPACK_KILL_EVERY=1`` meets them all.
+Each kill takes a process of its own, so ``make test`` has three on each database, a third of the way apart; with
+``SNOWPACK_SOAK=1`` there is one at every statement, every commit and every write.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import tempfile
@@ -19,8 +18,9 @@ from typing import TYPE_CHECKING
 
 import kill_builds
 import pytest
-from bounded import started
+from bounded import PATIENCE_S, started
 from built_runs import DATASET, DAY, MIDNIGHT, begun, built, complete, served, write_attempt
+from effort import rounds
 
 from airflow_snowpack.builds.cleanup import cleanup, strangers
 from airflow_snowpack.builds.model import Retention, RunStatus
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
-EVERY = int(os.environ.get("SNOWPACK_KILL_EVERY", "19"))
-LONGEST_S = 400.0 if EVERY == 19 else 3600.0
+LONGEST_S = max(900.0, PATIENCE_S)
 RETENTION = Retention(keep_runs=2)
 
 
@@ -60,7 +59,7 @@ def folder() -> Iterator[Path]:
 
 @contextmanager
 def doomed(url: str, folder: Path) -> Iterator[Callable[[int], str]]:
-    """Somebody who goes through every step for each number, and says whether he was killed."""
+    """A process that goes through every step for each number, unless it is killed at the moment of that number."""
     command = [sys.executable, kill_builds.__file__, url, str(folder)]
     with started(command, patience_s=LONGEST_S, stdin=PIPE, stdout=PIPE) as process:
         assert process.stdin is not None
@@ -89,22 +88,28 @@ def assert_healed(registry: BuildRegistry, storage: Storage) -> None:
     assert (pointer.run_id, pointer.publication) == (known.current_run, known.publication)
 
 
+def moments_of(answer: str) -> int:
+    """How many moments the steps had, of a process that was not killed."""
+    finished, number = answer.split()
+    assert finished == "finished"
+    return int(number)
+
+
 @pytest.mark.timeout(LONGEST_S + 20)
 def test_a_kill_at_any_moment_leaves_a_complete_build_and_the_next_run_cleans_up(
     store_url: str, folder: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    storage, clock = Storage(folder), ShiftedClock()
-    seen, killed, day = 0, 0, 9
+    storage, clock, seen = Storage(folder), ShiftedClock(), 0
+    days = count(10)
     with Store(open_engine(store_url), clock) as store, doomed(store_url, folder) as live:
         registry = BuildRegistry(store)
-        for day in range(1, 3):
-            publish(registry, storage, *built(registry, storage, MIDNIGHT + day * DAY, shards=1))
-        first = 1 + (EVERY // 2 if store.is_postgres else 0)
-        for day, moment in zip(count(10), count(first, EVERY)):
+
+        def live_and_heal(moment: int) -> str:
+            nonlocal seen
+            day = next(days)
             in_flight = begun(registry, storage, MIDNIGHT + day * DAY, shards=1)
             its_attempt = write_attempt(storage, in_flight.run_id, 0)
             answer = live(moment)
-            killed += answer == "killed"
 
             pointer = read_pointer(storage)
             assert pointer is not None
@@ -123,8 +128,17 @@ def test_a_kill_at_any_moment_leaves_a_complete_build_and_the_next_run_cleans_up
                 clock.ahead += timedelta(days=1, minutes=1)
                 assert not any(action.error for action in cleanup(registry, storage, DATASET, RETENTION))
             assert_healed(registry, storage)
-            if answer != "killed":
-                break
-    assert answer == "finished 0"
-    record_property("moments", killed)
-    assert moment > 200, f"every step was met, in {moment} moments"
+            return answer
+
+        for day in range(1, 3):
+            publish(registry, storage, *built(registry, storage, MIDNIGHT + day * DAY, shards=1))
+        moments = moments_of(live_and_heal(0))
+        assert moments > 200, "every step was met"
+        every = rounds(moments // 3, soak=1)
+        first = 1 + every * (2 if store.is_postgres else 1) // 3  # other moments on each database
+        killed = 0
+        while (answer := live_and_heal(first + killed * every)) == "killed":
+            killed += 1
+    assert moments_of(answer) > 200, "the last one, at a moment that never came, met every step too"
+    assert killed >= rounds(2, soak=200)
+    record_property("faults", killed)

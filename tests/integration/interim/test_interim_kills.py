@@ -1,24 +1,24 @@
-"""kill -9 at every statement, commit, catalog call and deletion in the life of an interim table, by real processes.
+"""kill -9 at the statements, commits, catalog calls and deletions in the life of an interim table, by real processes.
 
-Each moment takes a process of its own, so the suite meets each 67th of some two hundred moments, others on each database;
-``SNOWPACK_KILL_EVERY=1`` meets them all.
+Each kill takes a process of its own, so ``make test`` has three on each database, a third of the way apart; with
+``SNOWPACK_SOAK=1`` there is one at every statement, every commit and every write.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import tempfile
+from contextlib import contextmanager
 from datetime import timedelta
-from itertools import count
 from pathlib import Path
 from subprocess import PIPE
 from typing import TYPE_CHECKING
 
 import kill_interim
 import pytest
-from bounded import started
+from bounded import PATIENCE_S, started
+from effort import rounds
 from interim_lake import InterimLake, ToldRuns, holder, new_catalog
 from kill_interim import ShiftedClock
 
@@ -32,8 +32,7 @@ from airflow_snowpack.store.engine import open_engine
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-EVERY = int(os.environ.get("SNOWPACK_KILL_EVERY", "67"))
-LONGEST_S = 400.0 if EVERY == 67 else 3600.0
+LONGEST_S = max(900.0, PATIENCE_S)
 
 
 @pytest.fixture
@@ -45,6 +44,24 @@ def home() -> Iterator[Path]:
     shutil.rmtree(made)
 
 
+@contextmanager
+def doomed(url: str, home: Path) -> Iterator[Callable[[int, timedelta], str]]:
+    """A process that goes through every step for each number, unless it is killed at the moment of that number."""
+    command = [sys.executable, kill_interim.__file__, url, str(home)]
+    with started(command, patience_s=LONGEST_S, stdin=PIPE, stdout=PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        stdin, stdout = process.stdin, process.stdout
+
+        def live(moment: int, ahead: timedelta) -> str:
+            stdin.write(f"{moment} {ahead.total_seconds()}\n")
+            stdin.flush()
+            return stdout.readline().strip()
+
+        assert stdout.readline() == "ready\n"
+        yield live
+
+
 def assert_nothing_is_left(lake: InterimLake, run_id: str) -> None:
     """No row, no table and no folder of this run."""
     assert lake.registry.tables(run_id=run_id) == []
@@ -54,28 +71,26 @@ def assert_nothing_is_left(lake: InterimLake, run_id: str) -> None:
     assert not [name for name in around.children() if "keep" not in name]
 
 
+def moments_of(answer: str) -> int:
+    """How many moments the steps had, of a process that was not killed."""
+    finished, number = answer.split()
+    assert finished == "finished"
+    return int(number)
+
+
 @pytest.mark.timeout(LONGEST_S + 20)
 def test_a_kill_at_any_moment_leaks_nothing_and_drops_nothing_that_is_needed(
     store_url: str, home: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    clock, catalog, killed = ShiftedClock(), new_catalog(home), 0
-    command = [sys.executable, kill_interim.__file__, store_url, str(home)]
-    with (
-        Store(open_engine(store_url), clock) as store,
-        started(command, patience_s=LONGEST_S, stdin=PIPE, stdout=PIPE) as doomed,
-    ):
-        assert doomed.stdin is not None
-        assert doomed.stdout is not None
-        assert doomed.stdout.readline() == "ready\n"
+    clock, catalog = ShiftedClock(), new_catalog(home)
+    with Store(open_engine(store_url), clock) as store, doomed(store_url, home) as live:
         claim(catalog, "lake", "snowpack_interim", store.identity)
         lake, told = InterimLake(InterimRegistry(store), catalog), ToldRuns()
-        for moment in count(1 + (EVERY // 2 if store.is_postgres else 0), EVERY):
+
+        def live_and_collect(moment: int) -> str:
             run_id = f"run{moment}"
             needed = lake.handed_on("keep", consumers=["later"], run_id=run_id)
-            doomed.stdin.write(f"{moment} {clock.ahead.total_seconds()}\n")
-            doomed.stdin.flush()
-            answer = doomed.stdout.readline().strip()
-            killed += answer == "killed"
+            answer = live(moment, clock.ahead)
 
             told.finish("clean", "report", "publish", run_id=run_id)
             for _ in range(3):
@@ -93,8 +108,15 @@ def test_a_kill_at_any_moment_leaks_nothing_and_drops_nothing_that_is_needed(
             clock.ahead += timedelta(days=2)
             assert sweep(lake.registry, catalog, "lake", dry_run=True) == [], "not even for the sweeper"
             assert lake.collector(told).run().runs == 0, "the run is forgotten"
-            if answer != "killed":
-                break
-    assert answer == "finished 0"
-    record_property("moments", killed)
-    assert moment > 100, f"every step was met, in {moment} moments"
+            return answer
+
+        moments = moments_of(live_and_collect(0))
+        assert moments > 100, "every step was met"
+        every = rounds(moments // 3, soak=1)
+        first = 1 + every * (2 if store.is_postgres else 1) // 3  # other moments on each database
+        killed = 0
+        while (answer := live_and_collect(first + killed * every)) == "killed":
+            killed += 1
+    assert moments_of(answer) > 100, "the last one, at a moment that never came, met every step too"
+    assert killed >= rounds(2, soak=100)
+    record_property("faults", killed)
