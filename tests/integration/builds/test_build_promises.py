@@ -1,21 +1,34 @@
 """Whatever happens in whatever order, what is served is complete, is not older than it was, and nothing live is deleted.
 
-Hypothesis plays several writers, publishers that sleep, people who roll back, cleanups, kills and the clock against the promises.
+Hypothesis plays several writers, publishers that sleep, people who roll back, cleanups, kills and the clock against the promises:
+300 steps in ``make test``, more than 10,000 with ``SNOWPACK_SOAK=1``.
 """
 
 from __future__ import annotations
 
 import shutil
 import tempfile
+from collections import Counter
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from built_runs import DATASET, DAY, MIDNIGHT, MovedClock, begun, complete, selected, served, write_attempt
+from effort import SOAK, rounds
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, precondition, rule
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    invariant,
+    multiple,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from random_examples import UNHURRIED
 
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.cleanup import cleanup, cleanup_losers, cleanup_old_runs, cleanup_stale_attempts, strangers
@@ -27,7 +40,7 @@ from airflow_snowpack.builds.registered import BuildPolicy, PublicationKind
 from airflow_snowpack.builds.registry import BuildRegistry
 from airflow_snowpack.builds.rollback import rollback
 from airflow_snowpack.builds.storage import Deleted, Storage
-from airflow_snowpack.store import Store, upgrade_schema
+from airflow_snowpack.store import Store
 from airflow_snowpack.store.engine import open_engine
 
 if TYPE_CHECKING:
@@ -39,6 +52,8 @@ if TYPE_CHECKING:
 
     Ready = tuple[RunHandle, Manifest]
 
+EXAMPLES = rounds(10, soak=400)
+STEPS = 30
 SHARDS = 2
 RETENTION = Retention(keep_runs=2, stale_attempt_age=timedelta(hours=2))
 days = st.integers(0, 4)
@@ -76,14 +91,15 @@ class Promises(RuleBasedStateMachine):
     runs: Bundle[RunHandle] = Bundle("runs")
     ready: Bundle[Ready] = Bundle("ready")
 
-    @initialize()
-    def start(self) -> None:
+    def __init__(self, migrated: Path, taken: Counter[str]) -> None:
+        super().__init__()
+        self.taken = taken
         # Where there is a disk in memory, a thousand synced files cost nothing.
         memory = Path("/dev/shm")
         self.folder = Path(tempfile.mkdtemp(prefix="snowpack-promises-", dir=memory if memory.is_dir() else None))
         self.clock = MovedClock()
-        self.store = Store(open_engine(f"sqlite:///{self.folder / 'snowpack.db'}"), self.clock)
-        upgrade_schema(self.store)
+        database = shutil.copy(migrated, self.folder / "snowpack.db")
+        self.store = Store(open_engine(f"sqlite:///{database}"), self.clock)
         self.registry = BuildRegistry(self.store, BuildPolicy(lock_wait=timedelta(0)), sleep=lambda _: None)
         self.storage = Storage(self.folder / "flights", sleep=lambda _: None)
         self.seen = 0
@@ -183,6 +199,10 @@ class Promises(RuleBasedStateMachine):
 
     # -- what must hold ----------------------------------------------------------------------------------------------------
 
+    @invariant()
+    def count_the_step(self) -> None:
+        self.taken["steps"] += 1
+
     def is_there(self, handle: RunHandle) -> bool:
         """Writers that outlive the second look of cleanup are told by ``strangers``, and tested elsewhere."""
         return self.registry.run(DATASET, handle.run_id).deleted_at is None
@@ -247,5 +267,11 @@ class Promises(RuleBasedStateMachine):
             complete(self.storage, run.manifest, run.checksum)
 
 
-TestPromises = Promises.TestCase
-TestPromises.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
+def test_every_sequence_of_steps_keeps_the_promises(
+    migrated_sqlite: Path, record_property: Callable[[str, object], None]
+) -> None:
+    taken: Counter[str] = Counter()
+    bounded = settings(UNHURRIED, max_examples=EXAMPLES, stateful_step_count=STEPS)
+    run_state_machine_as_test(lambda: Promises(migrated_sqlite, taken), settings=bounded)
+    record_property("steps", taken["steps"])
+    assert taken["steps"] >= (10_000 if SOAK else EXAMPLES)

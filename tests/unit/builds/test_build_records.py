@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_examples import UNHURRIED
 
 from airflow_snowpack.builds.errors import ManifestDamaged
 from airflow_snowpack.builds.keys import Key, KeyType
@@ -73,12 +74,13 @@ def manifests(draw: st.DrawFn) -> Manifest:
     )
 
 
+@UNHURRIED
 @given(attempts())
 def test_an_attempt_is_read_as_it_was_written(attempt: ShardAttemptResult) -> None:
     assert read_attempt(to_json(attempt), "x") == attempt
 
 
-@settings(max_examples=40)
+@settings(UNHURRIED, max_examples=40)
 @given(manifests())
 def test_a_manifest_is_read_as_it_was_written_and_its_checksum_tells_it_from_others(manifest: Manifest) -> None:
     data = to_json(manifest)
@@ -87,7 +89,7 @@ def test_a_manifest_is_read_as_it_was_written_and_its_checksum_tells_it_from_oth
         read_manifest(data + b" ", "x", checksum_of(data))
 
 
-@settings(max_examples=60)
+@settings(UNHURRIED, max_examples=60)
 @given(manifests(), st.data())
 def test_whatever_else_stands_there_is_refused_as_damaged(manifest: Manifest, data: st.DataObject) -> None:
     content: dict[str, Any] = json.loads(to_json(manifest))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from random_examples import UNHURRIED
 
 from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey
 from airflow_snowpack.builds.keys import KeyType, hash_shard
@@ -15,21 +16,21 @@ from airflow_snowpack.builds.sharding import Placing, key_type_of, num_shards_fo
 INTEGERS = st.integers(-(2**63), 2**63 - 1)
 
 
-@settings(deadline=None)
+@UNHURRIED
 @given(st.lists(INTEGERS), st.integers(1, 100_000))
 def test_integers_are_placed_as_the_library_hashes_them(keys: list[int], num_shards: int) -> None:
     placed = Placing(Sharding.hash(num_shards), KeyType.INTEGER).shards(pa.array(keys, pa.int64()))
     assert placed.to_pylist() == [hash_shard(key, KeyType.INTEGER, num_shards) for key in keys]
 
 
-@settings(deadline=None)
+@UNHURRIED
 @given(st.lists(st.text(max_size=300)), st.integers(1, 1000))
 def test_strings_are_placed_as_single_ones(keys: list[str], num_shards: int) -> None:
     placed = Placing(Sharding.hash(num_shards), KeyType.STRING).shards(pa.array(keys, pa.large_string()))
     assert placed.to_pylist() == [hash_shard(key, KeyType.STRING, num_shards) for key in keys]
 
 
-@settings(deadline=None)
+@UNHURRIED
 @given(st.lists(st.binary(max_size=300)))
 def test_bytes_are_placed_as_single_ones(keys: list[bytes]) -> None:
     placed = Placing(Sharding.hash(7), KeyType.BYTES).shards(pa.array(keys, pa.binary()))

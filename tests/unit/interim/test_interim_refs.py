@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from random_examples import UNHURRIED
 
 from airflow_snowpack.interim.errors import InterimTableGone, InvalidInterimRef
 from airflow_snowpack.interim.refs import Producer, TableRef, ViewRef, find_refs, is_ref, read_ref, replace_refs
@@ -29,6 +30,7 @@ views = st.builds(
 )
 
 
+@UNHURRIED
 @given(st.sampled_from([REF, BARE]) | views)
 def test_what_is_read_is_what_was_written(ref: TableRef | ViewRef) -> None:
     assert read_ref(json.loads(json.dumps(ref.to_json()))) == ref

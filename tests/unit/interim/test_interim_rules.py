@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from random_examples import UNHURRIED
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.interim.errors import InvalidInterimTable
@@ -20,6 +21,7 @@ from airflow_snowpack.interim.run_states import RunPhase, RunStanding
 DOCS = Path(__file__).parents[3] / "docs" / "interim-tables.md"
 
 
+@UNHURRIED
 @given(st.text(max_size=250), st.text(max_size=250))
 def test_every_dag_and_task_gives_a_name_that_is_told_from_all_others(dag_id: str, task_id: str) -> None:
     name = name_of(Slot(TaskKey(dag_id, "run", task_id)), uuid4().hex)
