@@ -16,6 +16,7 @@ from airflow_snowpack.builds.errors import ManifestDamaged, ObjectMissing
 from airflow_snowpack.builds.keys import KeyType
 from airflow_snowpack.builds.model import Manifest, ShardAttemptResult, ShardFormat, Sharding
 from airflow_snowpack.builds.pointer import read_pointer
+from airflow_snowpack.builds.publish import publish
 from airflow_snowpack.builds.records import checksum_of, read_manifest, to_json
 from airflow_snowpack.builds.winners import read_attempts, select_winners
 
@@ -98,6 +99,16 @@ def built(
         for task in range(losers + 1):
             write_attempt(storage, handle.run_id, shard_id, task=task)
     return handle, selected(storage, handle)
+
+
+def published(registry: BuildRegistry, storage: Storage, *days: int, losers: int = 0) -> list[str]:
+    """Builds of these days, published in this order; their run ids."""
+    run_ids = []
+    for day in days:
+        handle, manifest = built(registry, storage, MIDNIGHT + day * DAY, losers=losers)
+        publish(registry, storage, handle, manifest)
+        run_ids.append(handle.run_id)
+    return run_ids
 
 
 def complete(storage: Storage, path: str, checksum: str | None) -> Manifest:

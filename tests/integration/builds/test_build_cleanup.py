@@ -8,13 +8,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from built_runs import DATASET, DAY, MIDNIGHT, MovedClock, begun, built, manifest_of, selected, served, write_attempt
+from built_runs import DATASET, DAY, MIDNIGHT, MovedClock, begun, built, manifest_of, published, selected, served, write_attempt
 
 from airflow_snowpack.builds import layout
-from airflow_snowpack.builds.cleanup import cleanup, cleanup_losers, cleanup_old_runs, cleanup_stale_attempts, strangers
+from airflow_snowpack.builds.cleanup import cleanup, cleanup_losers, cleanup_old_runs
 from airflow_snowpack.builds.cleanup_ledger import CleanupLedger
 from airflow_snowpack.builds.errors import BuildNotFound, DatasetBusy, DatasetNotFound, InvalidBuild, StaleBuild
-from airflow_snowpack.builds.model import BuildRun, CleanupAction, CleanupPhase, Retention, RunStatus
+from airflow_snowpack.builds.model import BuildRun, CleanupAction, Retention
 from airflow_snowpack.builds.publish import publish
 from airflow_snowpack.builds.records import to_json
 from airflow_snowpack.builds.rollback import rollback
@@ -27,15 +27,6 @@ if TYPE_CHECKING:
     from airflow_snowpack.builds.registry import BuildRegistry
 
 
-def published(registry: BuildRegistry, storage: Storage, *days: int, losers: int = 0) -> list[str]:
-    run_ids = []
-    for day in days:
-        handle, manifest = built(registry, storage, MIDNIGHT + day * DAY, losers=losers)
-        publish(registry, storage, handle, manifest)
-        run_ids.append(handle.run_id)
-    return run_ids
-
-
 def paths(actions: list[CleanupAction]) -> list[str]:
     return [action.path for action in actions]
 
@@ -44,17 +35,7 @@ def everything(storage: Storage) -> set[str]:
     return {found.path for found in storage.objects("", half_written=True)}
 
 
-def test_losing_attempts_go_and_the_winners_stay(registry: BuildRegistry, storage: Storage) -> None:
-    (run_id,) = published(registry, storage, 0, losers=2)
-    assert registry.run(DATASET, run_id).losers_left
-    done = cleanup_losers(registry, storage, DATASET)
-    assert paths(done) == [f"data/{run_id}/shard=0000{shard}/attempt=00-{task}/" for shard in (0, 1) for task in (1, 2)]
-    assert {(action.phase, action.objects, action.error) for action in done} == {(CleanupPhase.LOSERS, 2, None)}
-    assert done[0].reason == "the attempt 00-1 at shard 0 lost to 00-0"
-    assert served(storage) == run_id
-    assert cleanup_losers(registry, storage, DATASET) == []
-
-
+@pytest.mark.one_database
 def test_a_winner_whose_folders_name_begins_like_a_losers_stays(registry: BuildRegistry, storage: Storage) -> None:
     handle = begun(registry, storage, MIDNIGHT, shards=1)
     for task in (10, 1, 100):
@@ -68,6 +49,7 @@ def test_a_winner_whose_folders_name_begins_like_a_losers_stays(registry: BuildR
     assert storage.folders("data/") == [handle.run_id, f"{handle.run_id}.2", f"{handle.run_id}0"]
 
 
+@pytest.mark.one_database
 def test_what_a_killed_attempt_half_wrote_is_a_loser_too(registry: BuildRegistry, storage: Storage) -> None:
     handle, manifest = built(registry, storage, MIDNIGHT, shards=1)
     left = layout.attempt_folder(handle.run_id, 0, 0, "1")
@@ -79,6 +61,7 @@ def test_what_a_killed_attempt_half_wrote_is_a_loser_too(registry: BuildRegistry
     assert not storage.local_path(left).exists()
 
 
+@pytest.mark.one_database
 def test_a_winner_without_a_file_is_known_by_its_record(registry: BuildRegistry, storage: Storage) -> None:
     handle = begun(registry, storage, MIDNIGHT, shards=1)
     winner = replace(write_attempt(storage, handle.run_id, 0, task=None), url=None, rows=0, bytes=0, checksum=None)
@@ -88,6 +71,7 @@ def test_a_winner_without_a_file_is_known_by_its_record(registry: BuildRegistry,
     assert paths(cleanup_losers(registry, storage, DATASET)) == [layout.attempt_folder(handle.run_id, 0, 1, "local")]
 
 
+@pytest.mark.one_database
 def test_an_attempt_that_ends_after_its_build_was_published_is_found_later(
     registry: BuildRegistry, storage: Storage, clock: MovedClock
 ) -> None:
@@ -101,6 +85,7 @@ def test_an_attempt_that_ends_after_its_build_was_published_is_found_later(
     assert cleanup(registry, storage, DATASET) == [], "two looks are all, so that runs that are kept cost nothing"
 
 
+@pytest.mark.one_database
 def test_losers_of_a_damaged_manifest_stay_and_are_told(registry: BuildRegistry, storage: Storage) -> None:
     damaged, sound = published(registry, storage, 0, 1, losers=1)
     storage.write(f"manifests/{damaged}/1.json", b"{}")
@@ -110,31 +95,7 @@ def test_losers_of_a_damaged_manifest_stay_and_are_told(registry: BuildRegistry,
     assert registry.run(DATASET, damaged).losers_left
 
 
-def test_runs_that_failed_or_were_left_go_and_those_in_flight_stay(
-    registry: BuildRegistry, storage: Storage, clock: MovedClock
-) -> None:
-    (current,) = published(registry, storage, 0)
-    failed, _ = built(registry, storage, MIDNIGHT + DAY)
-    left, _ = built(registry, storage, MIDNIGHT + 2 * DAY)
-    alive, alive_manifest = built(registry, storage, MIDNIGHT + 3 * DAY)
-    registry.fail(failed, "no space left")
-    (action,) = cleanup_stale_attempts(registry, storage, DATASET)
-    assert (action.path, action.objects, action.reason) == (f"data/{failed.run_id}/", 4, "the run failed: no space left")
-
-    clock.move(DAY)
-    assert cleanup_stale_attempts(registry, storage, DATASET) == [], "nobody holds it, but not for a day yet"
-    assert registry.heartbeat(alive)
-    clock.move(registry.policy.run_lease)
-    registry.heartbeat(alive)
-    (action,) = cleanup_stale_attempts(registry, storage, DATASET)
-    assert (action.path, action.reason) == (f"data/{left.run_id}/", "nobody has held the run since 2026-01-01 00:30 UTC")
-    gone = registry.run(DATASET, left.run_id)
-    assert (gone.status, gone.deleted_at) == (RunStatus.FAILED, clock.now)
-
-    assert publish(registry, storage, alive, alive_manifest).moved
-    assert storage.folders("data/") == [current, alive.run_id]
-
-
+@pytest.mark.one_database
 def test_a_run_that_was_long_in_the_making_is_kept_for_as_long_after_its_last_holder(
     registry: BuildRegistry, storage: Storage, clock: MovedClock
 ) -> None:
@@ -162,6 +123,7 @@ def test_a_run_that_was_deleted_can_neither_be_published_nor_gone_back_to(
         rollback(registry, storage, DATASET, to="-1", by=None)
 
 
+@pytest.mark.one_database
 def test_what_a_failed_run_still_writes_is_found_later(registry: BuildRegistry, storage: Storage, clock: MovedClock) -> None:
     handle, _ = built(registry, storage, MIDNIGHT)
     registry.fail(handle, "x")
@@ -175,36 +137,6 @@ def test_what_a_failed_run_still_writes_is_found_later(registry: BuildRegistry, 
     assert everything(storage) == set()
 
 
-def test_the_newest_runs_and_the_current_one_stay(registry: BuildRegistry, storage: Storage) -> None:
-    runs = published(registry, storage, 0, 1, 2, 3, 4)
-    rollback(registry, storage, DATASET, to=runs[0], by=None)
-    done = cleanup_old_runs(registry, storage, DATASET, Retention(keep_runs=2))
-    assert paths(done) == [f"{kind}/{run_id}/" for run_id in (runs[2], runs[1]) for kind in ("manifests", "data")]
-    assert storage.folders("data/") == storage.folders("manifests/") == [runs[0], runs[3], runs[4]]
-    assert served(storage) == runs[0]
-    assert cleanup_old_runs(registry, storage, DATASET, Retention(keep_runs=2)) == []
-
-
-def test_a_dry_run_tells_exactly_what_the_real_one_does_and_deletes_nothing(
-    registry: BuildRegistry, storage: Storage, clock: MovedClock
-) -> None:
-    published(registry, storage, 0, 1, 2, losers=1)
-    failed, _ = built(registry, storage, MIDNIGHT + 3 * DAY)
-    registry.fail(failed, "x")
-    left, _ = built(registry, storage, MIDNIGHT + 4 * DAY)
-    clock.move(2 * DAY)
-    before, rows = everything(storage), registry.runs(DATASET)
-    retention = Retention(keep_runs=2)
-    parts = [phase(registry, storage, DATASET, retention, dry_run=True) for phase in (cleanup_losers, cleanup_stale_attempts)]
-    told = cleanup(registry, storage, DATASET, retention, dry_run=True)
-    assert told[: len(parts[0] + parts[1])] == parts[0] + parts[1]
-    assert (everything(storage), registry.runs(DATASET)) == (before, rows)
-    assert {action.phase for action in told} == set(CleanupPhase)
-    assert cleanup(registry, storage, DATASET, retention) == told
-    assert len(before) - len(everything(storage)) == sum(action.objects or 0 for action in told)
-    assert left.run_id not in storage.folders("data/")
-
-
 class Stubborn(Storage):
     """A storage that does not delete some folders."""
 
@@ -216,6 +148,7 @@ class Stubborn(Storage):
         return super().delete(path)
 
 
+@pytest.mark.one_database
 def test_one_deletion_that_fails_stops_no_other_and_the_next_pass_finds_it(
     registry: BuildRegistry, tmp_path: Path, clock: MovedClock
 ) -> None:
@@ -237,18 +170,7 @@ def test_one_deletion_that_fails_stops_no_other_and_the_next_pass_finds_it(
     assert served(storage) == third
 
 
-def test_a_folder_that_the_registry_does_not_know_is_reported_and_never_deleted(
-    registry: BuildRegistry, storage: Storage, clock: MovedClock
-) -> None:
-    published(registry, storage, 0, 1)
-    unknown = write_attempt(storage, "somebody_elses", 0)
-    storage.write("manifests/lost/1.json", b"{}")
-    clock.move(9 * DAY)
-    cleanup(registry, storage, DATASET, Retention(keep_runs=1))
-    assert strangers(registry, storage, DATASET) == ["manifests/lost/", "data/somebody_elses/"]
-    assert storage.exists(unknown.url or "")
-
-
+@pytest.mark.one_database
 def test_a_pointer_that_was_half_written_by_somebody_who_was_killed_goes(
     registry: BuildRegistry, storage: Storage, clock: MovedClock
 ) -> None:
@@ -324,6 +246,7 @@ def test_a_cleanup_that_lost_the_dataset_deletes_nothing(
     assert len(storage.folders("manifests/")) == 3
 
 
+@pytest.mark.one_database
 def test_ten_thousand_shards_are_cleaned_up(registry: BuildRegistry, storage: Storage) -> None:
     handle = begun(registry, storage, MIDNIGHT, shards=10_000)
     shard = write_attempt(storage, handle.run_id, 0)

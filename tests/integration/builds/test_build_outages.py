@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
-from built_runs import DATASET, DAY, MIDNIGHT, MovedClock, begun, built, served
+from built_runs import DATASET, DAY, MIDNIGHT, MovedClock, begun, built, published, served
 from failing_storage import every_third, failing_storage
 
 from airflow_snowpack.builds import layout
@@ -25,22 +26,13 @@ from airflow_snowpack.store import Store, StoreUnreachable, upgrade_schema
 from airflow_snowpack.store.engine import open_engine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from postgres_server import PostgresServer
 
 KEEP_ONE = Retention(keep_runs=1)
 T = TypeVar("T")
-
-
-def published(registry: BuildRegistry, storage: Storage, *days: int, losers: int = 0) -> list[str]:
-    run_ids = []
-    for day in days:
-        handle, manifest = built(registry, storage, MIDNIGHT + day * DAY, losers=losers)
-        publish(registry, storage, handle, manifest)
-        run_ids.append(handle.run_id)
-    return run_ids
 
 
 class Pointed(Storage):
@@ -65,6 +57,7 @@ def pointed(tmp_path: Path) -> Pointed:
 # -- a storage that fails --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_database
 def test_a_storage_that_fails_every_third_call_costs_time_and_nothing_else(registry: BuildRegistry, tmp_path: Path) -> None:
     storage, sound = failing_storage(tmp_path, every_third()), Storage(tmp_path)
     for day in range(4):
@@ -100,6 +93,7 @@ def test_a_pointer_that_cannot_be_set_fails_the_run_and_stays_what_it_was(
     assert [each.run_id for each in registry.publications(DATASET)] == ["20260103T000000Z", before]
 
 
+@pytest.mark.one_database
 def test_a_pointer_that_can_be_set_at_the_third_try_is_set(registry: BuildRegistry, pointed: Pointed, naps: list[float]) -> None:
     tries: list[None] = []
 
@@ -113,6 +107,7 @@ def test_a_pointer_that_can_be_set_at_the_third_try_is_set(registry: BuildRegist
     assert naps == [1.0, 2.0]
 
 
+@pytest.mark.one_database
 def test_a_pointer_that_was_set_although_the_answer_was_lost_is_set(registry: BuildRegistry, pointed: Pointed) -> None:
     def lose_the_answer() -> None:
         raise StorageFailed("write", "_CURRENT", "the connection was reset")
@@ -244,25 +239,33 @@ def test_a_later_try_after_the_registry_was_away_replaces_what_is_served(
         assert served(storage) == second.run_id
 
 
-def test_a_registry_that_was_lost_goes_on_from_what_is_served(registry: BuildRegistry, storage: Storage, tmp_path: Path) -> None:
+@pytest.fixture
+def fresh(migrated_sqlite: Path, tmp_path: Path, clock: MovedClock) -> Iterator[BuildRegistry]:
+    """The registry that replaces a lost one: it has all tables and no rows."""
+    database = shutil.copy(migrated_sqlite, tmp_path / "fresh.db")
+    with Store(open_engine(f"sqlite:///{database}"), clock) as store:
+        yield BuildRegistry(store)
+
+
+@pytest.mark.one_database
+def test_a_registry_that_was_lost_goes_on_from_what_is_served(
+    registry: BuildRegistry, fresh: BuildRegistry, storage: Storage
+) -> None:
     published(registry, storage, 0, 1, 2)
-    empty = f"sqlite:///{tmp_path / 'empty.db'}"
-    with Store(open_engine(empty), registry.store.clock) as store:
-        upgrade_schema(store)
-        fresh = BuildRegistry(store)
-        handle = fresh.begin(DATASET, storage.url, as_of=MIDNIGHT + DAY, num_shards=2, storage=storage)
-        assert handle.run_id == "20260102T000000Z.2"
-        assert cleanup(fresh, storage, DATASET, KEEP_ONE) == []
-        assert fresh.dataset(DATASET).current_run == "20260103T000000Z"
-        older, manifest = built(fresh, storage, MIDNIGHT + DAY)
-        assert not publish(fresh, storage, older, manifest).moved, "the lost registry had something newer"
-        newer, manifest = built(fresh, storage, MIDNIGHT + 3 * DAY)
-        assert publish(fresh, storage, newer, manifest).publication == 4, "numbers go on where they were"
-        assert served(storage) == newer.run_id
+    handle = fresh.begin(DATASET, storage.url, as_of=MIDNIGHT + DAY, num_shards=2, storage=storage)
+    assert handle.run_id == "20260102T000000Z.2"
+    assert cleanup(fresh, storage, DATASET, KEEP_ONE) == []
+    assert fresh.dataset(DATASET).current_run == "20260103T000000Z"
+    older, manifest = built(fresh, storage, MIDNIGHT + DAY)
+    assert not publish(fresh, storage, older, manifest).moved, "the lost registry had something newer"
+    newer, manifest = built(fresh, storage, MIDNIGHT + 3 * DAY)
+    assert publish(fresh, storage, newer, manifest).publication == 4, "numbers go on where they were"
+    assert served(storage) == newer.run_id
 
 
+@pytest.mark.one_database
 def test_a_lost_registry_never_says_of_a_published_run_that_it_is_its_own(
-    registry: BuildRegistry, storage: Storage, tmp_path: Path, clock: MovedClock
+    registry: BuildRegistry, fresh: BuildRegistry, storage: Storage, tmp_path: Path, clock: MovedClock
 ) -> None:
     """A folder that is not the run's own is found before the run is registered, so that no cleanup is told of it."""
     (run_id,) = published(registry, storage, 0)
@@ -271,36 +274,32 @@ def test_a_lost_registry_never_says_of_a_published_run_that_it_is_its_own(
         if name == "get_file_info_selector":
             raise OSError("not now")
 
-    with Store(open_engine(f"sqlite:///{tmp_path / 'empty.db'}"), clock) as store:
-        upgrade_schema(store)
-        fresh = BuildRegistry(store)
-        silent = failing_storage(tmp_path / "flights", not_listed)
-        with pytest.raises(StorageFailed, match="not now"):
-            begun(fresh, silent, MIDNIGHT, owner="task")
-        assert fresh.runs(DATASET) == []
-        again, _ = built(fresh, storage, MIDNIGHT + DAY, owner="task")
-        fresh.fail(again, "it was no good")
-        clock.move(3 * DAY)
-        assert {action.run_id for action in cleanup(fresh, storage, DATASET, KEEP_ONE)} == {again.run_id}
-        assert served(storage) == run_id
+    silent = failing_storage(tmp_path / "flights", not_listed)
+    with pytest.raises(StorageFailed, match="not now"):
+        begun(fresh, silent, MIDNIGHT, owner="task")
+    assert fresh.runs(DATASET) == []
+    again, _ = built(fresh, storage, MIDNIGHT + DAY, owner="task")
+    fresh.fail(again, "it was no good")
+    clock.move(3 * DAY)
+    assert {action.run_id for action in cleanup(fresh, storage, DATASET, KEEP_ONE)} == {again.run_id}
+    assert served(storage) == run_id
 
 
+@pytest.mark.one_database
 def test_a_lost_registry_begins_the_moment_that_is_served_and_still_knows_that_it_was(
-    registry: BuildRegistry, storage: Storage, tmp_path: Path
+    registry: BuildRegistry, fresh: BuildRegistry, storage: Storage
 ) -> None:
     published(registry, storage, 0, 1)
-    with Store(open_engine(f"sqlite:///{tmp_path / 'empty.db'}"), registry.store.clock) as store:
-        upgrade_schema(store)
-        fresh = BuildRegistry(store)
-        assert begun(fresh, storage, MIDNIGHT + DAY).run_id == "20260102T000000Z.2"
-        older, manifest = built(fresh, storage, MIDNIGHT)
-        assert not publish(fresh, storage, older, manifest).moved
-        assert served(storage) == "20260102T000000Z"
+    assert begun(fresh, storage, MIDNIGHT + DAY).run_id == "20260102T000000Z.2"
+    older, manifest = built(fresh, storage, MIDNIGHT)
+    assert not publish(fresh, storage, older, manifest).moved
+    assert served(storage) == "20260102T000000Z"
 
 
 # -- a pointer that is not what it should be -------------------------------------------------------------------------------
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("damage", [None, b"", b"{}"])
 def test_a_pointer_that_is_damaged_or_gone_is_written_again(
     registry: BuildRegistry, storage: Storage, damage: bytes | None
@@ -327,6 +326,7 @@ def test_a_pointer_ahead_that_names_nothing_goes_back_with_a_higher_number(regis
     assert published(registry, storage, 2) == [served(storage)]
 
 
+@pytest.mark.one_database
 def test_the_folder_of_another_dataset_is_not_touched(registry: BuildRegistry, storage: Storage, tmp_path: Path) -> None:
     published(registry, storage, 0)
     registry.begin("other", str(tmp_path / "other"), as_of=MIDNIGHT, num_shards=1)

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from interim_lake import RUN, ToldRuns, holder
 
-from airflow_snowpack.interim import ledger
 from airflow_snowpack.interim.errors import InterimTableGone
-from airflow_snowpack.interim.run_states import RunPhase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,19 +18,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.interim.run_states import RunAsked, RunStanding
 
 
-def test_a_table_goes_when_its_consumer_is_finished_for_good(lake_of_tables: InterimLake, told: ToldRuns) -> None:
-    ref = lake_of_tables.handed_on("clean", consumers=["report"])
-
-    for unfinished in (None, "running", "up_for_retry"):
-        told.says("report", unfinished)
-        assert lake_of_tables.collect(told).dropped == ()
-    told.finish("report")
-
-    assert [str(doomed.table) for doomed in lake_of_tables.collect(told).dropped] == [ref.table]
-    assert lake_of_tables.tables() == set()
-    assert lake_of_tables.registry.tables() == []
-
-
+@pytest.mark.one_database
 def test_a_table_stays_for_the_slowest_of_its_consumers(lake_of_tables: InterimLake, told: ToldRuns) -> None:
     lake_of_tables.handed_on("clean", consumers=["report", "publish"])
     told.finish("report")
@@ -79,6 +65,7 @@ def test_a_consumer_that_is_cleared_between_airflows_two_answers_keeps_what_all_
     assert len(lake_of_tables.collect(told, later=timedelta(minutes=10)).dropped) == 1
 
 
+@pytest.mark.one_database
 def test_a_mapped_consumer_is_finished_when_all_of_its_instances_are(lake_of_tables: InterimLake, told: ToldRuns) -> None:
     lake_of_tables.handed_on("clean", consumers=["report"])
     told.says("report", "success", map_index=0)
@@ -89,43 +76,21 @@ def test_a_mapped_consumer_is_finished_when_all_of_its_instances_are(lake_of_tab
     assert len(lake_of_tables.collect(told).dropped) == 1
 
 
-def test_consumers_are_let_go_of_however_many_there_are(
-    lake_of_tables: InterimLake, told: ToldRuns, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A statement can name only so many."""
-    monkeypatch.setattr(ledger, "AT_ONCE", 2)
-    consumers = [f"task{number}" for number in range(5)]
-    for run_id in (RUN, "manual__2"):
-        lake_of_tables.handed_on("clean", consumers=consumers, run_id=run_id)
-    told.finish(*consumers)
-    told.finish(*consumers[1:], run_id="manual__2")
-
-    assert [doomed.producer.run_id for doomed in lake_of_tables.collect(told).dropped] == [RUN]
-    (left,) = lake_of_tables.registry.tables()
-    assert len(left.pins) == 5, "as long as one consumer needs it, it is there for the others too"
-
-
+@pytest.mark.one_database
 def test_a_consumer_that_airflow_does_not_know_is_not_finished(lake_of_tables: InterimLake, told: ToldRuns) -> None:
     lake_of_tables.handed_on("clean", consumers=["report"])
 
     assert lake_of_tables.collect(told).dropped == ()
 
 
-@pytest.mark.parametrize("phase", [RunPhase.OVER, RunPhase.GONE])
-def test_the_end_of_a_run_ends_every_need_of_it(lake_of_tables: InterimLake, told: ToldRuns, phase: RunPhase) -> None:
-    lake_of_tables.handed_on("clean", consumers=["report"])
-    told.end(phase=phase)
-
-    assert len(lake_of_tables.collect(told).dropped) == 1
-    assert lake_of_tables.collect(told).runs == 0
-
-
+@pytest.mark.one_database
 def test_a_table_without_consumers_goes_at_once(lake_of_tables: InterimLake, told: ToldRuns) -> None:
     lake_of_tables.handed_on("report")
 
     assert len(lake_of_tables.collect(told).dropped) == 1
 
 
+@pytest.mark.one_database
 def test_two_runs_of_one_dag_have_tables_of_their_own(lake_of_tables: InterimLake, told: ToldRuns) -> None:
     first = lake_of_tables.handed_on("clean", consumers=["report"])
     second = lake_of_tables.handed_on("clean", consumers=["report"], run_id="manual__2")
@@ -137,6 +102,7 @@ def test_two_runs_of_one_dag_have_tables_of_their_own(lake_of_tables: InterimLak
     assert lake_of_tables.tables() == {second.table}
 
 
+@pytest.mark.one_database
 def test_who_reads_a_dropped_table_hears_which_task_to_clear(lake_of_tables: InterimLake, told: ToldRuns) -> None:
     ref = lake_of_tables.handed_on("clean", consumers=["report"])
     told.finish("report")

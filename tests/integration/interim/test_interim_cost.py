@@ -76,6 +76,7 @@ def test_an_expected_reader_leaves_the_row_of_its_run_alone(lake_of_tables: Inte
     assert [statement for statement in statements if "interim_runs" in statement]
 
 
+@pytest.mark.one_database
 def test_a_run_in_which_nothing_happens_is_looked_at_less_and_less_often(
     lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock
 ) -> None:
@@ -90,15 +91,3 @@ def test_a_run_in_which_nothing_happens_is_looked_at_less_and_less_often(
 
     assert pauses == sorted(pauses)
     assert pauses[-1] == timedelta(hours=1)
-
-
-def test_a_nudge_is_heeded_at_once(lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock) -> None:
-    ref = lake_of_tables.handed_on("clean", consumers=["report"])
-    for _ in range(8):
-        lake_of_tables.collect(told)
-    told.finish("report")
-    assert lake_of_tables.collect(told, later=timedelta(seconds=1)).runs == 0
-
-    assert lake_of_tables.registry.nudge(ref.producer.dag_id, ref.producer.run_id)
-    assert not lake_of_tables.registry.nudge("unknown", "run")
-    assert len(lake_of_tables.collect(told, later=timedelta(0)).dropped) == 1

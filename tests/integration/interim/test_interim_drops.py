@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlparse
 
 import pytest
-from interim_lake import DAG, RUN, InterimLake, new_catalog
+from interim_lake import InterimLake, new_catalog
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
 from airflow_snowpack.interim.collector import Collector
-from airflow_snowpack.interim.errors import InterimTableNotFound, InterimTableNotStuck
 from airflow_snowpack.interim.folders import Folder, folder_of_namespace
 from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.interim.ownership import claim
@@ -65,6 +64,7 @@ def test_a_drop_that_fails_keeps_its_row_and_is_tried_again(
     assert lake_of_tables.collect(told).runs == 0
 
 
+@pytest.mark.one_database
 def test_a_catalog_that_is_down_is_asked_once_a_pass(lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock) -> None:
     for number in range(3):
         lake_of_tables.handed_on(f"task{number}")
@@ -95,32 +95,7 @@ def test_a_pass_finishes_what_a_killed_one_has_begun(lake_of_tables: InterimLake
     assert not folder.exists()
 
 
-def test_only_what_no_collector_could_drop_is_forgotten_and_never_under_one_that_is_at_it(
-    lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock
-) -> None:
-    registry = lake_of_tables.registry
-    ref = lake_of_tables.handed_on("clean", with_rows=True)
-    with pytest.raises(InterimTableNotStuck, match="no drop of it has failed yet"):
-        registry.forget(ref.table_id)
-    clock.move(timedelta(hours=1))
-    collector = lake_of_tables.collector(told)
-    [doomed] = collector._ledger.settle(collector._due.take(10), {}, 10)
-    collector._ledger.failed(doomed, "the catalog is gone")
-    clock.move(timedelta(minutes=1))
-    [again] = collector._ledger.take_left(10)
-    with pytest.raises(InterimTableNotStuck, match="a collector is dropping it now"):
-        registry.forget(ref.table_id)
-    clock.move(timedelta(hours=1))  # that one is dead
-
-    assert registry.forget(ref.table_id).error == "the catalog is gone"
-    collector._ledger.failed(again, "too late")
-    with pytest.raises(InterimTableNotFound):
-        registry.table(ref.table_id)
-    assert ref.table.removeprefix("lake.") in {".".join(name) for name in lake_of_tables.catalog.list_tables("snowpack_interim")}
-    told.end()
-    assert (lake_of_tables.collect(told).runs, lake_of_tables.collect(told).runs) == (1, 0), "its run goes as well"
-
-
+@pytest.mark.one_database
 def test_the_files_of_a_write_that_never_created_its_table_go_too(lake_of_tables: InterimLake, told: ToldRuns) -> None:
     writing = lake_of_tables.begun("clean")
     folder = folder_of(lake_of_tables, str(writing.table))
@@ -132,6 +107,7 @@ def test_the_files_of_a_write_that_never_created_its_table_go_too(lake_of_tables
     assert not folder.exists()
 
 
+@pytest.mark.one_database
 def test_a_table_that_stands_elsewhere_loses_its_own_files_and_nothing_beside_them(
     lake_of_tables: InterimLake, told: ToldRuns, tmp_path: Path
 ) -> None:
@@ -156,6 +132,7 @@ def test_no_folder_is_deleted_that_is_not_called_like_an_interim_table(tmp_path:
     assert tmp_path.is_dir()
 
 
+@pytest.mark.one_database
 def test_airflow_that_does_not_answer_drops_nothing_and_is_asked_again_soon(lake_of_tables: InterimLake, told: ToldRuns) -> None:
     ref = lake_of_tables.handed_on("clean", consumers=["report"])
     told.silent = SnowpackError("Airflow does not answer.")
@@ -166,28 +143,6 @@ def test_airflow_that_does_not_answer_drops_nothing_and_is_asked_again_soon(lake
     told.silent = None
     told.finish("report")
     assert len(lake_of_tables.collect(told, later=timedelta(minutes=1)).dropped) == 1
-
-
-def test_a_dry_run_tells_what_would_go_and_changes_nothing(lake_of_tables: InterimLake, told: ToldRuns) -> None:
-    ref = lake_of_tables.handed_on("clean", consumers=["report"])
-    given_up = lake_of_tables.begun("slow")
-    lake_of_tables.registry.abandon(given_up, "no")
-    told.finish("report")
-
-    foreseen = lake_of_tables.collect(told, dry_run=True)
-
-    assert {str(doomed.table) for doomed in foreseen.dropped} == {ref.table, str(given_up.table)}
-    assert lake_of_tables.registry.table(ref.table_id).pins == (f"{DAG}/{RUN}/report",)
-    assert len(lake_of_tables.collect(told, later=timedelta(0)).dropped) == 2
-
-
-def test_a_limit_leaves_the_rest_to_later_passes(lake_of_tables: InterimLake, told: ToldRuns) -> None:
-    for number in range(5):
-        lake_of_tables.handed_on(f"task{number}")
-
-    dropped = [len(lake_of_tables.collect(told, limit=2).dropped) for _ in range(4)]
-
-    assert dropped == [2, 2, 1, 0]
 
 
 def test_the_sweeper_takes_old_tables_and_folders_that_nobody_knows_and_nothing_else(

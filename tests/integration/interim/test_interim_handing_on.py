@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 import sqlalchemy as sa
-from interim_lake import DAG, LAKE, RUN, InterimLake, holder, new_catalog
+from interim_lake import LAKE, InterimLake, holder, new_catalog
 
-from airflow_snowpack.interim.errors import InterimTableNotFound, InvalidInterimTable, StaleInterimAttempt
+from airflow_snowpack.interim.errors import InvalidInterimTable, StaleInterimAttempt
 from airflow_snowpack.interim.handing_on import Complete
 from airflow_snowpack.interim.handover import Handover
 from airflow_snowpack.interim.model import Scope, TableState
 from airflow_snowpack.interim.names import is_ours
-from airflow_snowpack.interim.refs import Producer, read_ref
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.interim_tables import interim_slots
@@ -33,22 +32,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@pytest.mark.one_database
 def test_a_table_is_on_record_before_it_exists(lake_of_tables: InterimLake) -> None:
     writing = lake_of_tables.begun("clean")
 
     [table] = lake_of_tables.registry.tables()
     assert (table.state, table.table, lake_of_tables.tables()) == (TableState.WRITING, writing.table, set())
     assert is_ours(table.table.table)
-
-
-def test_what_was_handed_on_is_the_ref_that_xcom_carries(lake_of_tables: InterimLake) -> None:
-    ref = lake_of_tables.handed_on("clean", consumers=["report", "report", "publish"])
-
-    assert read_ref(ref.to_json()) == ref
-    assert (ref.rows, ref.producer) == (0, Producer(DAG, RUN, "clean"))
-    table = lake_of_tables.registry.table(ref.table_id)
-    assert table.pins == (f"{DAG}/{RUN}/publish", f"{DAG}/{RUN}/report")
-    assert table.ref == ref
 
 
 def test_the_late_write_of_a_zombie_reaches_nothing_that_its_successor_handed_on(lake_of_tables: InterimLake) -> None:
@@ -134,6 +124,7 @@ def test_a_superseded_table_goes_when_the_old_attempts_lease_is_over(lake_of_tab
     assert lake_of_tables.tables() == {ref.table}
 
 
+@pytest.mark.one_database
 def test_a_dead_attempts_table_waits_for_airflow_to_say_that_it_is_over(lake_of_tables: InterimLake, told: ToldRuns) -> None:
     dead = lake_of_tables.begun("clean")
     for going_on in ("running", "up_for_retry", "queued"):
@@ -154,16 +145,6 @@ def test_an_attempt_that_beats_is_not_dead_whatever_airflow_says(
 
     assert lake_of_tables.collect(told, later=timedelta(minutes=9)).dropped == ()
     assert lake_of_tables.registry.heartbeat(alive)
-
-
-def test_what_is_abandoned_goes_at_the_next_pass(lake_of_tables: InterimLake, told: ToldRuns) -> None:
-    writing = lake_of_tables.begun("clean")
-    lake_of_tables.create(writing)
-
-    assert lake_of_tables.registry.abandon(writing, "the task failed")
-    assert not lake_of_tables.registry.abandon(writing, "again")
-    assert len(lake_of_tables.collect(told, later=timedelta(seconds=1)).dropped) == 1
-    assert lake_of_tables.tables() == set()
 
 
 def test_the_outputs_of_a_task_are_handed_on_together_or_not_at_all(lake_of_tables: InterimLake) -> None:
@@ -204,19 +185,7 @@ def test_a_try_that_has_lost_one_of_its_outputs_hands_on_none(registry: InterimR
     assert registry.heartbeat(later)
 
 
-def test_what_is_handed_on_together_is_all_there_with_its_pins_names_and_lineage(lake_of_tables: InterimLake) -> None:
-    registry = lake_of_tables.registry
-    writings = [lake_of_tables.begun("split", output=each, name=f"the_{each}") for each in ("rows", "rejects", "rest")]
-
-    refs = registry.hand_on_all([Complete(each, 1, 3) for each in writings], consumers=["report", "publish"])
-
-    assert [ref.table for ref in refs] == [str(each.table) for each in writings]
-    tables = [registry.table(ref.table_id) for ref in refs]
-    assert {(table.state, len(table.pins), table.is_named) for table in tables} == {(TableState.READY, 2, True)}
-    assert all(OperationLog(registry.store).knows(ref.table) for ref in refs)
-    assert registry.hand_on_all([], consumers=["report"]) == []
-
-
+@pytest.mark.one_database
 def test_handing_on_tells_what_was_made_from_what(lake_of_tables: InterimLake) -> None:
     first = lake_of_tables.handed_on("ingest")
     writing = lake_of_tables.begun("clean")
@@ -227,34 +196,11 @@ def test_handing_on_tells_what_was_made_from_what(lake_of_tables: InterimLake) -
     assert (edge.source, edge.target) == (first.table, str(writing.table))
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("ttl", [timedelta(0), -timedelta(days=1)])
 def test_a_time_to_live_is_longer_than_nothing(registry: InterimRegistry, ttl: timedelta) -> None:
     with pytest.raises(InvalidInterimTable, match=r"ttl = .* longer than nothing"):
         registry.begin(holder("clean").slot(), holder=holder("clean"), catalog=LAKE, ttl=ttl)
-
-
-def test_a_table_is_found_by_its_id_or_name_and_nothing_by_others(lake_of_tables: InterimLake) -> None:
-    ref = lake_of_tables.handed_on("clean")
-    own_name = ref.table.rpartition(".")[2]
-
-    found = {lake_of_tables.registry.table(asked).table_id for asked in (ref.table_id, ref.table, own_name)}
-
-    assert found == {ref.table_id}
-    for unknown in ("nothing", f"other.snowpack_interim.{own_name}", "\x00"):
-        with pytest.raises(InterimTableNotFound):
-            lake_of_tables.registry.table(unknown)
-
-
-def test_the_list_goes_on_where_the_page_before_ended(lake_of_tables: InterimLake, clock: MovedClock) -> None:
-    made = []
-    for number in range(5):
-        clock.move(timedelta(seconds=number // 2))
-        made.append(lake_of_tables.begun(f"task{number}").table_id)
-
-    first = lake_of_tables.registry.tables(limit=3, dag_id=DAG)
-    rest = lake_of_tables.registry.tables(limit=3, before=(first[-1].created_at, first[-1].table_id))
-
-    assert sorted(table.table_id for table in first + rest) == sorted(made)
 
 
 class ForgetfulStore(Store):

@@ -7,29 +7,18 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from interim_lake import DAG, LAKE, RUN, holder
+from interim_lake import LAKE, RUN, holder
 
-from airflow_snowpack.interim.errors import InterimTableGone, InterimTableNotFound, InvalidInterimRef
+from airflow_snowpack.interim.errors import InvalidInterimRef
 from airflow_snowpack.interim.handover import Handover
 from airflow_snowpack.interim.model import Scope
 from airflow_snowpack.preservation import Preservation
 
 if TYPE_CHECKING:
-    from interim_lake import InterimLake, MovedClock, ToldRuns
+    from interim_lake import InterimLake, ToldRuns
 
 
-def test_a_table_that_is_being_read_stays_although_its_consumer_was_marked_as_finished(
-    lake_of_tables: InterimLake, told: ToldRuns
-) -> None:
-    ref = lake_of_tables.handed_on("clean", consumers=["report"])
-    reading = lake_of_tables.registry.consume([ref], holder=holder("report"))
-    told.finish("report")
-
-    assert lake_of_tables.collect(told, later=timedelta(minutes=5)).dropped == ()
-    assert lake_of_tables.registry.release(reading)
-    assert len(lake_of_tables.collect(told, later=timedelta(seconds=5)).dropped) == 1
-
-
+@pytest.mark.one_database
 def test_a_consumer_that_fails_and_tries_again_finds_its_input(lake_of_tables: InterimLake, told: ToldRuns) -> None:
     ref = lake_of_tables.handed_on("clean", consumers=["report"])
     for try_number in (1, 2):
@@ -41,6 +30,7 @@ def test_a_consumer_that_fails_and_tries_again_finds_its_input(lake_of_tables: I
     lake_of_tables.registry.consume([ref], holder=holder("report", try_number=3))
 
 
+@pytest.mark.one_database
 def test_a_view_needs_the_table_below_it(lake_of_tables: InterimLake, told: ToldRuns) -> None:
     ref = lake_of_tables.handed_on("clean")
     reading = lake_of_tables.registry.consume([ref.where("id > 1"), ref.limit(1)], holder=holder("report"))
@@ -49,6 +39,7 @@ def test_a_view_needs_the_table_below_it(lake_of_tables: InterimLake, told: Told
     assert lake_of_tables.collect(told, later=timedelta(minutes=5)).dropped == ()
 
 
+@pytest.mark.one_database
 def test_what_is_read_is_what_is_on_record_whatever_its_reference_says(lake_of_tables: InterimLake) -> None:
     ref, other = lake_of_tables.handed_on("clean", with_rows=True), lake_of_tables.handed_on("ingest")
     strange = replace(ref, snapshot_id=7, rows=None, producer=other.producer)
@@ -56,6 +47,7 @@ def test_what_is_read_is_what_is_on_record_whatever_its_reference_says(lake_of_t
     assert lake_of_tables.registry.consume([strange.limit(1), other], holder=holder("report")).tables == (ref, other)
 
 
+@pytest.mark.one_database
 def test_a_task_reads_the_snapshot_that_was_handed_on_whatever_its_reference_says(lake_of_tables: InterimLake) -> None:
     ref = lake_of_tables.handed_on("clean", with_rows=True)
     catalog = lake_of_tables.catalog
@@ -68,6 +60,7 @@ def test_a_task_reads_the_snapshot_that_was_handed_on_whatever_its_reference_say
         assert handover.recorded(strange.limit(1)) == ref.limit(1)
 
 
+@pytest.mark.one_database
 def test_a_reference_with_the_name_of_another_table_is_refused(lake_of_tables: InterimLake) -> None:
     ref, other = lake_of_tables.handed_on("clean"), lake_of_tables.handed_on("ingest")
     for name in ("lake.hr.salaries", other.table):
@@ -79,30 +72,7 @@ def test_a_reference_with_the_name_of_another_table_is_refused(lake_of_tables: I
     assert [table.readers for table in lake_of_tables.registry.tables()] == [0, 0]
 
 
-def test_a_task_reads_all_of_its_inputs_or_none(lake_of_tables: InterimLake, told: ToldRuns) -> None:
-    gone = lake_of_tables.handed_on("ingest")
-    lake_of_tables.collect(told)
-    there = lake_of_tables.handed_on("clean", consumers=["report"])
-
-    with pytest.raises(InterimTableGone, match=r"the task 'ingest'"):
-        lake_of_tables.registry.consume([there, gone], holder=holder("report"))
-    assert lake_of_tables.registry.table(there.table_id).readers == 0
-
-
-def test_who_hands_a_table_on_that_another_task_made_keeps_it_for_its_own_consumers(
-    lake_of_tables: InterimLake, told: ToldRuns
-) -> None:
-    ref = lake_of_tables.handed_on("clean", consumers=["choose"])
-    lake_of_tables.registry.pin_on([ref.select("id")], consumers=["report"], holder=holder("choose"))
-    told.finish("choose")
-    assert lake_of_tables.collect(told).dropped == ()
-
-    told.finish("report")
-    assert len(lake_of_tables.collect(told).dropped) == 1
-    with pytest.raises(InterimTableGone):
-        lake_of_tables.registry.pin_on([ref], consumers=["report"], holder=holder("choose"))
-
-
+@pytest.mark.one_database
 @pytest.mark.parametrize("state", [None, "running", "up_for_retry"])
 def test_a_silent_reader_keeps_its_table_while_airflow_says_that_it_goes_on(
     lake_of_tables: InterimLake, told: ToldRuns, state: str | None
@@ -127,17 +97,7 @@ def test_a_dead_readers_table_goes_when_its_lease_is_over_and_airflow_says_so(
     assert not lake_of_tables.registry.release(reading)
 
 
-def test_a_reader_that_beats_keeps_its_table(lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock) -> None:
-    ref = lake_of_tables.handed_on("clean")
-    reading = lake_of_tables.registry.consume([ref], holder=holder("report"))
-    told.says("report", "failed")
-    for _ in range(3):
-        clock.move(timedelta(minutes=9))
-        assert lake_of_tables.registry.heartbeat(reading)
-
-    assert lake_of_tables.collect(told, later=timedelta(minutes=9)).dropped == ()
-
-
+@pytest.mark.one_database
 def test_a_mapped_reader_keeps_its_tables_until_all_of_its_instances_have_ended(
     lake_of_tables: InterimLake, told: ToldRuns
 ) -> None:
@@ -169,6 +129,7 @@ def test_a_consumer_that_was_cleared_after_it_had_finished_keeps_its_input_betwe
     assert len(lake_of_tables.collect(told).dropped) == 1
 
 
+@pytest.mark.one_database
 def test_a_dead_reader_in_a_run_that_is_over_keeps_nothing_although_its_task_was_cleared_without_it(
     lake_of_tables: InterimLake, told: ToldRuns
 ) -> None:
@@ -180,6 +141,7 @@ def test_a_dead_reader_in_a_run_that_is_over_keeps_nothing_although_its_task_was
     assert len(lake_of_tables.collect(told).dropped) == 1
 
 
+@pytest.mark.one_database
 def test_a_preserved_table_is_looked_after_again_when_somebody_reads_it(lake_of_tables: InterimLake, told: ToldRuns) -> None:
     ref = lake_of_tables.handed_on("clean", preservation=Preservation.FULL)
     told.end()
@@ -202,35 +164,6 @@ def test_a_reader_of_another_run_keeps_the_table_when_its_own_run_is_over(lake_o
     told.says("audit", "failed", run_id="manual__2")
     assert len(lake_of_tables.collect(told).dropped) == 1, "the other run wakes the table's own"
     assert not lake_of_tables.registry.heartbeat(reading)
-
-
-def test_a_name_of_a_run_is_known_in_that_run_only_and_until_it_is_over(lake_of_tables: InterimLake, told: ToldRuns) -> None:
-    ref = lake_of_tables.named("features", scope=Scope.RUN)
-    assert lake_of_tables.registry.named("features", dag_id=DAG, run_id=RUN) == ref
-    with pytest.raises(InterimTableNotFound, match=r"'features' in the run 'manual__2'"):
-        lake_of_tables.registry.named("features", dag_id=DAG, run_id="manual__2")
-    with pytest.raises(InterimTableNotFound):
-        lake_of_tables.registry.consume_named("features", holder=holder("report", run_id="manual__2"))
-    assert lake_of_tables.collect(told).dropped == ()
-
-    told.end()
-    assert len(lake_of_tables.collect(told).dropped) == 1
-
-
-def test_a_global_name_moves_to_what_was_handed_on_last(lake_of_tables: InterimLake, told: ToldRuns) -> None:
-    first = lake_of_tables.named("features")
-    reading = lake_of_tables.registry.consume_named("features", scope=Scope.GLOBAL, holder=holder("report", run_id="manual__9"))
-    second = lake_of_tables.named("features", run_id="manual__2")
-    told.end()
-    told.end("manual__2")
-
-    assert reading.tables == (first,)
-    assert lake_of_tables.registry.named("features", scope=Scope.GLOBAL) == second
-    assert lake_of_tables.collect(told, later=timedelta(minutes=5)).dropped == (), "what is read stays as it was read"
-    lake_of_tables.registry.release(reading)
-    told.finish("report", run_id="manual__9")
-    lake_of_tables.collect(told)
-    assert lake_of_tables.tables() == {second.table}
 
 
 def test_a_stale_attempt_does_not_move_a_name(lake_of_tables: InterimLake) -> None:

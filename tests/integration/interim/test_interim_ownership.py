@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -50,9 +51,10 @@ def clock() -> MovedClock:
 
 
 @pytest.fixture
-def laptop(tmp_path: Path, clock: MovedClock) -> Iterator[InterimRegistry]:
+def laptop(migrated_sqlite: Path, tmp_path: Path, clock: MovedClock) -> Iterator[InterimRegistry]:
     """Another store, with the same settings."""
-    with open_store(f"sqlite:///{tmp_path / 'laptop.db'}", clock=clock) as store:
+    database = shutil.copy(migrated_sqlite, tmp_path / "laptop.db")
+    with open_store(f"sqlite:///{database}", clock=clock) as store:
         yield InterimRegistry(store)
 
 
@@ -79,6 +81,7 @@ def leftover(catalog: Catalog) -> Folder:
     return folder
 
 
+@pytest.mark.one_database
 def test_another_stores_namespace_is_neither_written_to_nor_swept(
     registry: InterimRegistry, laptop: InterimRegistry, interim_catalog: Catalog
 ) -> None:
@@ -99,6 +102,7 @@ def test_another_stores_namespace_is_neither_written_to_nor_swept(
     assert written(elsewhere, interim_catalog).table.startswith("lake.laptop_interim.")
 
 
+@pytest.mark.one_database
 def test_of_two_stores_that_meet_an_unmarked_namespace_at_once_one_has_it_and_no_table_is_lost(
     registry: InterimRegistry, laptop: InterimRegistry, interim_catalog: Catalog, clock: MovedClock
 ) -> None:
@@ -114,6 +118,7 @@ def test_of_two_stores_that_meet_an_unmarked_namespace_at_once_one_has_it_and_no
     assert in_catalog(interim_catalog) == {f"lake.{NAMESPACE}.{STRANGER}"}
 
 
+@pytest.mark.one_database
 def test_many_that_make_the_namespace_at_once_all_find_it_theirs(registry: InterimRegistry, tmp_path: Path) -> None:
     store_id = registry.store.identity
 
@@ -125,6 +130,7 @@ def test_many_that_make_the_namespace_at_once_all_find_it_theirs(registry: Inter
         list(tasks.map(make, range(16)))
 
 
+@pytest.mark.one_database
 def test_a_namespace_without_a_mark_gives_only_the_tables_that_carry_the_stores_own(
     registry: InterimRegistry, interim_catalog: Catalog
 ) -> None:
@@ -142,6 +148,7 @@ def test_a_namespace_without_a_mark_gives_only_the_tables_that_carry_the_stores_
     assert in_catalog(interim_catalog) == {f"lake.{NAMESPACE}.a_{STRANGER}"}
 
 
+@pytest.mark.one_database
 def test_the_files_of_a_table_in_another_catalog_with_the_same_warehouse_stay(
     registry: InterimRegistry, laptop: InterimRegistry, interim_catalog: Catalog, tmp_path: Path
 ) -> None:
@@ -155,6 +162,7 @@ def test_the_files_of_a_table_in_another_catalog_with_the_same_warehouse_stay(
     assert interim_catalog.load_table(kept.table.removeprefix("lake.")).scan().to_arrow().num_rows == 3
 
 
+@pytest.mark.one_database
 def test_a_catalog_that_keeps_no_properties_of_namespaces_has_the_marks_of_its_tables(
     registry: InterimRegistry, laptop: InterimRegistry, interim_catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +182,7 @@ def test_a_catalog_that_keeps_no_properties_of_namespaces_has_the_marks_of_its_t
         adopt(interim_catalog, "lake", NAMESPACE, laptop.store.identity)
 
 
+@pytest.mark.one_database
 def test_a_store_that_was_lost_hands_its_namespace_and_its_leftovers_to_the_one_made_anew(
     registry: InterimRegistry, laptop: InterimRegistry, interim_catalog: Catalog
 ) -> None:
@@ -211,6 +220,7 @@ def test_a_copy_of_a_store_drops_none_of_its_originals_tables(
     assert registry.tables() == []
 
 
+@pytest.mark.one_database
 def test_a_table_that_is_not_in_the_catalog_is_reported_and_its_files_stay(
     registry: InterimRegistry, interim_catalog: Catalog
 ) -> None:
