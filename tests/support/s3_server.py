@@ -69,7 +69,7 @@ def s3_server(before: Callable[[Request], bool] = lambda request: True) -> Itera
     s3.reset()
     s3.create_bucket(BUCKET, "us-east-1")
     server = make_server("127.0.0.1", 0, application, threaded=True)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=[0.02], daemon=True)  # how soon it notices that it is to stop
     thread.start()
     try:
         yield {

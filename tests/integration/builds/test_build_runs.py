@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from bounded import PATIENCE_S, started
 from built_runs import DAY, MIDNIGHT, MovedClock, built, served
 
 from airflow_snowpack.builds.attempt import Place, write_attempt
@@ -85,7 +85,7 @@ def test_a_build_whose_run_is_taken_over_stops_and_is_not_published(store: Store
     def rows() -> Iterator[dict[str, Any]]:
         yield {"id": 1}
         registry.begin("flights", storage.url, as_of=MIDNIGHT, num_shards=1, owner="dag/run/task")
-        assert build.interrupt.stop.wait(60)
+        assert build.interrupt.stop.wait(PATIENCE_S)
         yield {"id": 2}
 
     with pytest.raises(StaleBuild, match="Another attempt has taken over the run 20260101T000000Z of flights"):
@@ -150,14 +150,12 @@ def test_a_driver_that_is_killed_while_it_writes_leaves_a_run_that_the_next_ones
         "rows = RowsSource([{'id': min(n, 1)} for n in range(10_000)])\n"
         "build.run(rows, spec, as_of=datetime(2026, 1, 1, tzinfo=UTC), owner='dag/run/task')"
     )
-    driver = subprocess.Popen([sys.executable, "-c", script, store_url, storage.url])
-    deadline = time.monotonic() + 120
-    while not any(found.path.endswith("_ATTEMPT.json") for found in storage.objects("data/20260101T000000Z/")):
-        assert time.monotonic() < deadline
-        assert driver.poll() is None
-        time.sleep(0.05)
-    driver.send_signal(signal.SIGKILL)
-    driver.wait()
+    with started([sys.executable, "-c", script, store_url, storage.url]) as driver:
+        while not any(found.path.endswith("_ATTEMPT.json") for found in storage.objects("data/20260101T000000Z/")):
+            assert driver.poll() is None
+            time.sleep(0.05)
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
     assert status_of(registry, "20260101T000000Z")[0] is RunStatus.RUNNING
     assert served(storage) == "20251231T000000Z"
     assert build.clean_up("flights", Retention()) == []  # it may be alive, for all that anybody knows

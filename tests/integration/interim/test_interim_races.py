@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from threading import Barrier
 from typing import TYPE_CHECKING
 
 import pytest
+from bounded import PATIENCE_S
+from effort import rounds
 from interim_lake import ToldRuns, holder
 
 from airflow_snowpack.interim.errors import InterimTableGone, StaleInterimAttempt
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.interim.refs import TableRef
     from airflow_snowpack.interim.run_states import RunAsked, RunStanding
 
-ROUNDS = int(os.environ.get("SNOWPACK_RACE_ROUNDS", "8"))
+ROUNDS = rounds(3, soak=100)
 
 
 def at_once(*steps: Callable[[], Any]) -> list[Any]:
@@ -32,7 +33,7 @@ def at_once(*steps: Callable[[], Any]) -> list[Any]:
     barrier = Barrier(len(steps))
 
     def one(step: Callable[[], Any]) -> Any:
-        barrier.wait(60)
+        barrier.wait(PATIENCE_S)
         try:
             return step()
         except Exception as error:  # noqa: BLE001 (what it raised is what the test looks at)

@@ -6,6 +6,7 @@ import threading
 from datetime import timedelta
 
 import pytest
+from bounded import PATIENCE_S
 
 from airflow_snowpack.builds.errors import StaleBuild
 from airflow_snowpack.builds.heartbeat import Heartbeat
@@ -61,5 +62,5 @@ def test_whoever_works_is_told_once_that_the_lease_is_lost() -> None:
     with Heartbeat(
         lambda: False, every=timedelta(milliseconds=1), lease=timedelta(seconds=1), what="the run r1 of flights", on_lost=told.set
     ) as beat:
-        assert told.wait(60)
+        assert told.wait(PATIENCE_S)
         assert beat.lost

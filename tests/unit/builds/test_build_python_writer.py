@@ -15,6 +15,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from bounded import PATIENCE_S, Beside
 
 from airflow_snowpack.builds.build_input import BuildInput
 from airflow_snowpack.builds.errors import BuildError, InvalidBuild, InvalidKey, ShardFailed
@@ -173,10 +174,16 @@ def test_a_shard_that_fails_too_often_fails_the_build(flaky_storage: Storage, tm
 
 
 def test_a_build_can_be_stopped(storage: Storage) -> None:
-    stop = threading.Event()
-    threading.Timer(1.0, stop.set).start()
+    stop, before = threading.Event(), set(psutil.Process().children())
+
+    def stop_once_it_writes() -> None:
+        _wait_for(lambda: set(psutil.Process().children()) - before)
+        stop.set()
+
+    stopping = Beside(stop_once_it_writes)
     with pytest.raises(BuildError, match="was stopped"):
         write_rows([{"id": n} for n in range(1000)], storage, "r1", Sharding.hash(1), "id", rows_per_second=1, stop=stop)
+    stopping.join()
     assert attempts(storage) == []
 
 
@@ -192,13 +199,13 @@ def test_no_subprocess_outlives_a_killed_parent(tmp_path: Path) -> None:
     finally:
         parent.send_signal(signal.SIGKILL)
         parent.wait()
-    _, alive = psutil.wait_procs(children, timeout=60)
+    _, alive = psutil.wait_procs(children, timeout=PATIENCE_S)
     assert alive == []
     assert not list(Storage(tmp_path / "set").objects("data/"))
 
 
 def _wait_for(condition: Any) -> Any:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while not (found := condition()):
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from bounded import PATIENCE_S
 from snapshots import ask_all, downloads, publish, remote_storage
 
 from airflow_snowpack.builds import shard_cache
@@ -80,7 +81,7 @@ def test_threads_that_want_one_shard_at_once_copy_it_once(far: Storage, folder: 
 def test_processes_that_want_the_same_shards_at_once_copy_each_once(far: Storage, folder: Path) -> None:
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
         asking = [pool.submit(ask_all, far.url, str(folder), KEYS) for _ in range(2)]
-        answers = [each.result(120) for each in asking]
+        answers = [each.result(PATIENCE_S) for each in asking]
     assert [found for found, _ in answers] == [400, 400]
     assert sum(copied for _, copied in answers) == 4
 
