@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     import pytest
 
@@ -46,3 +47,20 @@ def command_line(capfd: pytest.CaptureFixture[str]) -> Run:
         return Said(code, *capfd.readouterr())
 
     return run
+
+
+def settle(store_url: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set up Airflow so that commands use this store, and a catalog in this folder."""
+    from sqlalchemy.engine import make_url
+
+    url = make_url(store_url)
+    if url.get_backend_name() == "sqlite":
+        connection: dict[str, object] = {"conn_type": "sqlite", "host": url.database}
+    else:
+        connection = {"conn_type": "postgres", "host": url.host, "port": url.port, "schema": url.database, "login": url.username}
+        connection["password"] = url.password
+    monkeypatch.setenv("AIRFLOW_CONN_TEST_STORE", json.dumps(connection))
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__STORE_CONN_ID", "test_store")
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__HOME", str(folder / "lake"))
+    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "server")
+    monkeypatch.setenv("LOGNAME", "ann")

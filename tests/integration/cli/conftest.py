@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from command_line import command_line
-from sqlalchemy.engine import make_url
+from command_line import command_line, settle
 
-from airflow_snowpack.hooks.store import SnowpackHook
+from airflow_snowpack import hooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,18 +22,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def installation(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Settings that lead to an empty store on this database."""
-    url = make_url(store_url)
-    if url.get_backend_name() == "sqlite":
-        connection: dict[str, object] = {"conn_type": "sqlite", "host": url.database}
-    else:
-        connection = {"conn_type": "postgres", "host": url.host, "port": url.port, "schema": url.database, "login": url.username}
-        connection["password"] = url.password
-    monkeypatch.setenv("AIRFLOW_CONN_TEST_STORE", json.dumps(connection))
-    monkeypatch.setenv("AIRFLOW__SNOWPACK__STORE_CONN_ID", "test_store")
-    monkeypatch.setenv("AIRFLOW__SNOWPACK__HOME", str(tmp_path / "lake"))
-    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "server")
-    monkeypatch.setenv("LOGNAME", "ann")
+    """Settings that lead to an empty store with all tables on this database."""
+    settle(store_url, tmp_path, monkeypatch)
     return tmp_path
 
 
@@ -46,9 +34,8 @@ def snowpack(installation: Path, capfd: pytest.CaptureFixture[str]) -> Run:
 
 
 @pytest.fixture
-def jobs(snowpack: Run) -> Iterator[Jobs]:
+def jobs(installation: Path) -> Iterator[Jobs]:
     """The store's jobs, as another process would see them."""
-    assert snowpack("db", "upgrade").code == 0
     with hooks.SnowpackHook() as hook:
         yield hook.jobs()
 

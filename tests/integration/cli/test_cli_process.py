@@ -15,8 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import cli_modules
-import cli_worker
 import pytest
 from bounded import PATIENCE_S as LONGEST_S
 from bounded import started
@@ -29,6 +27,9 @@ from airflow_snowpack.store import open_store
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+SUPPORT = Path(__file__).parents[2] / "support"
+CLI_MODULES = str(SUPPORT / "cli_modules.py")
+CLI_WORKER = str(SUPPORT / "cli_worker.py")
 AIRFLOW = (sys.executable, "-m", "airflow", "snowpack")
 FLIGHTS = TableName("lake", "demo", "flights")
 SAFETY_LIMIT_S = 6.0
@@ -95,7 +96,7 @@ def test_sigterm_fails_the_job_of_a_worker_that_is_stuck_in_c_and_ends_it_with_1
     airflow_environment: dict[str, str], store: Jobs
 ) -> None:
     job = store.submit(FLIGHTS, ["rewrite_data_files"])
-    with process((sys.executable, cli_worker.__file__, "snowpack", "worker"), airflow_environment, "stuck") as worker:
+    with process((sys.executable, CLI_WORKER, "snowpack", "worker"), airflow_environment, "stuck") as worker:
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(SAFETY_LIMIT_S) == 1
 
@@ -155,7 +156,7 @@ def test_the_api_answers_who_has_the_token_and_loads_nothing_of_the_scheduler(
     file = tmp_path / "token"
     file.write_text(f"{token}\n")
     arguments = ("snowpack", "api", "--port", str(port), "--token-file", str(file))
-    with process((sys.executable, cli_modules.__file__, str(told), *arguments), airflow_environment, "Uvicorn running") as api:
+    with process((sys.executable, CLI_MODULES, str(told), *arguments), airflow_environment, "Uvicorn running") as api:
         assert status_of(port, "/jobs") == 401
         assert status_of(port, "/jobs", "guessed" * 5) == 401
         assert [status_of(port, path, token) for path in ("/jobs", "/tables", "/queue", "/ui/")] == [200] * 4

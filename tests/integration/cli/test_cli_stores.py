@@ -6,11 +6,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from command_line import command_line, settle
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import AuditTrail, Jobs, JobStatus
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from command_line import Run
 
 FLIGHTS = TableName("lake", "demo", "flights")
@@ -58,15 +61,18 @@ def test_what_is_done_at_the_command_line_is_done_in_the_store_and_noted(snowpac
     assert [entry["change"] for entry in snowpack("audit", "-o", "json").json["entries"]] == [change for _, _, change in trail]
 
 
-@pytest.mark.parametrize("store_url", ["postgres"], indirect=True)
-def test_a_store_without_tables_is_refused_with_the_command_that_makes_them(snowpack: Run) -> None:
+def test_a_store_without_tables_is_refused_with_the_command_that_makes_them(
+    empty_postgres_database: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(empty_postgres_database, tmp_path, monkeypatch)
+    snowpack = command_line(capfd)
     said = snowpack("jobs", "list")
 
     assert said.code == 1
     assert "Run `airflow snowpack db upgrade`." in said.err
 
 
-@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+@pytest.mark.one_database
 def test_a_submitted_job_is_run_by_a_worker_on_spark_and_watched_to_its_end(
     snowpack: Run, jobs: Jobs, small_files: TableName
 ) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from bounded import Beside
 
-from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
+from airflow_snowpack import hooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

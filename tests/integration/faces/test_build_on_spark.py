@@ -10,11 +10,11 @@ import pytest
 from bounded import PATIENCE_S, Beside
 from s3_server import BUCKET, s3_server
 
+from airflow_snowpack import hooks, operators
 from airflow_snowpack.builds.errors import StaleBuild
 from airflow_snowpack.builds.model import RunStatus
 from airflow_snowpack.builds.reader import SnapshotReader
 from airflow_snowpack.builds.storage import Storage
-from airflow_snowpack.hooks.store import SnowpackHook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

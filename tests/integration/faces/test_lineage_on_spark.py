@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from airflow.sdk import DAG, task
 
+from airflow_snowpack import hooks, operators
 from airflow_snowpack.store.lineage import Lineage
 from airflow_snowpack.store.operation import DatasetAt, OperationKind, TableAt, TaskAttempt
 
@@ -32,8 +32,8 @@ def lineage(installation: Path) -> Iterator[Lineage]:
 def test_a_table_its_interim_table_and_the_build_of_it_hang_together(
     run_operator: Runner, lineage: Lineage, small_files: TableName, catalog: Catalog, tmp_path: Path
 ) -> None:
-    from airflow.sdk import DAG
-    from airflow.sdk import task
+    from airflow.sdk import DAG, task
+
     def snapshot() -> TableAt:
         table = catalog.load_table(small_files.identifier)
         return TableAt(str(small_files), table.metadata.current_snapshot_id, table.location())
@@ -41,7 +41,9 @@ def test_a_table_its_interim_table_and_the_build_of_it_hang_together(
     before = snapshot()
     arguments: Any = {"actions": ["rewrite_data_files"], "options": SMALL}
     assert (
-        run_operator(operators.MaintainTableOperator(task_id="maintain", table=small_files.dotted, **arguments), try_number=2).state
+        run_operator(
+            operators.MaintainTableOperator(task_id="maintain", table=small_files.dotted, **arguments), try_number=2
+        ).state
         == "success"
     )
 
@@ -61,7 +63,9 @@ def test_a_table_its_interim_table_and_the_build_of_it_hang_together(
     assert created.rows == made.xcom["rows"]
 
     query = f"SELECT id FROM {made.xcom['table']}"
-    build = operators.ShardedBuildOperator(task_id="build", dataset="ids", sql=query, key="id", num_shards=1, url=str(tmp_path / "ids"))
+    build = operators.ShardedBuildOperator(
+        task_id="build", dataset="ids", sql=query, key="id", num_shards=1, url=str(tmp_path / "ids")
+    )
     built = run_operator(build)
     assert built.state == "success", built.error
     graph = lineage.downstream(str(small_files))

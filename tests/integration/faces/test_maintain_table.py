@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import AssetAlias
-
+from airflow_snowpack import operators
 from airflow_snowpack.jobs import JobStatus, StaleAttempt
 
 if TYPE_CHECKING:
@@ -67,6 +66,7 @@ def test_the_event_of_a_maintained_table_has_its_numbers(run_operator: Runner, s
 
 def test_a_table_that_is_known_only_later_gets_its_event_through_the_alias(run_operator: Runner, small_files: TableName) -> None:
     from airflow.sdk import AssetAlias
+
     task = operators.MaintainTableOperator(task_id="maintain", table="{{ params.table }}", actions=REWRITE, options=SMALL)
     outcome = run_operator(task, params={"table": small_files.dotted})
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_snowpack.hooks.store import SnowpackHook
+from airflow_snowpack import hooks, operators
 from airflow_snowpack.interim.function_errors import FunctionFailed
 from airflow_snowpack.interim.reading import read_on_spark
 from airflow_snowpack.interim.refs import read_ref
@@ -76,7 +76,9 @@ def test_a_table_is_mapped_and_reduced_from_ref_to_ref(
     assert rows_behind(spark, mapped) == [number * 10 + 1 for number in range(1, 100, 2)]
     assert (mapped.xcom["snowpack"], mapped.xcom["rows"]) == ("table", 50)
 
-    again = run_operator(operators.MapPartitionsOperator(task_id="double", python_callable=doubled, table=json.dumps(mapped.xcom)))
+    again = run_operator(
+        operators.MapPartitionsOperator(task_id="double", python_callable=doubled, table=json.dumps(mapped.xcom))
+    )
     assert again.state == "success", again.error
 
     reduced = run_operator(
@@ -106,7 +108,9 @@ def test_a_function_that_fails_fails_the_task_with_the_row_and_leaves_nothing_ha
     def brittle(row: Row) -> Row:
         return {"n": 1 // (row["id"] - 7)}
 
-    outcome = run_operator(operators.MapRowsOperator(task_id="map", python_callable=brittle, table=counted.dotted, schema="n bigint"))
+    outcome = run_operator(
+        operators.MapRowsOperator(task_id="map", python_callable=brittle, table=counted.dotted, schema="n bigint")
+    )
     assert outcome.state == "up_for_retry"
     assert isinstance(outcome.error, FunctionFailed)
     assert "ZeroDivisionError" in outcome.error.cause

@@ -8,7 +8,7 @@ from argparse import Namespace
 import pytest
 from sqlalchemy.engine import make_url
 
-from airflow_snowpack.cli import db
+from airflow_snowpack import hooks
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.store import SchemaOutOfDate
 
@@ -38,6 +38,7 @@ def test_an_empty_database_names_the_command(production: None) -> None:
 
 def test_the_check_of_an_empty_database_ends_with_1(production: None, capsys: pytest.CaptureFixture[str]) -> None:
     from airflow_snowpack.cli import db
+
     with pytest.raises(SystemExit) as ended:
         db.check(ARGUMENTS)
 
@@ -49,6 +50,7 @@ def test_after_the_upgrade_the_check_is_content_and_jobs_can_be_submitted(
     production: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from airflow_snowpack.cli import db
+
     db.upgrade(ARGUMENTS)
     db.check(ARGUMENTS)
 

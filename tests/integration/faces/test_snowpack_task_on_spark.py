@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pyarrow as pa
 import pytest
-from airflow.sdk import DAG, task
 
+from airflow_snowpack import hooks
 from airflow_snowpack.interim import TableRef, ViewRef, read_ref
 from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.interim.reading import read_as_arrow
@@ -35,8 +35,8 @@ def registry(installation: Path) -> Iterator[InterimRegistry]:
 def run_task(run_operator: Runner) -> Callable[..., Outcome]:
     """Run a function as ``@task.snowpack``."""
 
-    from airflow.sdk import DAG
-    from airflow.sdk import task
+    from airflow.sdk import DAG, task
+
     def run(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Outcome:
         with DAG("guard", schedule=None):
             called: Any = task.snowpack(function)(*args, **kwargs)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from typing import TYPE_CHECKING
 
 import pytest
-from command_line import command_line
+from command_line import command_line, settle
 
-from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
-from airflow_snowpack.hooks.store import SnowpackHook
+from airflow_snowpack import hooks
 from airflow_snowpack.iceberg import TableName
 
 if TYPE_CHECKING:
@@ -26,13 +24,9 @@ TABLE = TableName("lake", "demo", "flights")
 
 
 @pytest.fixture
-def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Settings that point at a fresh folder; returns it."""
-    monkeypatch.setenv("AIRFLOW_CONN_TEST_STORE", json.dumps({"conn_type": "sqlite", "host": str(tmp_path / "snowpack.db")}))
-    monkeypatch.setenv("AIRFLOW__SNOWPACK__STORE_CONN_ID", "test_store")
-    monkeypatch.setenv("AIRFLOW__SNOWPACK__HOME", str(tmp_path / "lake"))
-    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "server")
-    monkeypatch.setenv("LOGNAME", "ann")
+def installation(sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Settings that lead to a store with all tables and no rows, and to an empty catalog; returns their folder."""
+    settle(sqlite_url, tmp_path, monkeypatch)
     return tmp_path
 
 
@@ -51,7 +45,7 @@ def snowpack(installation: Path, capfd: pytest.CaptureFixture[str]) -> Callable[
 @pytest.fixture
 def jobs(installation: Path) -> Iterator[Jobs]:
     """The store's jobs, as another process would see them."""
-    with SnowpackHook() as hook:
+    with hooks.SnowpackHook() as hook:
         yield hook.jobs()
 
 
@@ -60,7 +54,7 @@ def flights(installation: Path) -> TableName:
     """A real Iceberg table of six small files."""
     import pyarrow as pa
 
-    catalog = IcebergCatalogHook().catalog
+    catalog = hooks.IcebergCatalogHook().catalog
     catalog.create_namespace("demo")
     rows = pa.table({"month": pa.array([1, 2], pa.int32()), "delay": pa.array([3, 4], pa.int32())})
     table = catalog.create_table(TABLE.identifier, schema=rows.schema)

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 from bounded import output_of
 
-from airflow_snowpack.cli import arguments
-from airflow_snowpack.cli.definition import get_cli_commands
 from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.jobs import JobStatus
 from airflow_snowpack.maintenance import Action
@@ -73,6 +71,8 @@ def test_no_help_text_loses_a_word_to_rich_markup(capsys: pytest.CaptureFixture[
 
 
 def test_what_completes_is_what_the_rooms_know() -> None:
+    from airflow_snowpack.cli import arguments
+
     assert tuple(action.value for action in Action) == arguments.ACTIONS
     assert tuple(status.value for status in JobStatus) == arguments.STATUSES
     assert tuple(state.value for state in WAITING) == arguments.PENDING_STATES
@@ -80,6 +80,8 @@ def test_what_completes_is_what_the_rooms_know() -> None:
 
 
 def test_the_help_of_the_api_has_the_settings_defaults() -> None:
+    from airflow_snowpack.cli import arguments
+
     options = CONFIG["snowpack"]["options"]
 
     assert f"({options['api_host']['default']})" in arguments.HOST.kwargs["help"]
@@ -102,6 +104,8 @@ print(*sorted(name for name in set(sys.modules) - before if name.startswith("air
 
 
 def test_declaring_the_commands_loads_none_of_them() -> None:
+    from airflow_snowpack.cli.definition import get_cli_commands
+
     told = output_of(sys.executable, "-c", LIGHT).splitlines()
 
     assert told[-2] == ""

@@ -13,11 +13,10 @@ from interim_world import handed_on, holder
 from published_builds import publish_build
 from scripted_engine import ScriptedEngine
 
+from airflow_snowpack import hooks
 from airflow_snowpack.builds.registry import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
-from airflow_snowpack.cli import worker
 from airflow_snowpack.cli.exit_code import ExitCode
-from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.preservation import Preservation
@@ -48,7 +47,7 @@ def commands() -> list[tuple[str, str, int]]:
 @pytest.fixture
 def tables(flights: TableName, jobs: Jobs) -> None:
     """The tables of the page, one of them locked."""
-    catalog = IcebergCatalogHook().catalog
+    catalog = hooks.IcebergCatalogHook().catalog
     for name in ("clicks", "views", "orders"):
         catalog.create_table(f"demo.{name}", schema=catalog.load_table(flights.identifier).schema())
     jobs.locks.acquire(TableName("lake", "demo", "events"), "etl/2026-11-21", ttl=timedelta(hours=1))
@@ -72,6 +71,8 @@ def interim(jobs: Jobs) -> None:
 
 @pytest.mark.usefixtures("tables", "builds", "interim")
 def test_every_command_of_the_page_ends_as_it_says(snowpack: Run, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_snowpack.cli import worker
+
     monkeypatch.setattr(worker, "spark_engines", lambda _args: ScriptedEngine)
     ids: dict[str, str] = {}
 

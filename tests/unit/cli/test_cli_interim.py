@@ -10,8 +10,7 @@ import pytest
 from answering_airflow import RunTold, answering_airflow
 from interim_world import DAG, RUN, MadeInterim, handed_on, holder, make_interim
 
-from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
-from airflow_snowpack.hooks.store import SnowpackHook
+from airflow_snowpack import hooks
 from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.interim.ownership import claim
 from airflow_snowpack.interim.registry import InterimRegistry
@@ -59,8 +58,8 @@ def on_disk(table: str, folder: Path, rows: int = 3) -> Path:
     """Make the table for real; gives its folder."""
     import pyarrow as pa
 
-    catalog = IcebergCatalogHook().catalog
-    with SnowpackHook() as hook:
+    catalog = hooks.IcebergCatalogHook().catalog
+    with hooks.SnowpackHook() as hook:
         claim(catalog, "lake", "snowpack_interim", hook.store().identity)
     name = table.removeprefix("lake.")
     made = catalog.create_table(name, schema=pa.schema([("id", pa.int64())]))

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_snowpack.api.run_bodies import registered_run_body
-from airflow_snowpack.cli import arguments
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.scheduling import RegisteredRuns, Schedules
 from airflow_snowpack.store import AuditTrail
@@ -155,6 +154,8 @@ def test_each_change_is_in_the_audit_trail_with_the_name_of_the_user(snowpack: R
 
 
 def test_what_completes_is_what_the_room_knows() -> None:
+    from airflow_snowpack.cli import arguments
+
     assert tuple(Preservation) == arguments.PRESERVATIONS
 
 

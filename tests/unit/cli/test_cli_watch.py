@@ -13,7 +13,6 @@ import pytest
 from pseudo_terminal import PseudoTerminal
 
 from airflow_snowpack.cli.live_line import LiveLine
-from airflow_snowpack.cli.watch import Watch
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, JobStatus
 
 if TYPE_CHECKING:
@@ -56,6 +55,8 @@ class World:
 
     def watch(self, *events: Callable[[], object], timeout: timedelta | None = None) -> Job | None:
         """Watch while these come to pass."""
+        from airflow_snowpack.cli.watch import Watch
+
         coming = iter(events)
 
         def pause(_seconds: float) -> None:
@@ -197,6 +198,8 @@ def test_people_who_wait_read_which_job_it_is(snowpack: Run, jobs: Jobs, flights
 def test_ctrl_c_stops_the_watch_and_not_the_job(
     snowpack: Run, jobs: Jobs, flights: TableName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from airflow_snowpack.cli.watch import Watch
+
     def interrupt(*_arguments: object) -> None:
         raise KeyboardInterrupt
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 from scripted_engine import ScriptedEngine
 
-from airflow_snowpack.cli import worker
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import JobStatus
 
@@ -22,6 +21,8 @@ TABLES = [TableName("lake", "demo", name) for name in ("flights", "clicks", "vie
 @pytest.fixture
 def engines(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedEngine]:
     """Engines instead of Spark; the ones that were made."""
+    from airflow_snowpack.cli import worker
+
     made: list[ScriptedEngine] = []
 
     def make() -> ScriptedEngine:

@@ -7,6 +7,7 @@ Airflow's own.
 from __future__ import annotations
 
 import json
+import shutil
 import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -15,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import structlog
 
-from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
-from airflow_snowpack.hooks.store import SnowpackHook
+from airflow_snowpack import hooks
 from airflow_snowpack.iceberg import TableName
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ TABLE = TableName("lake", "demo", "flights")
 
 
 @pytest.fixture
-def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Settings that point at a fresh folder; returns it."""
-    store = {"conn_type": "sqlite", "host": str(tmp_path / "snowpack.db")}
+def installation(migrated_sqlite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Settings that lead to a store with all tables and no rows, and to an empty catalog; returns their folder."""
+    store = {"conn_type": "sqlite", "host": str(shutil.copy(migrated_sqlite, tmp_path / "snowpack.db"))}
     monkeypatch.setenv("AIRFLOW_CONN_TEST_STORE", json.dumps(store))
     monkeypatch.setenv("AIRFLOW__SNOWPACK__STORE_CONN_ID", "test_store")
     monkeypatch.setenv("AIRFLOW__SNOWPACK__HOME", str(tmp_path / "lake"))
@@ -43,7 +43,7 @@ def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def jobs(installation: Path) -> Iterator[Jobs]:
     """The store's jobs, as another process would see them."""
-    with SnowpackHook() as hook:
+    with hooks.SnowpackHook() as hook:
         yield hook.jobs()
 
 
@@ -52,7 +52,7 @@ def flights(installation: Path) -> TableName:
     """A real Iceberg table of six small files."""
     import pyarrow as pa
 
-    catalog = IcebergCatalogHook().catalog
+    catalog = hooks.IcebergCatalogHook().catalog
     catalog.create_namespace("demo")
     rows = pa.table({"month": pa.array([1, 2], pa.int32()), "delay": pa.array([3, 4], pa.int32())})
     table = catalog.create_table(TABLE.identifier, schema=rows.schema)

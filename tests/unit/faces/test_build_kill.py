@@ -6,13 +6,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
-from airflow.sdk.exceptions import AirflowTaskTimeout
 
+from airflow_snowpack import hooks, operators
 from airflow_snowpack.builds.build import Build
 from airflow_snowpack.builds.model import RunStatus
 from airflow_snowpack.builds.storage import Storage
-from airflow_snowpack.hooks.store import SnowpackHook
-from airflow_snowpack.operators import BuildShardsOperator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,14 +21,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def build(installation: Path) -> Iterator[Build]:
-    with SnowpackHook() as hook:
+    with hooks.SnowpackHook() as hook:
         yield Build(hook.builds(), Storage(installation / "features"))
 
 
 @pytest.fixture
-def task(build: Build) -> BuildShardsOperator:
+def task(build: Build) -> operators.BuildShardsOperator:
     """A task that is about to begin a run."""
-    operator = BuildShardsOperator(task_id="write", dataset="features", table="web.features", key="user", num_shards=1)
+    operator = operators.BuildShardsOperator(task_id="write", dataset="features", table="web.features", key="user", num_shards=1)
     operator._build = build
     return operator
 
@@ -47,12 +45,14 @@ def status(build: Build) -> tuple[RunStatus, str | None]:
 
 def test_a_task_that_has_begun_nothing_ends_its_process() -> None:
     with pytest.raises(SystemExit) as ended:
-        BuildShardsOperator(task_id="write", dataset="features", table="web.features", key="user", num_shards=1).on_kill()
+        operators.BuildShardsOperator(
+            task_id="write", dataset="features", table="web.features", key="user", num_shards=1
+        ).on_kill()
 
     assert ended.value.code == 143
 
 
-def test_a_signal_fails_the_run_stops_its_writers_and_ends_the_process(task: BuildShardsOperator, build: Build) -> None:
+def test_a_signal_fails_the_run_stops_its_writers_and_ends_the_process(task: operators.BuildShardsOperator, build: Build) -> None:
     task._unless_killed(lambda: begun(build))
     with pytest.raises(SystemExit):
         task.on_kill()
@@ -63,7 +63,7 @@ def test_a_signal_fails_the_run_stops_its_writers_and_ends_the_process(task: Bui
 
 
 def test_a_signal_that_comes_while_a_run_is_begun_fails_that_run_before_the_process_ends(
-    task: BuildShardsOperator, build: Build
+    task: operators.BuildShardsOperator, build: Build
 ) -> None:
     def begin() -> RunHandle:
         handle = begun(build)
@@ -77,7 +77,7 @@ def test_a_signal_that_comes_while_a_run_is_begun_fails_that_run_before_the_proc
 
 
 def test_a_signal_that_comes_while_a_run_is_published_leaves_it_to_who_has_the_dataset_next(
-    task: BuildShardsOperator, build: Build
+    task: operators.BuildShardsOperator, build: Build
 ) -> None:
     task._unless_killed(lambda: begun(build))
     task.leave_run()
@@ -87,7 +87,9 @@ def test_a_signal_that_comes_while_a_run_is_published_leaves_it_to_who_has_the_d
     assert status(build)[0] is RunStatus.RUNNING
 
 
-def test_a_time_limit_is_left_for_airflow_to_report(task: BuildShardsOperator, build: Build) -> None:
+def test_a_time_limit_is_left_for_airflow_to_report(task: operators.BuildShardsOperator, build: Build) -> None:
+    from airflow.sdk.exceptions import AirflowTaskTimeout
+
     task._unless_killed(lambda: begun(build))
     try:
         raise AirflowTaskTimeout("too long")

@@ -9,23 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import sqlalchemy as sa
-from airflow.sdk import DAG
 from published_builds import publish_build
 
-from airflow_snowpack.assets import build_asset, published_builds
+from airflow_snowpack import hooks, operators
 from airflow_snowpack.builds.dataset_lock import DatasetLock
 from airflow_snowpack.builds.model import RunStatus
 from airflow_snowpack.builds.reader import SnapshotReader
 from airflow_snowpack.builds.storage import Storage
-from airflow_snowpack.hooks.store import SnowpackHook
-from airflow_snowpack.operators import (
-    BuildShardsOperator,
-    CleanupBuildsOperator,
-    PublishBuildOperator,
-    RollbackBuildOperator,
-    SelectWinnersOperator,
-    ShardedBuildOperator,
-)
 from airflow_snowpack.store.build_tables import build_datasets
 
 if TYPE_CHECKING:
@@ -50,15 +40,15 @@ def rows() -> list[dict[str, Any]]:
     return ROWS
 
 
-def build(**arguments: Any) -> ShardedBuildOperator:
-    return ShardedBuildOperator(
+def build(**arguments: Any) -> operators.ShardedBuildOperator:
+    return operators.ShardedBuildOperator(
         task_id="build", **({"python_callable": rows, "as_of": NIGHT[1], "shard_format": "sqlite"} | BUILD | arguments)
     )
 
 
 @pytest.fixture
 def builds(installation: Path) -> Iterator[BuildRegistry]:
-    with SnowpackHook() as hook:
+    with hooks.SnowpackHook() as hook:
         yield hook.builds()
 
 
@@ -206,11 +196,15 @@ def test_a_function_gets_what_it_names_of_the_context_and_of_its_arguments(run_o
     assert [row["user"] for row in SnapshotReader(folder).scan()] == ["p-run1"]
 
 
-def steps(url: str | None = None) -> tuple[BuildShardsOperator, SelectWinnersOperator, PublishBuildOperator]:
+def steps(
+    url: str | None = None,
+) -> tuple[operators.BuildShardsOperator, operators.SelectWinnersOperator, operators.PublishBuildOperator]:
+    from airflow.sdk import DAG
+
     with DAG("guard", schedule=None):
-        write = BuildShardsOperator(task_id="write", python_callable=rows, as_of=NIGHT[1], url=url, **BUILD)
-        select = SelectWinnersOperator(task_id="select", build=write.output)
-        publish = PublishBuildOperator(task_id="publish", build=select.output)
+        write = operators.BuildShardsOperator(task_id="write", python_callable=rows, as_of=NIGHT[1], url=url, **BUILD)
+        select = operators.SelectWinnersOperator(task_id="select", build=write.output)
+        publish = operators.PublishBuildOperator(task_id="publish", build=select.output)
     return write, select, publish
 
 
@@ -281,9 +275,9 @@ def test_a_shard_that_nobody_wrote_is_named(run_operator: Runner, folder: Path) 
     assert "shard 0" in str(outcome.error)
 
 
-@pytest.mark.parametrize("operator", [SelectWinnersOperator, PublishBuildOperator])
-def test_a_step_that_is_handed_something_else_fails_for_good(run_operator: Runner, operator: type[BaseOperator]) -> None:
-    outcome = run_operator(operator(task_id="step", build="{'rows': 3}"))  # type: ignore[call-arg]
+@pytest.mark.parametrize("operator", ["SelectWinnersOperator", "PublishBuildOperator"])
+def test_a_step_that_is_handed_something_else_fails_for_good(run_operator: Runner, operator: str) -> None:
+    outcome = run_operator(getattr(operators, operator)(task_id="step", build="{'rows': 3}"))
 
     assert outcome.state == "failed"
     assert "build=write.output" in str(outcome.error)
@@ -294,7 +288,9 @@ def test_a_rollback_gives_readers_the_build_before_and_leaves_its_event(
 ) -> None:
     publish(NIGHT[0])
     publish(NIGHT[1])
-    outcome = run_operator(RollbackBuildOperator(task_id="back", dataset="features", to="{{ params.to }}"), params={"to": "-1"})
+    outcome = run_operator(
+        operators.RollbackBuildOperator(task_id="back", dataset="features", to="{{ params.to }}"), params={"to": "-1"}
+    )
 
     assert outcome.state == "success", outcome.error
     assert (outcome.xcom["run_id"], outcome.xcom["publication"], outcome.xcom["rows"]) == ("20260101T000000Z", 3, 2)
@@ -308,7 +304,8 @@ def test_a_retry_of_a_rollback_finds_it_done_and_leaves_its_event(
     for night in NIGHT[:3]:
         publish(night)
     first, again = (
-        run_operator(RollbackBuildOperator(task_id="back", dataset="features", to="-1"), try_number=number) for number in (1, 2)
+        run_operator(operators.RollbackBuildOperator(task_id="back", dataset="features", to="-1"), try_number=number)
+        for number in (1, 2)
     )
 
     assert again.state == "success", again.error
@@ -319,7 +316,7 @@ def test_a_retry_of_a_rollback_finds_it_done_and_leaves_its_event(
 
 def test_a_rollback_to_what_is_not_there_fails_for_good(run_operator: Runner, publish: Callable[..., PublishOutcome]) -> None:
     publish(NIGHT[0])
-    outcome = run_operator(RollbackBuildOperator(task_id="back", dataset="features", to="20200101T000000Z"))
+    outcome = run_operator(operators.RollbackBuildOperator(task_id="back", dataset="features", to="20200101T000000Z"))
 
     assert outcome.state == "failed"
     assert "20200101T000000Z" in str(outcome.error)
@@ -330,10 +327,10 @@ def test_a_cleanup_tells_first_and_then_deletes_what_is_beyond(
 ) -> None:
     for night in NIGHT[:3]:
         publish(night)
-    plan = run_operator(CleanupBuildsOperator(task_id="look", keep_runs=1, dry_run=True))
+    plan = run_operator(operators.CleanupBuildsOperator(task_id="look", keep_runs=1, dry_run=True))
     assert plan.state == "success", plan.error
     assert (folder / "data" / "20260101T000000Z").exists()
-    done = run_operator(CleanupBuildsOperator(task_id="clean", dataset="features", keep_runs="{{ 1 }}"))
+    done = run_operator(operators.CleanupBuildsOperator(task_id="clean", dataset="features", keep_runs="{{ 1 }}"))
 
     (planned,), (deleted,) = plan.xcom, done.xcom
     assert planned["paths"] == deleted["paths"]
@@ -349,8 +346,8 @@ def test_a_cleanup_of_all_datasets_leaves_the_one_that_somebody_works_on_for_the
     publish(NIGHT[0])
     publish(NIGHT[0], "others")
     with builds.lock("features", "somebody"):
-        outcome = run_operator(CleanupBuildsOperator(task_id="clean"))
-        named = run_operator(CleanupBuildsOperator(task_id="named", dataset="features"))
+        outcome = run_operator(operators.CleanupBuildsOperator(task_id="clean"))
+        named = run_operator(operators.CleanupBuildsOperator(task_id="named", dataset="features"))
 
     assert ["busy" in each for each in outcome.xcom] == [True, False]
     assert named.state == "up_for_retry"
@@ -364,7 +361,7 @@ def test_a_cleanup_of_all_datasets_goes_on_behind_one_in_trouble_and_fails_at_it
     for night in NIGHT[:2]:
         publish(night, "others")
     (folder / "_CURRENT").write_bytes((folder.parent / "others" / "_CURRENT").read_bytes())
-    outcome = run_operator(CleanupBuildsOperator(task_id="clean", keep_runs=1))
+    outcome = run_operator(operators.CleanupBuildsOperator(task_id="clean", keep_runs=1))
 
     assert outcome.state == "up_for_retry"
     assert "1 dataset could not be cleaned up, while all others were. features: " in str(outcome.error)
@@ -374,9 +371,11 @@ def test_a_cleanup_of_all_datasets_goes_on_behind_one_in_trouble_and_fails_at_it
 def test_a_dataset_that_is_known_when_the_task_runs_leaves_its_event_through_the_alias(
     run_operator: Runner, publish: Callable[..., PublishOutcome]
 ) -> None:
+    from airflow_snowpack.assets import published_builds
+
     publish(NIGHT[0])
     publish(NIGHT[1])
-    operator = RollbackBuildOperator(task_id="back", dataset="{{ params.dataset }}", to="20260101T000000Z")
+    operator = operators.RollbackBuildOperator(task_id="back", dataset="{{ params.dataset }}", to="20260101T000000Z")
     assert operator.outlets == [published_builds()]
     outcome = run_operator(operator, params={"dataset": "features"})
 
@@ -386,11 +385,17 @@ def test_a_dataset_that_is_known_when_the_task_runs_leaves_its_event_through_the
 
 
 def test_the_outlet_is_the_dataset_also_where_only_an_earlier_step_names_it() -> None:
+    from airflow_snowpack.assets import build_asset
+
     _, _, publish = steps()
     assert publish.outlets == [build_asset("features")]
 
 
 def test_a_dag_that_is_scheduled_on_its_dataset_does_not_start_itself() -> None:
+    from airflow.sdk import DAG
+
+    from airflow_snowpack.assets import build_asset
+
     with DAG("guard", schedule=build_asset("features")):
         assert build().outlets == []
 

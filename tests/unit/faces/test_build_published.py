@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from published_builds import publish_build
 
+from airflow_snowpack import hooks, sensors, triggers
 from airflow_snowpack.builds.awaiting import Awaited, served_build
 from airflow_snowpack.builds.errors import InvalidBuild
 from airflow_snowpack.builds.rollback import rollback
 from airflow_snowpack.builds.storage import Storage
-from airflow_snowpack.hooks.store import SnowpackHook
-from airflow_snowpack.sensors import BuildPublishedSensor
-from airflow_snowpack.triggers import BuildPublishedTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,7 +28,7 @@ NIGHT = [datetime(2026, 1, day, tzinfo=UTC) for day in range(1, 5)]
 
 @pytest.fixture
 def builds(installation: Path) -> Iterator[BuildRegistry]:
-    with SnowpackHook() as hook:
+    with hooks.SnowpackHook() as hook:
         yield hook.builds()
 
 
@@ -45,7 +43,7 @@ def publish(builds: BuildRegistry, storage: Storage) -> Callable[[datetime], Pub
     return lambda as_of: publish_build(builds, storage, "features", as_of=as_of, rows={"a": 1, "b": 2, "c": 3})
 
 
-def fired(trigger: BuildPublishedTrigger, meanwhile: Callable[[], object] | None = None) -> dict[str, Any]:
+def fired(trigger: triggers.BuildPublishedTrigger, meanwhile: Callable[[], object] | None = None) -> dict[str, Any]:
     async def first() -> dict[str, Any]:
         async for event in trigger.run():
             return dict(event.payload)
@@ -101,7 +99,7 @@ def test_a_moment_without_a_zone_is_refused() -> None:
 
 def test_the_sensor_returns_what_is_served(run_operator: Runner, publish: Callable[[datetime], PublishOutcome]) -> None:
     publish(NIGHT[1])
-    sensor = BuildPublishedSensor(task_id="wait", dataset="features", as_of="{{ params.night }}")
+    sensor = sensors.BuildPublishedSensor(task_id="wait", dataset="features", as_of="{{ params.night }}")
     outcome = run_operator(sensor, params={"night": NIGHT[0].isoformat()})
 
     assert outcome.state == "success"
@@ -118,7 +116,7 @@ def test_the_sensor_waits_in_the_triggerer_for_the_end_of_its_runs_interval(
     run_operator: Runner, publish: Callable[[datetime], PublishOutcome]
 ) -> None:
     publish(NIGHT[1])
-    outcome = run_operator(BuildPublishedSensor(task_id="wait", dataset="features"))
+    outcome = run_operator(sensors.BuildPublishedSensor(task_id="wait", dataset="features"))
 
     assert outcome.state == "deferred"
     path, arguments = outcome.message.classpath, outcome.message.trigger_kwargs
@@ -129,7 +127,7 @@ def test_the_sensor_waits_in_the_triggerer_for_the_end_of_its_runs_interval(
 def test_the_sensor_looks_again_when_it_is_woken_and_waits_on_if_it_was_rolled_back(
     run_operator: Runner, builds: BuildRegistry, storage: Storage, publish: Callable[[datetime], PublishOutcome]
 ) -> None:
-    sensor = BuildPublishedSensor(task_id="wait", dataset="features", as_of=NIGHT[1])
+    sensor = sensors.BuildPublishedSensor(task_id="wait", dataset="features", as_of=NIGHT[1])
     publish(NIGHT[0])
     publish(NIGHT[1])
     woken = ("execute_complete", {"event": {"publication": 2}})
@@ -141,7 +139,7 @@ def test_the_sensor_looks_again_when_it_is_woken_and_waits_on_if_it_was_rolled_b
 
 @pytest.mark.parametrize("as_of", ["yesterday", "2026-01-01T00:00:00"])
 def test_what_is_no_moment_fails_for_good(run_operator: Runner, as_of: str) -> None:
-    outcome = run_operator(BuildPublishedSensor(task_id="wait", dataset="features", as_of=as_of))
+    outcome = run_operator(sensors.BuildPublishedSensor(task_id="wait", dataset="features", as_of=as_of))
 
     assert outcome.state == "failed"
     assert "with its time zone" in str(outcome.error)
@@ -150,17 +148,17 @@ def test_what_is_no_moment_fails_for_good(run_operator: Runner, as_of: str) -> N
 def test_the_trigger_fires_when_the_awaited_build_is_published(
     settled: None, publish: Callable[[datetime], PublishOutcome]
 ) -> None:
-    trigger = BuildPublishedTrigger("features", NIGHT[1].isoformat(), poll_seconds=0.01)
+    trigger = triggers.BuildPublishedTrigger("features", NIGHT[1].isoformat(), poll_seconds=0.01)
 
     assert fired(trigger, meanwhile=lambda: publish(NIGHT[2])) == {"dataset": "features", "publication": 1}
 
 
 def test_the_trigger_comes_back_as_it_was() -> None:
-    path, arguments = BuildPublishedTrigger("features", NIGHT[0].isoformat(), 3, "store", 2.5).serialize()
+    path, arguments = triggers.BuildPublishedTrigger("features", NIGHT[0].isoformat(), 3, "store", 2.5).serialize()
 
     assert path.endswith("BuildPublishedTrigger")
-    assert BuildPublishedTrigger(**arguments).serialize() == (path, arguments)
+    assert triggers.BuildPublishedTrigger(**arguments).serialize() == (path, arguments)
 
 
 def test_the_trigger_tells_of_a_name_that_cannot_be_one(settled: None, installation: Path) -> None:
-    assert "'a/b'" in fired(BuildPublishedTrigger("a/b"))["problem"]
+    assert "'a/b'" in fired(triggers.BuildPublishedTrigger("a/b"))["problem"]

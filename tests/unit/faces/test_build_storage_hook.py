@@ -6,24 +6,35 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from airflow.sdk import Connection
 from pyarrow import fs
 
+from airflow_snowpack import hooks
 from airflow_snowpack.builds.errors import InvalidBuild
 from airflow_snowpack.builds.storage import Storage
-from airflow_snowpack.hooks import BuildStorageHook
 from airflow_snowpack.hooks.errors import IncompleteConnection, UnsuitableConnection, UnusableExtra
 from airflow_snowpack.hooks.storage_connection import storage_options
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from airflow.sdk import Connection
+
+    MakeConnection = Callable[[], Connection]
 
 S3, GS, ABFS = "s3://lake/builds", "gs://lake/builds", "abfs://lake/builds"
 AZURE_KEY = "QUJDREVGR0hJSktMTU5PUA=="
 
 
-def connection(conn_type: str, *, extra: dict[str, Any] | None = None, **fields: Any) -> Connection:
-    return Connection(conn_id="c", conn_type=conn_type, extra=json.dumps(extra or {}), **fields)
+def connection(conn_type: str, *, extra: dict[str, Any] | None = None, **fields: Any) -> MakeConnection:
+    """Return what makes a connection in a test, since Airflow is not imported to collect the tests."""
+
+    def make() -> Connection:
+        from airflow.sdk import Connection
+
+        return Connection(conn_id="c", conn_type=conn_type, extra=json.dumps(extra or {}), **fields)
+
+    return make
 
 
 @pytest.mark.parametrize(
@@ -54,8 +65,8 @@ def connection(conn_type: str, *, extra: dict[str, Any] | None = None, **fields:
         ),
     ],
 )
-def test_a_connection_to_s3_becomes_options_of_arrows_client(given: Connection, options: dict[str, Any]) -> None:
-    assert storage_options(given, S3) == options
+def test_a_connection_to_s3_becomes_options_of_arrows_client(given: MakeConnection, options: dict[str, Any]) -> None:
+    assert storage_options(given(), S3) == options
     assert isinstance(Storage(S3, {"region": "us-east-1"} | options)._fs, fs.S3FileSystem)
 
 
@@ -67,13 +78,13 @@ def test_a_connection_to_s3_becomes_options_of_arrows_client(given: Connection, 
         (connection("google_cloud_platform", extra={"impersonation_chain": "a@p"}), {"target_service_account": "a@p"}),
     ],
 )
-def test_a_google_connection_without_a_key_is_who_the_machine_is(given: Connection, options: dict[str, Any]) -> None:
-    assert storage_options(given, GS) == options
+def test_a_google_connection_without_a_key_is_who_the_machine_is(given: MakeConnection, options: dict[str, Any]) -> None:
+    assert storage_options(given(), GS) == options
 
 
 def test_a_google_connection_with_a_key_goes_by_fsspec_and_says_what_is_missing() -> None:
     given = connection("google_cloud_platform", extra={"keyfile_dict": '{"private_key": "pk"}', "project": "p"})
-    options = storage_options(given, GS)
+    options = storage_options(given(), GS)
 
     assert options == {"fsspec": True, "token": {"private_key": "pk"}, "project": "p"}
     with pytest.raises(InvalidBuild, match="gcsfs"):
@@ -101,8 +112,8 @@ def test_a_google_connection_with_a_key_goes_by_fsspec_and_says_what_is_missing(
         ),
     ],
 )
-def test_an_azure_connection_becomes_options_of_arrows_client(given: Connection, options: dict[str, Any]) -> None:
-    assert storage_options(given, ABFS) == options
+def test_an_azure_connection_becomes_options_of_arrows_client(given: MakeConnection, options: dict[str, Any]) -> None:
+    assert storage_options(given(), ABFS) == options
     assert isinstance(Storage(ABFS, options)._fs, fs.AzureFileSystem)
 
 
@@ -132,10 +143,10 @@ def test_an_azure_address_without_an_account_is_refused() -> None:
     ],
 )
 def test_what_a_connection_asks_for_and_cannot_have_is_refused_without_its_secrets(
-    given: Connection, url: str, error: type[Exception]
+    given: MakeConnection, url: str, error: type[Exception]
 ) -> None:
     with pytest.raises(error) as refused:
-        storage_options(given, url)
+        storage_options(given(), url)
 
     assert not any(secret in str(refused.value) for secret in ("SK", "hidden"))
 
@@ -146,16 +157,16 @@ def test_an_option_that_the_client_does_not_know_is_named() -> None:
 
 
 def test_a_dataset_goes_below_the_installations_folder(installation: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert BuildStorageHook().url_of("flights") == str(installation / "lake" / "builds" / "flights")
+    assert hooks.BuildStorageHook().url_of("flights") == str(installation / "lake" / "builds" / "flights")
     monkeypatch.setenv("AIRFLOW__SNOWPACK__BUILDS_URL", "s3://lake/builds/")
-    assert BuildStorageHook().url_of("flights") == "s3://lake/builds/flights"
+    assert hooks.BuildStorageHook().url_of("flights") == "s3://lake/builds/flights"
     with pytest.raises(InvalidBuild):
-        BuildStorageHook().url_of("../flights")
+        hooks.BuildStorageHook().url_of("../flights")
 
 
 def test_a_local_folder_needs_no_connection_and_gets_none(installation: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__SNOWPACK__BUILDS_CONN_ID", "not_there")
-    storage = BuildStorageHook().storage(str(installation / "set"))
+    storage = hooks.BuildStorageHook().storage(str(installation / "set"))
     storage.write("one", b"1")
 
     assert storage.is_local
@@ -164,7 +175,7 @@ def test_a_local_folder_needs_no_connection_and_gets_none(installation: Path, mo
 @pytest.mark.parametrize("url", ["s3://AK:S3cr3t@lake/builds", "https://u:S3cr3t@host/x"])
 def test_an_address_with_a_secret_is_refused_and_not_repeated(installation: Path, url: str) -> None:
     with pytest.raises(InvalidBuild) as refused:
-        BuildStorageHook().storage(url)
+        hooks.BuildStorageHook().storage(url)
 
     assert "S3cr3t" not in str(refused.value)
 
@@ -174,7 +185,7 @@ def test_a_secret_is_masked_in_logs(installation: Path, monkeypatch: pytest.Monk
 
     given = {"conn_type": "generic", "extra": {"secret_key": "v3ry-s3cret", "access_key": "AKIAXXXX", "region": "eu-west-1"}}
     monkeypatch.setenv("AIRFLOW_CONN_LAKE_STORAGE", json.dumps(given))
-    options = BuildStorageHook("lake_storage").options(S3)
+    options = hooks.BuildStorageHook("lake_storage").options(S3)
 
     assert options["secret_key"] == "v3ry-s3cret"
     assert _secrets_masker().redact("a v3ry-s3cret b AKIAXXXX c eu-west-1") == "a *** b *** c eu-west-1"

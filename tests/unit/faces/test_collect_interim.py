@@ -6,13 +6,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from airflow.sdk.execution_time import comms
 from interim_world import DAG, handed_on, holder
 
-from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+from airflow_snowpack import hooks, operators
 from airflow_snowpack.interim.ownership import STORE, claim
 from airflow_snowpack.interim.registry import InterimRegistry
-from airflow_snowpack.operators import CollectInterimTablesOperator
 from airflow_snowpack.preservation import Preservation
 
 if TYPE_CHECKING:
@@ -34,6 +32,8 @@ def told() -> dict[str, Any]:
 @pytest.fixture
 def collect(run_operator: Any, told: dict[str, Any]) -> Collect:
     """Run the operator in Airflow's task runner, with a supervisor that tells that."""
+    from airflow.sdk.execution_time import comms
+
     answer_else = run_operator.supervisor.send
 
     def send(msg: Any = None, **arguments: Any) -> Any:
@@ -48,7 +48,7 @@ def collect(run_operator: Any, told: dict[str, Any]) -> Collect:
         return answer_else(msg, **arguments)
 
     run_operator.supervisor.send = send
-    return lambda **arguments: run_operator(CollectInterimTablesOperator(task_id="collect", **arguments))
+    return lambda **arguments: run_operator(operators.CollectInterimTablesOperator(task_id="collect", **arguments))
 
 
 @pytest.fixture
@@ -63,14 +63,14 @@ def made(registry: InterimRegistry, task_id: str, *consumers: str, preservation:
     who = holder(task_id, run_id="r1")
     ref = handed_on(registry, who, rows=3, consumers=list(consumers), preservation=preservation)
     registry.nudge(DAG, "r1")
-    catalog = IcebergCatalogHook().catalog
+    catalog = hooks.IcebergCatalogHook().catalog
     claim(catalog, "lake", "snowpack_interim", registry.store.identity)
     catalog.create_table(ref.table.removeprefix("lake."), schema=pa.schema([("id", pa.int64())]))
     return ref.table
 
 
 def in_catalog(table: str) -> bool:
-    return bool(IcebergCatalogHook().catalog.table_exists(table.removeprefix("lake.")))
+    return bool(hooks.IcebergCatalogHook().catalog.table_exists(table.removeprefix("lake.")))
 
 
 def test_what_nobody_needs_goes_and_the_report_says_why_the_rest_stays(collect: Collect, registry: InterimRegistry) -> None:
@@ -122,7 +122,7 @@ def test_strangers_of_the_namespace_are_swept_when_they_are_old_enough(collect: 
     import pyarrow as pa
 
     kept = made(registry, "features", preservation=Preservation.FULL)
-    IcebergCatalogHook().catalog.create_table(f"snowpack_interim.{STRANGER}", schema=pa.schema([("id", pa.int64())]))
+    hooks.IcebergCatalogHook().catalog.create_table(f"snowpack_interim.{STRANGER}", schema=pa.schema([("id", pa.int64())]))
     assert collect().xcom["swept"] == []
     assert collect(sweep=False, sweep_after=timedelta(microseconds=1)).xcom["swept"] == []
     looked = collect(sweep_after="PT0.001S", dry_run=True).xcom
@@ -135,7 +135,7 @@ def test_the_namespace_of_another_store_is_not_swept_and_the_report_says_why(col
     import pyarrow as pa
 
     table = made(registry, "ingest", "report")
-    catalog = IcebergCatalogHook().catalog
+    catalog = hooks.IcebergCatalogHook().catalog
     catalog.create_table(f"snowpack_interim.{STRANGER}", schema=pa.schema([("id", pa.int64())]))
     catalog.update_namespace_properties("snowpack_interim", updates={STORE: "another"})
 
@@ -151,6 +151,7 @@ def test_an_airflow_that_does_not_answer_fails_the_task_and_nothing_goes(
     collect: Collect, registry: InterimRegistry, run_operator: Any
 ) -> None:
     from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+    from airflow.sdk.execution_time import comms
 
     table = made(registry, "ingest", "report")
     answer = run_operator.supervisor.send

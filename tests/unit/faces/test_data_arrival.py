@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_snowpack.hooks import IcebergCatalogHook
+from airflow_snowpack import hooks, sensors
 from airflow_snowpack.scheduling import CommitsAdded, Every, PartitionsAdded, RecordsAdded
-from airflow_snowpack.sensors import IcebergDataArrivalSensor
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,16 +21,16 @@ if TYPE_CHECKING:
 def add(table: TableName, commits: int = 1) -> None:
     import pyarrow as pa
 
-    loaded = IcebergCatalogHook().catalog.load_table(table.identifier)
+    loaded = hooks.IcebergCatalogHook().catalog.load_table(table.identifier)
     for _ in range(commits):
         loaded.append(pa.table({"month": pa.array([1], pa.int32()), "delay": pa.array([3], pa.int32())}))
 
 
-def sensor(trigger: Any, **arguments: Any) -> IcebergDataArrivalSensor:
-    return IcebergDataArrivalSensor(task_id="wait", trigger=trigger, consumer="report", **arguments)
+def sensor(trigger: Any, **arguments: Any) -> sensors.IcebergDataArrivalSensor:
+    return sensors.IcebergDataArrivalSensor(task_id="wait", trigger=trigger, consumer="report", **arguments)
 
 
-def as_another_run(sensor: IcebergDataArrivalSensor, task_id: str) -> IcebergDataArrivalSensor:
+def as_another_run(sensor: sensors.IcebergDataArrivalSensor, task_id: str) -> sensors.IcebergDataArrivalSensor:
     """The owner is made of the DAG, the run and the task, so that another task stands for another run."""
     sensor.task_id = task_id
     return sensor
@@ -62,7 +61,7 @@ def test_a_retry_of_the_same_run_counts_from_where_its_first_try_began(run_opera
 
 def test_one_consumer_takes_nothing_from_another(run_operator: Runner, flights: TableName) -> None:
     assert run_operator(sensor(CommitsAdded("demo.flights", 6))).state == "success"
-    other = IcebergDataArrivalSensor(task_id="other", trigger=CommitsAdded("demo.flights", 6))
+    other = sensors.IcebergDataArrivalSensor(task_id="other", trigger=CommitsAdded("demo.flights", 6))
     assert run_operator(other).state == "success"
 
 

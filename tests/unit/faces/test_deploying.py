@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_snowpack.hooks import SnowpackHook
+from airflow_snowpack import hooks
 from airflow_snowpack.hooks.scheduling import deploy
 from airflow_snowpack.scheduling import Schedules
 from airflow_snowpack.store import open_store
@@ -26,7 +26,7 @@ def test_a_folder_that_is_not_there_yet_deletes_no_schedule(
     root.mkdir()
     (root / "schedules.yaml").write_text(DECLARED)
     with open_store(sqlite_url) as store:
-        settings = SnowpackHook().settings
+        settings = hooks.SnowpackHook().settings
         report = deploy(store, settings, root)
         assert report is not None
         assert report.created == ("nightly",)

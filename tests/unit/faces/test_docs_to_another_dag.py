@@ -9,9 +9,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from airflow.sdk import DAG, Asset, task
 
-from airflow_snowpack.hooks import SnowpackHook
+from airflow_snowpack import hooks
 from airflow_snowpack.interim import TableRef
 from airflow_snowpack.preservation import Preservation
 
@@ -22,6 +21,8 @@ PAGE = (Path(__file__).parents[3] / "docs" / "interim-tables.md").read_text()
 
 
 def test_a_preserved_table_goes_to_another_dag_in_the_event_of_an_asset(run_operator: Runner) -> None:
+    from airflow.sdk import DAG, Asset, task
+
     section = PAGE.partition("\n## To another DAG\n")[2].partition("\n## ")[0]
     names: dict[str, Any] = {"task": task, "Asset": Asset, "pa": pa, "TableRef": TableRef}
     with DAG("guard", schedule=None):
@@ -41,7 +42,7 @@ def test_a_preserved_table_goes_to_another_dag_in_the_event_of_an_asset(run_oper
 
     assert told == [made, made]
     assert ran("use", told, run_id="of the other DAG").xcom == 6
-    with SnowpackHook() as hook:
+    with hooks.SnowpackHook() as hook:
         table = hook.interim().table(made["table_id"])
     assert (table.preservation, table.expires_at) == (Preservation.FULL, (table.ready_at or table.created_at) + timedelta(days=7))
     assert "guard/of the other DAG/use" in table.pins

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from airflow.sdk import DAG, task
-from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_snowpack.hooks import IcebergCatalogHook, SnowpackHook
+from airflow_snowpack import hooks
 from airflow_snowpack.interim.ownership import STORE
 
 if TYPE_CHECKING:
@@ -21,6 +19,8 @@ if TYPE_CHECKING:
 
 def run(run_operator: Runner, **arguments: Any) -> Outcome:
     """A task that hands a table on."""
+
+    from airflow.sdk import DAG, task
 
     def made() -> pa.Table:
         return pa.table({"number": [1, 2, 3]})
@@ -34,6 +34,8 @@ def run(run_operator: Runner, **arguments: Any) -> Outcome:
 def test_another_catalog_or_store_than_the_installations_is_refused(
     run_operator: Runner, argument: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
     other = {"conn_type": "sqlite", "host": str(tmp_path / "other.db"), "extra": {"warehouse": f"file://{tmp_path}/other"}}
     monkeypatch.setenv("AIRFLOW_CONN_OTHER", json.dumps(other))
 
@@ -42,7 +44,7 @@ def test_another_catalog_or_store_than_the_installations_is_refused(
     assert isinstance(refused.error, AirflowFailException), "another try would meet the same"
     assert f"{argument} = 'other' is not the one of this installation" in str(refused.error)
     assert f"[snowpack] {argument}" in str(refused.error)
-    assert not IcebergCatalogHook().catalog.namespace_exists("snowpack_interim")
+    assert not hooks.IcebergCatalogHook().catalog.namespace_exists("snowpack_interim")
 
 
 def test_the_installations_own_may_be_named(run_operator: Runner) -> None:
@@ -50,7 +52,9 @@ def test_the_installations_own_may_be_named(run_operator: Runner) -> None:
 
 
 def test_where_another_store_has_its_tables_nothing_is_written(run_operator: Runner) -> None:
-    catalog = IcebergCatalogHook().catalog
+    from airflow.sdk.exceptions import AirflowFailException
+
+    catalog = hooks.IcebergCatalogHook().catalog
     catalog.create_namespace("snowpack_interim", {STORE: "another"})
 
     refused = run(run_operator)
@@ -63,9 +67,9 @@ def test_where_another_store_has_its_tables_nothing_is_written(run_operator: Run
 
 def test_a_table_says_whose_it_is(run_operator: Runner) -> None:
     handed = run(run_operator).xcom
-    catalog = IcebergCatalogHook().catalog
+    catalog = hooks.IcebergCatalogHook().catalog
 
-    with SnowpackHook() as hook:
+    with hooks.SnowpackHook() as hook:
         mine = hook.store().identity
     assert catalog.load_table(handed["table"].removeprefix("lake.")).properties[STORE] == mine
     assert catalog.load_namespace_properties("snowpack_interim")[STORE] == mine

@@ -7,26 +7,28 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from airflow.sdk import Connection
 
-from airflow_snowpack.hooks import IcebergCatalogHook, IcebergSparkHook, SnowpackHook
+from airflow_snowpack import hooks
 from airflow_snowpack.hooks.catalog_connection import catalog_config
 from airflow_snowpack.hooks.errors import IncompleteConnection, UnsuitableConnection, UnusableAddress, UnusableExtra
-from airflow_snowpack.hooks.iceberg_catalog import reach_catalog
-from airflow_snowpack.hooks.iceberg_spark import connection_conf, spark_master
-from airflow_snowpack.hooks.store import store_url
 from airflow_snowpack.hooks.trial import NoAnswer, ask_with_patience, without_secrets
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from airflow.sdk import Connection
+
 
 def connection(conn_type: str, **fields: Any) -> Connection:
+    from airflow.sdk import Connection
+
     return Connection(conn_id="c", conn_type=conn_type, **fields)
 
 
 def test_a_postgres_connection_keeps_its_driver_options_and_uses_psycopg_3() -> None:
+    from airflow_snowpack.hooks.store import store_url
+
     given = connection(
         "postgres", host="db", port=5433, schema="jobs", login="u", password="p@ss", extra='{"sslmode": "require"}'
     )
@@ -36,21 +38,27 @@ def test_a_postgres_connection_keeps_its_driver_options_and_uses_psycopg_3() -> 
 
 
 def test_a_sqlite_connection_names_a_file() -> None:
+    from airflow_snowpack.hooks.store import store_url
+
     assert str(store_url(connection("sqlite", host="/var/lib/snowpack.db"))) == "sqlite:////var/lib/snowpack.db"
 
 
 def test_a_sqlite_connection_without_a_file_says_what_is_missing() -> None:
+    from airflow_snowpack.hooks.store import store_url
+
     with pytest.raises(IncompleteConnection, match="host"):
         store_url(connection("sqlite"))
 
 
 def test_a_connection_that_can_hold_no_store_is_refused() -> None:
+    from airflow_snowpack.hooks.store import store_url
+
     with pytest.raises(UnsuitableConnection, match="postgres, sqlite"):
         store_url(connection("mysql", host="db"))
 
 
 def test_the_embedded_store_answers(installation: Path) -> None:
-    ok, message = SnowpackHook().test_connection()
+    ok, message = hooks.SnowpackHook().test_connection()
 
     assert ok
     assert "snowpack.db" in message
@@ -58,7 +66,7 @@ def test_the_embedded_store_answers(installation: Path) -> None:
 
 def test_a_store_that_does_not_answer_is_a_message_and_no_crash(installation: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_FAR", "postgres://u:secret@127.0.0.1:1/x")
-    ok, message = SnowpackHook("far").test_connection()
+    ok, message = hooks.SnowpackHook("far").test_connection()
 
     assert not ok
     assert "cannot be reached" in message
@@ -66,22 +74,22 @@ def test_a_store_that_does_not_answer_is_a_message_and_no_crash(installation: Pa
 
 
 def test_without_a_connection_the_catalog_is_embedded_and_shared_with_spark(installation: Path) -> None:
-    config = IcebergCatalogHook().config
+    config = hooks.IcebergCatalogHook().config
 
     assert config.address == str(installation / "lake" / "catalog.db")
-    assert IcebergSparkHook().config.catalogs == config.spark_conf()
+    assert hooks.IcebergSparkHook().config.catalogs == config.spark_conf()
 
 
 @pytest.mark.parametrize(
     ("given", "address"),
     [
-        (connection("iceberg", host="https://catalog.example.com/api"), "https://catalog.example.com/api"),
-        (connection("http", host="catalog", port=8181), "http://catalog:8181"),
-        (connection("http", host="catalog", schema="https"), "https://catalog"),
+        ({"conn_type": "iceberg", "host": "https://catalog.example.com/api"}, "https://catalog.example.com/api"),
+        ({"conn_type": "http", "host": "catalog", "port": 8181}, "http://catalog:8181"),
+        ({"conn_type": "http", "host": "catalog", "schema": "https"}, "https://catalog"),
     ],
 )
-def test_a_rest_connection_gives_the_catalogs_address(given: Connection, address: str) -> None:
-    assert catalog_config(given, "lake").address == address
+def test_a_rest_connection_gives_the_catalogs_address(given: dict[str, Any], address: str) -> None:
+    assert catalog_config(connection(**given), "lake").address == address
 
 
 def test_a_rest_connection_gives_credentials_and_properties() -> None:
@@ -102,22 +110,28 @@ def test_a_sql_catalog_needs_a_warehouse() -> None:
 @pytest.mark.parametrize(
     ("given", "master"),
     [
-        (connection("spark", host="local[4]"), "local[4]"),
-        (connection("spark", host="spark://head", port=7077), "spark://head:7077"),
-        (connection("spark", host="yarn"), "yarn"),
+        ({"conn_type": "spark", "host": "local[4]"}, "local[4]"),
+        ({"conn_type": "spark", "host": "spark://head", "port": 7077}, "spark://head:7077"),
+        ({"conn_type": "spark", "host": "yarn"}, "yarn"),
     ],
 )
-def test_a_spark_connection_names_the_master(given: Connection, master: str) -> None:
-    assert spark_master(given) == master
+def test_a_spark_connection_names_the_master(given: dict[str, Any], master: str) -> None:
+    from airflow_snowpack.hooks.iceberg_spark import spark_master
+
+    assert spark_master(connection(**given)) == master
 
 
 def test_a_spark_connection_may_have_further_configuration() -> None:
+    from airflow_snowpack.hooks.iceberg_spark import connection_conf
+
     given = connection("spark", host="yarn", extra='{"conf": {"spark.executor.instances": 4}}')
 
     assert connection_conf(given) == {"spark.executor.instances": "4"}
 
 
 def test_a_connection_of_another_type_is_no_spark() -> None:
+    from airflow_snowpack.hooks.iceberg_spark import spark_master
+
     with pytest.raises(UnsuitableConnection, match="spark, spark_connect"):
         spark_master(connection("ssh", host="head"))
 
@@ -162,15 +176,17 @@ def test_properties_of_another_shape_are_refused(properties: str) -> None:
 
 
 def test_the_form_of_the_store_gives_the_same_as_a_postgres_connection() -> None:
+    from airflow_snowpack.hooks.store import store_url
+
     fields = {"host": "db", "port": 5433, "schema": "jobs", "login": "u", "password": "p", "extra": '{"sslmode": "require"}'}
 
     assert store_url(connection("snowpack_store", **fields)) == store_url(connection("postgres", **fields))
 
 
 def test_a_catalog_that_answers_tells_how_many_databases_it_has(installation: Path) -> None:
-    IcebergCatalogHook().catalog.create_namespace("demo")
+    hooks.IcebergCatalogHook().catalog.create_namespace("demo")
 
-    assert IcebergCatalogHook().test_connection() == (
+    assert hooks.IcebergCatalogHook().test_connection() == (
         True,
         f"The sqlite catalog at {installation / 'lake' / 'catalog.db'} answers; databases: 1.",
     )
@@ -180,7 +196,7 @@ def test_a_catalog_that_does_not_answer_is_a_message_without_the_secret(
     installation: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_FAR", "snowpack-catalog://http://127.0.0.1:1/?token=hunter22")
-    ok, message = IcebergCatalogHook("far").test_connection()
+    ok, message = hooks.IcebergCatalogHook("far").test_connection()
 
     assert not ok
     assert "cannot be reached" in message
@@ -202,6 +218,8 @@ def test_a_catalog_that_hangs_is_given_up() -> None:
 def test_a_catalog_without_its_connection_is_one_that_cannot_be_reached(
     installation: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from airflow_snowpack.hooks.iceberg_catalog import reach_catalog
+
     monkeypatch.setenv("AIRFLOW_CONN_FAR", "snowpack-catalog://nowhere")
 
     with pytest.raises(CatalogUnreachable, match="UnusableAddress"):

@@ -7,31 +7,24 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from airflow.sdk import DAG, Asset, AssetAlias
 
-from airflow_snowpack.assets import iceberg_asset, maintained_tables, record_maintenance
+from airflow_snowpack import operators, sensors
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import JobStatus
-from airflow_snowpack.operators import (
-    CancelMaintenanceOperator,
-    MaintainTableOperator,
-    RunMaintenanceJobOperator,
-    SubmitMaintenanceOperator,
-    SweepOperator,
-)
-from airflow_snowpack.sensors import MaintenanceJobSensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from airflow.sdk import BaseOperator, Context
+    from airflow.sdk import Asset, Context
 
     from airflow_snowpack.jobs import Claim, Job, Jobs
     from tests.unit.faces.conftest import Runner
 
 
-def submit(**arguments: Any) -> SubmitMaintenanceOperator:
-    return SubmitMaintenanceOperator(task_id="submit", **{"table": "demo.flights", "actions": ["expire_snapshots"], **arguments})
+def submit(**arguments: Any) -> operators.SubmitMaintenanceOperator:
+    return operators.SubmitMaintenanceOperator(
+        task_id="submit", **{"table": "demo.flights", "actions": ["expire_snapshots"], **arguments}
+    )
 
 
 def test_a_submitted_job_is_pending_and_holds_the_table(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
@@ -128,17 +121,17 @@ def test_a_missing_table_is_named_together_with_its_neighbours(run_operator: Run
     assert jobs.list() == []
 
 
-@pytest.mark.parametrize("operator", [SubmitMaintenanceOperator, MaintainTableOperator])
+@pytest.mark.parametrize("operator", ["SubmitMaintenanceOperator", "MaintainTableOperator"])
 @pytest.mark.parametrize(
     "wrong",
     [{"table": "demo.nothing"}, {"table": "{{ 'nothing' }}"}, {"actions": ["vacuum"]}, {"options": "{"}, {"where": "month = 3"}],
 )
 def test_drain_mode_refuses_before_anything_else_is_looked_at(
-    run_operator: Runner, jobs: Jobs, operator: Callable[..., BaseOperator], wrong: dict[str, Any]
+    run_operator: Runner, jobs: Jobs, operator: str, wrong: dict[str, Any]
 ) -> None:
     jobs.set_drain(True, by="ops", reason="moving the store")
     arguments = {"table": "demo.flights", "actions": ["expire_snapshots"], **wrong}
-    outcome = run_operator(operator(task_id="drained", **arguments))
+    outcome = run_operator(getattr(operators, operator)(task_id="drained", **arguments))
 
     assert outcome.state == "up_for_retry"
     assert "Drain mode is on" in str(outcome.error)
@@ -158,7 +151,7 @@ def test_a_store_that_does_not_answer_is_named_without_its_password(
     run_operator: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_FAR", "postgres://user:secret@127.0.0.1:1/snowpack")
-    outcome = run_operator(SweepOperator(task_id="sweep", store_conn_id="far"))
+    outcome = run_operator(operators.SweepOperator(task_id="sweep", store_conn_id="far"))
 
     assert outcome.state == "up_for_retry"
     assert "127.0.0.1:1/snowpack" in str(outcome.error)
@@ -166,14 +159,14 @@ def test_a_store_that_does_not_answer_is_named_without_its_password(
 
 
 def test_a_connection_that_is_not_there_says_how_to_make_it(run_operator: Runner) -> None:
-    outcome = run_operator(SweepOperator(task_id="sweep", store_conn_id="nowhere"))
+    outcome = run_operator(operators.SweepOperator(task_id="sweep", store_conn_id="nowhere"))
 
     assert "The Airflow connection 'nowhere' for the Snowpack store cannot be read" in str(outcome.error)
 
 
 def test_a_connection_of_another_type_is_refused_for_good(run_operator: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_WEB", "http://example.com")
-    outcome = run_operator(SweepOperator(task_id="sweep", store_conn_id="web"))
+    outcome = run_operator(operators.SweepOperator(task_id="sweep", store_conn_id="web"))
 
     assert outcome.state == "failed"
     assert "Use one of the types snowpack_store, postgres, sqlite" in str(outcome.error)
@@ -182,7 +175,7 @@ def test_a_connection_of_another_type_is_refused_for_good(run_operator: Runner, 
 def test_a_dry_run_tells_what_it_would_do_and_leaves_no_lock_and_no_event(
     run_operator: Runner, jobs: Jobs, flights: TableName
 ) -> None:
-    task = MaintainTableOperator(task_id="maintain", table="demo.flights", actions=["rewrite_data_files"], dry_run=True)
+    task = operators.MaintainTableOperator(task_id="maintain", table="demo.flights", actions=["rewrite_data_files"], dry_run=True)
     outcome = run_operator(task)
 
     assert outcome.state == "success", outcome.error
@@ -195,7 +188,9 @@ def test_a_dry_run_tells_what_it_would_do_and_leaves_no_lock_and_no_event(
 
 
 def test_a_run_that_turns_out_to_be_dry_leaves_no_event(run_operator: Runner, flights: TableName) -> None:
-    task = MaintainTableOperator(task_id="maintain", table="demo.flights", dry_run="{{ params.dry_run }}")
+    from airflow.sdk import AssetAlias
+
+    task = operators.MaintainTableOperator(task_id="maintain", table="demo.flights", dry_run="{{ params.dry_run }}")
     outcome = run_operator(task, params={"dry_run": True})
 
     assert outcome.xcom["dry_run"] is True
@@ -204,42 +199,51 @@ def test_a_run_that_turns_out_to_be_dry_leaves_no_event(run_operator: Runner, fl
 
 
 def test_a_table_that_is_known_when_the_dag_is_parsed_is_an_asset_of_the_task() -> None:
-    task = MaintainTableOperator(task_id="maintain", table="demo.flights")
+    from airflow.sdk import Asset
+
+    task = operators.MaintainTableOperator(task_id="maintain", table="demo.flights")
 
     assert [outlet.uri for outlet in task.outlets if isinstance(outlet, Asset)] == ["iceberg://lake/demo/flights"]
 
 
 def test_a_table_that_is_known_only_later_is_covered_by_the_alias() -> None:
-    task = MaintainTableOperator(task_id="maintain", table="{{ params.table }}")
+    task = operators.MaintainTableOperator(task_id="maintain", table="{{ params.table }}")
 
     assert [outlet.name for outlet in task.outlets] == ["snowpack_maintained_tables"]
 
 
 def test_an_alias_that_the_caller_declares_is_the_only_outlet() -> None:
-    task = MaintainTableOperator(task_id="maintain", table="demo.flights", outlets=[maintained_tables()])
+    from airflow_snowpack.assets import maintained_tables
+
+    task = operators.MaintainTableOperator(task_id="maintain", table="demo.flights", outlets=[maintained_tables()])
 
     assert task.outlets == [maintained_tables()]
 
 
-@pytest.mark.parametrize(
-    "schedule",
-    [
-        iceberg_asset("demo.flights"),
-        [Asset("iceberg://lake/demo/flights")],
-        Asset("x://other") | (iceberg_asset("demo.flights") & Asset("x://another")),
-    ],
-    ids=["asset", "list", "expression"],
-)
-def test_a_dag_that_maintains_the_table_that_starts_it_does_not_start_itself_again(schedule: Any) -> None:
-    with DAG("guard", schedule=schedule):
-        task = MaintainTableOperator(task_id="maintain", table="demo.flights")
-        other = MaintainTableOperator(task_id="other", table="demo.airports")
+@pytest.mark.parametrize("form", ["asset", "list", "expression"])
+def test_a_dag_that_maintains_the_table_that_starts_it_does_not_start_itself_again(form: str) -> None:
+    from airflow.sdk import DAG, Asset
+
+    from airflow_snowpack.assets import iceberg_asset
+
+    schedules = {
+        "asset": iceberg_asset("demo.flights"),
+        "list": [Asset("iceberg://lake/demo/flights")],
+        "expression": Asset("x://other") | (iceberg_asset("demo.flights") & Asset("x://another")),
+    }
+    with DAG("guard", schedule=schedules[form]):
+        task = operators.MaintainTableOperator(task_id="maintain", table="demo.flights")
+        other = operators.MaintainTableOperator(task_id="other", table="demo.airports")
 
     assert task.outlets == []
     assert len(other.outlets) == 1
 
 
 def test_nor_does_one_that_learns_its_table_when_it_runs(flights: TableName) -> None:
+    from airflow.sdk import DAG
+
+    from airflow_snowpack.assets import iceberg_asset, maintained_tables, record_maintenance
+
     with DAG("guard", schedule=iceberg_asset(flights.dotted)) as own:
         pass
     with DAG("guard", schedule=iceberg_asset("demo.airports")) as other:
@@ -255,13 +259,13 @@ def test_nor_does_one_that_learns_its_table_when_it_runs(flights: TableName) -> 
 
 def test_a_locked_table_skips_the_maintenance_that_asks_for_that(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
     jobs.locks.acquire(flights, "etl/nightly", ttl=timedelta(hours=1))
-    task = MaintainTableOperator(task_id="maintain", table="demo.flights", if_locked="skip")
+    task = operators.MaintainTableOperator(task_id="maintain", table="demo.flights", if_locked="skip")
 
     assert run_operator(task).state == "skipped"
 
 
 def test_with_nothing_in_the_queue_the_worker_task_is_skipped(run_operator: Runner, jobs: Jobs) -> None:
-    assert run_operator(RunMaintenanceJobOperator(task_id="work")).state == "skipped"
+    assert run_operator(operators.RunMaintenanceJobOperator(task_id="work")).state == "skipped"
 
 
 def test_a_job_that_has_ended_cannot_be_claimed_and_the_task_is_skipped(
@@ -270,7 +274,7 @@ def test_a_job_that_has_ended_cannot_be_claimed_and_the_task_is_skipped(
     job = jobs.submit(flights, ["expire_snapshots"])
     jobs.cancel(job.job_id)
 
-    assert run_operator(RunMaintenanceJobOperator(task_id="work", job_id=job.job_id)).state == "skipped"
+    assert run_operator(operators.RunMaintenanceJobOperator(task_id="work", job_id=job.job_id)).state == "skipped"
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["by its id", "from the queue"])
@@ -286,8 +290,8 @@ def test_a_retry_of_a_worker_task_takes_the_job_over_that_its_try_before_holds(
         taken.append(take())
         return taken[0].job
 
-    monkeypatch.setattr(RunMaintenanceJobOperator, "run_claim", take_only)
-    operator = RunMaintenanceJobOperator(task_id="work", job_id=job.job_id if named else None)
+    monkeypatch.setattr(operators.RunMaintenanceJobOperator, "run_claim", take_only)
+    operator = operators.RunMaintenanceJobOperator(task_id="work", job_id=job.job_id if named else None)
     outcome = run_operator(operator, try_number=2)
 
     assert outcome.state == "success", outcome.error
@@ -302,7 +306,7 @@ def test_a_retry_leaves_a_job_to_the_other_worker_that_holds_it(run_operator: Ru
     other = jobs.claim("guard/run1/another_task try 1 on host:1")
     jobs.flush()
 
-    assert run_operator(RunMaintenanceJobOperator(task_id="work", job_id=job.job_id), try_number=2).state == "skipped"
+    assert run_operator(operators.RunMaintenanceJobOperator(task_id="work", job_id=job.job_id), try_number=2).state == "skipped"
     assert other is not None
     assert jobs.holds(other) is True
 
@@ -312,7 +316,7 @@ def test_a_job_id_that_renders_to_nothing_takes_no_other_job_instead(
     run_operator: Runner, jobs: Jobs, flights: TableName, job_id: str
 ) -> None:
     job = jobs.submit(flights, ["expire_snapshots"])
-    outcome = run_operator(RunMaintenanceJobOperator(task_id="work", job_id=job_id), params={"nothing": None})
+    outcome = run_operator(operators.RunMaintenanceJobOperator(task_id="work", job_id=job_id), params={"nothing": None})
 
     assert outcome.state == "failed"
     assert "The argument job_id =" in str(outcome.error)
@@ -320,7 +324,7 @@ def test_a_job_id_that_renders_to_nothing_takes_no_other_job_instead(
 
 
 def test_a_job_that_does_not_exist_fails_the_worker_task_for_good(run_operator: Runner, jobs: Jobs) -> None:
-    outcome = run_operator(RunMaintenanceJobOperator(task_id="work", job_id="0123"))
+    outcome = run_operator(operators.RunMaintenanceJobOperator(task_id="work", job_id="0123"))
 
     assert outcome.state == "failed"
     assert "There is no job '0123'" in str(outcome.error)
@@ -328,23 +332,28 @@ def test_a_job_that_does_not_exist_fails_the_worker_task_for_good(run_operator: 
 
 def test_a_cancelled_job_says_who_cancelled_it_and_frees_its_table(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
     job = jobs.submit(flights, ["expire_snapshots"])
-    outcome = run_operator(CancelMaintenanceOperator(task_id="stop", job_id=job.job_id))
+    outcome = run_operator(operators.CancelMaintenanceOperator(task_id="stop", job_id=job.job_id))
 
     assert outcome.xcom["status"] == "cancelled"
     assert "guard/run1/stop" in outcome.xcom["error"]
     assert jobs.locks.get(flights) is None
-    assert run_operator(CancelMaintenanceOperator(task_id="stop", job_id=job.job_id)).state == "skipped"
+    assert run_operator(operators.CancelMaintenanceOperator(task_id="stop", job_id=job.job_id)).state == "skipped"
 
 
 def test_a_sweep_of_a_tidy_store_finds_nothing(run_operator: Runner, jobs: Jobs) -> None:
-    assert run_operator(SweepOperator(task_id="sweep")).xcom == {"requeued": [], "failed": [], "unlocked": [], "paused": False}
+    assert run_operator(operators.SweepOperator(task_id="sweep")).xcom == {
+        "requeued": [],
+        "failed": [],
+        "unlocked": [],
+        "paused": False,
+    }
 
 
 def test_the_job_sensor_waits_in_the_triggerer_while_the_job_is_active(
     run_operator: Runner, jobs: Jobs, flights: TableName
 ) -> None:
     job = jobs.submit(flights, ["expire_snapshots"])
-    outcome = run_operator(MaintenanceJobSensor(task_id="done", job_id=job.job_id))
+    outcome = run_operator(sensors.MaintenanceJobSensor(task_id="done", job_id=job.job_id))
 
     assert outcome.state == "deferred"
     assert outcome.message.classpath == "airflow_snowpack.triggers.maintenance_job.MaintenanceJobTrigger"
@@ -356,7 +365,7 @@ def test_the_job_sensor_returns_a_completed_job(run_operator: Runner, jobs: Jobs
     assert claim is not None
     jobs.finish(claim, JobStatus.COMPLETED, [])
     outcome = run_operator(
-        MaintenanceJobSensor(task_id="done", job_id=job.job_id),
+        sensors.MaintenanceJobSensor(task_id="done", job_id=job.job_id),
         resume=("execute_complete", {"event": {"job_id": job.job_id, "status": "completed"}}),
     )
 
@@ -371,7 +380,7 @@ def test_the_job_sensor_fails_for_good_with_the_error_of_a_failed_job(
     claim = jobs.claim("worker")
     assert claim is not None
     jobs.finish(claim, JobStatus.FAILED, [], error="expire_snapshots failed: no space left")
-    outcome = run_operator(MaintenanceJobSensor(task_id="done", job_id=job.job_id))
+    outcome = run_operator(sensors.MaintenanceJobSensor(task_id="done", job_id=job.job_id))
 
     assert outcome.state == "failed"
     assert "no space left" in str(outcome.error)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from airflow.sdk.exceptions import AirflowTaskTimeout
 
+from airflow_snowpack import operators
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, Attempt, JobStatus
-from airflow_snowpack.operators import RunMaintenanceJobOperator
 
 if TYPE_CHECKING:
     from airflow_snowpack.iceberg import TableName
@@ -23,18 +22,20 @@ class IdleEngine:
 
 
 @pytest.fixture
-def task() -> RunMaintenanceJobOperator:
-    return RunMaintenanceJobOperator(task_id="work")
+def task() -> operators.RunMaintenanceJobOperator:
+    return operators.RunMaintenanceJobOperator(task_id="work")
 
 
-def test_a_task_that_runs_nothing_ends_its_process(task: RunMaintenanceJobOperator) -> None:
+def test_a_task_that_runs_nothing_ends_its_process(task: operators.RunMaintenanceJobOperator) -> None:
     with pytest.raises(SystemExit) as ended:
         task.on_kill()
 
     assert ended.value.code == 143
 
 
-def test_a_time_limit_is_left_for_airflow_to_report(task: RunMaintenanceJobOperator) -> None:
+def test_a_time_limit_is_left_for_airflow_to_report(task: operators.RunMaintenanceJobOperator) -> None:
+    from airflow.sdk.exceptions import AirflowTaskTimeout
+
     try:
         raise AirflowTaskTimeout("too long")
     except AirflowTaskTimeout:
@@ -42,7 +43,7 @@ def test_a_time_limit_is_left_for_airflow_to_report(task: RunMaintenanceJobOpera
 
 
 def test_a_signal_that_comes_while_a_job_is_claimed_fails_that_job_before_the_process_ends(
-    task: RunMaintenanceJobOperator, jobs: Jobs, flights: TableName
+    task: operators.RunMaintenanceJobOperator, jobs: Jobs, flights: TableName
 ) -> None:
     job = jobs.submit(flights, ["expire_snapshots"])
 
@@ -59,7 +60,7 @@ def test_a_signal_that_comes_while_a_job_is_claimed_fails_that_job_before_the_pr
     assert jobs.locks.get(flights) is None
 
 
-def test_a_signal_that_comes_while_a_claim_is_refused_ends_the_process(task: RunMaintenanceJobOperator) -> None:
+def test_a_signal_that_comes_while_a_claim_is_refused_ends_the_process(task: operators.RunMaintenanceJobOperator) -> None:
     def refused() -> Attempt:
         task.on_kill()
         raise LookupError("nothing to claim")

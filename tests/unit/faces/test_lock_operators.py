@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_snowpack.operators import AcquireTableLockOperator, ReleaseTableLockOperator
-from airflow_snowpack.sensors import TableLockSensor
+from airflow_snowpack import operators, sensors
 
 if TYPE_CHECKING:
     from airflow_snowpack.iceberg import TableName
@@ -26,7 +25,7 @@ def table() -> TableName:
 
 
 def test_a_dag_run_holds_the_table_that_it_acquired(run_operator: Runner, jobs: Jobs, table: TableName) -> None:
-    outcome = run_operator(AcquireTableLockOperator(task_id="acquire", table="demo.flights", ttl=HOUR))
+    outcome = run_operator(operators.AcquireTableLockOperator(task_id="acquire", table="demo.flights", ttl=HOUR))
 
     assert outcome.state == "success"
     lock = jobs.locks.get(table)
@@ -37,16 +36,16 @@ def test_a_dag_run_holds_the_table_that_it_acquired(run_operator: Runner, jobs: 
 
 def test_the_same_run_acquires_again_and_releases_once(run_operator: Runner, jobs: Jobs, table: TableName) -> None:
     for _ in range(2):
-        assert run_operator(AcquireTableLockOperator(task_id="acquire", table="demo.flights")).state == "success"
+        assert run_operator(operators.AcquireTableLockOperator(task_id="acquire", table="demo.flights")).state == "success"
 
-    assert run_operator(ReleaseTableLockOperator(task_id="release", table="demo.flights")).xcom is True
-    assert run_operator(ReleaseTableLockOperator(task_id="release", table="demo.flights")).xcom is False
+    assert run_operator(operators.ReleaseTableLockOperator(task_id="release", table="demo.flights")).xcom is True
+    assert run_operator(operators.ReleaseTableLockOperator(task_id="release", table="demo.flights")).xcom is False
     assert jobs.locks.get(table) is None
 
 
 def test_a_lock_of_another_holder_fails_the_task_and_names_the_holder(run_operator: Runner, jobs: Jobs, table: TableName) -> None:
     jobs.locks.acquire(table, "etl/nightly", ttl=HOUR)
-    outcome = run_operator(AcquireTableLockOperator(task_id="acquire", table="demo.flights"))
+    outcome = run_operator(operators.AcquireTableLockOperator(task_id="acquire", table="demo.flights"))
 
     assert outcome.state == "up_for_retry"
     assert "is locked by etl/nightly since" in str(outcome.error)
@@ -54,7 +53,7 @@ def test_a_lock_of_another_holder_fails_the_task_and_names_the_holder(run_operat
 
 def test_a_lock_of_another_holder_skips_the_task_that_asks_for_that(run_operator: Runner, jobs: Jobs, table: TableName) -> None:
     jobs.locks.acquire(table, "etl/nightly", ttl=HOUR)
-    outcome = run_operator(AcquireTableLockOperator(task_id="acquire", table="demo.flights", if_locked="skip"))
+    outcome = run_operator(operators.AcquireTableLockOperator(task_id="acquire", table="demo.flights", if_locked="skip"))
 
     assert outcome.state == "skipped"
 
@@ -63,13 +62,15 @@ def test_waiting_for_a_lock_happens_in_the_triggerer_and_ends_with_the_lock(
     run_operator: Runner, jobs: Jobs, table: TableName
 ) -> None:
     jobs.locks.acquire(table, "etl/nightly", ttl=HOUR)
-    waiting = run_operator(AcquireTableLockOperator(task_id="acquire", table="demo.flights", if_locked="wait"))
+    waiting = run_operator(operators.AcquireTableLockOperator(task_id="acquire", table="demo.flights", if_locked="wait"))
     assert waiting.state == "deferred"
     assert waiting.message.classpath == "airflow_snowpack.triggers.table_lock.TableLockTrigger"
 
     jobs.locks.release(table, "etl/nightly")
     resume = ("execute_when_free", {**waiting.message.next_kwargs, "event": {"table": "demo.flights", "free": True}})
-    resumed = run_operator(AcquireTableLockOperator(task_id="acquire", table="demo.flights", if_locked="wait"), resume=resume)
+    resumed = run_operator(
+        operators.AcquireTableLockOperator(task_id="acquire", table="demo.flights", if_locked="wait"), resume=resume
+    )
     assert resumed.state == "success"
     lock = jobs.locks.get(table)
     assert lock is not None
@@ -80,9 +81,11 @@ def test_somebody_faster_after_a_wait_means_another_wait_until_the_same_moment(
     run_operator: Runner, jobs: Jobs, table: TableName
 ) -> None:
     jobs.locks.acquire(table, "etl/nightly", ttl=HOUR)
-    first = run_operator(AcquireTableLockOperator(task_id="acquire", table="demo.flights", if_locked="wait"))
+    first = run_operator(operators.AcquireTableLockOperator(task_id="acquire", table="demo.flights", if_locked="wait"))
     resume = ("execute_when_free", {**first.message.next_kwargs, "event": {"table": "demo.flights", "free": True}})
-    second = run_operator(AcquireTableLockOperator(task_id="acquire", table="demo.flights", if_locked="wait"), resume=resume)
+    second = run_operator(
+        operators.AcquireTableLockOperator(task_id="acquire", table="demo.flights", if_locked="wait"), resume=resume
+    )
 
     assert second.state == "deferred"
     assert second.message.next_kwargs == first.message.next_kwargs
@@ -91,14 +94,16 @@ def test_somebody_faster_after_a_wait_means_another_wait_until_the_same_moment(
 def test_a_wait_that_is_over_fails_and_names_the_holder(run_operator: Runner, jobs: Jobs) -> None:
     event = {"table": "demo.flights", "free": False, "holder": "etl/nightly"}
     resume = ("execute_when_free", {"event": event, "until": "2026-01-01T00:00:00+00:00"})
-    outcome = run_operator(AcquireTableLockOperator(task_id="acquire", table="demo.flights", if_locked="wait"), resume=resume)
+    outcome = run_operator(
+        operators.AcquireTableLockOperator(task_id="acquire", table="demo.flights", if_locked="wait"), resume=resume
+    )
 
     assert outcome.state == "up_for_retry"
     assert "still locked by etl/nightly" in str(outcome.error)
 
 
 def test_a_bad_table_name_fails_without_a_retry(run_operator: Runner) -> None:
-    outcome = run_operator(AcquireTableLockOperator(task_id="acquire", table="flights; DROP TABLE x"))
+    outcome = run_operator(operators.AcquireTableLockOperator(task_id="acquire", table="flights; DROP TABLE x"))
 
     assert outcome.state == "failed"
     assert "is not a table name" in str(outcome.error)
@@ -106,16 +111,16 @@ def test_a_bad_table_name_fails_without_a_retry(run_operator: Runner) -> None:
 
 def test_an_unknown_way_to_meet_a_lock_is_refused_when_the_dag_is_parsed() -> None:
     with pytest.raises(ValueError, match="fail, skip, wait"):
-        AcquireTableLockOperator(task_id="acquire", table="demo.flights", if_locked="hope")
+        operators.AcquireTableLockOperator(task_id="acquire", table="demo.flights", if_locked="hope")
 
 
 def test_the_sensor_of_a_free_table_succeeds_at_once(run_operator: Runner, jobs: Jobs) -> None:
-    assert run_operator(TableLockSensor(task_id="free", table="demo.flights")).state == "success"
+    assert run_operator(sensors.TableLockSensor(task_id="free", table="demo.flights")).state == "success"
 
 
 def test_the_sensor_of_a_held_table_waits_in_the_triggerer(run_operator: Runner, jobs: Jobs, table: TableName) -> None:
     jobs.locks.acquire(table, "etl/nightly", ttl=HOUR)
-    outcome = run_operator(TableLockSensor(task_id="free", table="demo.flights"))
+    outcome = run_operator(sensors.TableLockSensor(task_id="free", table="demo.flights"))
 
     assert outcome.state == "deferred"
     assert outcome.message.classpath == "airflow_snowpack.triggers.table_lock.TableLockTrigger"

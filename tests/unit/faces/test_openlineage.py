@@ -12,17 +12,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from airflow.sdk import DAG
-from airflow.sdk import task as declared
 
-from airflow_snowpack.hooks.openlineage import named_by_location
-from airflow_snowpack.operators import (
-    BuildShardsOperator,
-    MaintainTableOperator,
-    PublishBuildOperator,
-    RunMaintenanceJobOperator,
-    ShardedBuildOperator,
-)
+from airflow_snowpack import operators
 from airflow_snowpack.store.operation import DatasetAt, Operation, OperationKind, TableAt, TaskAttempt
 from airflow_snowpack.store.operations import note_operation
 
@@ -59,6 +50,8 @@ def maintained(before: int, after: int, task: TaskAttempt = TASK) -> Operation:
     ],
 )
 def test_what_lives_in_a_folder_is_named_by_it_in_one_spelling(location: str, named: tuple[str, str]) -> None:
+    from airflow_snowpack.hooks.openlineage import named_by_location
+
     assert named_by_location(location) == named
 
 
@@ -81,7 +74,7 @@ class TestWithTheProvider:
     def test_a_maintained_table_is_read_at_its_first_and_written_at_its_last_snapshot(self, jobs: Jobs, state: str) -> None:
         for operation in (maintained(11, 12), maintained(12, 13), maintained(7, 8, replace(TASK, try_number=1))):
             note_operation(jobs.store, operation)
-        told = self.asked(MaintainTableOperator(task_id="work", table="shop.orders"), state)
+        told = self.asked(operators.MaintainTableOperator(task_id="work", table="shop.orders"), state)
 
         (read,), (written,) = told.inputs, told.outputs
         for dataset, snapshot in ((read, "11"), (written, "13")):
@@ -96,7 +89,7 @@ class TestWithTheProvider:
         inputs = [TableAt(str(flights)), TableAt("lake.demo.gone", 5), TableAt("other.demo.flights")]
         build = Operation(OperationKind.BUILD, NOW, inputs, [DatasetAt("s3://lake/builds/flights", "R1")], task=TASK, rows=5)
         note_operation(jobs.store, build)
-        told = self.asked(PublishBuildOperator(task_id="work", build={}))
+        told = self.asked(operators.PublishBuildOperator(task_id="work", build={}))
 
         by_name = {(dataset.namespace, dataset.name.rpartition("/")[2]) for dataset in told.inputs}
         assert by_name == {("file", "flights"), ("iceberg://lake", "demo.gone"), ("iceberg://other", "demo.flights")}
@@ -113,14 +106,17 @@ class TestWithTheProvider:
         note_operation(jobs.store, replace(maintained(1, 2, unknown), at=NOW - timedelta(hours=1)))
         note_operation(jobs.store, maintained(3, 4, unknown))
 
-        told = self.asked(RunMaintenanceJobOperator(task_id="work"))
+        told = self.asked(operators.RunMaintenanceJobOperator(task_id="work"))
         assert [dataset.facets["version"].datasetVersion for dataset in told.outputs] == ["4"]
 
     def test_a_task_that_changed_nothing_tells_nothing(self, jobs: Jobs) -> None:
-        told = self.asked(RunMaintenanceJobOperator(task_id="work"))
+        told = self.asked(operators.RunMaintenanceJobOperator(task_id="work"))
         assert (told.inputs, told.outputs) == ([], [])
 
     def test_a_decorated_task_tells_what_it_was_handed_and_what_it_hands_on(self, jobs: Jobs) -> None:
+        from airflow.sdk import DAG
+        from airflow.sdk import task as declared
+
         interim = TableAt("lake.snowpack_interim.shop_work_1", 12, "s3://lake/warehouse/snowpack_interim/shop_work_1")
         note_operation(jobs.store, Operation(OperationKind.CREATE, NOW, [ORDERS], [interim], task=TASK, rows=7))
         with DAG("shop", schedule=None):
@@ -133,7 +129,7 @@ class TestWithTheProvider:
         assert written.outputFacets["outputStatistics"].rowCount == 7
 
     def test_shards_that_are_written_come_from_their_sources_before_anything_is_published(self, jobs: Jobs) -> None:
-        operator = BuildShardsOperator(task_id="work", dataset="orders", table="shop.orders", key="id", num_shards=2)
+        operator = operators.BuildShardsOperator(task_id="work", dataset="orders", table="shop.orders", key="id", num_shards=2)
         operator.tell_lineage("s3://lake/builds/orders", "R1", ({"table": ORDERS.table, "snapshot_id": 11}, {"sql": "SELECT 1"}))
         told = self.asked(operator)
 
@@ -146,7 +142,9 @@ class TestWithTheProvider:
         from openlineage.client.transport.file import FileConfig, FileTransport
 
         note_operation(jobs.store, maintained(11, 12))
-        told = self.asked(ShardedBuildOperator(task_id="work", dataset="orders", table="shop.orders", key="id", num_shards=2))
+        told = self.asked(
+            operators.ShardedBuildOperator(task_id="work", dataset="orders", table="shop.orders", key="id", num_shards=2)
+        )
         sent = tmp_path / "events.json"
         client = OpenLineageClient(transport=FileTransport(FileConfig(log_file_path=str(sent), append=True)))
         OpenLineageAdapter(client=client).complete_task(

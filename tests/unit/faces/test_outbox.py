@@ -13,8 +13,6 @@ from bounded import PATIENCE_S
 from interim_world import DAG, handed_on, holder
 
 from airflow_snowpack.interim import InterimRegistry
-from airflow_snowpack.plugin.listener import StoreListener
-from airflow_snowpack.plugin.outbox import Outbox
 from airflow_snowpack.scheduling import EventLog
 from airflow_snowpack.store import StoreUnreachable, open_store
 
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from airflow_snowpack.jobs import Jobs
+    from airflow_snowpack.plugin.listener import StoreListener
     from airflow_snowpack.store import Store
 
 AT = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -44,12 +43,16 @@ def eventually(look: Callable[[], Any]) -> Any:
 
 
 def test_what_is_sent_is_written_when_the_sender_goes_on(store: Store) -> None:
+    from airflow_snowpack.plugin.outbox import Outbox
+
     written: list[str] = []
     assert Outbox(lambda: store).send("a note", lambda store: written.append("a")) is True
     assert written == ["a"]
 
 
 def test_a_sender_does_not_wait_for_a_store_that_hangs(store: Store) -> None:
+    from airflow_snowpack.plugin.outbox import Outbox
+
     released = threading.Event()
     outbox = Outbox(lambda: store, wait=timedelta(milliseconds=50))
     assert outbox.send("a note", lambda store: released.wait(20)) is False
@@ -57,6 +60,8 @@ def test_a_sender_does_not_wait_for_a_store_that_hangs(store: Store) -> None:
 
 
 def test_what_is_sent_while_the_store_is_away_is_written_in_order_when_it_is_back(store: Store) -> None:
+    from airflow_snowpack.plugin.outbox import Outbox
+
     written, is_back = [], threading.Event()
 
     def open_it() -> Store:
@@ -72,6 +77,8 @@ def test_what_is_sent_while_the_store_is_away_is_written_in_order_when_it_is_bac
 
 
 def test_a_write_that_fails_for_good_does_not_keep_the_next_one(store: Store) -> None:
+    from airflow_snowpack.plugin.outbox import Outbox
+
     written: list[str] = []
     outbox = Outbox(lambda: store)
     outbox.send("nonsense", lambda store: 1 / 0)
@@ -80,6 +87,8 @@ def test_a_write_that_fails_for_good_does_not_keep_the_next_one(store: Store) ->
 
 
 def test_the_oldest_goes_when_too_many_wait(store: Store) -> None:
+    from airflow_snowpack.plugin.outbox import Outbox
+
     begun, released, written = threading.Event(), threading.Event(), []
 
     def slow(store: Store) -> None:
@@ -98,6 +107,8 @@ def test_the_oldest_goes_when_too_many_wait(store: Store) -> None:
 
 @pytest.fixture
 def listener(installation: Path) -> StoreListener:
+    from airflow_snowpack.plugin.listener import StoreListener
+
     return StoreListener()
 
 
@@ -144,6 +155,8 @@ def test_an_asset_event_is_an_event_with_its_extra_and_its_source(listener: Stor
 def test_an_asset_event_whose_writing_was_answered_by_nobody_counts_once(
     listener: StoreListener, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from airflow_snowpack.plugin.outbox import Outbox
+
     really, answers = EventLog.publish, [StoreUnreachable("postgresql://db", OSError("the connection is lost"))]
 
     def publish(log: EventLog, happened: Any) -> int:
@@ -175,6 +188,8 @@ def test_nothing_is_recorded_where_that_is_switched_off(
 def test_airflow_goes_on_whatever_it_passes_and_however_the_settings_are(
     listener: StoreListener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from airflow_snowpack.plugin.listener import StoreListener
+
     listener.on_dag_run_success(dag_run=None, msg="")
     monkeypatch.setenv("AIRFLOW__SNOWPACK__LISTEN_TO_AIRFLOW", "perhaps")
     StoreListener().on_dag_run_failed(dag_run=None, msg="")

@@ -17,11 +17,6 @@ from starlette.requests import Request
 from airflow_snowpack.api.auth import Forbidden, NotAuthenticated, User
 from airflow_snowpack.api.services import LazyServices
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.plugin import SnowpackPlugin
-from airflow_snowpack.plugin.airflow_auth import LoginNeeded, _refuse_other_sites
-from airflow_snowpack.plugin.gate import Gate
-from airflow_snowpack.plugin.mount import LazyApp
-from airflow_snowpack.plugin.same_site import sent_by_own_page
 
 HEAVY = {"fastapi", "starlette", "sqlalchemy", "jinja2", "pyiceberg", "pyarrow", "pyspark", "uvicorn", "prometheus_client"}
 LOADED = "import json, sys{}; print(json.dumps(sorted(sys.modules)))"
@@ -39,6 +34,8 @@ def test_importing_the_plugin_loads_nothing_that_only_the_api_needs() -> None:
 
 
 def test_the_plugin_is_mounted_where_its_views_point_to() -> None:
+    from airflow_snowpack.plugin import SnowpackPlugin
+
     (mounted,) = SnowpackPlugin.fastapi_apps
 
     assert all(view["href"].startswith(f"{mounted['url_prefix'].lstrip('/')}/") for view in SnowpackPlugin.external_views)
@@ -71,6 +68,8 @@ def request(**headers: str) -> Request:
 def test_what_the_browser_says_tells_own_pages_from_those_of_others(
     headers: dict[str, str], own: bool | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from airflow_snowpack.plugin.same_site import sent_by_own_page
+
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://public.example.com/airflow")
 
     assert sent_by_own_page(request(host="airflow.corp", **headers)) is own
@@ -80,6 +79,8 @@ TOKEN = HTTPAuthorizationCredentials(scheme="Bearer", credentials="…")
 
 
 def admitted(token: HTTPAuthorizationCredentials | None, **headers: str) -> bool:
+    from airflow_snowpack.plugin.airflow_auth import _refuse_other_sites
+
     try:
         _refuse_other_sites(request(host="airflow.corp", **headers), token)
     except Forbidden:
@@ -112,6 +113,8 @@ class Door:
     probes_are_open = False
 
     async def authenticate(self, request: Request) -> User:
+        from airflow_snowpack.plugin.airflow_auth import LoginNeeded
+
         name = request.headers.get("x-name")
         if name is None and "text/html" in request.headers.get("accept", ""):
             raise LoginNeeded("/login?next=here")
@@ -153,6 +156,8 @@ def ask(app: Any, method: str, path: str, **headers: str) -> httpx.Response:
 
 @pytest.mark.parametrize(("method", "path"), [("GET", "/ui/page"), ("POST", "/change"), ("GET", "/nothing"), ("PUT", "/ui/page")])
 def test_a_route_that_forgot_to_ask_is_closed_to_nobody_in_particular(method: str, path: str) -> None:
+    from airflow_snowpack.plugin.gate import Gate
+
     answer = ask(Gate(forgetful_app()), method, path)
 
     assert answer.status_code == 401
@@ -160,6 +165,8 @@ def test_a_route_that_forgot_to_ask_is_closed_to_nobody_in_particular(method: st
 
 
 def test_a_reader_reads_but_no_route_lets_him_change_anything() -> None:
+    from airflow_snowpack.plugin.gate import Gate
+
     gate = Gate(forgetful_app())
 
     assert ask(gate, "GET", "/ui/page", x_name="reader").status_code == 200
@@ -168,12 +175,16 @@ def test_a_reader_reads_but_no_route_lets_him_change_anything() -> None:
 
 
 def test_a_person_who_is_not_logged_in_is_led_to_the_login() -> None:
+    from airflow_snowpack.plugin.gate import Gate
+
     answer = ask(Gate(forgetful_app()), "GET", "/ui/page", accept="text/html,*/*")
 
     assert (answer.status_code, answer.headers["location"]) == (302, "/login?next=here")
 
 
 def test_a_websocket_is_refused_since_there_is_none() -> None:
+    from airflow_snowpack.plugin.gate import Gate
+
     sent: list[Any] = []
 
     async def connect() -> None:
@@ -191,6 +202,8 @@ def test_a_websocket_is_refused_since_there_is_none() -> None:
 
 
 def test_the_app_is_built_once_however_many_ask_first() -> None:
+    from airflow_snowpack.plugin.mount import LazyApp
+
     built = []
 
     def build() -> FastAPI:
@@ -210,6 +223,8 @@ def test_the_app_is_built_once_however_many_ask_first() -> None:
 
 
 def test_a_build_that_fails_is_tried_again_by_the_next_request() -> None:
+    from airflow_snowpack.plugin.mount import LazyApp
+
     failures = [ImportError("not installed")]
 
     def build() -> FastAPI:

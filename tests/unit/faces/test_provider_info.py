@@ -7,14 +7,11 @@ import importlib
 import json
 from pathlib import Path
 
-import airflow
 import jsonschema
 import pytest
-from airflow.providers_manager import ProvidersManager
 
-from airflow_snowpack.hooks import IcebergCatalogHook, SnowpackHook
+from airflow_snowpack import hooks
 from airflow_snowpack.jobs import LifecyclePolicy
-from airflow_snowpack.links import BuildRunLink, MaintenanceJobLink
 from airflow_snowpack.provider_info import get_provider_info
 from airflow_snowpack.settings import Settings
 
@@ -27,12 +24,16 @@ def named_modules() -> list[str]:
 
 
 def test_the_provider_info_is_valid_by_airflows_schema() -> None:
+    import airflow
+
     schema = json.loads((Path(airflow.__file__).parent / "provider_info.schema.json").read_text())
 
     jsonschema.validate(get_provider_info(), schema)
 
 
 def test_its_parts_are_valid_by_the_stricter_schema_that_airflow_has_for_its_own_providers() -> None:
+    import airflow
+
     schema = json.loads((Path(airflow.__file__).parent / "provider.yaml.schema.json").read_text())
     info = get_provider_info()
     shared = set(info) & set(schema["properties"])
@@ -66,25 +67,35 @@ def test_every_public_name_of_a_package_stands_in_a_module_that_it_names(kind: s
 
 
 def test_airflow_discovers_the_provider() -> None:
+    from airflow.providers_manager import ProvidersManager
+
     assert "airflow-snowpack" in ProvidersManager().providers
 
 
 @pytest.mark.parametrize(
     ("conn_type", "hook", "argument", "fields"),
     [
-        ("snowpack_catalog", IcebergCatalogHook, "catalog_conn_id", {"warehouse", "token", "properties", "spark_properties"}),
-        ("snowpack_store", SnowpackHook, "store_conn_id", {"sslmode"}),
+        (
+            "snowpack_catalog",
+            "IcebergCatalogHook",
+            "catalog_conn_id",
+            {"warehouse", "token", "properties", "spark_properties"},
+        ),
+        ("snowpack_store", "SnowpackHook", "store_conn_id", {"sslmode"}),
     ],
 )
 def test_airflow_knows_the_connection_types_with_their_hooks_fields_and_tests(
-    conn_type: str, hook: type, argument: str, fields: set[str]
+    conn_type: str, hook: str, argument: str, fields: set[str]
 ) -> None:
+    from airflow.providers_manager import ProvidersManager
+
     manager = ProvidersManager()
     known = manager.hooks[conn_type]
     widgets = manager.connection_form_widgets
 
     assert known is not None
-    assert known.hook_class_name == f"{hook.__module__}.{hook.__qualname__}"
+    hook_class = getattr(hooks, hook)
+    assert known.hook_class_name == f"{hook_class.__module__}.{hook_class.__qualname__}"
     assert (known.connection_id_attribute_name, known.connection_type, known.connection_testable) == (argument, conn_type, True)
     assert {name.split("__")[2] for name in widgets if name.startswith(f"extra__{conn_type}__")} == fields
     assert "password" not in manager.field_behaviours[conn_type]["hidden_fields"]
@@ -97,6 +108,10 @@ def test_a_token_is_shown_to_nobody_in_the_form() -> None:
 
 
 def test_airflow_knows_the_extra_links() -> None:
+    from airflow.providers_manager import ProvidersManager
+
+    from airflow_snowpack.links import BuildRunLink, MaintenanceJobLink
+
     links = (MaintenanceJobLink, BuildRunLink)
     assert get_provider_info()["extra-links"] == [f"{link.__module__}.{link.__qualname__}" for link in links]
     assert set(get_provider_info()["extra-links"]) <= set(ProvidersManager().extra_links_class_names)

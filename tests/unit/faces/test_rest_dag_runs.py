@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_snowpack.hooks.airflow_rest import AirflowRest
 from airflow_snowpack.hooks.errors import AirflowUnreachable
-from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
 from airflow_snowpack.scheduling import DagRuns, NotKnown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
 
 NOBODY: frozenset[str] = frozenset()
 
@@ -38,6 +38,9 @@ def answers() -> Answers:
 
 @pytest.fixture
 def runs(answers: Answers) -> Iterator[RestDagRuns]:
+    from airflow_snowpack.hooks.airflow_rest import AirflowRest
+    from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
+
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             status, body = answers.to(self.path)

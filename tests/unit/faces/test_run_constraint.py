@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_snowpack import sensors
 from airflow_snowpack.scheduling import Delay, GatePlace, InvalidSchedule, MaxConcurrent, Runs, TimeWindow
 from airflow_snowpack.scheduling.gated_runs import read_gate
-from airflow_snowpack.sensors import RunConstraintSensor
 
 if TYPE_CHECKING:
     from conftest import Outcome, Runner
@@ -39,15 +39,15 @@ def run_in(run_operator: Runner, active: set[str], monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(run_operator.supervisor, "send", answer)
 
-    def run(run_id: str, gate: RunConstraintSensor, **arguments: Any) -> Outcome:
+    def run(run_id: str, gate: sensors.RunConstraintSensor, **arguments: Any) -> Outcome:
         active.add(run_id)
         return run_operator(gate, run_id=run_id, **arguments)
 
     return run
 
 
-def gate(*constraints: Any, **arguments: Any) -> RunConstraintSensor:
-    return RunConstraintSensor(task_id="gate", constraints=list(constraints), **arguments)
+def gate(*constraints: Any, **arguments: Any) -> sensors.RunConstraintSensor:
+    return sensors.RunConstraintSensor(task_id="gate", constraints=list(constraints), **arguments)
 
 
 def resumed(until: str = LATER) -> tuple[str, dict[str, Any]]:

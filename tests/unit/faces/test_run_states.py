@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
-from airflow.sdk.execution_time import comms, task_runner
 
-from airflow_snowpack.hooks.airflow_rest import AirflowRest
 from airflow_snowpack.hooks.errors import AirflowUnreachable
-from airflow_snowpack.hooks.run_states import RestRunStates, TaskRunStates
 from airflow_snowpack.interim.run_states import RunAsked, RunPhase, RunStanding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from airflow.sdk.exceptions import AirflowRuntimeError
+
+    from airflow_snowpack.hooks.run_states import RestRunStates
 
     Answer = Callable[[str, dict[str, list[str]]], tuple[int, Any]]
 
@@ -32,6 +32,9 @@ KEY = ("flights", "r1")
 
 def refused(status: int | None, detail: Any) -> AirflowRuntimeError:
     """As the supervisor wraps an answer of the API server."""
+    from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+    from airflow.sdk.execution_time import comms
+
     wrapped = {"status_code": status, "message": "Server returned error", "detail": detail}
     return AirflowRuntimeError(comms.ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail=wrapped))
 
@@ -46,6 +49,7 @@ class Scripted:
 
     def send(self, message: Any) -> Any:
         from airflow.sdk.api.datamodels._generated import DagRunState
+        from airflow.sdk.execution_time import comms
 
         self.asked.append(message)
         if isinstance(message, comms.GetDagRun):
@@ -61,6 +65,8 @@ class Scripted:
 
 @pytest.fixture
 def supervisor(monkeypatch: pytest.MonkeyPatch) -> Scripted:
+    from airflow.sdk.execution_time import task_runner
+
     scripted = Scripted()
     monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", scripted, raising=False)
     return scripted
@@ -70,12 +76,18 @@ class TestInATask:
     def test_a_mapped_task_is_told_by_map_index_and_another_task_of_such_a_name_is_not_mixed_in(
         self, supervisor: Scripted
     ) -> None:
+        from airflow_snowpack.hooks.run_states import TaskRunStates
+
         supervisor.states = {"r1": {"clean_0": "success", "clean_1": None}}
         standing = TaskRunStates().standings([RUN])[KEY]
         assert standing == RunStanding(RunPhase.ACTIVE, {"clean": {0: "success", 1: None}})
         assert supervisor.asked[-1].task_ids == ["clean"]
 
     def test_one_question_is_about_many_runs_of_a_task_but_not_about_all_at_once(self, supervisor: Scripted) -> None:
+        from airflow.sdk.execution_time import comms
+
+        from airflow_snowpack.hooks.run_states import TaskRunStates
+
         run_ids = [f"r{number}" for number in range(120)]
         supervisor.runs = dict.fromkeys(run_ids, "success")
         supervisor.states = {run_id: {"clean": "success"} for run_id in run_ids}
@@ -85,6 +97,8 @@ class TestInATask:
         assert [len(each.run_ids) for each in supervisor.asked if isinstance(each, comms.GetTaskStates)] == [50, 50, 20]
 
     def test_a_run_is_gone_only_if_airflow_itself_says_that_it_is_not_there(self, supervisor: Scripted) -> None:
+        from airflow_snowpack.hooks.run_states import TaskRunStates
+
         supervisor.runs["r1"] = refused(404, {"detail": {"reason": "not_found", "message": "Dag run was not found"}})
         assert TaskRunStates().standings([RUN]) == {KEY: RunStanding(RunPhase.GONE)}
         for something_between in (None, {"detail": "Not Found"}, {"error": "no such backend"}):
@@ -92,6 +106,8 @@ class TestInATask:
             assert TaskRunStates().standings([RUN]) == {}
 
     def test_a_run_that_airflow_does_not_tell_about_is_left_out_and_the_others_are_told(self, supervisor: Scripted) -> None:
+        from airflow_snowpack.hooks.run_states import TaskRunStates
+
         supervisor.runs = {"r1": refused(403, {"detail": "Forbidden"}), "r2": "running"}
         supervisor.states = {"r2": {"clean": None}}
         found = TaskRunStates().standings([RUN, RunAsked("flights", "r2", frozenset({"clean"}))])
@@ -100,11 +116,15 @@ class TestInATask:
         assert TaskRunStates().standings([RunAsked("flights", "r2", frozenset({"clean"}))]) == {}
 
     def test_an_outage_is_an_error_and_nothing_is_taken_from_it(self, supervisor: Scripted) -> None:
+        from airflow_snowpack.hooks.run_states import TaskRunStates
+
         supervisor.runs["r1"] = refused(500, {"detail": "database is locked"})
         with pytest.raises(AirflowUnreachable, match="500"):
             TaskRunStates().standings([RUN])
 
     def test_a_task_without_instances_is_finished_only_when_its_run_is_over(self, supervisor: Scripted) -> None:
+        from airflow_snowpack.hooks.run_states import TaskRunStates
+
         supervisor.states = {}
         assert TaskRunStates().standings([RUN])[KEY].is_finished("clean") is False
         supervisor.runs["r1"] = "failed"
@@ -114,6 +134,9 @@ class TestInATask:
 @contextmanager
 def serving(answer: Answer) -> Iterator[RestRunStates]:
     """A server that answers as it is told, and whoever asks it."""
+
+    from airflow_snowpack.hooks.airflow_rest import AirflowRest
+    from airflow_snowpack.hooks.run_states import RestRunStates
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -6,7 +6,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from airflow.configuration import AIRFLOW_HOME
 
 from airflow_snowpack.jobs.model import LifecyclePolicy
 from airflow_snowpack.maintenance.action import DEFAULT_ORDER, Action
@@ -15,6 +14,8 @@ from airflow_snowpack.settings import InvalidSetting, Settings
 
 
 def test_with_nothing_configured_everything_is_embedded_under_airflow_home() -> None:
+    from airflow.configuration import AIRFLOW_HOME
+
     settings = Settings.load()
 
     assert settings.store_conn_id is None

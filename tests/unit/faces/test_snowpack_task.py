@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pyarrow as pa
 import pytest
-from airflow.sdk import DAG, task
-from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_snowpack.hooks import IcebergCatalogHook, SnowpackHook
+from airflow_snowpack import hooks
 from airflow_snowpack.interim import TableRef, ViewRef, read_ref
 from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.interim.named import named_table
@@ -31,13 +29,15 @@ NUMBERS = pa.table({"number": [1, 2, 3]})
 
 @pytest.fixture
 def registry(installation: object) -> Iterator[InterimRegistry]:
-    with SnowpackHook() as hook:
+    with hooks.SnowpackHook() as hook:
         yield hook.interim()
 
 
 @pytest.fixture
 def run_task(run_operator: Runner) -> Callable[..., Outcome]:
     """Run a function as ``@task.snowpack(**arguments)`` with these arguments of its own; ``after`` comes after it."""
+
+    from airflow.sdk import DAG, task
 
     def run(function: Callable[..., Any], *args: Any, arguments: dict[str, Any] | None = None, **kwargs: Any) -> Outcome:
         with DAG("guard", schedule=None):
@@ -66,7 +66,7 @@ def handed(run_task: Callable[..., Outcome]) -> dict[str, Any]:
 
 
 def rows(xcom: dict[str, Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = read_as_arrow(read_ref(xcom), IcebergCatalogHook().catalog).to_pylist()
+    found: list[dict[str, Any]] = read_as_arrow(read_ref(xcom), hooks.IcebergCatalogHook().catalog).to_pylist()
     return found
 
 
@@ -241,6 +241,8 @@ def test_a_name_is_for_one_new_table(run_task: Callable[..., Outcome], handed: d
 
 
 def test_a_name_on_a_mapped_task_tells_the_instances_apart(run_operator: Runner, registry: InterimRegistry) -> None:
+    from airflow.sdk import DAG, task
+
     def part(n: int) -> pa.Table:
         return NUMBERS.slice(0, n)
 
@@ -259,6 +261,8 @@ def test_a_name_on_a_mapped_task_tells_the_instances_apart(run_operator: Runner,
 def test_who_comes_after_his_table_was_dropped_fails_at_once_and_is_told_what_to_clear_too(
     run_task: Callable[..., Outcome], handed: dict[str, Any]
 ) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
     def count(numbers: pa.Table) -> int:
         return len(numbers)
 
@@ -272,6 +276,8 @@ def test_who_comes_after_his_table_was_dropped_fails_at_once_and_is_told_what_to
 def test_a_later_try_takes_the_output_over_and_the_earlier_one_hands_nothing_on(
     run_task: Callable[..., Outcome], run_operator: Runner, registry: InterimRegistry
 ) -> None:
+    from airflow.sdk import DAG, task
+
     def made(ti: Any = None) -> pa.Table:
         if ti.try_number == 1:
             later.append(run_operator(tasks[0], try_number=2))
@@ -292,6 +298,8 @@ def test_a_later_try_takes_the_output_over_and_the_earlier_one_hands_nothing_on(
 def test_a_run_that_is_deleted_and_made_again_under_its_id_runs(
     run_task: Callable[..., Outcome], run_operator: Runner, registry: InterimRegistry
 ) -> None:
+    from airflow.sdk import DAG, task
+
     def made(ti: Any = None) -> pa.Table:
         return NUMBERS
 
@@ -332,11 +340,15 @@ def numbers() -> pa.Table:
     ],
 )
 def test_arguments_that_mean_nothing_are_refused_in_the_dag_file(arguments: dict[str, Any], told: str) -> None:
+    from airflow.sdk import DAG, task
+
     with DAG("guard", schedule=None), pytest.raises(Exception, match=told):
         task.snowpack(**arguments)(numbers)()
 
 
 def test_an_asynchronous_function_is_refused_in_the_dag_file() -> None:
+    from airflow.sdk import task
+
     async def later() -> None: ...
 
     with pytest.raises(TypeError, match="later"):

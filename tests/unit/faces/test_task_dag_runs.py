@@ -6,16 +6,15 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
-from airflow.sdk.execution_time import comms, task_runner
 
 from airflow_snowpack.hooks.dag_runs import REMOVED
 from airflow_snowpack.hooks.errors import AirflowUnreachable
-from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
 from airflow_snowpack.scheduling import DagRuns, EndedRun, EndsAsked, EndsFound, Launch, NotKnown, NotStarted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from airflow.sdk.exceptions import AirflowRuntimeError
 
 AT = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 BEGAN = AT - timedelta(hours=1)
@@ -24,6 +23,9 @@ LAUNCH = Launch("p1", "nightly", "maintain", "snowpack__nightly__p1", {"table": 
 
 def refused(status: int | None, message: str) -> AirflowRuntimeError:
     """As the supervisor wraps an answer of the API server."""
+    from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+    from airflow.sdk.execution_time import comms
+
     said = {"message": message} | ({"reason": "not_found"} if status == 404 else {})
     detail = {"status_code": status, "message": "Server returned error", "detail": {"detail": said}}
     return AirflowRuntimeError(comms.ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail=detail))
@@ -39,6 +41,9 @@ class ApiServer:
         self.sent: list[Any] = []
 
     def send(self, message: Any) -> Any:
+        from airflow.sdk.exceptions import ErrorType
+        from airflow.sdk.execution_time import comms
+
         self.sent.append(message)
         match message:
             case comms.GetDag():
@@ -73,12 +78,16 @@ def _state(text: str) -> Any:
 
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> ApiServer:
+    from airflow.sdk.execution_time import task_runner
+
     server = ApiServer()
     monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", server, raising=False)
     return server
 
 
 def test_a_run_is_started_with_the_id_and_the_conf_of_its_launch(api: ApiServer) -> None:
+    from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
+
     assert TaskDagRuns().start(LAUNCH) is None
     message = api.sent[-1]
     assert (message.dag_id, message.run_id, message.conf) == ("maintain", LAUNCH.run_id, {"table": "t"})
@@ -86,22 +95,30 @@ def test_a_run_is_started_with_the_id_and_the_conf_of_its_launch(api: ApiServer)
 
 
 def test_a_run_that_is_there_already_is_what_was_wanted(api: ApiServer) -> None:
+    from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
+
     assert [TaskDagRuns().start(LAUNCH) for _ in range(2)] == [None, None]
     assert len(api.runs) == 1
 
 
 def test_a_dag_that_does_not_exist_is_told(api: ApiServer) -> None:
+    from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
+
     api.paused.clear()
     assert TaskDagRuns().start(LAUNCH) == NotStarted("there is no DAG maintain")
 
 
 def test_a_paused_dag_gets_no_run_that_would_stay_in_the_queue(api: ApiServer) -> None:
+    from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
+
     api.paused["maintain"] = True
     assert TaskDagRuns().start(LAUNCH) == NotStarted("the DAG maintain is paused")
     assert api.runs == {}
 
 
 def test_a_dag_that_was_paused_after_its_run_was_started_makes_no_difference(api: ApiServer) -> None:
+    from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
+
     TaskDagRuns().start(LAUNCH)
     api.paused["maintain"] = True
     assert TaskDagRuns().start(LAUNCH) is None
@@ -117,6 +134,8 @@ def test_a_dag_that_was_paused_after_its_run_was_started_makes_no_difference(api
     ],
 )
 def test_a_refusal_and_an_outage_are_told_in_words(api: ApiServer, status: int | None, message: str, told: str) -> None:
+    from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
+
     api.refuses = refused(status, message)
     problem = TaskDagRuns().start(LAUNCH)
     assert problem is not None
@@ -124,6 +143,8 @@ def test_a_refusal_and_an_outage_are_told_in_words(api: ApiServer, status: int |
 
 
 def snapshot_of(runs: Mapping[str, tuple[str, datetime | None]], api: ApiServer, *known: str) -> DagRuns:
+    from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
+
     api.runs = dict(runs)
     told = TaskDagRuns().dag_runs({"maintain": frozenset(known)})["maintain"]
     assert isinstance(told, DagRuns)
@@ -146,12 +167,16 @@ def test_a_known_run_that_somebody_deleted_holds_no_place_for_ever(api: ApiServe
 
 
 def test_what_only_the_rest_api_knows_is_not_known_in_a_task() -> None:
+    from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
+
     free = TaskDagRuns().free_slots(["default_pool"])["default_pool"]
     assert isinstance(free, NotKnown)
     assert "airflow_conn_id" in free.why
 
 
 def test_an_outage_while_counting_is_an_error_and_no_count(api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
+
     def send(message: Any) -> Any:
         raise refused(None, "connection refused")
 
@@ -164,6 +189,8 @@ class TestEnds:
     """A task can ask how many runs have ended, and about single ones; it cannot have them listed."""
 
     def ask(self, **question: Any) -> EndsFound:
+        from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
+
         return TaskDagRuns().ended_runs([EndsAsked("maintain", AT - timedelta(hours=1), **question)])["maintain"]
 
     def test_they_are_counted_and_no_run_is_looked_at(self, api: ApiServer) -> None:
@@ -178,6 +205,8 @@ class TestEnds:
         assert found == EndsFound({"lost": EndedRun("failed", AT, BEGAN)}, {"success": 2, "failed": 1})
 
     def test_a_search_looks_at_the_latest_first_and_at_so_many_at_once(self, api: ApiServer) -> None:
+        from airflow.sdk.execution_time import comms
+
         moments = [AT + timedelta(minutes=number) for number in range(250)]
         kinds = (
             "manual__{:%Y-%m-%dT%H:%M:%S.%f+00:00}_Ab3",
@@ -197,6 +226,8 @@ class TestEnds:
         assert [run_id for each in looked for run_id in each] == [*reversed(ids), "without a moment"]
 
     def test_whoever_can_list_them_is_asked_instead(self, api: ApiServer) -> None:
+        from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
+
         class Lists:
             def ended_runs(self, asked: object) -> Any:
                 return {"maintain": EndsFound({"r": EndedRun("success", AT)})}

@@ -9,19 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_snowpack.hooks.store import SnowpackHook
+from airflow_snowpack import hooks, triggers
 from airflow_snowpack.jobs import Jobs, JobStatus
 from airflow_snowpack.scheduling import DagRuns, Gate, GatePlace, GateState, MaxConcurrent, Runs, TimeWindow
 from airflow_snowpack.store import open_store
-from airflow_snowpack.triggers import (
-    DataArrivalTrigger,
-    DispatcherTrigger,
-    MaintenanceJobTrigger,
-    RunConstraintTrigger,
-    TableLockTrigger,
-    run_constraint,
-    settling,
-)
+from airflow_snowpack.triggers import settling
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,18 +43,19 @@ def fired(trigger: BaseTrigger) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "trigger",
+    ("kind", "arguments"),
     [
-        MaintenanceJobTrigger("0123", "store", 2.5),
-        TableLockTrigger("demo.flights", "lake", "2026-01-01T00:00:00+00:00", "store", 2.5),
-        RunConstraintTrigger("dag", "run", "gate", [{"delay": {"period": "1h"}}], LONG, LONG, "store", 2.5),
+        ("MaintenanceJobTrigger", ("0123", "store", 2.5)),
+        ("TableLockTrigger", ("demo.flights", "lake", "2026-01-01T00:00:00+00:00", "store", 2.5)),
+        ("RunConstraintTrigger", ("dag", "run", "gate", [{"delay": {"period": "1h"}}], LONG, LONG, "store", 2.5)),
     ],
 )
-def test_a_trigger_comes_back_as_it_was(trigger: BaseTrigger) -> None:
-    path, arguments = trigger.serialize()
+def test_a_trigger_comes_back_as_it_was(kind: str, arguments: tuple[Any, ...]) -> None:
+    trigger: BaseTrigger = getattr(triggers, kind)(*arguments)
+    path, state = trigger.serialize()
 
     assert path.endswith(type(trigger).__name__)
-    assert type(trigger)(**arguments).serialize() == (path, arguments)
+    assert type(trigger)(**state).serialize() == (path, state)
 
 
 def ready(name: str, jobs: Jobs, flights: TableName) -> BaseTrigger:
@@ -71,17 +64,17 @@ def ready(name: str, jobs: Jobs, flights: TableName) -> BaseTrigger:
     jobs.cancel(job.job_id)
     now = jobs.store.clock().isoformat()
     every: dict[str, BaseTrigger] = {
-        "job": MaintenanceJobTrigger(job.job_id),
-        "no such job": MaintenanceJobTrigger("0123"),
-        "table": TableLockTrigger("demo.flights", "lake"),
-        "table, in vain": TableLockTrigger("demo.flights", "lake", now, "nowhere"),
-        "arrival": DataArrivalTrigger("c", "o", {"commits_added": {"table": "demo.flights", "count": 1}}, now, LONG),
-        "arrival, too late": DataArrivalTrigger("c", "o", {"every": {"period": "1h"}}, now, now),
-        "dispatcher, over": DispatcherTrigger(now),
-        "dispatcher, in vain": DispatcherTrigger(LONG, "nowhere"),
-        "gate": RunConstraintTrigger("dag", "run", "gate", [], LONG),
-        "gate, at its moment": RunConstraintTrigger("dag", "run", "gate", [], LONG, now),
-        "gate, over": RunConstraintTrigger("dag", "run", "gate", [], now),
+        "job": triggers.MaintenanceJobTrigger(job.job_id),
+        "no such job": triggers.MaintenanceJobTrigger("0123"),
+        "table": triggers.TableLockTrigger("demo.flights", "lake"),
+        "table, in vain": triggers.TableLockTrigger("demo.flights", "lake", now, "nowhere"),
+        "arrival": triggers.DataArrivalTrigger("c", "o", {"commits_added": {"table": "demo.flights", "count": 1}}, now, LONG),
+        "arrival, too late": triggers.DataArrivalTrigger("c", "o", {"every": {"period": "1h"}}, now, now),
+        "dispatcher, over": triggers.DispatcherTrigger(now),
+        "dispatcher, in vain": triggers.DispatcherTrigger(LONG, "nowhere"),
+        "gate": triggers.RunConstraintTrigger("dag", "run", "gate", [], LONG),
+        "gate, at its moment": triggers.RunConstraintTrigger("dag", "run", "gate", [], LONG, now),
+        "gate, over": triggers.RunConstraintTrigger("dag", "run", "gate", [], now),
     }
     return every[name]
 
@@ -143,17 +136,19 @@ class NobodyElse:
 
 def at_gate(run_id: str, *constraints: Any) -> tuple[Gate, GatePlace]:
     place = GatePlace("dag", run_id, "gate")
-    return Gate(SnowpackHook().store(), NobodyElse(), place, constraints), place  # type: ignore[arg-type]  # as far as gates ask
+    return Gate(hooks.SnowpackHook().store(), NobodyElse(), place, constraints), place  # type: ignore[arg-type]  # as far as gates ask
 
 
 def test_the_gates_trigger_calls_a_run_when_the_place_that_it_waits_for_becomes_free(
     jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from airflow_snowpack.triggers import run_constraint
+
     monkeypatch.setattr(run_constraint, "LOOK_S", 0.05)
     for name in ("first", "second"):
         state = at_gate(name, MaxConcurrent(1))[0].ask().state
     assert state is GateState.WAITING
-    trigger = RunConstraintTrigger("dag", "second", "gate", [MaxConcurrent(1).to_json()], LONG, recheck_seconds=3600.0)
+    trigger = triggers.RunConstraintTrigger("dag", "second", "gate", [MaxConcurrent(1).to_json()], LONG, recheck_seconds=3600.0)
 
     async def end_the_first_meanwhile() -> dict[str, Any]:
         waiting = asyncio.create_task(first_event(trigger))
@@ -166,11 +161,13 @@ def test_the_gates_trigger_calls_a_run_when_the_place_that_it_waits_for_becomes_
 
 
 def test_the_gates_trigger_looks_at_nothing_before_the_moment_that_was_named(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_snowpack.triggers import run_constraint
+
     async def never(store_conn_id: str | None) -> None:
         raise AssertionError("it looked")
 
     monkeypatch.setattr(run_constraint, "shared_store", never)
-    trigger = RunConstraintTrigger("dag", "run", "gate", [TimeWindow("20:00", "21:00").to_json()], LONG, LONG)
+    trigger = triggers.RunConstraintTrigger("dag", "run", "gate", [TimeWindow("20:00", "21:00").to_json()], LONG, LONG)
 
     async def wait() -> bool:
         waiting = asyncio.create_task(first_event(trigger))
@@ -185,7 +182,7 @@ def test_the_job_trigger_fires_when_the_job_ends(jobs: Jobs, flights: TableName)
     job = jobs.submit(flights, ["expire_snapshots"])
 
     async def end_it_meanwhile() -> dict[str, Any]:
-        waiting = asyncio.create_task(first_event(MaintenanceJobTrigger(job.job_id, poll_seconds=0.01)))
+        waiting = asyncio.create_task(first_event(triggers.MaintenanceJobTrigger(job.job_id, poll_seconds=0.01)))
         await asyncio.sleep(0.05)
         assert not waiting.done()
         await asyncio.to_thread(jobs.cancel, job.job_id)
@@ -195,20 +192,20 @@ def test_the_job_trigger_fires_when_the_job_ends(jobs: Jobs, flights: TableName)
 
 
 def test_the_job_trigger_tells_of_a_job_that_is_not_there(jobs: Jobs) -> None:
-    assert "There is no job '0123'" in fired(MaintenanceJobTrigger("0123"))["problem"]
+    assert "There is no job '0123'" in fired(triggers.MaintenanceJobTrigger("0123"))["problem"]
 
 
 def test_the_trigger_tells_of_a_connection_that_is_not_there(jobs: Jobs) -> None:
-    assert "'nowhere'" in fired(MaintenanceJobTrigger("0123", "nowhere"))["problem"]
+    assert "'nowhere'" in fired(triggers.MaintenanceJobTrigger("0123", "nowhere"))["problem"]
 
 
 def test_the_lock_trigger_fires_at_once_for_a_free_table(jobs: Jobs) -> None:
-    assert fired(TableLockTrigger("demo.flights", "lake"))["free"] is True
+    assert fired(triggers.TableLockTrigger("demo.flights", "lake"))["free"] is True
 
 
 def test_the_lock_trigger_gives_up_in_time_and_names_the_holder(jobs: Jobs, flights: TableName) -> None:
     jobs.locks.acquire(flights, "etl/nightly", ttl=timedelta(hours=1))
-    event = fired(TableLockTrigger("demo.flights", "lake", until=jobs.store.clock().isoformat(), poll_seconds=0.01))
+    event = fired(triggers.TableLockTrigger("demo.flights", "lake", until=jobs.store.clock().isoformat(), poll_seconds=0.01))
 
     assert (event["free"], event["holder"]) == (False, "etl/nightly")
 
@@ -216,7 +213,7 @@ def test_the_lock_trigger_gives_up_in_time_and_names_the_holder(jobs: Jobs, flig
 def test_a_lock_whose_time_has_run_out_keeps_nobody(jobs: Jobs, flights: TableName) -> None:
     jobs.locks.acquire(flights, "etl/nightly", ttl=timedelta(microseconds=1))
 
-    assert fired(TableLockTrigger("demo.flights", "lake", poll_seconds=0.01))["free"] is True
+    assert fired(triggers.TableLockTrigger("demo.flights", "lake", poll_seconds=0.01))["free"] is True
 
 
 class Outage:
@@ -249,9 +246,9 @@ def test_a_trigger_waits_on_through_an_outage_of_the_store(
 ) -> None:
     async def end_it_after_the_first_looks() -> dict[str, Any]:
         trigger = (
-            MaintenanceJobTrigger(outage.job_id, "far", poll_seconds=0.01)
+            triggers.MaintenanceJobTrigger(outage.job_id, "far", poll_seconds=0.01)
             if awaited == "job"
-            else TableLockTrigger("demo.flights", "lake", "9999-01-01T00:00:00+00:00", "far", 0.01)
+            else triggers.TableLockTrigger("demo.flights", "lake", "9999-01-01T00:00:00+00:00", "far", 0.01)
         )
         waiting = asyncio.create_task(first_event(trigger))
         while not waiting.done() and caplog.text.count("cannot be reached") < 2:
@@ -266,7 +263,7 @@ def test_a_trigger_waits_on_through_an_outage_of_the_store(
 
 
 def test_the_lock_trigger_tells_of_an_outage_that_outlasts_its_time(outage: Outage) -> None:
-    event = fired(TableLockTrigger("demo.flights", "lake", "2026-01-01T00:00:00+00:00", "far", 0.01))
+    event = fired(triggers.TableLockTrigger("demo.flights", "lake", "2026-01-01T00:00:00+00:00", "far", 0.01))
 
     assert event["free"] is False
     assert "cannot be reached" in event["problem"]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from airflow_snowpack import triggers
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.scheduling.watched import WatchedTable
 from airflow_snowpack.store import Store, open_store
-from airflow_snowpack.triggers.table_watcher import ArrivalProducer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,7 +44,7 @@ def add(table: Table, month: int) -> int:
 
 def events(watched: WatchedTable, number: int) -> list[tuple[dict[str, Any], Any]]:
     """So many from the watcher's stream."""
-    producer = ArrivalProducer(KWARGS)
+    producer = triggers.ArrivalProducer(KWARGS)
     producer._watched = watched
 
     async def take() -> list[tuple[dict[str, Any], Any]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import yaml
-from airflow.models.connection import Connection
 
 from airflow_snowpack.provider_info import CONFIG
 
@@ -20,6 +19,8 @@ def test_every_snowpack_setting_of_the_compose_file_exists() -> None:
 
 
 def test_the_catalog_connection_names_a_database_and_a_warehouse() -> None:
+    from airflow.models.connection import Connection
+
     uri = ENVIRONMENT["AIRFLOW_CONN_LAKEHOUSE"].replace("${STORE_DB_PASSWORD}", "secret")
     connection = Connection(conn_id="lakehouse", uri=uri)
     assert (connection.conn_type, connection.host, connection.schema) == ("postgres", "store-db", "snowpack")

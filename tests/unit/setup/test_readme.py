@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from airflow.dag_processing.dagbag import DagBag
 
 REPOSITORY = Path(__file__).parents[3]
 PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -14,6 +13,8 @@ PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 @pytest.mark.parametrize("page", ["README.md", "docs/getting-started.md"])
 def test_the_first_dag_of_a_newcomer_parses(page: str, tmp_path: Path) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
     blocks = PYTHON_BLOCK.findall((REPOSITORY / page).read_text())
     assert blocks
     for place, block in enumerate(blocks):
