@@ -12,6 +12,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from random_examples import UNHURRIED
 
 from airflow_snowpack.scheduling import (
     AllOf,
@@ -152,7 +153,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(UNHURRIED, max_examples=400)
 @given(st.sampled_from(sorted(GOOD)), json_values)
 def test_any_value_is_either_kept_or_an_error_that_names_its_field(field: str, value: Any) -> None:
     answer = attempt({**GOOD, field: value})
@@ -172,14 +173,14 @@ def attempt(said: Any) -> Schedule | InvalidSchedule:
         return error
 
 
-@settings(max_examples=200, deadline=None)
+@settings(UNHURRIED, max_examples=200)
 @given(json_values)
 def test_whatever_is_given_for_a_schedule_is_one_or_an_error(value: Any) -> None:
     with pytest.raises(InvalidSchedule):
         Schedule.from_json(value)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(UNHURRIED, max_examples=200)
 @given(content=st.binary() | st.text().map(str.encode) | st.just(b"schedules: [{name: 2026-13-45}]") | st.just(b"[" * 5000))
 def test_whatever_is_in_a_file_is_schedules_or_an_error(content: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.mktemp("yaml") / "schedules.yaml"
