@@ -6,16 +6,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+from held_jobs import held_jobs
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.spark import SparkConfig, local_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
@@ -95,3 +98,9 @@ def append(catalog: Catalog) -> Callable[..., None]:
         table.append(pa.table([list(values) for values in columns.values()], schema=table.schema().select(*columns).as_arrow()))
 
     return commit
+
+
+@pytest.fixture
+def meanwhile(spark: SparkSession) -> Callable[..., AbstractContextManager[None]]:
+    """Do something while the next Spark job waits for a task slot, as :func:`held_jobs` says: ``with meanwhile(append):``."""
+    return partial(held_jobs, spark)

@@ -7,11 +7,9 @@ import signal
 import sys
 import uuid
 from pathlib import Path
-from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 import pytest
-from bounded import Beside
 
 from airflow_snowpack import hooks
 
@@ -49,41 +47,9 @@ def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lake: CatalogC
 
 
 @pytest.fixture
-def small_files(spark: SparkSession, new_table: Callable[..., TableName]) -> TableName:
+def small_files(new_table: Callable[..., TableName], append: Callable[..., None]) -> TableName:
     """A table of six small files."""
     name = new_table("id BIGINT, part INT")
     for part in range(6):
-        spark.sql(f"INSERT INTO {name.quoted} SELECT id, {part} FROM range(0, 10, 1, 1)")
+        append(name, id=range(10), part=[part] * 10)
     return name
-
-
-@pytest.fixture
-def slow_table(spark: SparkSession, new_table: Callable[..., TableName]) -> TableName:
-    """A table whose rewrite takes seconds, so that something can happen meanwhile: its files are compressed that hard."""
-    name = new_table("id BIGINT, note STRING")
-    for _ in range(3):
-        spark.sql(f"INSERT INTO {name.quoted} SELECT id, concat(uuid(), uuid(), uuid()) FROM range(0, 150000, 1, 1)")
-    hard = "'write.parquet.compression-codec' = 'zstd', 'write.parquet.compression-level' = '19'"
-    spark.sql(f"ALTER TABLE {name.quoted} SET TBLPROPERTIES ({hard})")
-    return name
-
-
-@pytest.fixture
-def when_spark_works(spark: SparkSession) -> Callable[[Callable[[], object]], Beside]:
-    """Do something, once, in another thread, as soon as Spark works on a job."""
-    tracker = spark.sparkContext.statusTracker()
-
-    def start(action: Callable[[], object]) -> Beside:
-        seen = set(tracker.getActiveJobsIds())
-
-        def watch() -> None:
-            deadline = monotonic() + 120
-            while not set(tracker.getActiveJobsIds()) - seen:
-                if monotonic() > deadline:
-                    raise AssertionError("Spark never worked on anything")
-                sleep(0.02)
-            action()
-
-        return Beside(watch)
-
-    return start

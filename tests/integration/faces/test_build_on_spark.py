@@ -68,10 +68,14 @@ def when_shards_are_written(spark: SparkSession, builds: BuildRegistry, action: 
 
 
 def test_a_table_is_built_as_of_one_snapshot_in_as_many_shards_as_its_keys_need(
-    run_operator: Runner, builds: BuildRegistry, folder: Path, spark: SparkSession, new_table: Callable[..., TableName]
+    run_operator: Runner,
+    builds: BuildRegistry,
+    folder: Path,
+    new_table: Callable[..., TableName],
+    append: Callable[..., None],
 ) -> None:
     table = new_table("id BIGINT, note STRING")
-    spark.sql(f"INSERT INTO {table.quoted} SELECT id, concat('n', id) FROM range(300)")
+    append(table, id=range(300), note=[f"n{number}" for number in range(300)])
     outcome = run_operator(build(table=table.dotted, num_shards=None, max_keys_per_shard=100, shard_format="sqlite"))
 
     assert outcome.state == "success", outcome.error

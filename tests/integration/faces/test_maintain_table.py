@@ -9,7 +9,7 @@ from airflow_snowpack.jobs import JobStatus, StaleAttempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from threading import Thread
+    from contextlib import AbstractContextManager
 
     from pyspark.sql import SparkSession
 
@@ -99,8 +99,8 @@ def test_a_task_that_is_ended_while_spark_works_stops_it_and_leaves_the_store_ti
     run_operator: Runner,
     jobs: Jobs,
     spark: SparkSession,
-    slow_table: TableName,
-    when_spark_works: Callable[[Callable[[], object]], Thread],
+    small_files: TableName,
+    meanwhile: Callable[..., AbstractContextManager[None]],
 ) -> None:
     exits: list[int | str | None] = []
 
@@ -112,51 +112,51 @@ def test_a_task_that_is_ended_while_spark_works_stops_it_and_leaves_the_store_ti
         except SystemExit as exit:
             exits.append(exit.code)
 
-    ended = when_spark_works(kill)
-    outcome = run_operator(maintain(slow_table))
-    ended.join()
+    with meanwhile(kill, until_the_end=True):
+        outcome = run_operator(maintain(small_files))
 
     assert exits == [143]
     assert outcome.state == "up_for_retry"
     job = only_job(jobs)
     assert (job.status, job.error) == (JobStatus.FAILED, "Airflow ended the task guard.maintain")
-    assert jobs.locks.get(slow_table) is None
+    assert jobs.locks.get(small_files) is None
     assert active_spark_jobs(spark) == []
-    assert rows_of(spark, slow_table) == 450_000
+    assert rows_of(spark, small_files) == 60
 
 
 def test_a_job_that_is_cancelled_while_spark_works_stops_and_is_not_tried_again(
     run_operator: Runner,
     jobs: Jobs,
     spark: SparkSession,
-    slow_table: TableName,
-    when_spark_works: Callable[[Callable[[], object]], Thread],
+    small_files: TableName,
+    meanwhile: Callable[..., AbstractContextManager[None]],
 ) -> None:
-    cancelled = when_spark_works(lambda: jobs.cancel(only_job(jobs).job_id, by="ops"))
-    outcome = run_operator(maintain(slow_table))
-    cancelled.join()
+    with meanwhile(lambda: jobs.cancel(only_job(jobs).job_id, by="ops"), until_the_end=True):
+        outcome = run_operator(maintain(small_files))
 
     assert outcome.state == "failed"
     assert isinstance(outcome.error, Exception)
     assert isinstance(outcome.error.__cause__, StaleAttempt)
     assert only_job(jobs).status is JobStatus.CANCELLED
-    assert jobs.locks.get(slow_table) is None
-    assert rows_of(spark, slow_table) == 450_000
+    assert jobs.locks.get(small_files) is None
+    assert rows_of(spark, small_files) == 60
 
 
 def test_an_attempt_that_is_replaced_leaves_the_end_to_its_successor(
     run_operator: Runner,
     jobs: Jobs,
-    slow_table: TableName,
-    when_spark_works: Callable[[Callable[[], object]], Thread],
+    small_files: TableName,
+    meanwhile: Callable[..., AbstractContextManager[None]],
 ) -> None:
-    taken = when_spark_works(lambda: jobs.take_over(only_job(jobs).job_id, "the next try", owner="guard/run1/maintain"))
-    outcome = run_operator(maintain(slow_table))
-    taken.join()
+    def take_over() -> None:
+        jobs.take_over(only_job(jobs).job_id, "the next try", owner="guard/run1/maintain")
+
+    with meanwhile(take_over, until_the_end=True):
+        outcome = run_operator(maintain(small_files))
 
     assert outcome.state == "failed"  # and not up_for_retry: that would take the job from the successor
     assert only_job(jobs).status is JobStatus.RUNNING
-    lock = jobs.locks.get(slow_table)
+    lock = jobs.locks.get(small_files)
     assert lock is not None
     assert lock.holder == only_job(jobs).job_id
 

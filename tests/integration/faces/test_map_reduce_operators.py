@@ -26,10 +26,10 @@ Row = dict[str, Any]
 
 
 @pytest.fixture
-def counted(spark: SparkSession, new_table: Callable[..., TableName]) -> TableName:
+def counted(new_table: Callable[..., TableName], append: Callable[..., None]) -> TableName:
     """A table of the numbers from 0 to 99."""
     name = new_table("id BIGINT")
-    spark.sql(f"INSERT INTO {name.quoted} SELECT id FROM range(0, 100, 1, 3)")
+    append(name, id=range(100))
     return name
 
 
@@ -142,10 +142,3 @@ def test_a_reduction_of_nothing_says_so(run_operator: Runner, installation: Path
     )
     assert isinstance(outcome.error, TypeError)
     assert str(outcome.error) == "reduce() of empty sequence with no initial value"
-
-
-def test_a_dag_file_is_told_what_can_be_seen_to_be_wrong() -> None:
-    with pytest.raises(ValueError, match="is no function"):
-        operators.MapRowsOperator(task_id="map", python_callable="times", table="db.t")
-    with pytest.raises(Exception, match="fan_in = 1 is not usable"):
-        operators.ReduceRowsOperator(task_id="reduce", python_callable=add, table="db.t", fan_in=1)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pyarrow as pa
 import pytest
+from bounded import PATIENCE_S, Beside
+from scripted_engine import eventually
 
 from airflow_snowpack import hooks
 from airflow_snowpack.interim import TableRef, ViewRef, read_ref
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from bounded import Beside
     from pyiceberg.catalog import Catalog
     from pyspark.sql import DataFrame, SparkSession
 
@@ -110,12 +111,17 @@ def test_what_fails_in_spark_is_told_and_nothing_is_handed_on(
     assert table.state is TableState.DROPPING
 
 
+def once_spark_works(spark: SparkSession, action: Callable[[], object]) -> Beside:
+    """Do something in another thread as soon as Spark has an active job."""
+    tracker = spark.sparkContext.statusTracker()
+    return Beside(lambda: (eventually(lambda: bool(tracker.getActiveJobsIds()), PATIENCE_S), action()))
+
+
 def test_a_task_that_airflow_ends_stops_spark_and_gives_up_what_it_was_writing(
     run_task: Callable[..., Outcome],
     run_operator: Runner,
     registry: InterimRegistry,
     spark: SparkSession,
-    when_spark_works: Callable[[Callable[[], object]], Beside],
 ) -> None:
     exits: list[int | str | None] = []
 
@@ -129,7 +135,7 @@ def test_a_task_that_airflow_ends_stops_spark_and_gives_up_what_it_was_writing(
     def slow(spark: SparkSession) -> DataFrame:
         return spark.range(0, 200_000_000, 1, 8).selectExpr("id", "sha2(concat(id, uuid()), 512) AS hash")
 
-    ended = when_spark_works(kill)
+    ended = once_spark_works(spark, kill)
     outcome = run_task(slow)
     ended.join()
 

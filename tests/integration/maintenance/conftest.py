@@ -5,12 +5,10 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
-from held_jobs import held_jobs
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs.model import Job, JobStatus
@@ -18,7 +16,6 @@ from airflow_snowpack.maintenance import Action, SparkEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from contextlib import AbstractContextManager
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
@@ -80,12 +77,6 @@ def slow_to_rewrite(
         return name
 
     return make
-
-
-@pytest.fixture
-def meanwhile(spark: SparkSession) -> Callable[..., AbstractContextManager[None]]:
-    """Do something while the next Spark job waits for a task slot, as :func:`held_jobs` says: ``with meanwhile(append):``."""
-    return partial(held_jobs, spark)
 
 
 @pytest.fixture(scope="session")
