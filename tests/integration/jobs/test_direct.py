@@ -127,11 +127,15 @@ def test_a_signal_in_the_middle_leaves_neither_a_lock_nor_a_connection_that_is_b
         raise TimeOver
 
     def signal_once_it_waits() -> None:
-        with Store(open_engine(store.engine.url)) as observer:
-            eventually(lambda: observer.read(lambda conn: conn.exec_driver_sql(waiting).scalar()) == 1)
-        os.kill(os.getpid(), signal.SIGUSR1)
+        try:
+            with Store(open_engine(store.engine.url)) as observer:
+                eventually(lambda: observer.read(lambda conn: conn.exec_driver_sql(waiting).scalar()) == 1)
+                seen.append("waits")
+        finally:
+            os.kill(os.getpid(), signal.SIGUSR1)
 
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    seen: list[str] = []
     before = signal.signal(signal.SIGUSR1, over)
     try:
         with open_engine(store.engine.url).begin() as other:
@@ -141,6 +145,7 @@ def test_a_signal_in_the_middle_leaves_neither_a_lock_nor_a_connection_that_is_b
     finally:
         signal.signal(signal.SIGUSR1, before)
 
+    assert seen == ["waits"]
     assert store.transact(lambda conn: count_up.count(conn, {"by": 1})) == 1
     assert store.read(lambda conn: conn.exec_driver_sql("SELECT n FROM counted").scalar()) == 11
     open_ones = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'"
