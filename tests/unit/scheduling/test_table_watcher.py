@@ -23,6 +23,12 @@ KWARGS = {"table": "db.flights", "watcher": "w", "poll_seconds": 60, "store_conn
 NAME = TableName("lake", "db", "flights")
 
 
+@pytest.fixture(autouse=True)
+def _airflow() -> None:
+    """Import Airflow before the test begins: it sets up logging as it is imported, after which ``caplog`` receives nothing."""
+    import airflow_snowpack.triggers.table_watcher  # noqa: F401
+
+
 @pytest.fixture
 def store(sqlite_url: str) -> Iterator[Store]:
     with open_store(sqlite_url) as store:
