@@ -6,7 +6,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from builds_world import FIRST, SECOND, THIRD, WRITING, Built, empty_store, make_builds
+from builds_world import FIRST, SECOND, THIRD, WRITING, Built, make_builds
 from built_runs import served
 from pages_world import SomebodyIs, World, open_world
 
@@ -29,8 +29,8 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="NO CHROMIUM HERE: nobo
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    opened = open_world(tmp_path, url=empty_store(tmp_path))
+def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
+    opened = open_world(tmp_path, url=sqlite_url)
     yield opened
     opened.jobs.close()
 

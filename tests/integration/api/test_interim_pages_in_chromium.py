@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import pytest
-from builds_world import empty_store
 from contrast import CONTRAST
 from interim_world import HOSTILE, MadeInterim, handed_on, holder, make_interim
 from pages_world import SomebodyIs, World, open_world
@@ -43,8 +42,8 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    opened = open_world(tmp_path, url=empty_store(tmp_path))
+def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
+    opened = open_world(tmp_path, url=sqlite_url)
     yield opened
     opened.jobs.close()
 

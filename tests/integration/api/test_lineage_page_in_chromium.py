@@ -6,7 +6,6 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from builds_world import empty_store
 from lineage_world import make_lineage
 from pages_world import SomebodyIs, World, open_world
 
@@ -26,8 +25,8 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="NO CHROMIUM HERE: nobo
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    opened = open_world(tmp_path, url=empty_store(tmp_path))
+def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
+    opened = open_world(tmp_path, url=sqlite_url)
     make_lineage(opened.store, opened.store.clock())
     yield opened
     opened.jobs.close()

@@ -53,8 +53,8 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    opened = open_world(tmp_path, tables=TABLES)
+def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
+    opened = open_world(tmp_path, tables=TABLES, url=sqlite_url)
     opened.clock.move(minutes=-30)
     yield opened
     opened.jobs.close()

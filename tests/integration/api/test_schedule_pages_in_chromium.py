@@ -27,8 +27,8 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="NO CHROMIUM HERE: nobo
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    opened = open_world(tmp_path)
+def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
+    opened = open_world(tmp_path, url=sqlite_url)
     yield opened
     opened.jobs.close()
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from builds_world import FAILED, FIRST, SECOND, SELECTED, THIRD, WRITING, Built, empty_store, make_builds
+from builds_world import FAILED, FIRST, SECOND, SELECTED, THIRD, WRITING, Built, make_builds
 from pages_world import SomebodyIs, World, open_world
 
-from airflow_snowpack.api import User, build_app
+from airflow_snowpack.api import User
 from airflow_snowpack.api.pages.skew_chart import MOST_BARS, skew_chart
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.looking import skew
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from fastapi import FastAPI
+
     from airflow_snowpack.builds.model import ShardAttemptResult
 
     Get = Callable[..., httpx.Response]
@@ -31,8 +33,8 @@ PAGES = ("/ui/builds", "/ui/builds/flights", "/ui/builds/flights?plan=yes", f"/u
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    opened = open_world(tmp_path, url=empty_store(tmp_path))
+def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
+    opened = open_world(tmp_path, url=sqlite_url)
     yield opened
     opened.jobs.close()
 
@@ -43,14 +45,7 @@ def made(world: World, tmp_path: Path) -> Built:
 
 
 @pytest.fixture
-def auth() -> SomebodyIs:
-    return SomebodyIs("vera")
-
-
-@pytest.fixture
-def get(world: World, auth: SomebodyIs) -> Get:
-    app = build_app(lambda: world.services, auth)
-
+def get(app: FastAPI) -> Get:
     def ask(path: str) -> httpx.Response:
         async def answer() -> httpx.Response:
             transport = httpx.ASGITransport(app=app)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from builds_world import FAILED, FIRST, SECOND, SELECTED, THIRD, WRITING, Built, empty_store, make_builds
+from builds_world import FAILED, FIRST, SECOND, SELECTED, THIRD, WRITING, Built, make_builds
 from built_runs import DAY, MIDNIGHT, served
 from pages_world import SomebodyIs, World, open_world
 
-from airflow_snowpack.api import Services, User, build_app
+from airflow_snowpack.api import User, build_app
 from airflow_snowpack.api import services as api_services
 from airflow_snowpack.api.build_shapes import CleanupShape, DatasetRunsShape, DatasetsShape, OutcomeShape, RunSeenShape
 from airflow_snowpack.builds import layout
@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from fastapi import FastAPI
+
     Ask = Callable[..., httpx.Response]
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    opened = open_world(tmp_path, url=empty_store(tmp_path))
+def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
+    opened = open_world(tmp_path, url=sqlite_url)
     yield opened
     opened.jobs.close()
 
@@ -44,18 +46,13 @@ def made(world: World, tmp_path: Path) -> Built:
 
 
 @pytest.fixture
-def auth() -> SomebodyIs:
-    return SomebodyIs("vera")
+def ask(app: FastAPI) -> Ask:
+    return asker(app)
 
 
-@pytest.fixture
-def ask(world: World, auth: SomebodyIs) -> Ask:
-    return asker(lambda: world.services, auth)
-
-
-def asker(services: Callable[[], Services], auth: SomebodyIs) -> Ask:
+def asker(app: FastAPI) -> Ask:
     """Asks the app, without a network between."""
-    transport = httpx.ASGITransport(app=build_app(services, auth))
+    transport = httpx.ASGITransport(app=app)
 
     def request(method: str, path: str, body: Any = None) -> httpx.Response:
         async def answer() -> httpx.Response:
@@ -238,7 +235,7 @@ def test_a_storage_that_is_away_is_told_as_such(made: Built, world: World, auth:
     def away(url: str) -> Storage:
         raise StorageFailed("open", url, "no route to host")
 
-    ask = asker(lambda: replace(world.services, open_storage=away), auth)
+    ask = asker(build_app(lambda: replace(world.services, open_storage=away), auth))
     answer = ask("GET", f"/builds/flights/runs/{THIRD}")
     assert "no route to host" in refused(answer, 503, "storage_failed")
     assert answer.headers["retry-after"] == "30"

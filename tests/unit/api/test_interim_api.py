@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from builds_world import empty_store
 from interim_world import DAG, RUN, MadeInterim, make_interim
 from pages_world import SomebodyIs, World, open_world
 
-from airflow_snowpack.api import User, build_app
+from airflow_snowpack.api import User
 from airflow_snowpack.api.interim_shapes import InterimTableShape, InterimTablesShape
 from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.store import AuditTrail
@@ -21,12 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from fastapi import FastAPI
+
     Ask = Callable[..., httpx.Response]
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    opened = open_world(tmp_path, url=empty_store(tmp_path))
+def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
+    opened = open_world(tmp_path, url=sqlite_url)
     yield opened
     opened.jobs.close()
 
@@ -37,13 +38,8 @@ def made(world: World) -> MadeInterim:
 
 
 @pytest.fixture
-def auth() -> SomebodyIs:
-    return SomebodyIs("vera")
-
-
-@pytest.fixture
-def ask(world: World, auth: SomebodyIs) -> Ask:
-    transport = httpx.ASGITransport(app=build_app(lambda: world.services, auth))
+def ask(app: FastAPI) -> Ask:
+    transport = httpx.ASGITransport(app=app)
 
     def request(method: str, path: str) -> httpx.Response:
         async def answer() -> httpx.Response:

@@ -8,22 +8,23 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from builds_world import empty_store
 from interim_world import DAG, HOSTILE, MadeInterim, holder, make_interim
 from pages_world import SomebodyIs, World, open_world
 
-from airflow_snowpack.api import User, build_app
+from airflow_snowpack.api import User
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from fastapi import FastAPI
+
     Get = Callable[..., httpx.Response]
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    opened = open_world(tmp_path, url=empty_store(tmp_path))
+def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
+    opened = open_world(tmp_path, url=sqlite_url)
     yield opened
     opened.jobs.close()
 
@@ -34,14 +35,7 @@ def made(world: World) -> MadeInterim:
 
 
 @pytest.fixture
-def auth() -> SomebodyIs:
-    return SomebodyIs("vera")
-
-
-@pytest.fixture
-def get(world: World, auth: SomebodyIs) -> Get:
-    app = build_app(lambda: world.services, auth)
-
+def get(app: FastAPI) -> Get:
     def ask(path: str) -> httpx.Response:
         async def answer() -> httpx.Response:
             transport = httpx.ASGITransport(app=app)

@@ -9,7 +9,6 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from builds_world import empty_store
 from lineage_world import BUILT, JOB, REPORT, make_lineage
 from pages_world import SomebodyIs, open_world
 
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def ask(tmp_path: Path) -> Iterator[Callable[[str], httpx.Response]]:
-    world = open_world(tmp_path, url=empty_store(tmp_path))
+def ask(tmp_path: Path, sqlite_url: str) -> Iterator[Callable[[str], httpx.Response]]:
+    world = open_world(tmp_path, url=sqlite_url)
     make_lineage(world.store, world.store.clock())
     transport = httpx.ASGITransport(app=build_app(lambda: world.services, SomebodyIs("vera")))
 

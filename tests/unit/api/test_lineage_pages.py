@@ -10,11 +10,10 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from builds_world import empty_store, make_builds
+from builds_world import make_builds
 from lineage_world import HOSTILE, JOB, REPORT, make_lineage
-from pages_world import SomebodyIs, World, open_world
+from pages_world import World, open_world
 
-from airflow_snowpack.api import build_app
 from airflow_snowpack.api.pages.lineage_chart import WIDTH, lineage_chart
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.store.lineage import Lineage
@@ -25,20 +24,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from fastapi import FastAPI
+
     Get = Callable[[str], httpx.Response]
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    opened = open_world(tmp_path, url=empty_store(tmp_path))
+def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
+    opened = open_world(tmp_path, url=sqlite_url)
     make_lineage(opened.store, opened.store.clock())
     yield opened
     opened.jobs.close()
 
 
 @pytest.fixture
-def get(world: World) -> Get:
-    transport = httpx.ASGITransport(app=build_app(lambda: world.services, SomebodyIs("vera")))
+def get(app: FastAPI) -> Get:
+    transport = httpx.ASGITransport(app=app)
 
     def ask(path: str) -> httpx.Response:
         async def answer() -> httpx.Response:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from fastapi import FastAPI
+
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 TABLES = ("analytics.page_views", "analytics.sessions", "payments.refunds")
 EVERY_PAGE = ("/ui/", "/ui/jobs", "/ui/locks", "/ui/queue", "/ui/audit")
@@ -46,20 +48,15 @@ class Browser:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    opened = open_world(tmp_path, tables=TABLES)
+def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
+    opened = open_world(tmp_path, tables=TABLES, url=sqlite_url)
     yield opened
     opened.jobs.close()
 
 
 @pytest.fixture
-def auth() -> SomebodyIs:
-    return SomebodyIs("vera")
-
-
-@pytest.fixture
-def browser(world: World, auth: SomebodyIs) -> Browser:
-    return Browser(build_app(lambda: world.services, auth))
+def browser(app: FastAPI) -> Browser:
+    return Browser(app)
 
 
 def words(page: str) -> str:
@@ -87,14 +84,14 @@ def test_the_pages_are_at_ui_with_and_without_a_slash(browser: Browser) -> None:
     assert answer.headers["location"] == "/ui/"
 
 
-def test_a_catalog_that_was_never_listed_is_not_taken_for_one_without_tables(tmp_path: Path) -> None:
+def test_a_catalog_that_was_never_listed_is_not_taken_for_one_without_tables(tmp_path: Path, sqlite_url: str) -> None:
     from airflow_snowpack.iceberg import CatalogUnreachable
     from airflow_snowpack.inventory import Inventory
 
     def broken() -> object:
         raise CatalogUnreachable("lake", OSError("connection refused"))
 
-    world = open_world(tmp_path)
+    world = open_world(tmp_path, url=sqlite_url)
     world.inventory = Inventory(world.store, "lake", broken)  # type: ignore[arg-type]
     page = words(Browser(build_app(lambda: world.services, SomebodyIs())).text("/ui/"))
     assert "The catalog was not listed yet" in page

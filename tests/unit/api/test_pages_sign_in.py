@@ -23,8 +23,8 @@ OWN = {"Sec-Fetch-Site": "same-origin"}
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    opened = open_world(tmp_path, tables=["analytics.page_views"])
+def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
+    opened = open_world(tmp_path, tables=["analytics.page_views"], url=sqlite_url)
     yield opened
     opened.jobs.close()
 

@@ -9,7 +9,7 @@ import pytest
 from app_client import AppClient
 from pages_world import SomebodyIs, World, open_world
 
-from airflow_snowpack.api import User, build_app
+from airflow_snowpack.api import User
 from airflow_snowpack.api.run_shapes import RegisteredRunShape
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.store.schedule_tables import launches
@@ -17,6 +17,8 @@ from airflow_snowpack.store.schedule_tables import launches
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from fastapi import FastAPI
 
 FEATURES: dict[str, Any] = {
     "name": "features",
@@ -29,20 +31,15 @@ FEATURES: dict[str, Any] = {
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    opened = open_world(tmp_path)
+def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
+    opened = open_world(tmp_path, url=sqlite_url)
     yield opened
     opened.jobs.close()
 
 
 @pytest.fixture
-def auth() -> SomebodyIs:
-    return SomebodyIs("vera")
-
-
-@pytest.fixture
-def api(world: World, auth: SomebodyIs) -> AppClient:
-    return AppClient(build_app(lambda: world.services, auth))
+def api(app: FastAPI) -> AppClient:
+    return AppClient(app)
 
 
 def confs(world: World) -> list[Any]:

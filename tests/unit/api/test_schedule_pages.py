@@ -11,20 +11,21 @@ import pytest
 from pages_world import SomebodyIs, World, open_world
 from schedules_world import PAUSED, Made, make_schedules
 
-from airflow_snowpack.api import build_app
 from airflow_snowpack.scheduling import Delay, Event, Gate, GatePlace, run_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from fastapi import FastAPI
+
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 EVERY_PAGE = ("/ui/schedules", "/ui/pending", "/ui/events")
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    opened = open_world(tmp_path)
+def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
+    opened = open_world(tmp_path, url=sqlite_url)
     yield opened
     opened.jobs.close()
 
@@ -35,14 +36,8 @@ def made(world: World) -> Made:
 
 
 @pytest.fixture
-def auth() -> SomebodyIs:
-    return SomebodyIs("vera")
-
-
-@pytest.fixture
-def get(world: World, auth: SomebodyIs) -> Callable[..., httpx.Response]:
+def get(app: FastAPI) -> Callable[..., httpx.Response]:
     """Ask the app for a page, without a network between."""
-    app = build_app(lambda: world.services, auth)
 
     def ask(path: str, root: str = "") -> httpx.Response:
         async def answer() -> httpx.Response:

@@ -9,7 +9,6 @@ import sqlalchemy as sa
 from app_client import AppClient
 from pages_world import SomebodyIs, World, open_world
 
-from airflow_snowpack.api import build_app
 from airflow_snowpack.scheduling import Checker, EndsFound, Launcher, NotStarted, Snapshot, Subscriber
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.store.schedule_tables import schedules
@@ -17,6 +16,8 @@ from airflow_snowpack.store.schedule_tables import schedules
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from fastapi import FastAPI
 
     from airflow_snowpack.scheduling import DagRuns, EndsAsked, Launch
 
@@ -46,20 +47,15 @@ class Airflow:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    opened = open_world(tmp_path)
+def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
+    opened = open_world(tmp_path, url=sqlite_url)
     yield opened
     opened.jobs.close()
 
 
 @pytest.fixture
-def auth() -> SomebodyIs:
-    return SomebodyIs("vera")
-
-
-@pytest.fixture
-def api(world: World, auth: SomebodyIs) -> AppClient:
-    return AppClient(build_app(lambda: world.services, auth))
+def api(app: FastAPI) -> AppClient:
+    return AppClient(app)
 
 
 def work(world: World) -> None:

@@ -1,0 +1,45 @@
+"""The app for the tests that ask it without a network: built once, and given each test's own services and user."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fastapi import FastAPI
+    from pages_world import SomebodyIs, World
+
+
+def _no_services() -> None:
+    raise AssertionError("No test uses the app now.")
+
+
+@pytest.fixture(scope="session")
+def only_app() -> FastAPI:
+    """The app of this process: to build it takes longer than most tests."""
+    from pages_world import SomebodyIs
+
+    from airflow_snowpack.api import build_app
+
+    return build_app(_no_services, SomebodyIs())  # type: ignore[arg-type]  # each test sets its own
+
+
+@pytest.fixture
+def auth() -> SomebodyIs:
+    """The user who asks."""
+    from pages_world import SomebodyIs
+
+    return SomebodyIs("vera")
+
+
+@pytest.fixture
+def app(only_app: FastAPI, world: World, auth: SomebodyIs) -> Iterator[FastAPI]:
+    """The app on the test's own world, for its user. All that an app keeps between requests but its counters is replaced."""
+    from airflow_snowpack.api.services import LazyServices
+
+    only_app.state.services, only_app.state.auth = LazyServices(lambda: world.services), auth
+    yield only_app
+    only_app.state.services, only_app.state.auth = LazyServices(_no_services), None  # type: ignore[arg-type]
