@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 ROWS, SHARDS = 2000, 4
 PATIENCE_S = 200.0
+pytestmark = pytest.mark.timeout(4 * PATIENCE_S)  # the first test starts three JVMs, which takes long on a busy machine
 DRIVER = Path(__file__).parents[2] / "support" / "cluster_builds.py"
 
 
@@ -87,7 +88,8 @@ def started_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluste
 
 
 @pytest.fixture
-def cluster(started_cluster: Cluster) -> Iterator[Cluster]:
+def cluster(started_cluster: Cluster, record_property: Callable[[str, int], None]) -> Iterator[Cluster]:
+    record_property("faults", 1)  # each test injects one
     yield started_cluster
     started_cluster.before = lambda request: None
 

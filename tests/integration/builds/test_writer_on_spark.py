@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from bounded import PATIENCE_S, Beside
 from s3_server import BUCKET, s3_server
+from scripted_engine import eventually
 
 from airflow_snowpack.builds.build_source import Interrupt, SparkSource
 from airflow_snowpack.builds.build_spec import BuildSpec
@@ -163,13 +164,13 @@ def test_a_storage_whose_every_third_request_fails_gets_the_whole_build(flights:
 
 
 def test_a_table_is_read_as_of_the_snapshot_that_the_manifest_names(
-    spark: SparkSession, storage: Storage, new_table: Callable[..., TableName]
+    spark: SparkSession, storage: Storage, new_table: Callable[..., TableName], append: Callable[..., None]
 ) -> None:
     name = new_table("id BIGINT")
     assert SparkSource.table(spark, name).sources == ({"table": str(name)},)
-    spark.sql(f"INSERT INTO {name.quoted} VALUES (1), (2), (2)")
+    append(name, id=[1, 2, 2])
     source = SparkSource.table(spark, name)
-    spark.sql(f"INSERT INTO {name.quoted} VALUES (3)")
+    append(name, id=[3])
     spec = BuildSpec(dataset="set", key="id", max_keys_per_shard=2)
     sharding = spec.placed(lambda: source.count_keys("id", Interrupt()))
     assert sharding == Sharding.hash(1)
@@ -181,9 +182,10 @@ def test_a_table_is_read_as_of_the_snapshot_that_the_manifest_names(
 
 
 def test_a_writer_can_be_interrupted(flights: DataFrame, storage: Storage) -> None:
-    interrupt = Interrupt()
-    threading.Timer(2.0, interrupt).start()
+    interrupt, tracker = Interrupt(), flights.sparkSession.sparkContext.statusTracker()
+    watching = Beside(lambda: (eventually(lambda: bool(tracker.getActiveJobsIds()), PATIENCE_S), interrupt()))
     spec = BuildSpec(dataset="set", key="id", sharding=Sharding.hash(1), rows_per_second=0.5)
     with pytest.raises(SparkInterrupted):
         SparkSource(flights).write(storage, "r1", spec, Sharding.hash(1), interrupt)
+    watching.join()
     assert read_attempts(storage, "r1") == []

@@ -268,11 +268,13 @@ def test_a_reduction_can_be_interrupted(numbers: DataFrame) -> None:
         reduce_rows(add, numbers, 10, work=work)
 
 
-def test_a_ref_is_read_with_a_session_as_of_its_snapshot(spark: SparkSession, new_table: Callable[..., TableName]) -> None:
+def test_a_ref_is_read_with_a_session_as_of_its_snapshot(
+    spark: SparkSession, new_table: Callable[..., TableName], append: Callable[..., None]
+) -> None:
     table = new_table("id BIGINT, kind STRING")
-    spark.sql(f"INSERT INTO {table.quoted} SELECT id, 'n' FROM range(10)")
+    append(table, id=range(10), kind=["n"] * 10)
     snapshot = spark.sql(f"SELECT snapshot_id FROM {table.quoted}.snapshots").collect()[0][0]
-    spark.sql(f"INSERT INTO {table.quoted} SELECT id, 'late' FROM range(10)")
+    append(table, id=range(10), kind=["late"] * 10)
     ref = TableRef("t1", str(table), snapshot, 10, Producer("dag", "run", "task"))
     assert reduce_rows(add, ref.where("id > 5"), 3, spark=spark).row["id"] == 6 + 7 + 8 + 9
     assert map_rows(even_doubled, ref, args=(1,), spark=spark).count() == 5

@@ -1,4 +1,7 @@
-"""kill -9 of a process that reduces a table layer by layer on Spark: in each layer, and when the result was written."""
+"""kill -9 of a process that reduces a table layer by layer on Spark: in each layer, and when the result was written.
+
+A kill ends one reduction in each of these places, so one round shows them all; ``make soak`` repeats it.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ import pyarrow as pa
 import pytest
 from bounded import PATIENCE_S, started
 from builds_world import empty_store
+from effort import rounds
 from interim_lake import LAKE, InterimLake, ToldRuns, holder
 from kill_interim import ShiftedClock
 from kill_reduction import CONSUMER, FAN_IN, LAYERS, LONGEST_S, TASK, WRITTEN, reduced
@@ -30,7 +34,7 @@ from airflow_snowpack.store import Store
 from airflow_snowpack.store.engine import open_engine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.interim.refs import TableRef
     from airflow_snowpack.spark import SparkConfig
 
+ROUNDS = rounds(1, soak=20)
 NAMESPACE = "snowpack_interim"
 PLACES = [*map(str, range(LAYERS)), WRITTEN]
 RETRIED = ["1", WRITTEN]
@@ -104,10 +109,17 @@ def killed(own_lake: CatalogConfig, tmp_path: Path) -> Iterator[Killed]:
         yield Killed(lake, clock, told, inputs)
 
 
-@pytest.mark.timeout(LONGEST_S + 240)  # it starts a Spark of its own, which takes its time on a machine with much to do
+@pytest.mark.timeout(LONGEST_S + 240)  # it starts a Spark of its own, which takes long on a busy machine
+@pytest.mark.parametrize("_round", range(ROUNDS))
 def test_a_kill_in_any_layer_leaks_nothing_and_the_retry_finds_its_rows(
-    killed: Killed, own_lake: CatalogConfig, spark: SparkSession, spark_config: SparkConfig
+    killed: Killed,
+    own_lake: CatalogConfig,
+    spark: SparkSession,
+    spark_config: SparkConfig,
+    record_property: Callable[[str, int], None],
+    _round: int,
 ) -> None:
+    record_property("faults", len(PLACES))
     lake, told = killed.lake, killed.told
     inputs = {ref.table for ref in killed.inputs.values()}
     left = {table.producer.run_id: str(table.table) for table in lake.registry.tables() if table.producer.task_id == TASK}
