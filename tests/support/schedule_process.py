@@ -222,7 +222,9 @@ def import_all(world: World) -> None:
     import pyiceberg.catalog.sql
     import pyiceberg.io.pyarrow  # noqa: F401
 
+    import airflow_snowpack.hooks.airflow_rest
     import airflow_snowpack.hooks.rest_dag_runs
+    import airflow_snowpack.hooks.scheduling
     import airflow_snowpack.iceberg.arrivals  # noqa: F401
 
     logging.disable(logging.WARNING)
