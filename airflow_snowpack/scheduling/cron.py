@@ -41,6 +41,7 @@ def check_zone(name: str) -> str:
 
 
 def next_tick(expression: str, zone: str, after: datetime) -> datetime:
-    """The first moment of the expression that is later than ``after``, in UTC."""
-    moment: datetime = next(CronSim(expression, after.astimezone(ZoneInfo(zone))))
-    return moment.astimezone(UTC)
+    """Return the first moment of the expression that is later than ``after``, in UTC."""
+    # From within the hour that a clock change repeats, the library first yields the fixed time's one run, which may be over.
+    ticks = (moment.astimezone(UTC) for moment in CronSim(expression, after.astimezone(ZoneInfo(zone))))
+    return next(tick for tick in ticks if tick > after)

@@ -118,6 +118,12 @@ def test_a_fixed_time_that_the_clock_leaps_over_comes_right_after_the_leap() -> 
     assert ticks("30 2 * * *", "Europe/Berlin", since, 2) == ["29. 03:00 CEST", "30. 02:30 CEST"]
 
 
+def test_a_fixed_time_that_has_come_once_does_not_come_again_in_the_repeated_hour() -> None:
+    repeated = datetime(2026, 10, 25, 1, 0, tzinfo=UTC)  # 02:00 CET, half an hour after 02:30 CEST
+
+    assert next_tick("30 2 * * *", "Europe/Berlin", repeated) == datetime(2026, 10, 26, 1, 30, tzinfo=UTC)
+
+
 def test_a_fixed_time_that_comes_twice_comes_once() -> None:
     since = datetime(2026, 10, 24, 12, tzinfo=UTC)
     assert ticks("30 2 * * *", "Europe/Berlin", since, 2) == ["25. 02:30 CEST", "26. 02:30 CET"]
