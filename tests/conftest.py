@@ -16,18 +16,19 @@ import shutil
 import tempfile
 import threading
 import time
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from effort import SOAK
-from postgres_server import PostgresServer, new_database
+from postgres_server import new_database, running_server
 from sqlalchemy.engine import make_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from postgres_server import PostgresServer
 
 # Before any test imports Airflow, as it reads its configuration once: unit-test mode, no example DAGs, and a home that is not
 # the developer's: no setting or connection of his reaches a test. Airflow's own processes get ``airflow_environment`` instead.
@@ -84,6 +85,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     """What was skipped and why; after a soak run, a line for each promise."""
     from skipped_tests import skipped_lines
 
+    if terminalreporter.config.option.collectonly:
+        return
     terminalreporter.section("skipped tests")
     terminalreporter.write_line("\n".join(skipped_lines(terminalreporter.stats.get("skipped", []))))
     if SOAK:
@@ -112,18 +115,6 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         last_resort.cancel()
 
 
-@contextmanager
-def _running_server() -> Iterator[PostgresServer]:
-    # Not pytest's temporary folder: the server's user must be able to walk to it, and pytest closes its own to all others.
-    with tempfile.TemporaryDirectory(prefix="snowpack-pg-") as home:
-        server = PostgresServer(Path(home))
-        server.start()
-        try:
-            yield server
-        finally:
-            server.stop()
-
-
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
     """A Postgres server as an SQLAlchemy URL; ``SNOWPACK_TEST_POSTGRES`` names one that is there already."""
@@ -131,14 +122,14 @@ def postgres_url() -> Iterator[str]:
     if given:
         yield make_url(given).set(drivername=DRIVER).render_as_string(hide_password=False)
         return
-    with _running_server() as server:
+    with running_server() as server:
         yield server.url.render_as_string(hide_password=False)
 
 
 @pytest.fixture
 def own_postgres() -> Iterator[PostgresServer]:
     """A server for this test alone, which it may stop or freeze."""
-    with _running_server() as server:
+    with running_server() as server:
         yield server
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 Step = Literal["succeed", "fail", "raise", "block"]
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 """After this long a test that waits for a thread fails instead of hanging."""
 
 
