@@ -4,6 +4,8 @@
 export AIRFLOW_HOME := $(CURDIR)/.state/airflow
 # Airflow starts its own processes by name.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
+# Each process that a test starts would compile Airflow from source again.
+unexport PYTHONDONTWRITEBYTECODE
 # Material says on every build that it will end one day.
 export NO_MKDOCS_2_WARNING := 1
 
