@@ -241,16 +241,9 @@ class RunningAirflow:
         return run
 
     def backfill(self, dag_id: str, first: date, last: date, conf: dict[str, Any] | None = None) -> None:
-        """Start a backfill over these days, two runs at a time."""
-        body = {
-            "dag_id": dag_id,
-            "from_date": f"{first}T00:00:00Z",
-            "to_date": f"{last}T00:00:00Z",
-            "dag_run_conf": conf or {},
-            "reprocess_behavior": "none",
-            "max_active_runs": 2,
-        }
-        self.call("POST", "/backfills", body)
+        """Run ``airflow backfill create`` over these days, two runs at a time."""
+        days = ("--from-date", f"{first}", "--to-date", f"{last}", "--max-active-runs", "2", "--reprocess-behavior", "none")
+        self.home.run("backfill", "create", "--dag-id", dag_id, *days, "--dag-run-conf", json.dumps(conf or {}))
 
     def backfill_runs(self, dag_id: str) -> list[Run]:
         """The runs that backfills of this DAG have made."""
