@@ -1,7 +1,7 @@
 """An installation that has been in use for a day, for the tests of the pages and for the screenshots in the documentation.
 
     world = build_world(folder)
-    app = build_app(lambda: world.services, EverybodyMay("vera"))
+    app = app_of(world, SomebodyIs("vera"))
 
 Everything in it was written by the domain's own calls, with a clock that was moved along.
 """
@@ -26,8 +26,10 @@ from airflow_snowpack.store import Store, open_store, utc_now
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fastapi import Request
+    from fastapi import FastAPI, Request
     from pyiceberg.catalog import Catalog
+
+    from airflow_snowpack.api.auth import Auth
 
 CATALOG = "lake"
 FOLDER = tempfile.TemporaryDirectory(prefix="snowpack-pages-")
@@ -88,6 +90,13 @@ class SomebodyIs:
         if self.user is None:
             raise NotAuthenticated("Nobody is signed in. Sign in first.")
         return self.user
+
+
+def app_of(world: World, auth: Auth) -> FastAPI:
+    """Return the app on a world. It may take longer to answer than people would wait: a busy machine does."""
+    from airflow_snowpack.api import build_app
+
+    return build_app(lambda: world.services, auth, answer_within=timedelta(minutes=5))
 
 
 @dataclass

@@ -9,10 +9,9 @@ from urllib.parse import urlencode
 import pytest
 from contrast import CONTRAST
 from interim_world import HOSTILE, MadeInterim, handed_on, holder, make_interim
-from pages_world import SomebodyIs, World, open_world
+from pages_world import SomebodyIs, World, app_of, open_world
 from schedules_world import register_runs
 
-from airflow_snowpack.api import build_app
 from airflow_snowpack.scheduling import RegisteredRun
 from airflow_snowpack.store import AuditTrail
 
@@ -65,7 +64,7 @@ def runs(world: World) -> None:
 @pytest.fixture
 def page(world: World, chromium: Browser, serve_app: Serve) -> Iterator[Page]:
     """A window at the app; a script that runs, and whatever the console has to say, fails the test."""
-    client = serve_app(build_app(lambda: world.services, SomebodyIs("vera")))
+    client = serve_app(app_of(world, SomebodyIs("vera")))
     context = chromium.new_context(base_url=str(client.base_url), color_scheme="dark", reduced_motion="reduce")
     opened = context.new_page()
     opened.set_default_timeout(60_000)

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from lineage_world import make_lineage
-from pages_world import SomebodyIs, World, open_world
-
-from airflow_snowpack.api import build_app
+from pages_world import SomebodyIs, World, app_of, open_world
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,7 +33,7 @@ def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
 def test_keys_lead_from_table_to_table_and_the_table_that_was_asked_for_is_in_view(world: World, serve_app: Serve) -> None:
     from playwright.sync_api import expect, sync_playwright
 
-    client = serve_app(build_app(lambda: world.services, SomebodyIs("vera")))
+    client = serve_app(app_of(world, SomebodyIs("vera")))
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         narrow = {"width": 700, "height": 700}

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from postgres_server import PostgresServer
 
 ONE_ACTION = {"actions": ["expire_snapshots"]}
-LIMIT = 15.0  # the app says 4.5; the rest is for a machine that is busy with other tests
+LIMIT = 60.0  # the app says 4.5, and without its limits the answer would never come; the rest is for a busy machine
 NEEDS_STORE = ("/jobs", "/queue", "/tables", "/locks", "/drain", "/audit", "/metrics", "/readyz")
 
 

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from contrast import CONTRAST
-from pages_world import SomebodyIs, World, compacted, did, expired, open_world
+from pages_world import SomebodyIs, World, app_of, compacted, did, expired, open_world
 
-from airflow_snowpack.api import build_app
 from airflow_snowpack.jobs import ActionOutcome, AuditTrail, JobFilter, JobStatus
 from airflow_snowpack.maintenance import Action
 
@@ -68,7 +67,7 @@ def auth() -> SomebodyIs:
 @pytest.fixture
 def page(world: World, auth: SomebodyIs, chromium: Browser, serve_app: Serve) -> Iterator[Page]:
     """A window at the app; a page that its own rules forbid something fails the test."""
-    client = serve_app(build_app(lambda: world.services, auth))
+    client = serve_app(app_of(world, auth))
     context = chromium.new_context(base_url=str(client.base_url), viewport={"width": 1280, "height": 800})
     opened = context.new_page()
     opened.set_default_timeout(15_000)
@@ -434,7 +433,7 @@ def test_inside_of_airflow_the_page_follows_its_colours_its_links_lead_out_and_i
 ) -> None:
     job = world.submit("analytics.page_views", owner="nightly/run-1/compact")
     auth.probes_are_open = False
-    client = serve_app(framed(build_app(lambda: world.services, auth)))
+    client = serve_app(framed(app_of(world, auth)))
     context = chromium.new_context(base_url=str(client.base_url), color_scheme="light")
     page = context.new_page()
     page.goto("/browse")
@@ -458,7 +457,7 @@ def test_a_person_signs_in_to_the_pages_that_are_served_alone(world: World, chro
     from airflow_snowpack.api import TokenAuth
 
     job = world.submit("analytics.page_views")
-    client = serve_app(build_app(lambda: world.services, TokenAuth("a-token-of-some-length")))
+    client = serve_app(app_of(world, TokenAuth("a-token-of-some-length")))
     context = chromium.new_context(base_url=str(client.base_url))
     page = context.new_page()
     page.goto(f"/ui/jobs/{job.job_id}")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from pages_world import SomebodyIs, compacted, expired, open_world
+from pages_world import SomebodyIs, app_of, compacted, expired, open_world
 
-from airflow_snowpack.api import build_app
 from airflow_snowpack.store import Store, upgrade_schema
 from airflow_snowpack.store.engine import open_engine
 
@@ -33,7 +32,7 @@ def browser(tmp_path: Path, postgres_database: str, serve_app: Serve) -> Iterato
     world.start(world.submit("analytics.sessions"))
     world.submit("payments.refunds")
     world.desk().set_drain(True, reason="an upgrade")
-    yield serve_app(build_app(lambda: world.services, SomebodyIs()))
+    yield serve_app(app_of(world, SomebodyIs()))
     world.jobs.close()
 
 

@@ -6,10 +6,9 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from pages_world import SomebodyIs, World, open_world
+from pages_world import SomebodyIs, World, app_of, open_world
 from schedules_world import Made, make_schedules
 
-from airflow_snowpack.api import build_app
 from airflow_snowpack.store import AuditTrail
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def page(world: World, made: Made, serve_app: Serve) -> Iterator[Page]:
     """A window at the app; whatever the page's own rules forbid fails the test."""
     from playwright.sync_api import sync_playwright
 
-    client = serve_app(build_app(lambda: world.services, SomebodyIs("vera")))
+    client = serve_app(app_of(world, SomebodyIs("vera")))
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         opened = browser.new_context(base_url=str(client.base_url)).new_page()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,7 +25,7 @@ def only_app() -> FastAPI:
 
     from airflow_snowpack.api import build_app
 
-    return build_app(_no_services, SomebodyIs())  # type: ignore[arg-type]  # each test sets its own
+    return build_app(_no_services, SomebodyIs(), answer_within=timedelta(minutes=5))  # type: ignore[arg-type]  # each test sets its own
 
 
 @pytest.fixture

@@ -10,9 +10,8 @@ from urllib.parse import quote
 import httpx
 import pytest
 from lineage_world import BUILT, JOB, REPORT, make_lineage
-from pages_world import SomebodyIs, open_world
+from pages_world import SomebodyIs, app_of, open_world
 
-from airflow_snowpack.api import build_app
 from airflow_snowpack.api.lineage_shapes import LineageShape, OperationsShape
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 def ask(tmp_path: Path, sqlite_url: str) -> Iterator[Callable[[str], httpx.Response]]:
     world = open_world(tmp_path, url=sqlite_url)
     make_lineage(world.store, world.store.clock())
-    transport = httpx.ASGITransport(app=build_app(lambda: world.services, SomebodyIs("vera")))
+    transport = httpx.ASGITransport(app=app_of(world, SomebodyIs("vera")))
 
     def get(path: str) -> httpx.Response:
         async def answer() -> httpx.Response:

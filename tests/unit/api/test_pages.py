@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 import sqlalchemy as sa
-from pages_world import SPARK_ERROR, SomebodyIs, World, compacted, did, expired, open_world
+from pages_world import SPARK_ERROR, SomebodyIs, World, app_of, compacted, did, expired, open_world
 
 from airflow_snowpack.api import build_app
 from airflow_snowpack.jobs import ActionOutcome
@@ -93,7 +93,7 @@ def test_a_catalog_that_was_never_listed_is_not_taken_for_one_without_tables(tmp
 
     world = open_world(tmp_path, url=sqlite_url)
     world.inventory = Inventory(world.store, "lake", broken)  # type: ignore[arg-type]
-    page = words(Browser(build_app(lambda: world.services, SomebodyIs())).text("/ui/"))
+    page = words(Browser(app_of(world, SomebodyIs())).text("/ui/"))
     assert "The catalog was not listed yet" in page
 
 
@@ -261,7 +261,7 @@ def test_whoever_is_not_signed_in_learns_only_that(browser: Browser, auth: Someb
 def test_a_reader_sees_no_button_that_would_be_refused_and_is_told_why(world: World) -> None:
     job = world.submit("analytics.page_views")
     world.jobs.locks.acquire(world.table("payments.refunds"), "etl", ttl=timedelta(hours=1))
-    app = build_app(lambda: world.services, SomebodyIs("vic", may_edit=False))
+    app = app_of(world, SomebodyIs("vic", may_edit=False))
     for path in (*EVERY_PAGE, f"/ui/jobs/{job.job_id}"):
         page = Browser(app).text(path)
         assert not re.search(r"data-(method|maintain|dry-run|batch|pick)=", page), path
@@ -347,7 +347,7 @@ def test_whatever_people_wrote_is_text(world: World) -> None:
     world.desk(HOSTILE).set_drain(True, reason=HOSTILE)
     world.jobs.locks.acquire(world.table("analytics.sessions"), HOSTILE, ttl=timedelta(hours=1))
     query = str(httpx.QueryParams(dict.fromkeys(("search", "database", "show", "subject", "actor", "dag_id", "table"), HOSTILE)))
-    browser = Browser(build_app(lambda: world.services, SomebodyIs(HOSTILE)), root_path="/snowpack")
+    browser = Browser(app_of(world, SomebodyIs(HOSTILE)), root_path="/snowpack")
     paths = [
         f"/snowpack{path}{more}"
         for path in (*EVERY_PAGE, f"/ui/jobs/{job.job_id}", "/ui/jobs/<script>")
@@ -374,7 +374,7 @@ def test_a_page_runs_no_script_and_takes_no_style_but_our_files(browser: Browser
 @pytest.mark.parametrize("path", [*EVERY_PAGE, "/ui/jobs/{job}"])
 def test_every_address_in_a_page_begins_where_the_app_is_mounted(world: World, auth: SomebodyIs, path: str) -> None:
     job = world.submit("analytics.page_views")
-    browser = Browser(build_app(lambda: world.services, auth), root_path="/airflow/snowpack")
+    browser = Browser(app_of(world, auth), root_path="/airflow/snowpack")
     page = browser.text("/airflow/snowpack" + path.format(job=job.job_id))
     addresses = re.findall(r'(?:href|src|action)="([^"]*)"', page)
     assert addresses
@@ -404,7 +404,7 @@ def test_what_no_database_takes_is_left_out_of_what_is_searched_for(browser: Bro
 def test_a_job_leads_to_its_task_instance_only_inside_of_airflow(world: World, auth: SomebodyIs) -> None:
     job = world.submit("analytics.page_views", owner="nightly/manual__2026-11-21T06:00:00+00:00/group.compact[3]")
     address = "/airflow/dags/nightly/runs/manual__2026-11-21T06%3A00%3A00%2B00%3A00/tasks/group.compact/mapped/3"
-    app = build_app(lambda: world.services, auth)
+    app = app_of(world, auth)
     assert "/dags/" not in Browser(app, "/airflow/snowpack").text(f"/airflow/snowpack/ui/jobs/{job.job_id}")
     auth.probes_are_open = False
     inside = Browser(app, "/airflow/snowpack").text(f"/airflow/snowpack/ui/jobs/{job.job_id}")

@@ -7,10 +7,10 @@ from html import unescape
 from typing import TYPE_CHECKING
 
 import pytest
-from pages_world import SomebodyIs, World, open_world
+from pages_world import SomebodyIs, World, app_of, open_world
 from starlette.responses import Response
 
-from airflow_snowpack.api import TokenAuth, build_app
+from airflow_snowpack.api import TokenAuth
 from airflow_snowpack.api.auth import COOKIE
 from airflow_snowpack.api.parameters import MAX_BODY
 
@@ -37,7 +37,7 @@ def ask(
 
     import httpx
 
-    app = build_app(lambda: world.services, auth or TokenAuth(TOKEN))  # type: ignore[arg-type]
+    app = app_of(world, auth or TokenAuth(TOKEN))  # type: ignore[arg-type]
 
     async def send() -> httpx.Response:
         transport = httpx.ASGITransport(app=app)
