@@ -96,13 +96,18 @@ class Direct:
         except BaseException as error:
             # A signal's exception, such as a task's time-out, while the server was at it: nobody can use the connection before it
             # has answered, not even to roll back. Closed, the server rolls back by itself.
-            if driver.pgconn.transaction_status == pq.TransactionStatus.ACTIVE:
+            if _is_busy(driver):
                 conn.invalidate(error)
             raise
 
     def _as_sqlalchemy_says(self, conn: sa.Connection, driver: Any, error: Any) -> BaseException:
-        # A pooler or a DISCARD ALL may have taken the prepared statement away; a fresh connection prepares it again.
-        lost = conn.dialect.is_disconnect(error, driver, None) or isinstance(error, psycopg.errors.InvalidSqlStatementName)
+        # A pooler or a DISCARD ALL may have taken the prepared statement away; a fresh connection prepares it again. And a server
+        # that ends a connection may be read to have answered before the end is: then a command is in progress for ever.
+        lost = (
+            conn.dialect.is_disconnect(error, driver, None)
+            or isinstance(error, psycopg.errors.InvalidSqlStatementName)
+            or _is_busy(driver)
+        )
         if lost:
             conn.invalidate(error)
             conn.engine.dispose()  # the others in the pool are most likely lost with it
@@ -111,6 +116,10 @@ class Direct:
             self.text, None, error, psycopg.Error, connection_invalidated=lost, dialect=conn.dialect
         )
         return said
+
+
+def _is_busy(driver: Any) -> bool:
+    return bool(driver.pgconn.transaction_status == pq.TransactionStatus.ACTIVE)
 
 
 def _answer(driver: Any) -> Any:

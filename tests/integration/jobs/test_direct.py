@@ -103,6 +103,16 @@ def test_a_connection_that_the_server_ended_is_replaced(store: Store) -> None:
     assert row.number == 6
 
 
+def test_a_connection_with_a_command_in_progress_is_replaced(store: Store) -> None:
+    """What is left of a connection whose end was only half read."""
+    store.single(lambda conn: conn.connection.dbapi_connection.pgconn.send_query(b"SELECT 1"))  # type: ignore[union-attr]
+
+    row = store.single(lambda conn: ECHO.first(conn, NOTHING | {"number": 7}))
+
+    assert row is not None
+    assert row.number == 7
+
+
 def test_the_same_statement_written_twice_is_one_to_the_server(store: Store) -> None:
     again = Direct(sa.select(*(sa.bindparam(name, type_=kind).label(name) for name, kind in KINDS.items())))
 
