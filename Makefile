@@ -24,8 +24,8 @@ demo: $(READY) ## watch a fragmented Iceberg table become healthy through an Air
 test: $(READY) ## unit, integration and system tests, two at a time; TESTS=path or TESTS="-k words" for some of them
 	$(BIN)/python -m pytest --numprocesses 2 $(TESTS)
 
-soak: $(READY) ## what only time shows: every kill, long random walks; takes hours, writes benchmarks/SOAK.md
-	SNOWPACK_SOAK=1 $(BIN)/python -m pytest --numprocesses 2 --timeout 21600 $(TESTS)
+soak: $(READY) ## long randomized and crash tests; the report goes to benchmarks/SOAK.md
+	SNOWPACK_SOAK=1 $(BIN)/python -m pytest --numprocesses 3 --timeout 21600 $(TESTS)
 
 unit: $(READY) ## the tests that need no JVM and no server
 	$(BIN)/python -m pytest tests/unit

@@ -93,8 +93,8 @@ CONFIG: dict[str, Any] = {
                 default="10s",
             ),
             "resume_delay": _option(
-                "How long after a task has deferred its trigger may resume it, at the earliest. Airflow fails a task that is "
-                "resumed before the scheduler has processed its deferral.",
+                "The minimum time between a task's deferral and the moment its trigger may resume it. Airflow fails a task that "
+                "is resumed before the scheduler has processed its deferral.",
                 default="10s",
             ),
             "schedule_files": _option(

@@ -129,7 +129,7 @@ def catalog_name() -> str:
 
 
 def resume_delay() -> timedelta:
-    """Return how long a trigger waits before it may resume its task, without reading the other options.
+    """Return the minimum time between a task's deferral and its resumption, without reading the other options.
 
     :raises InvalidSetting: it is not a duration.
     """

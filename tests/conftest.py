@@ -51,6 +51,10 @@ DRIVER = "postgresql+psycopg"
 REPOSITORY = Path(__file__).parent.parent
 
 STARTED = time.monotonic()
+if SOAK:
+    from soak_report import commit
+
+    COMMIT = commit()  # as it is when the run begins: a soak run may take longer than the next commit
 LAST_RESORT_S = 12 * 3600.0 if SOAK else 600.0
 AFTER_ITS_LIMIT_S = 180.0
 
@@ -90,12 +94,20 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     terminalreporter.section("skipped tests")
     terminalreporter.write_line("\n".join(skipped_lines(terminalreporter.stats.get("skipped", []))))
     if SOAK:
-        from soak_report import soak_lines, write_report
+        _report_soak(terminalreporter)
 
-        lines = soak_lines(report for name in ("passed", "failed", "error") for report in terminalreporter.stats.get(name, []))
-        write_report(lines, timedelta(seconds=time.monotonic() - STARTED))
-        terminalreporter.section("promises")
-        terminalreporter.write_line("\n".join(lines))
+
+def _report_soak(terminalreporter: Any) -> None:
+    """Print a line for each promise; write them down when all tests of the promises were run to their end."""
+    from soak_report import soak_lines, write_report
+
+    lines = soak_lines(report for name in ("passed", "failed", "error") for report in terminalreporter.stats.get(name, []))
+    terminalreporter.section("promises")
+    terminalreporter.write_line("\n".join(lines))
+    config, session = terminalreporter.config, terminalreporter._session
+    is_whole = not (config.option.keyword or config.option.markexpr) and config.args == config.getini("testpaths")
+    if is_whole and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        write_report(lines, COMMIT, timedelta(seconds=time.monotonic() - STARTED))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

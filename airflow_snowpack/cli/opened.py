@@ -55,7 +55,7 @@ class Opened:
 
     @property
     def jobs(self) -> Jobs:
-        """:raises StoreUnreachable, SchemaOutOfDate: as :meth:`SnowpackHook.store`."""
+        """:raises StoreUnreachable, SchemaOutOfDate, UnknownRevision: as :meth:`SnowpackHook.store`."""
         return self._hook.jobs()
 
     @cached_property

@@ -86,6 +86,7 @@ class SnowpackHook(BaseHook):
 
         :raises StoreUnreachable: it does not answer.
         :raises SchemaOutOfDate: a Postgres whose tables are missing or older than this package.
+        :raises UnknownRevision: the tables are from before release 0.1.
         """
         from airflow_snowpack.store import open_store
 

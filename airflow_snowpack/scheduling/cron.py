@@ -42,6 +42,6 @@ def check_zone(name: str) -> str:
 
 def next_tick(expression: str, zone: str, after: datetime) -> datetime:
     """Return the first moment of the expression that is later than ``after``, in UTC."""
-    # From within the hour that a clock change repeats, the library first yields the fixed time's one run, which may be over.
+    # CronSim may first yield a time that is already past when it starts in the hour that a clock change repeats.
     ticks = (moment.astimezone(UTC) for moment in CronSim(expression, after.astimezone(ZoneInfo(zone))))
     return next(tick for tick in ticks if tick > after)

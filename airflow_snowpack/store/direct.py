@@ -101,8 +101,8 @@ class Direct:
             raise
 
     def _as_sqlalchemy_says(self, conn: sa.Connection, driver: Any, error: Any) -> BaseException:
-        # A pooler or a DISCARD ALL may have taken the prepared statement away; a fresh connection prepares it again. And a server
-        # that ends a connection may be read to have answered before the end is: then a command is in progress for ever.
+        # A pooler or a DISCARD ALL may have taken the prepared statement away; a fresh connection prepares it again. And when the
+        # server closes the connection in the middle of an answer, libpq can keep reporting a command in progress.
         lost = (
             conn.dialect.is_disconnect(error, driver, None)
             or isinstance(error, psycopg.errors.InvalidSqlStatementName)

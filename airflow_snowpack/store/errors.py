@@ -50,11 +50,16 @@ class SchemaOutOfDate(StoreError):
 
 
 class UnknownRevision(StoreError):
-    """The tables are at a revision that this package does not have, so it cannot upgrade them."""
+    """The tables are at a revision that this package does not have.
+
+    :ivar without_address: the message without the address of the store.
+    """
 
     def __init__(self, where: str, found: str, newest: str) -> None:
-        super().__init__(
-            f"The Snowpack store at {where} is at revision {found!r}, and the newest that this version of airflow-snowpack knows "
-            f"is {newest!r}. Nothing was changed. If a newer version upgraded the store, run `airflow snowpack db upgrade` with "
-            "that version. A store from before release 0.1 cannot be upgraded: set [snowpack] store_conn_id to an empty database."
+        message = (
+            f"is at revision {found!r}, which this version of airflow-snowpack does not have; its newest is {newest!r}. Nothing "
+            "was changed. If a newer version upgraded the store, there is nothing to upgrade. A store from before release 0.1 "
+            "cannot be upgraded: delete the SQLite file, or set [snowpack] store_conn_id to an empty database."
         )
+        self.without_address = f"The Snowpack store {message}"
+        super().__init__(f"The Snowpack store at {where} {message}")

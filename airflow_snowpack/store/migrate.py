@@ -5,7 +5,7 @@
 
 A revision is named ``NNNN_what_it_does``; ``0001_baseline`` holds the tables of release 0.1. A migration only adds, so that the
 previous version still works on the new schema; a database that is *newer* than this package is therefore accepted, and left as
-it is. Revisions without a name come from before 0.1 and are not upgraded.
+it is. Revisions without a name come from before 0.1, and are refused.
 """
 
 from __future__ import annotations
@@ -46,9 +46,12 @@ def check_schema(store: Store) -> None:
     """Check that the tables are there and not older than this package.
 
     :raises SchemaOutOfDate: they are missing or older.
+    :raises UnknownRevision: they are from before release 0.1.
     """
     found = current_revision(store)
-    if found is None or found < REVISION or _is_from_before_0_1(found):
+    if found is not None and _is_from_before_0_1(found):
+        raise UnknownRevision(store.where, found, REVISION)
+    if found is None or found < REVISION:
         raise SchemaOutOfDate(store.where, found, REVISION)
 
 
@@ -86,7 +89,7 @@ def ensure_schema(store: Store) -> None:
     """Upgrade the embedded file when it needs it; only check Postgres, which many processes share.
 
     :raises SchemaOutOfDate: Postgres needs `airflow snowpack db upgrade`.
-    :raises UnknownRevision: the embedded file comes from before 0.1.
+    :raises UnknownRevision: the tables are from before release 0.1.
     """
     try:
         check_schema(store)

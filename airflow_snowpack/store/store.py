@@ -169,6 +169,7 @@ def open_store(url: str | sa.URL, *, clock: Clock = utc_now, patience: Patience 
     :param patience: the limits of a process that answers people; ``None`` for a worker, which waits.
     :raises UnsupportedStore: neither SQLite nor Postgres.
     :raises SchemaOutOfDate: Postgres without the tables that this version needs.
+    :raises UnknownRevision: tables from before release 0.1.
     :raises StoreUnreachable: no answer.
     """
     from airflow_snowpack.store.migrate import ensure_schema

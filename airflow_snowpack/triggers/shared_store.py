@@ -26,7 +26,7 @@ async def shared_store(store_conn_id: str | None) -> Store:
     """The store of a connection; ``None`` for the installation's.
 
     :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the Airflow connection.
-    :raises StoreUnreachable, SchemaOutOfDate: from the store.
+    :raises StoreUnreachable, SchemaOutOfDate, UnknownRevision: from the store.
     """
     url = await SnowpackHook(store_conn_id).url_in_trigger()
     return await asyncio.to_thread(_open, url.render_as_string(hide_password=False))

@@ -2,7 +2,7 @@
 
     ROUNDS = rounds(3, soak=60)
 
-``SNOWPACK_SOAK=1`` selects the second number; ``SNOWPACK_SEED`` replaces the seed of every random choice.
+``SNOWPACK_SOAK=1`` selects the second number; ``SNOWPACK_SEED`` replaces the seeds that tests give to ``random.Random``.
 """
 
 from __future__ import annotations
@@ -18,5 +18,5 @@ def rounds(test: int, *, soak: int) -> int:
 
 
 def seed(default: int) -> int:
-    """Return the seed of this run."""
+    """Return the seed of a test: its own, or the one that ``SNOWPACK_SEED`` gives to all."""
     return int(os.environ.get("SNOWPACK_SEED", default))

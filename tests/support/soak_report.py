@@ -6,6 +6,7 @@ A test counts what it injects with ``record_property("faults", n)`` (kills, cut 
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -21,53 +22,69 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).parents[2]
 REPORT = REPOSITORY / "benchmarks" / "SOAK.md"
+INTRODUCTION = """# Soak run
+
+`make soak` repeats at length what `make test` tries a few times: `kill -9` at every statement, all rounds of random
+kills, the state machines with 10,000 steps, and the API with 10,000 generated requests. A violation is a failed test.
+`tests/support/promises.py` lists the tests behind each promise.
+
+"""
 
 
 def soak_lines(reports: Iterable[pytest.TestReport]) -> list[str]:
     """Return a line for each promise, in their order."""
     counts: dict[int, Counter[str]] = {promise.number: Counter() for promise in PROMISES}
+    failed: dict[int, set[str]] = {promise.number: set() for promise in PROMISES}
     for report in reports:
         promise = promise_of(report.nodeid)
         if promise is None:
             continue
-        counted = counts[promise.number]
-        counted["violations"] += report.failed
+        if report.failed:
+            failed[promise.number].add(report.nodeid)
         if report.when == "call":
-            counted["tests"] += 1
+            counts[promise.number]["tests"] += 1
             for name, number in report.user_properties:
                 if name in ("faults", "steps") and isinstance(number, int):
-                    counted[name] += number
-    return [_line(promise, counts[promise.number]) for promise in PROMISES]
+                    counts[promise.number][name] += number
+    return [_line(promise, counts[promise.number], len(failed[promise.number])) for promise in PROMISES]
 
 
-def _line(promise: Promise, counted: Counter[str]) -> str:
+def _line(promise: Promise, counted: Counter[str], violations: int) -> str:
+    if not counted["tests"] and not violations:
+        return f"{promise.number}. {promise.title}: not run"
     return (
-        f"{promise.number}. {promise.title}: {counted['tests']:,} tests, {counted['faults']:,} faults injected, "
-        f"{counted['steps']:,} random steps and requests, {counted['violations']:,} violations"
+        f"{promise.number}. {promise.title}: {_count(counted['tests'], 'test')}, {_count(counted['faults'], 'fault')} injected, "
+        f"{_count(counted['steps'], 'random step')}, {_count(violations, 'violation')}"
     )
 
 
-def write_report(lines: list[str], took: timedelta) -> None:
-    """Write the lines to ``benchmarks/SOAK.md``, with the commit and the command."""
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def commit() -> str:
+    """Return the commit of the working tree, and whether it has changes that are not in it."""
+    try:
+        return _git("rev-parse", "HEAD") + (" with uncommitted changes" if _git("status", "--porcelain") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def write_report(lines: list[str], commit: str, took: timedelta) -> None:
+    """Write the lines to ``benchmarks/SOAK.md``.
+
+    :param commit: what was tested.
+    """
+    facts = {
+        "command": "`make soak`",
+        "commit": f"`{commit}`",
+        "finished": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        "duration": f"{timedelta(seconds=round(took.total_seconds()))} on {len(os.sched_getaffinity(0))} cores",
+    }
     REPORT.write_text(
-        "# Soak run\n\n"
-        "`make soak` repeats at length what `make test` tries a few times: `kill -9` at every statement, all rounds of random\n"
-        "kills, the state machines with 10,000 steps, and the API with 10,000 generated requests. A violation is a failed test.\n"
-        "`tests/support/promises.py` lists the tests behind each promise.\n\n"
-        f"- command: `make soak`\n- commit: `{_commit()}`\n- finished: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC\n"
-        f"- duration: {timedelta(seconds=round(took.total_seconds()))} on {_cores()} cores\n\n" + "\n".join(lines) + "\n"
+        INTRODUCTION + "".join(f"- {name}: {fact}\n" for name, fact in facts.items()) + "\n" + "\n".join(lines) + "\n"
     )
-
-
-def _commit() -> str:
-    return _git("rev-parse", "HEAD") + (" with uncommitted changes" if _git("status", "--porcelain") else "")
 
 
 def _git(*arguments: str) -> str:
     return subprocess.run(["git", *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout.strip()
-
-
-def _cores() -> int:
-    import os
-
-    return len(os.sched_getaffinity(0))

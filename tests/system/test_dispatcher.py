@@ -131,7 +131,10 @@ def delayed(_running: RunningAirflow, within_the_interval: Begun, schedules: Sch
     feed.add_partition()
     _running.until(lambda: "1 of 1 commits" in str(explain(schedules, name)), "the commit is counted")
     EventLog(schedules.store).publish([Event(f"event:{name}", schedules.store.clock())])
-    _running.until(lambda: explain(schedules, name).blocked_by, "the trigger is satisfied, and the delay is waited for")
+    _running.until(
+        lambda: explain(schedules, name).blocked_by or explain(schedules, name).ended,
+        "the trigger is satisfied, and the delay has begun, or is over on a busy machine",
+    )
     return Begun(name, busy)
 
 
@@ -159,9 +162,12 @@ def witness(schedules: Schedules, feed: Feed) -> Callable[[int], str]:
 def test_scenario_1_partitions_within_the_interval_start_no_second_run(
     airflow: RunningAirflow, schedules: Schedules, within_the_interval: Begun
 ) -> None:
-    name = within_the_interval.schedule
-    airflow.until(lambda: "succeeded less than" in str(explain(schedules, name)), "the second run waits, and says why")
-    assert len(runs_of(airflow, within_the_interval.first.dag_id)) == 1
+    """On a machine so busy that the interval is over by now, the last test here still shows that no run began within it."""
+    name, dag_id = within_the_interval.schedule, within_the_interval.first.dag_id
+    airflow.until(
+        lambda: "succeeded less than" in str(explain(schedules, name)) or len(runs_of(airflow, dag_id)) > 1,
+        "the second run waits, and the explanation gives the reason",
+    )
 
 
 def test_scenario_4_after_an_update_counting_begins_anew_and_the_run_has_the_new_properties(
@@ -234,5 +240,6 @@ def test_scenario_1_after_the_interval_one_run_has_all_partitions_that_arrived_w
     airflow: RunningAirflow, within_the_interval: Begun
 ) -> None:
     """The last one here, so that the interval has elapsed meanwhile."""
-    *_, second = see_runs(airflow, within_the_interval.first.dag_id, 2)
+    first, second = see_runs(airflow, within_the_interval.first.dag_id, 2)
     assert second["conf"]["snowpack"]["event_count"] == 4
+    assert datetime.fromisoformat(second["queued_at"]) - datetime.fromisoformat(first["end_date"]) >= INTERVAL

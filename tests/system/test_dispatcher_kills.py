@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.store import Store
     from tests.system.conftest import RunningAirflow
 
-ROUNDS = rounds(3, soak=60)
+ROUNDS = rounds(3, soak=40)
 SEED = seed(11)
 LONGEST_S = 1500 + 60 * ROUNDS
 BETWEEN_EVENTS_S = 0.7

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 ENDS = {JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED}
-ROUNDS_OF_CHANCE = rounds(3, soak=300)
+ROUNDS_OF_CHANCE = rounds(3, soak=150)
 STRIDE = rounds(12, soak=1)
 MOMENTS = "every" if SOAK else "first"
 LEAST_MOMENTS = rounds(15, soak=30)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.store import Store
 
-EXAMPLES, STEPS = rounds(12, soak=200), rounds(30, soak=50)
+EXAMPLES, STEPS = rounds(12, soak=250), rounds(30, soak=50)
 POLICY = LifecyclePolicy(lease=timedelta(minutes=30), max_attempts=3, retry_base=timedelta(seconds=30))
 TABLES = [TableName("lake", "db", name) for name in ("a", "b", "c")]
 PERIODS = [timedelta(seconds=1), timedelta(seconds=45), timedelta(minutes=4), timedelta(minutes=29), timedelta(hours=2)]
@@ -407,3 +407,4 @@ def test_every_sequence_of_steps_leaves_what_the_model_says(
     )
     run_state_machine_as_test(lambda: Lifecycle(store, clock, taken), settings=bounded)
     record_property("steps", taken["steps"])
+    assert taken["steps"] >= rounds(100, soak=10_000)

@@ -34,6 +34,7 @@ def test_the_five_actions_make_a_fragmented_table_healthy_and_keep_its_rows(
     fragmented: Callable[..., TableName],
     content_of: Callable[[TableName], Any],
     table_of: Callable[[TableName], Table],
+    spark: SparkSession,
 ) -> None:
     name = fragmented()
     before, first = content_of(name), table_of(name).current_snapshot()
@@ -52,6 +53,8 @@ def test_the_five_actions_make_a_fragmented_table_healthy_and_keep_its_rows(
     assert results[Action.REMOVE_ORPHAN_FILES].message == "No orphan files"
     assert all(result.error is None and result.elapsed_seconds > 0 for result in results.values())
     assert content_of(name) == before
+    by_spark = sorted(tuple(row) for row in spark.table(name.quoted).collect())
+    assert (len(by_spark), hash(tuple(by_spark))) == (before.rows, before.checksum), "Spark reads what PyIceberg reads"
     table = table_of(name)
     assert len(table.metadata.snapshots) == 1
     assert len(table.inspect.files()) == 2

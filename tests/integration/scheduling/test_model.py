@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 WANTED, DELAY = 3, timedelta(minutes=10)
-WALKS, SHORTEST = rounds(8, soak=250), 25
+WALKS, SHORTEST = rounds(8, soak=420), 25
 steps = st.lists(
     st.sampled_from(["wait", "send", "send", "send", "work", "work", "suspend", "resume", "update", "pause", "unpause"]),
     min_size=SHORTEST,

@@ -43,4 +43,5 @@ def app(only_app: FastAPI, world: World, auth: SomebodyIs) -> Iterator[FastAPI]:
 
     only_app.state.services, only_app.state.auth = LazyServices(lambda: world.services), auth
     yield only_app
+    only_app.state.services.close()  # and with them the thread that refreshes the list of tables
     only_app.state.services, only_app.state.auth = LazyServices(_no_services), None  # type: ignore[arg-type]

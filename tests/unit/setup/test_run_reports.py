@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -58,6 +59,13 @@ def test_every_file_behind_a_promise_is_there_and_stands_behind_one_promise() ->
     assert len(files) == len(set(files))
 
 
+def test_every_test_that_runs_longer_in_a_soak_stands_behind_a_promise() -> None:
+    takes_rounds = re.compile(r"^from effort import .*\brounds\b", re.MULTILINE)
+    with_rounds = {str(file.relative_to(TESTS)) for file in TESTS.rglob("test_*.py") if takes_rounds.search(file.read_text())}
+
+    assert with_rounds - {file for promise in PROMISES for file in promise.tests} == set()
+
+
 def test_a_soak_report_adds_up_faults_steps_and_violations_for_each_promise() -> None:
     def report(file: str, when: str, outcome: str, **counted: int) -> pytest.TestReport:
         return pytest.TestReport(
@@ -69,10 +77,12 @@ def test_a_soak_report_adds_up_faults_steps_and_violations_for_each_promise() ->
         report(kills, "setup", "passed"),
         report(kills, "call", "passed", faults=1200, steps=3, runs=9),
         report(kills, "call", "failed", faults=4),
+        report(kills, "teardown", "failed"),
         report(PROMISES[1].tests[0], "setup", "failed"),
         report("unit/setup/test_run_reports.py", "call", "failed", faults=7),
     ]
     lines = soak_lines(reports)
-    assert lines[0] == "1. One attempt counts: 2 tests, 1,204 faults injected, 3 random steps and requests, 1 violations"
-    assert lines[1] == "2. Nothing is lost: 0 tests, 0 faults injected, 0 random steps and requests, 1 violations"
+    assert lines[0] == "1. One attempt counts: 2 tests, 1,204 faults injected, 3 random steps, 1 violation"
+    assert lines[1] == "2. Nothing is lost: 0 tests, 0 faults injected, 0 random steps, 1 violation"
+    assert lines[2] == "3. Data never changes silently: not run"
     assert len(lines) == 7
