@@ -53,12 +53,26 @@ def jobs(store_url: str, clock: ShiftedClock) -> Iterator[Jobs]:
 
 
 @contextmanager
-def worker_process(store_url: str, lake: CatalogConfig) -> Iterator[subprocess.Popen[str]]:
+def worker_process(store_url: str, lake: CatalogConfig, log: Path) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, str(SCRIPT), store_url, str(lake_home(lake)), str(LEASE.total_seconds())]
-    with started(command, patience_s=LONGEST_S, stdout=subprocess.PIPE) as process:
+    with (
+        log.open("w") as stderr,
+        started(command, patience_s=LONGEST_S, stdout=subprocess.PIPE, stderr=stderr) as process,
+    ):
         assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
+        assert process.stdout.readline() == "ready\n", log.read_text()
         yield process
+
+
+@contextmanager
+def suspended_jvm(worker: subprocess.Popen[str]) -> Iterator[None]:
+    """Stop the worker's JVM, so that its rewrite does not end before the worker has noticed what the test does."""
+    (jvm,) = [child for child in psutil.Process(worker.pid).children(recursive=True) if child.name() == "java"]
+    jvm.suspend()
+    try:
+        yield
+    finally:
+        jvm.resume()
 
 
 def lake_home(lake: CatalogConfig) -> Path:
@@ -83,12 +97,13 @@ def test_a_job_whose_worker_was_killed_in_a_rewrite_runs_again_after_its_lease(
     slow_to_rewrite: Callable[[], TableName],
     table_of: Callable[[TableName], Table],
     content_of: Callable[[TableName], Any],
+    tmp_path: Path,
     record_property: Callable[[str, int], None],
 ) -> None:
     record_property("faults", 1)
     name = slow_to_rewrite()
     before, files = content_of(name), files_of(table_of(name))
-    with worker_process(store_url, lake) as process:
+    with worker_process(store_url, lake, tmp_path / "worker.log") as process:
         job = jobs.submit(name, ["rewrite_data_files"], options=REWRITE)
         wait_for_the_rewrite_to_write(table_of(name), files)
         process.kill()
@@ -118,14 +133,17 @@ def test_a_cancel_and_a_sigterm_end_the_rewrite_itself(
     slow_to_rewrite: Callable[[], TableName],
     table_of: Callable[[TableName], Table],
     content_of: Callable[[TableName], Any],
+    tmp_path: Path,
 ) -> None:
-    name = slow_to_rewrite()
+    name, log = slow_to_rewrite(), tmp_path / "worker.log"
     before, head = content_of(name), table_of(name).metadata.current_snapshot_id
-    with worker_process(store_url, lake) as process:
+    with worker_process(store_url, lake, log) as process:
         files = files_of(table_of(name))
         cancelled = jobs.submit(name, ["rewrite_data_files"], options=REWRITE)
         wait_for_the_rewrite_to_write(table_of(name), files)
-        jobs.cancel(cancelled.job_id)
+        with suspended_jvm(process):
+            jobs.cancel(cancelled.job_id)
+            eventually(lambda: "fence_moved" in log.read_text())
         eventually(lambda: jobs.locks.get(name) is None)
         assert process.poll() is None, "the worker itself goes on"
         assert table_of(name).metadata.current_snapshot_id == head
