@@ -15,7 +15,7 @@ from random_examples import UNHURRIED
 from airflow_snowpack.builds.errors import ManifestDamaged
 from airflow_snowpack.builds.keys import Key, KeyType
 from airflow_snowpack.builds.model import Current, Manifest, ShardAttemptResult, ShardFormat, Sharding
-from airflow_snowpack.builds.records import checksum_of, read_attempt, read_current, read_manifest, to_json
+from airflow_snowpack.builds.records import checksum_of, read_attempt, read_current, read_manifest, read_sharding, to_json
 
 MIDNIGHT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -143,6 +143,18 @@ def test_half_a_pointer_is_refused(data: bytes) -> None:
 def test_a_field_that_a_later_release_added_is_ignored() -> None:
     content = json.loads(to_json(pointer())) | {"color": "blue"}
     assert read_current(json.dumps(content).encode(), "_CURRENT") == pointer()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"kind": "moon_phase", "num_shards": 1}, "its 'kind' is 'moon_phase', which this release does not know"),
+        ({"kind": "categories", "column": "c", "num_shards": 1, "values": [True]}, "its 'values' is True, which is no key"),
+    ],
+)
+def test_a_sharding_that_this_release_cannot_read_is_refused(content: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        read_sharding(content)
 
 
 def test_a_key_of_bytes_is_told_from_text() -> None:

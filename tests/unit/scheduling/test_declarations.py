@@ -248,6 +248,11 @@ def test_what_is_nested_too_deeply_is_refused() -> None:
         Schedule.from_json(GOOD | {"trigger": nested})
 
 
+def test_a_table_that_is_no_text_is_refused() -> None:
+    with pytest.raises(InvalidSchedule, match="it must be the name of a table"):
+        Schedule.from_json(GOOD | {"trigger": {"partitions_added": {"table": 5, "count": 1}}})
+
+
 def test_a_file_names_the_schedule_and_the_field(tmp_path: Path) -> None:
     file = tmp_path / "ours.yaml"
     file.write_text(yaml.safe_dump({"schedules": [GOOD, {**GOOD, "priority": "high"}]}))
