@@ -101,7 +101,7 @@ def _report_soak(terminalreporter: Any) -> None:
     """Print a line for each promise; write them down when all tests of the promises were run to their end."""
     from soak_report import soak_lines, write_report
 
-    lines = soak_lines(report for name in ("passed", "failed", "error") for report in terminalreporter.stats.get(name, []))
+    lines = soak_lines(report for name in ("", "passed", "failed", "error") for report in terminalreporter.stats.get(name, []))
     terminalreporter.section("promises")
     terminalreporter.write_line("\n".join(lines))
     config, session = terminalreporter.config, terminalreporter._session

@@ -41,8 +41,8 @@ def soak_lines(reports: Iterable[pytest.TestReport]) -> list[str]:
             continue
         if report.failed:
             failed[promise.number].add(report.nodeid)
-        if report.when == "call":
-            counts[promise.number]["tests"] += 1
+        counts[promise.number]["tests"] += report.when == "call"
+        if report.when == "teardown":  # a fixture may count what it has injected when the test is over
             for name, number in report.user_properties:
                 if name in ("faults", "steps") and isinstance(number, int):
                     counts[promise.number][name] += number

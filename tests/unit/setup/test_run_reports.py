@@ -75,9 +75,10 @@ def test_a_soak_report_adds_up_faults_steps_and_violations_for_each_promise() ->
     kills = PROMISES[0].tests[0]
     reports = [
         report(kills, "setup", "passed"),
-        report(kills, "call", "passed", faults=1200, steps=3, runs=9),
+        report(kills, "call", "passed", faults=1100),
+        report(kills, "teardown", "passed", faults=1200, steps=3, runs=9),
         report(kills, "call", "failed", faults=4),
-        report(kills, "teardown", "failed"),
+        report(kills, "teardown", "failed", faults=4),
         report(PROMISES[1].tests[0], "setup", "failed"),
         report("unit/setup/test_run_reports.py", "call", "failed", faults=7),
     ]
