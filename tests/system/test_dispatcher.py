@@ -242,4 +242,5 @@ def test_scenario_1_after_the_interval_one_run_has_all_partitions_that_arrived_w
     """The last one here, so that the interval has elapsed meanwhile."""
     first, second = see_runs(airflow, within_the_interval.first.dag_id, 2)
     assert second["conf"]["snowpack"]["event_count"] == 4
-    assert datetime.fromisoformat(second["queued_at"]) - datetime.fromisoformat(first["end_date"]) >= INTERVAL
+    apart = datetime.fromisoformat(second["queued_at"]) - datetime.fromisoformat(first["end_date"])
+    assert apart >= INTERVAL - timedelta(seconds=1), "Airflow may note the end a moment after it has reported it"
