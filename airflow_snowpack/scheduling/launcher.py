@@ -106,13 +106,16 @@ class Launcher:
 
     def _finish(self, launch: Launch, attempt_id: str) -> None:
         def write(conn: sa.Connection) -> bool:
+            # The pending job first and its launch second, as in a change of the schedule, which would otherwise wait for the
+            # launch while this transaction waits for the pending job.
+            wanted = self._is_wanted(conn, launch.pending_id, held=True)
             released = conn.execute(LEASES.release, {"b_key": launch.pending_id, "b_attempt": attempt_id}).rowcount
             if not released:
                 return False
             now = self._store.clock()
             run = sa.and_(schedule_runs.c.dag_id == launch.dag_id, schedule_runs.c.run_id == launch.run_id)
             conn.execute(sa.update(schedule_runs).where(run).values(launched_at=now))
-            if self._is_wanted(conn, launch.pending_id, held=True):
+            if wanted:
                 move(conn, launch.pending_id, PendingState.LAUNCH, PendingState.LAUNCHED, ended_at=now)
                 note(conn, self._store, launch.schedule, "launched", launch.pending_id, run_id=launch.run_id)
             else:
