@@ -2,7 +2,7 @@
 
 Killed are the triggerer, the task of the dispatcher, that task's supervisor (which leaves the task behind as an orphan), and
 ``airflow snowpack scheduler``, which works beside the dispatcher. ``make test`` kills each of them once, in 3 rounds;
-``make soak`` runs 60 rounds. ``SNOWPACK_SEED`` chooses other moments.
+``make soak`` runs 40 rounds. ``SNOWPACK_SEED`` chooses other moments.
 """
 
 from __future__ import annotations

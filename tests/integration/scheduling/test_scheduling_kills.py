@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from tiny_airflow import Run
 
-ROUNDS = rounds(3, soak=400)
+ROUNDS = rounds(3, soak=200)
 SEED = seed(2026)
 LONGEST_S = 600 + 30 * ROUNDS
 """Far more than a busy machine needs; it only ends a test that hangs."""
