@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from airflow_snowpack.scheduling.asking import Asking
 from airflow_snowpack.scheduling.clocks import restart_periods
 from airflow_snowpack.scheduling.constraint import RECHECK
-from airflow_snowpack.scheduling.counting import count_events, fired_by
+from airflow_snowpack.scheduling.counting import Counted, count_events, fired_by
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.facts import StoredFacts, counted_keys, take_turns
 from airflow_snowpack.scheduling.history import note
@@ -32,6 +32,7 @@ from airflow_snowpack.scheduling.rulings import Rulings, rule_all
 from airflow_snowpack.scheduling.runs import LOOK_AGAIN, ended_meanwhile
 from airflow_snowpack.scheduling.schedule import Schedule, Then
 from airflow_snowpack.scheduling.surroundings import Snapshot, Surroundings
+from airflow_snowpack.scheduling.unmet import keep_unmet
 from airflow_snowpack.scheduling.waiters import SELDOM, elder_due, next_in_line, stands_in_front, wake
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import pending_jobs, schedules
@@ -58,14 +59,14 @@ class CheckReport:
 class _Due:
     """One pending job under the checker's eyes, its row held.
 
-    :param counted: the columns that remember what its events add up to.
+    :param counted: what its events add up to.
     """
 
     row: sa.Row[Any]
     schedule: Schedule
     trigger: Reason
     triggered_at: datetime
-    counted: Mapping[str, Any]
+    counted: Counted
 
     @property
     def expires_at(self) -> datetime:
@@ -144,7 +145,7 @@ class Checker:
             return PendingState.TRIGGER
         trigger = Reason("trigger", judgement.says, met=True)
         # Somebody's clock may be ahead of ours; what it says has not happened yet has happened now.
-        due = _Due(row, schedule, trigger, row.triggered_at or min(judgement.since or now, now), counted.to_row())
+        due = _Due(row, schedule, trigger, row.triggered_at or min(judgement.since or now, now), counted)
         if row.triggered_at is None:
             self._note_triggered(conn, due)
         return self._constrain(conn, due, snapshot)
@@ -171,7 +172,9 @@ class Checker:
         rulings = rule_all(schedule.constraints, facts, reasons_from_json(due.row.reasons)[1:])
         reasons = (due.trigger, *rulings.reasons)
         if rulings.skips:
-            return self._discard(conn, due.row, PendingState.CONSTRAINT, "; ".join(rulings.skips), reasons, what="skipped")
+            self._discard(conn, due.row, PendingState.CONSTRAINT, "; ".join(rulings.skips), reasons, what="skipped")
+            keep_unmet(conn, self._store, due.row, schedule, due.counted)
+            return PendingState.DISCARDED
         if rulings.all_met:
             elders = counted_keys(schedule.dag_id, schedule.constraints) if now < due.expires_at else ()
             elder = elder_due(conn, due.row, elders, now)
@@ -179,7 +182,7 @@ class Checker:
         if now >= due.expires_at:
             return self._time_out(conn, due, reasons)
         next_at = self._next_look(conn, due, rulings, snapshot)
-        self._wait(conn, due.row, reasons, min(next_at, due.expires_at), rulings.waits_for, due.counted)
+        self._wait(conn, due.row, reasons, min(next_at, due.expires_at), rulings.waits_for, due.counted.to_row())
         return PendingState.CONSTRAINT
 
     def _next_look(self, conn: sa.Connection, due: _Due, rulings: Rulings, snapshot: Snapshot) -> datetime:
@@ -195,7 +198,7 @@ class Checker:
         """Somebody came before it who waits for the same and is to be looked at now. It is woken if there is room for it too."""
         says = "somebody who came before it is looked at first"
         next_at = min(self._store.clock() + LOOK_AGAIN, due.expires_at)
-        self._wait(conn, due.row, (*reasons, Reason("line", says, met=False)), next_at, key, due.counted)
+        self._wait(conn, due.row, (*reasons, Reason("line", says, met=False)), next_at, key, due.counted.to_row())
         return PendingState.CONSTRAINT
 
     def _time_out(self, conn: sa.Connection, due: _Due, reasons: tuple[Reason, ...]) -> PendingState:
@@ -231,7 +234,7 @@ class Checker:
         """Reserve the run and hand it to the launcher."""
         schedule, pending_id = due.schedule, due.row.pending_id
         run_id = run_id_of(schedule.name, pending_id, due.row.created_at)
-        changes = {"reasons": reasons_to_json(reasons), "run_id": run_id, **NOT_WAITING, **due.counted}
+        changes = {"reasons": reasons_to_json(reasons), "run_id": run_id, **NOT_WAITING, **due.counted.to_row()}
         move(conn, pending_id, PendingState.CONSTRAINT, PendingState.LAUNCH, **changes)
         reserve_run(conn, self._store, Wanted.by(schedule), pending_id, run_id, fired_by(conn, pending_id, schedule))
         restart_periods(conn, self._store, schedule)

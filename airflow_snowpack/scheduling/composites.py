@@ -36,6 +36,9 @@ class Since(Trigger):
         self._read("period", parse_period)
         self._read("of", parse_choice("first", "last"))
 
+    def parts(self) -> tuple[Trigger, ...]:
+        return (self.trigger,)
+
     def walk(self) -> Iterator[Leaf]:
         return self.trigger.walk()
 
@@ -77,6 +80,9 @@ class Composite(Trigger):
             except InvalidSchedule as error:
                 raise error.below(f"{self.kind}[{number}]") from error
         object.__setattr__(self, "triggers", tuple(read))
+
+    def parts(self) -> tuple[Trigger, ...]:
+        return self.triggers
 
     def walk(self) -> Iterator[Leaf]:
         for trigger in self.triggers:

@@ -92,9 +92,9 @@ held AS MATERIALIZED (
 
 HOLD = _statement(f"WITH {HEARD} SELECT count(pending_id) FROM held")
 
-# All of it sees the same moment, that of its start. ``overtaken`` counts the jobs that were open then and were sent off before
-# their row could be held: what had come with that, such as periods that begin anew, is not seen here, and nothing of this may
-# stay.
+# All of it sees the same moment, that of its start. ``overtaken`` counts the jobs that were open then and were sent off, or
+# skipped, before their row could be held: what came with that, such as a restarted period or the open job that a skip leaves (the
+# conflict), is not seen here, and nothing of this may stay.
 TAKE = _statement(f"""
 WITH {HEARD},
 missing AS MATERIALIZED (
@@ -113,6 +113,7 @@ begun AS (
     INSERT INTO pending_jobs ({NEW_JOB})
     SELECT pending_id, schedule, generation, dag_id, '{PendingState.TRIGGER.value}', priority, :now, :now, 0, '{{}}', '[]'
       FROM missing
+        ON CONFLICT DO NOTHING
 ),
 handed_over AS (
     INSERT INTO pending_events (pending_id, event_id, leaf)
@@ -165,8 +166,8 @@ UPDATE pending_jobs
 
 
 class Overtaken(Exception):
-    """Jobs were sent off between the look at them and the lock on them. The transaction must not stay; the next one holds them
-    before it looks.
+    """Jobs were sent off or skipped between the look at them and the lock on them. The transaction must be rolled back; the next
+    one locks them before it reads.
     """
 
 
@@ -179,8 +180,8 @@ def look_ahead(conn: sa.Connection, after: int, *, most: int) -> Ahead:
 def take(conn: sa.Connection, batch: Batch, *, hold_first: bool = False) -> None:
     """Match the batch and hand it over. The caller is the only one at it, and moves the cursor in the same transaction.
 
-    :param hold_first: lock the jobs in a statement of its own; then none can be sent off in between.
-    :raises Overtaken: only without ``hold_first``.
+    :param hold_first: lock the jobs in a statement of its own, before they are read.
+    :raises Overtaken: nothing was taken; try again with ``hold_first``.
     """
     numbers = {"after": batch.after, "upto": batch.upto}
     moment = {"now": batch.now}

@@ -12,6 +12,8 @@ off takes no more, and the event begins a new one. The SQL stands in ``matching.
 
 from __future__ import annotations
 
+from functools import partial
+
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
@@ -34,12 +36,14 @@ class Subscriber:
 
         :returns: how many events it took; 0 when there was none, or another process is at it.
         """
-        try:
-            return self._store.transact(lambda conn: self._take(conn, limit, hold_first=False))
-        except Overtaken:
-            return self._store.transact(lambda conn: self._take(conn, limit, hold_first=True))
+        hold_first = False
+        while True:
+            try:
+                return self._store.transact(partial(self._take, limit=limit, hold_first=hold_first))
+            except Overtaken:  # with the jobs held, only by a second skip of a job that a first one left in between
+                hold_first = True
 
-    def _take(self, conn: sa.Connection, limit: int, *, hold_first: bool) -> int:
+    def _take(self, conn: sa.Connection, *, limit: int, hold_first: bool) -> int:
         position = self._cursor(conn)
         if position is None:
             return 0

@@ -71,6 +71,16 @@ class Trigger(Declared):
         """Its leaves as they stand, repetitions included."""
         raise NotImplementedError
 
+    def spent(self, progress: Mapping[Leaf, Progress], now: datetime) -> Iterator[Leaf]:
+        """Yield the leaves whose events satisfied it; none while it is not satisfied."""
+        if self.judge(progress, now).satisfied:
+            for part in self.parts():
+                yield from part.spent(progress, now)
+
+    def parts(self) -> tuple[Trigger, ...]:
+        """Return the triggers that it is made of."""
+        raise NotImplementedError
+
     def __and__(self, other: Trigger) -> AllOf:
         from airflow_snowpack.scheduling.composites import AllOf
 
@@ -105,6 +115,13 @@ class Leaf(Trigger):
 
     def walk(self) -> Iterator[Leaf]:
         yield self
+
+    def parts(self) -> tuple[Trigger, ...]:
+        return ()
+
+    def spent(self, progress: Mapping[Leaf, Progress], now: datetime) -> Iterator[Leaf]:
+        if self.judge(progress, now).satisfied:
+            yield self
 
     def _counted(self, progress: Mapping[Leaf, Progress], wanted: int, unit: str) -> Judgement:
         known = progress.get(self, Progress())
