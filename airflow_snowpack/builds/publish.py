@@ -3,8 +3,9 @@
     outcome = publish(registry, storage, handle, manifest)
     outcome.moved or print(outcome.reason)     # an older build goes into history
 
-The invariants: readers see the build before or this one, whole, wherever a kill falls; an older run never replaces a newer one;
-and what readers may have seen is what the registry says in the end, for whoever takes the dataset's lock next reconciles the two.
+The invariants: readers see the build before or this one, whole, wherever a kill falls; no build is published unless all of its
+files exist with their sizes; an older run never replaces a newer one; and the registry ends up with what readers may have seen,
+because the process that takes the dataset's lock next reconciles the two.
 """
 
 from __future__ import annotations
@@ -14,12 +15,21 @@ from dataclasses import replace
 
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.dataset_lock import DatasetLock
-from airflow_snowpack.builds.errors import BuildError, InvalidBuild, PointerUnknown, PublishFailed, ShardCoverageError, StaleBuild
+from airflow_snowpack.builds.errors import (
+    BuildError,
+    InvalidBuild,
+    ManifestDamaged,
+    PointerUnknown,
+    PublishFailed,
+    ShardCoverageError,
+    StaleBuild,
+)
 from airflow_snowpack.builds.model import BuildRun, Manifest, RunStatus
 from airflow_snowpack.builds.moves import Also, Moves, Served, Standing, pointer_of
 from airflow_snowpack.builds.pointer import set_pointer
+from airflow_snowpack.builds.published import check_files
 from airflow_snowpack.builds.reconcile import reconcile
-from airflow_snowpack.builds.records import checksum_of, to_json
+from airflow_snowpack.builds.records import checksum_of, read_manifest, to_json
 from airflow_snowpack.builds.registered import Publication, PublicationKind, PublishOutcome, RunHandle
 from airflow_snowpack.builds.registry import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
@@ -45,6 +55,7 @@ def publish(
     :param by: for people who look; ``None`` for the run's owner.
     :param also: written in the registry's last transaction.
     :raises ShardCoverageError, InvalidBuild: the manifest is not one of this run.
+    :raises ManifestDamaged: a winner's file is missing or has another size; the run has failed, and the pointer is what it was.
     :raises PublishFailed: the pointer could not be set; the run has failed, and the pointer is what it was.
     :raises StaleBuild: somebody else has the run.
     :raises DatasetBusy: somebody else has the dataset still.
@@ -58,6 +69,7 @@ def publish(
         if published is not None:
             return published
         registry.check(handle)
+        _check_files(registry, storage, handle, manifest)
         served = _write_manifest(storage, lock, handle, manifest, standing)
         moves = Moves(registry.store, lock)
         if standing.newest is not None and (handle.as_of, handle.sequence) < standing.newest:
@@ -159,6 +171,17 @@ def _check(handle: RunHandle, manifest: Manifest) -> None:
         raise ShardCoverageError(handle.run_id, handle.num_shards, missing, unknown)
     if manifest.sharding.num_shards != handle.num_shards or found != list(wanted):
         raise InvalidBuild("manifest", found, f"it must list each of {handle.num_shards} shards once and in order")
+
+
+def _check_files(registry: BuildRegistry, storage: Storage, handle: RunHandle, manifest: Manifest) -> None:
+    """Fail the run when a winner's file is missing or has another size, or readers would refuse the manifest."""
+    path = layout.manifest(handle.run_id, handle.attempt)
+    try:
+        read_manifest(to_json(manifest), path)
+        check_files(storage, path, manifest)
+    except ManifestDamaged as damage:
+        registry.fail(handle, damage)
+        raise
 
 
 def _write_manifest(storage: Storage, lock: DatasetLock, handle: RunHandle, manifest: Manifest, standing: Standing) -> Served:

@@ -42,6 +42,22 @@ def manifest_at(storage: Storage, path: str, checksum: str | None = None) -> Man
         raise ManifestDamaged(path, "it is not there") from None
 
 
+def check_files(storage: Storage, path: str, manifest: Manifest) -> None:
+    """Check that every file of a manifest exists and has its size, from one listing of the run's folder.
+
+    :param path: of the manifest, for the error.
+    :raises ManifestDamaged: a file is missing or has another size.
+    :raises StorageFailed: the folder could not be listed.
+    """
+    sizes = {found.path: found.bytes for found in storage.objects(layout.run_folder(manifest.run_id))}
+    wrong = [shard for shard in manifest.shards if shard.url is not None and sizes.get(shard.url) != shard.bytes]
+    if wrong:
+        first = wrong[0]
+        found = "is not there" if first.url not in sizes else f"has {sizes[first.url]} bytes"
+        others = f", and {len(wrong) - 1} more of its {len(manifest.shards)} files are wrong" if len(wrong) > 1 else ""
+        raise ManifestDamaged(path, f"its file {first.url} of {first.bytes} bytes {found}{others}")
+
+
 def newest_whole(storage: Storage, current: Current, damaged: MutableMapping[str, ManifestDamaged]) -> tuple[str, Manifest]:
     """The manifest that the pointer names, or the nearest before it that is whole; and its path.
 

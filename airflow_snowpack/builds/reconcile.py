@@ -25,6 +25,7 @@ from airflow_snowpack.builds.errors import ManifestDamaged, ObjectMissing
 from airflow_snowpack.builds.model import RunStatus
 from airflow_snowpack.builds.moves import Moves, Served, Standing, of_pointer, pointer_of, read_standing
 from airflow_snowpack.builds.pointer import set_pointer, sound_pointer
+from airflow_snowpack.builds.published import check_files
 from airflow_snowpack.builds.records import read_manifest
 from airflow_snowpack.builds.registered import Publication, PublicationKind
 from airflow_snowpack.builds.registry import BuildRegistry
@@ -145,8 +146,16 @@ def _servable(registry: BuildRegistry, storage: Storage, publication: Publicatio
 
 
 def _completable(registry: BuildRegistry, storage: Storage, intended: Publication) -> Served | None:
-    """As above, unless the run has been failed since: then nobody wants it any more, and no reader has seen it."""
+    """As above, with all of its files, and unless the run has failed since. No reader has seen it, so it may be dropped."""
     run = registry.find_run(intended.dataset, intended.run_id)
     if run is None or run.status is RunStatus.FAILED:
         return None
-    return _servable(registry, storage, intended)
+    served = _servable(registry, storage, intended)
+    if served is None:
+        return None
+    try:
+        check_files(storage, served.path, served.manifest)
+    except ManifestDamaged as error:
+        log.warning("publication_not_completed: publication %d of %s: %s", intended.number, intended.dataset, error)
+        return None
+    return served

@@ -6,6 +6,9 @@
 
 The invariant: **what was read is what was written, or it is refused** with the file's path and what is wrong with it. A field
 that this release does not know is ignored; a version that it does not know is refused.
+
+A manifest's checksum stands in the pointer that names it. Nothing names an attempt's record or a selection, so each of those
+carries its own checksum (it is *sealed*): the checksum of its bytes with zeros in place of these 16 digits.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -30,6 +34,9 @@ ATTEMPT_FORMAT = "snowpack-shard-attempt"
 MANIFEST_FORMAT = "snowpack-build-manifest"
 CURRENT_FORMAT = "snowpack-build-pointer"
 
+_UNSEALED = b"0" * 16
+_SEAL = re.compile(rb'"record_checksum": "xxh3_64:([0-9a-f]{16})"\s*\}\s*$')
+
 _PYTHON_TYPE: Mapping[KeyType, type] = {KeyType.INTEGER: int, KeyType.STRING: str, KeyType.BYTES: bytes}
 
 
@@ -42,16 +49,24 @@ def to_json(record: ShardAttemptResult | Manifest | Current) -> bytes:
     """The bytes that are stored; the same for the same record."""
     match record:
         case ShardAttemptResult():
-            content = _headed(ATTEMPT_FORMAT, {"run_id": record.run_id} | _shard_json(record))
+            return _sealed(_headed(ATTEMPT_FORMAT, {"run_id": record.run_id} | _shard_json(record)))
         case Manifest():
-            content = _headed(MANIFEST_FORMAT, _manifest_json(record))
+            return _json(_headed(MANIFEST_FORMAT, _manifest_json(record)))
         case Current():
-            content = _headed(CURRENT_FORMAT, _current_json(record))
-    return (json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+            return _json(_headed(CURRENT_FORMAT, _current_json(record)))
+
+
+def selection_json(manifest: Manifest) -> bytes:
+    """The bytes of a selection: a manifest with its own checksum, as no pointer holds that yet."""
+    return _sealed(_headed(MANIFEST_FORMAT, _manifest_json(manifest)))
 
 
 def read_attempt(data: bytes, path: str) -> ShardAttemptResult:
-    """:raises ManifestDamaged: it is not an attempt's record."""
+    """Read an attempt's record.
+
+    :raises ManifestDamaged: it is not an attempt's record, or not what was written.
+    """
+    _check_seal(data, path)
     return _read(data, path, ATTEMPT_FORMAT, lambda content: _shard(content, _text(content, "run_id")))
 
 
@@ -66,6 +81,15 @@ def read_manifest(data: bytes, path: str, checksum: str | None = None) -> Manife
     return _read(data, path, MANIFEST_FORMAT, _manifest)
 
 
+def read_selection(data: bytes, path: str) -> Manifest:
+    """Read a selection.
+
+    :raises ManifestDamaged: it is not a selection, or not what was written.
+    """
+    _check_seal(data, path)
+    return _read(data, path, MANIFEST_FORMAT, _manifest)
+
+
 def read_current(data: bytes, path: str) -> Current:
     """:raises ManifestDamaged: it is not a pointer."""
     return _read(data, path, CURRENT_FORMAT, _current)
@@ -76,6 +100,17 @@ def read_current(data: bytes, path: str) -> Current:
 
 def _headed(form: str, content: Mapping[str, Any]) -> dict[str, Any]:
     return {"format": form, "version": VERSION, **content}
+
+
+def _json(content: Mapping[str, Any]) -> bytes:
+    return (json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def _sealed(content: Mapping[str, Any]) -> bytes:
+    data = _json({**content, "record_checksum": f"xxh3_64:{_UNSEALED.decode()}"})
+    digits = checksum_of(data).removeprefix("xxh3_64:").encode()
+    at = data.rindex(_UNSEALED)
+    return data[:at] + digits + data[at + len(_UNSEALED) :]
 
 
 def _moment_json(moment: datetime) -> str:
@@ -149,6 +184,17 @@ def _current_json(current: Current) -> dict[str, Any]:
 
 class _Wrong(ValueError):
     """What is wrong with the content."""
+
+
+def _check_seal(data: bytes, path: str) -> None:
+    """:raises ManifestDamaged: the bytes do not sum up to the checksum that stands at their end, or none stands there."""
+    seal = _SEAL.search(data)
+    if seal is None:
+        raise ManifestDamaged(path, "it does not end with its own record_checksum")
+    begin, end = seal.span(1)
+    found = checksum_of(data[:begin] + _UNSEALED + data[end:])
+    if found != (written := f"xxh3_64:{seal[1].decode()}"):
+        raise ManifestDamaged(path, f"its checksum is {found}, and it was written with {written}")
 
 
 def _read(data: bytes, path: str, form: str, parse: Callable[[dict[str, Any]], T]) -> T:

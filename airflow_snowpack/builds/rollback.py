@@ -19,6 +19,7 @@ from airflow_snowpack.builds.errors import BuildNotFound, ManifestDamaged, Objec
 from airflow_snowpack.builds.model import BuildRun, Manifest, RunStatus
 from airflow_snowpack.builds.moves import Also, Moves, Served, Standing
 from airflow_snowpack.builds.publish import move
+from airflow_snowpack.builds.published import check_files
 from airflow_snowpack.builds.reconcile import reconcile
 from airflow_snowpack.builds.records import read_manifest
 from airflow_snowpack.builds.registered import PublicationKind, PublishOutcome
@@ -110,11 +111,7 @@ def _checked(storage: Storage, run: BuildRun) -> Served:
         manifest = read_manifest(storage.read(run.manifest), run.manifest, run.checksum)
     except ObjectMissing as error:
         raise ManifestDamaged(run.manifest, "it is not there any more") from error
-    there = {found.path: found.bytes for found in storage.objects(layout.run_folder(run.run_id))}
-    for shard in manifest.shards:
-        if shard.url is not None and there.get(shard.url) != shard.bytes:
-            found = "is not there" if shard.url not in there else f"has {there[shard.url]} bytes"
-            raise ManifestDamaged(run.manifest, f"its file {shard.url} of {shard.bytes} bytes {found}")
+    check_files(storage, run.manifest, manifest)
     return Served(run.manifest, run.checksum, manifest)
 
 

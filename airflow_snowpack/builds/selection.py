@@ -4,7 +4,7 @@
     keep_selection(storage, manifest)                                    # in one process
     publish(registry, storage, handle, kept_selection(storage, run_id))  # in another, an hour later
 
-The invariant: a selection that is there is whole, and its winners are attempts of its own run.
+The invariant: a selection carries its own checksum, and its winners are attempts of its own run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.build_input import BuildInput
 from airflow_snowpack.builds.errors import BuildNotFound, ObjectMissing
 from airflow_snowpack.builds.model import BuildRun, Manifest, ShardAttemptResult, ShardFormat, Sharding
-from airflow_snowpack.builds.records import read_manifest, to_json
+from airflow_snowpack.builds.records import read_selection, selection_json
 from airflow_snowpack.builds.registered import RunHandle
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.winners import select_winners
@@ -54,7 +54,7 @@ def select(
 def keep_selection(storage: Storage, manifest: Manifest) -> str:
     """Keep what was selected; its path, relative to the dataset's root."""
     path = _path(manifest.run_id)
-    storage.write(path, to_json(manifest))
+    storage.write(path, selection_json(manifest))
     return path
 
 
@@ -65,7 +65,7 @@ def kept_selection(storage: Storage, dataset: str, run_id: str) -> Manifest:
     :raises ManifestDamaged: it is not what was written.
     """
     try:
-        return read_manifest(storage.read(_path(run_id)), _path(run_id))
+        return read_selection(storage.read(_path(run_id)), _path(run_id))
     except ObjectMissing:
         raise BuildNotFound(dataset, run_id, "its winners were not selected yet") from None
 

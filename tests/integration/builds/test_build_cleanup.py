@@ -254,6 +254,11 @@ def test_ten_thousand_shards_are_cleaned_up(registry: BuildRegistry, storage: St
         replace(shard, shard_id=shard_id, url=f"{layout.attempt_folder(handle.run_id, shard_id, 0, '0')}shard.parquet")
         for shard_id in range(10_000)
     )
+    data = storage.read(shard.url or "")
+    for each in shards:
+        file = storage.local_path(each.url or "")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
     loser = write_attempt(storage, handle.run_id, 9_999, task=1)
     publish(registry, storage, handle, manifest_of(handle, shards))
     (action,) = cleanup_losers(registry, storage, DATASET)

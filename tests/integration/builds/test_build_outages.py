@@ -117,6 +117,25 @@ def test_a_pointer_that_was_set_although_the_answer_was_lost_is_set(registry: Bu
     assert registry.dataset(DATASET).publication == 1
 
 
+@pytest.mark.one_database
+def test_a_publication_that_was_interrupted_is_not_completed_when_its_files_are_gone(
+    registry: BuildRegistry, storage: Storage, pointed: Pointed
+) -> None:
+    (before,) = published(registry, storage, 0)
+    handle, manifest = built(registry, storage, MIDNIGHT + DAY)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    pointed.before = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        publish(registry, pointed, handle, manifest)
+    storage.delete(manifest.shards[0].url or "")
+    cleanup(registry, storage, DATASET, KEEP_ONE)
+    assert served(storage) == before
+    assert registry.dataset(DATASET).current_run == before
+
+
 class Mute(Pointed):
     """A storage that, once it is mute, neither takes the pointer nor gives it away."""
 

@@ -6,8 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from built_runs import DATASET, MIDNIGHT, begun, built, manifest_of, published, served, write_attempt
+from built_runs import DATASET, DAY, MIDNIGHT, begun, built, manifest_of, published, selected, served, write_attempt
+from failing_storage import failing_storage
 
+from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.errors import (
     BuildNotFound,
     DatasetNotFound,
@@ -15,14 +17,16 @@ from airflow_snowpack.builds.errors import (
     ManifestDamaged,
     ShardCoverageError,
 )
+from airflow_snowpack.builds.model import RunStatus
 from airflow_snowpack.builds.pointer import read_pointer
 from airflow_snowpack.builds.publish import publish
 from airflow_snowpack.builds.registry import BuildRegistry
 from airflow_snowpack.builds.rollback import rollback
+from airflow_snowpack.builds.selection import keep_selection, kept_selection
 from airflow_snowpack.builds.storage import Storage
 
 if TYPE_CHECKING:
-    pass
+    from pathlib import Path
 
 
 pytestmark = pytest.mark.one_database
@@ -43,6 +47,57 @@ def test_a_manifest_of_another_run_or_of_other_shards_is_refused(registry: Build
     with pytest.raises(ShardCoverageError, match="no attempt at shard 1 succeeded"):
         publish(registry, storage, handle, replace(manifest, shards=manifest.shards[:1]))
     assert served(storage) is None
+
+
+@pytest.mark.parametrize(("left", "said"), [(None, "is not there"), (b"shorter", "has 7 bytes")])
+def test_a_build_whose_files_are_not_all_there_is_never_published(
+    registry: BuildRegistry, storage: Storage, left: bytes | None, said: str
+) -> None:
+    (before,) = published(registry, storage, 0)
+    handle, manifest = built(registry, storage, MIDNIGHT + DAY)
+    url = manifest.shards[1].url or ""
+    storage.delete(url)
+    if left is not None:
+        storage.write(url, left)
+    with pytest.raises(ManifestDamaged, match=f"its file {url} of .* bytes {said}"):
+        publish(registry, storage, handle, manifest)
+    assert served(storage) == before
+    run = registry.run(DATASET, handle.run_id)
+    assert (run.status, said in (run.error or "")) == (RunStatus.FAILED, True)
+    assert list(storage.objects(layout.manifest_folder(handle.run_id))) == []
+    assert published(registry, storage, 2) == [served(storage)]
+
+
+def test_publishing_lists_the_files_once_however_many_shards_there_are(registry: BuildRegistry, tmp_path: Path) -> None:
+    calls: list[str] = []
+    counted = failing_storage(tmp_path, lambda name, path: calls.append(name))
+    asked = []
+    for day, shards in enumerate((2, 40)):
+        handle, manifest = built(registry, counted, MIDNIGHT + day * DAY, shards=shards)
+        calls.clear()
+        assert publish(registry, counted, handle, manifest).moved
+        asked.append(sorted(calls))
+    assert asked[0] == asked[1]
+    assert asked[0].count("get_file_info_selector") == 1
+    assert len(asked[0]) <= 5
+
+
+def test_an_attempt_whose_record_was_altered_to_no_rows_is_not_published(registry: BuildRegistry, storage: Storage) -> None:
+    handle = begun(registry, storage, MIDNIGHT, shards=1)
+    attempt = write_attempt(storage, handle.run_id, 0)
+    record = f"{(attempt.url or '').rpartition('/')[0]}/{layout.RECORD}"
+    storage.write(record, storage.read(record).replace(b'"rows": 1', b'"rows": 0'))
+    with pytest.raises(ShardCoverageError, match="no attempt at shard 0 succeeded"):
+        selected(storage, handle)
+
+
+def test_a_selection_that_was_altered_is_not_published(registry: BuildRegistry, storage: Storage) -> None:
+    handle, manifest = built(registry, storage, MIDNIGHT)
+    path = keep_selection(storage, manifest)
+    assert kept_selection(storage, DATASET, handle.run_id) == manifest
+    storage.write(path, storage.read(path).replace(b'"rows": 1', b'"rows": 0').replace(b'"rows": 2', b'"rows": 0'))
+    with pytest.raises(ManifestDamaged, match="its checksum is"):
+        kept_selection(storage, DATASET, handle.run_id)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,16 @@ from random_examples import UNHURRIED
 from airflow_snowpack.builds.errors import ManifestDamaged
 from airflow_snowpack.builds.keys import Key, KeyType
 from airflow_snowpack.builds.model import Current, Manifest, ShardAttemptResult, ShardFormat, Sharding
-from airflow_snowpack.builds.records import checksum_of, read_attempt, read_current, read_manifest, read_sharding, to_json
+from airflow_snowpack.builds.records import (
+    checksum_of,
+    read_attempt,
+    read_current,
+    read_manifest,
+    read_selection,
+    read_sharding,
+    selection_json,
+    to_json,
+)
 
 MIDNIGHT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -78,6 +87,33 @@ def manifests(draw: st.DrawFn) -> Manifest:
 @given(attempts())
 def test_an_attempt_is_read_as_it_was_written(attempt: ShardAttemptResult) -> None:
     assert read_attempt(to_json(attempt), "x") == attempt
+
+
+@settings(UNHURRIED, max_examples=60)
+@given(attempts(), st.data())
+def test_an_attempt_that_was_altered_in_any_byte_is_refused(attempt: ShardAttemptResult, data: st.DataObject) -> None:
+    written = to_json(attempt)
+    at = data.draw(st.integers(0, len(written.rstrip()) - 1))
+    other = data.draw(st.integers(0, 255).filter(lambda byte: byte != written[at]))
+    with pytest.raises(ManifestDamaged, match="checksum"):
+        read_attempt(written[:at] + bytes([other]) + written[at + 1 :], "x")
+
+
+def test_an_attempt_altered_to_no_rows_or_without_its_checksum_is_refused() -> None:
+    attempt = ShardAttemptResult("r1", 0, 0, None, "x", 41, 1, 1, 9, checksum_of(b""), MIDNIGHT)
+    content = json.loads(to_json(attempt))
+    for altered in (content | {"rows": 0}, {name: value for name, value in content.items() if name != "record_checksum"}):
+        with pytest.raises(ManifestDamaged, match=r"x cannot be used: .*checksum"):
+            read_attempt(json.dumps(altered, indent=1).encode() + b"\n", "x")
+
+
+@UNHURRIED
+@given(manifests())
+def test_a_selection_is_read_as_it_was_written_and_refused_once_it_was_altered(manifest: Manifest) -> None:
+    data = selection_json(manifest)
+    assert read_selection(data, "x") == manifest
+    with pytest.raises(ManifestDamaged, match="its checksum is"):
+        read_selection(data.replace(b'"dataset": "flights"', b'"dataset": "trains"'), "x")
 
 
 @settings(UNHURRIED, max_examples=40)

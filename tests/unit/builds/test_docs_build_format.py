@@ -30,13 +30,22 @@ def test_the_manifest_on_the_page_is_written_and_read_byte_by_byte() -> None:
     assert (manifest.run_id, manifest.previous) == (pointer.run_id, pointer.previous)
 
 
+def test_an_attempt_carries_its_own_checksum_as_the_page_says() -> None:
+    data = to_json(read_manifest(MANIFEST, "x").shards[0])
+    checksum = json.loads(data)["record_checksum"]
+    digits = checksum.removeprefix("xxh3_64:").encode()
+    assert data.rstrip().endswith(b'"' + checksum.encode() + b'"\n}')
+    assert checksum == f"xxh3_64:{xxhash.xxh3_64_hexdigest(data.replace(digits, b'0' * 16))}"
+
+
 def test_every_field_on_the_page_is_one_that_is_written_and_every_field_is_on_the_page() -> None:
     told = set(re.findall(r"`(\w+)`", PAGE)) | {"column", "type"}
     written = json.loads(MANIFEST)
-    attempt = json.loads(to_json(read_manifest(MANIFEST, "x").shards[0]))
-    assert {"format", "version", "run_id"} | set(written["shards"][0]) == set(attempt)
-    assert read_attempt(json.dumps(attempt).encode(), "x") == read_manifest(MANIFEST, "x").shards[0]
-    fields = {*written, *written["shards"][0], *written["sharding"], *json.loads(POINTER)} - {
+    data = to_json(read_manifest(MANIFEST, "x").shards[0])
+    attempt = json.loads(data)
+    assert {"format", "version", "run_id", "record_checksum"} | set(written["shards"][0]) == set(attempt)
+    assert read_attempt(data, "x") == read_manifest(MANIFEST, "x").shards[0]
+    fields = {*attempt, *written, *written["shards"][0], *written["sharding"], *json.loads(POINTER)} - {
         "kind",
         "hash",
         "seed",
