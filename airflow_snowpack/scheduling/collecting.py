@@ -90,7 +90,8 @@ def _importing_from(root: Path) -> Iterator[None]:
     finally:
         sys.path.remove(str(root))
         from_here = _Origin(root.resolve())
-        for name in [name for name, module in sys.modules.items() if name not in there and from_here.has(name, module)]:
+        # A copy, since other threads of a scheduler import while this one reads where each module is from.
+        for name in [name for name, module in sys.modules.copy().items() if name not in there and from_here.has(name, module)]:
             _forget(name)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -134,3 +135,25 @@ def test_a_file_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
 
     assert "our_fault" not in sys.modules
     assert os.fspath(tmp_path) not in sys.path
+
+
+def test_a_module_that_another_thread_imports_meanwhile_does_not_end_the_collection(tmp_path: Path) -> None:
+    class Importing(ModuleType):
+        """Stands for the other thread: reading where this module is from imports one more."""
+
+        @property
+        def __spec__(self) -> None:
+            sys.modules[f"imported_meanwhile_{len(sys.modules)}"] = ModuleType("imported_meanwhile")
+
+        @__spec__.setter
+        def __spec__(self, _: object) -> None:
+            """The import system sets it."""
+
+    (tmp_path / "my_schedules.py").write_text(f"import sys\nsys.modules['our_probe'] = sys.our_probe\n{PYTHON}")
+    sys.our_probe = Importing("our_probe")  # type: ignore[attr-defined]  # how the file gets at it
+    try:
+        assert "one" in names(tmp_path, "*schedules.py")
+    finally:
+        del sys.our_probe  # type: ignore[attr-defined]
+        for name in [name for name in sys.modules.copy() if name.startswith(("our_probe", "imported_meanwhile"))]:
+            del sys.modules[name]
