@@ -26,6 +26,7 @@ from airflow_snowpack.scheduling.counting import Counted, count_events, fired_by
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.facts import StoredFacts, counted_keys, take_turns
 from airflow_snowpack.scheduling.history import note
+from airflow_snowpack.scheduling.late_events import begin_with_late_events
 from airflow_snowpack.scheduling.pending import PendingState, Reason, is_open, move, reasons_from_json, reasons_to_json
 from airflow_snowpack.scheduling.reservation import Wanted, reserve_run, run_id_of
 from airflow_snowpack.scheduling.rulings import Rulings, rule_all
@@ -206,7 +207,9 @@ class Checker:
         unmet = "; ".join(reason.says for reason in reasons if not reason.met)
         why = f"its constraints were not met within {timeout.period}: {unmet}"
         if timeout.then is Then.DISCARD:
-            return self._discard(conn, due.row, PendingState.CONSTRAINT, why, reasons, what="timed_out")
+            discarded = self._discard(conn, due.row, PendingState.CONSTRAINT, why, reasons, what="timed_out")
+            begin_with_late_events(conn, due.row, due.expires_at, self._store.clock())
+            return discarded
         note(conn, self._store, due.schedule.name, "timed_out", due.row.pending_id, because=why, then="launch")
         return self._send_off(conn, due, reasons)
 

@@ -44,6 +44,7 @@ PROMISES = (
             "integration/interim/test_interim_kills.py",
             "integration/jobs/test_listing.py",
             "integration/scheduling/test_gate.py",
+            "integration/scheduling/test_late_events.py",
             "integration/scheduling/test_model.py",
             "integration/scheduling/test_races.py",
             "integration/scheduling/test_scheduling_kills.py",

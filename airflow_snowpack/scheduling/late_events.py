@@ -1,0 +1,37 @@
+"""Events that arrived after the expiry of the pending job that took them.
+
+    begin_with_late_events(conn, row, expires_at, now)     # in the transaction that discards the expired job
+
+A pending job that has expired stays open until the checker reads it again, and one whose trigger turns out to have been satisfied
+long ago may have expired before it was ever read. The invariant: **a timeout discards no event that arrived after the expiry.**
+Such events move to a new pending job of the same schedule.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_snowpack.scheduling.pending import PendingState
+from airflow_snowpack.store import new_id
+from airflow_snowpack.store.schedule_tables import events, pending_events, pending_jobs
+
+
+def begin_with_late_events(conn: sa.Connection, row: sa.Row[Any], expires_at: datetime, now: datetime) -> str | None:
+    """Move the late events of a discarded pending job to a new one, which is due at once.
+
+    :param row: the row of the job that this transaction has discarded.
+    :returns: the id of the new pending job; ``None`` when no event arrived after the expiry.
+    """
+    mine = pending_events.c.pending_id == row.pending_id
+    late = sa.select(events.c.id).where(events.c.id == pending_events.c.event_id, events.c.recorded_at >= expires_at).exists()
+    if conn.execute(sa.select(sa.literal(1)).where(sa.exists().where(mine, late))).first() is None:
+        return None
+    pending_id = new_id()
+    same = {name: getattr(row, name) for name in ("schedule", "generation", "dag_id", "priority")}
+    new = {"state": PendingState.TRIGGER.value, "created_at": now, "next_check_at": now, "counted_to": 0}
+    conn.execute(sa.insert(pending_jobs).values(pending_id=pending_id, **same, **new, progress={}, reasons=[]))
+    conn.execute(sa.update(pending_events).where(mine, late).values(pending_id=pending_id))
+    return pending_id
