@@ -9,8 +9,8 @@
     ├── maintenance  UnknownAction, NoActions, InvalidActionOrder, InvalidOption, OrphanRemovalRefused
     ├── scheduling  SchedulingError: InvalidSchedule (InvalidRun), ScheduleExists (NameTaken), ScheduleNotFound,
     │         ScheduleNotReadable, KeptByRun, RunExists, RunNotFound, InvalidEvent, InvalidPendingCursor, WrongTransition
-    ├── builds  BuildError: InvalidBuild, InvalidKey, ShardCoverageError, ShardFailed, DatasetNotFound, BuildNotFound,
-    │         DatasetBusy, StaleBuild (LockLost), PublishFailed, CleanupIncomplete, NothingPublished,
+    ├── builds  BuildError: InvalidBuild, InvalidKey, ShardCoverageError, TooManyKeys, ShardFailed, DatasetNotFound,
+    │         BuildNotFound, DatasetBusy, StaleBuild (LockLost), PublishFailed, CleanupIncomplete, NothingPublished,
     │         ManifestDamaged, StorageFailed (ObjectMissing)
     ├── interim  InterimError: InvalidInterimRef, InvalidInterimTable, InterimTableGone, InterimTableNotFound, InterimTableInUse,
     │         InvalidInterimCursor, InterimReadingLost, StaleInterimAttempt, ForeignNamespace, UnmarkedNamespace, DropFailed,

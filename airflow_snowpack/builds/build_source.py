@@ -14,6 +14,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,7 +24,9 @@ from airflow_snowpack.builds.errors import InvalidBuild
 from airflow_snowpack.builds.model import Sharding
 from airflow_snowpack.builds.python_writer import write_rows
 from airflow_snowpack.builds.row_batches import Rows
-from airflow_snowpack.builds.spark_writer import write_shards
+from airflow_snowpack.builds.sharding import BUCKETS, bucket_of
+from airflow_snowpack.builds.shards import check_key
+from airflow_snowpack.builds.spark_writer import count_keys, write_shards
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.spark import SparkWork
 from airflow_snowpack.spark.plan_tables import tables_read
@@ -50,8 +53,8 @@ class Interrupt:
 class BuildSource(Protocol):
     """Rows that can be written as shards."""
 
-    def count_keys(self, key: str, interrupt: Interrupt) -> int:
-        """How many different keys there are."""
+    def count_keys(self, key: str, interrupt: Interrupt) -> np.ndarray:
+        """Count the different keys by bucket, see :func:`fewest_shards`."""
 
     def write(self, storage: Storage, run_id: str, spec: BuildSpec, sharding: Sharding, interrupt: Interrupt) -> BuildInput:
         """Write all shards."""
@@ -81,12 +84,9 @@ class SparkSource:
         """The result of a query."""
         return cls(session.sql(query), ({"sql": query},))
 
-    def count_keys(self, key: str, interrupt: Interrupt) -> int:
-        """How many different keys there are; a pass over the input."""
-        from pyspark.sql.functions import count_distinct
-
-        counted = self.df.select(count_distinct(self.df[key]))
-        return int(interrupt.work.run(self.df.sparkSession, counted.collect)[0][0])
+    def count_keys(self, key: str, interrupt: Interrupt) -> np.ndarray:
+        """Count the different keys by bucket; a pass over the input."""
+        return count_keys(self.df, key, interrupt.work)
 
     def write(self, storage: Storage, run_id: str, spec: BuildSpec, sharding: Sharding, interrupt: Interrupt) -> BuildInput:
         """Write all shards; see :func:`write_shards`."""
@@ -101,6 +101,7 @@ class SparkSource:
             spec.rows_per_second,
             sources=(*self.sources, *self._tables()),
             work=interrupt.work,
+            max_keys=spec.max_keys_per_shard,
         )
 
     def _tables(self) -> tuple[dict[str, Any], ...]:
@@ -124,16 +125,18 @@ class RowsSource:
     schema: pa.Schema | None = None
     sources: tuple[dict[str, Any], ...] = ()
 
-    def count_keys(self, key: str, interrupt: Interrupt) -> int:
-        """How many different keys there are.
+    def count_keys(self, key: str, interrupt: Interrupt) -> np.ndarray:
+        """Count the different keys by bucket.
 
-        :raises InvalidBuild: they can be gone through once only.
+        :raises InvalidBuild: the rows can be read only once, or the key is no column of them.
         """
         if not isinstance(self.rows, pa.Table):
             raise InvalidBuild(
                 "max_keys_per_shard", type(self.rows).__name__, "only a table can be counted first; name the sharding"
             )
-        return int(pc.count_distinct(self.rows.column(key)).as_py())
+        check_key(self.rows.schema, key)
+        keys = pc.unique(self.rows.column(key)).drop_null()  # writing refuses null
+        return np.bincount(bucket_of(keys), minlength=BUCKETS)
 
     def write(self, storage: Storage, run_id: str, spec: BuildSpec, sharding: Sharding, interrupt: Interrupt) -> BuildInput:
         """Write all shards; see :func:`write_rows`."""
@@ -151,6 +154,7 @@ class RowsSource:
             processes=spec.processes,
             sources=self.sources,
             stop=interrupt.stop,
+            max_keys=spec.max_keys_per_shard,
         )
 
 

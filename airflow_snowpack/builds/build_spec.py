@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from airflow_snowpack.builds.errors import InvalidBuild
 from airflow_snowpack.builds.layout import check_dataset
-from airflow_snowpack.builds.model import Retention, ShardFormat, Sharding
-from airflow_snowpack.builds.sharding import num_shards_for
+from airflow_snowpack.builds.model import Retention, ShardFormat, Sharding, whole_number
+from airflow_snowpack.builds.sharding import fewest_shards
 from airflow_snowpack.builds.shards import BATCH_SIZE
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +25,8 @@ class BuildSpec:
     """A build as it is declared; the same for every run of it.
 
     :param key: the column that readers look rows up by.
-    :param sharding: how rows are placed. Without it by a hash, over as many shards as ``max_keys_per_shard`` needs.
-    :param max_keys_per_shard: the input is then counted first, in a pass of its own.
+    :param sharding: how rows are placed. Without it by a hash, over as few shards as ``max_keys_per_shard`` allows.
+    :param max_keys_per_shard: the most different keys of any shard; the keys are then counted first, in a pass of their own.
     :param batch_size: rows that a writer holds and writes at once; in Parquet, those of a row group.
     :param rows_per_second: the limit of each writer, several of which work side by side; ``None`` for none.
     :param shard_retry: how often a shard is tried again; with Spark, its own ``spark.task.maxFailures`` decides.
@@ -47,15 +51,15 @@ class BuildSpec:
         if (self.sharding is None) == (self.max_keys_per_shard is None):
             raise InvalidBuild("sharding", self.sharding, "exactly one of sharding and max_keys_per_shard must be given")
         if self.max_keys_per_shard is not None:
-            num_shards_for(0, self.max_keys_per_shard)
+            whole_number("max_keys_per_shard", self.max_keys_per_shard, least=1)
 
-    def placed(self, count_keys: Callable[[], int]) -> Sharding:
+    def placed(self, count_keys: Callable[[], np.ndarray]) -> Sharding:
         """How rows are placed.
 
-        :param count_keys: counts the different keys of the input; called only when that decides.
+        :param count_keys: counts the different keys of the input by bucket, see :func:`fewest_shards`; called only if needed.
         :raises InvalidBuild: there are more keys than shards could hold.
         """
         if self.sharding is not None:
             return self.sharding
         assert self.max_keys_per_shard is not None
-        return Sharding.hash(num_shards_for(count_keys(), self.max_keys_per_shard))
+        return Sharding.hash(fewest_shards(count_keys(), self.max_keys_per_shard))

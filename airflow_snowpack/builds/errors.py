@@ -4,6 +4,7 @@ BuildError
 ├── InvalidBuild        a declaration that cannot be used, with the field that is to blame
 ├── InvalidKey          a key that has no canonical bytes, or that belongs to no shard
 ├── ShardCoverageError  shards without a successful attempt, or attempts at shards that do not exist
+├── TooManyKeys         a shard with more keys than the build allows, as its input changed after it was counted
 ├── ShardFailed         a shard that could not be written within its attempts
 ├── DatasetNotFound     nothing was ever built under this name
 ├── BuildNotFound       the dataset has no such run, manifest or publication
@@ -79,6 +80,16 @@ class ShardFailed(BuildError):
     def __init__(self, shard_id: int, attempts: int, cause: object) -> None:
         self.shard_id = shard_id
         super().__init__(f"Shard {shard_id} could not be written in {attempts} attempts; the last one ended with: {cause}")
+
+
+class TooManyKeys(BuildError):
+    """A shard gets more different keys than the build allows: the input is not the one that was counted."""
+
+    def __init__(self, max_keys: int) -> None:
+        super().__init__(
+            f"A shard has more than max_keys_per_shard = {max_keys:,} different keys: the input changed after it was counted. "
+            "Build it again, from an input that stays the same."
+        )
 
 
 class DatasetNotFound(BuildError):

@@ -24,6 +24,16 @@ MAX_SHARDS = 100_000
 """The most shards that a build can have; their folders' names have five digits."""
 
 
+def whole_number(field: str, value: object, *, least: int, most: int | None = None) -> None:
+    """Check a number of a declaration, which is of any type at run time.
+
+    :raises InvalidBuild: it is not an integer, or out of bounds; ``True`` is no integer here.
+    """
+    allowed = f"at least {least}" if most is None else f"from {least:,} to {most:,}"
+    if not isinstance(value, int) or isinstance(value, bool) or value < least or (most is not None and value > most):
+        raise InvalidBuild(field, value, f"it must be an integer {allowed}")
+
+
 class ShardFormat(StrEnum):
     """What a shard's file is: ``shard.parquet`` sorted by key, or ``shard.sqlite`` for point look-ups."""
 
@@ -56,8 +66,7 @@ class Sharding:
     sql: str | None = None
 
     def __post_init__(self) -> None:
-        if not 1 <= self.num_shards <= MAX_SHARDS:
-            raise InvalidBuild("num_shards", self.num_shards, f"it must be from 1 to {MAX_SHARDS:,}")
+        whole_number("num_shards", self.num_shards, least=1, most=MAX_SHARDS)
 
     @classmethod
     def hash(cls, num_shards: int) -> Sharding:

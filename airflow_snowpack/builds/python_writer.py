@@ -43,6 +43,7 @@ def write_rows(
     processes: int | None = None,
     sources: tuple[dict[str, Any], ...] = (),
     stop: threading.Event | None = None,
+    max_keys: int | None = None,
 ) -> BuildInput:
     """Write every row into the shard that it belongs to, and every shard, also those without rows.
 
@@ -53,15 +54,17 @@ def write_rows(
     :param shard_retry: how often a shard is tried again after a failure.
     :param processes: how many write side by side; as many as the machine has cores when none is named.
     :param stop: when it is set, from whatever thread, everything ends soon.
+    :param max_keys: the most different keys of a shard.
     :raises InvalidBuild: the rows, the key, a column or the sharding cannot be used.
     :raises InvalidKey: a key is null or outside of 64 bits, or a row belongs to no shard.
+    :raises TooManyKeys: a shard gets more different keys than ``max_keys``.
     :raises ShardFailed: a shard could not be written in all of its tries.
     :raises BuildError: it was stopped.
     """
     if shard_retry < 0:
         raise InvalidBuild("shard_retry", shard_retry, "it must be 0 or more")
     batches = RowBatches(rows, key_column, schema)
-    plan = ShardPlan(batches.schema, key_column, shard_format, batch_size, rows_per_second)
+    plan = ShardPlan(batches.schema, key_column, shard_format, batch_size, rows_per_second, max_keys)
     placing = Placing(sharding, key_type_of(key_column, plan.schema.field(key_column).type))
     with tempfile.TemporaryDirectory(prefix="snowpack-spool-") as folder:
         _spool(batches, Spool(Path(folder), plan.schema, placing, key_column))

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 
-from airflow_snowpack.builds.errors import BuildError, InvalidBuild, InvalidKey, ShardFailed
+from airflow_snowpack.builds.errors import BuildError, InvalidBuild, InvalidKey, ShardFailed, TooManyKeys
 from airflow_snowpack.builds.shard_process import ProcessDied, ShardProcess, ShardTask
 from airflow_snowpack.builds.shards import ShardPlan
 from airflow_snowpack.builds.storage import Storage
@@ -89,7 +89,7 @@ class ShardCrew:
             task = ShardTask(self._storage, self._run_id, shard_id, attempt, self._plan, self._folder)
             try:
                 process.write(task)
-            except (InvalidKey, InvalidBuild):
+            except (InvalidKey, InvalidBuild, TooManyKeys):
                 self._end(process)
                 raise
             except (BuildError, ProcessDied) as error:

@@ -9,7 +9,6 @@ has no place stops the build. It runs in Spark's tasks, so it knows neither Spar
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +27,10 @@ _PRIME = np.uint64(0x9FB21C651E98DF25)
 
 ARROW_TYPE = {KeyType.INTEGER: pa.int64(), KeyType.STRING: pa.string(), KeyType.BYTES: pa.binary()}
 """What :func:`plain_keys` makes of keys."""
+
+BUCKETS = 720_720
+"""Divisible by each number up to 16 and by 240 numbers in all."""
+SHARD_COUNTS = tuple(n for n in range(1, MAX_SHARDS + 1) if BUCKETS % n == 0)
 
 
 def key_type_of(column: str, arrow_type: pa.DataType) -> KeyType:
@@ -61,24 +64,35 @@ def plain_keys(keys: pa.Array) -> pa.Array:
     return keys.cast(pa.string() if key_type_of("", keys.type) is KeyType.STRING else pa.binary())
 
 
-def num_shards_for(keys: int, max_keys_per_shard: int) -> int:
-    """How many shards keep each below a number of keys.
+def bucket_of(keys: pa.Array) -> np.ndarray:
+    """Return the hash of each key modulo ``BUCKETS``, as int32.
 
-    A hash fills shards unevenly: with n keys on average, a shard has hardly ever more than n + 5·√n, so that is what must fit.
-
-    :raises InvalidBuild: not even 100,000 shards suffice, or ``max_keys_per_shard`` is below 1.
+    :raises InvalidKey: see :func:`plain_keys`.
     """
-    if max_keys_per_shard < 1:
-        raise InvalidBuild("max_keys_per_shard", max_keys_per_shard, "it must be at least 1")
-    if keys <= max_keys_per_shard:
-        return 1
-    mean = max(1.0, (math.sqrt(max_keys_per_shard + 6.25) - 2.5) ** 2)
-    needed = math.ceil(keys / mean)
-    if needed > MAX_SHARDS:
-        raise InvalidBuild(
-            "max_keys_per_shard", max_keys_per_shard, f"{keys:,} keys would need {needed:,} shards of at most {MAX_SHARDS:,}"
-        )
-    return needed
+    return (_hashes(plain_keys(keys)) % np.uint64(BUCKETS)).astype(np.int32)
+
+
+def fewest_shards(keys_by_bucket: np.ndarray, max_keys_per_shard: int) -> int:
+    """Return the smallest number of shards, among the divisors of ``BUCKETS``, of which none has more keys than allowed.
+
+    A key is in shard ``hash % n``. Where ``n`` divides ``BUCKETS`` that is ``bucket % n``, so the counts of all buckets give the exact
+    count of each shard for every such ``n``.
+
+    :param keys_by_bucket: how many different keys :func:`bucket_of` puts in each bucket.
+    :raises InvalidBuild: not even the largest number of shards suffices.
+    """
+    keys = int(keys_by_bucket.sum())
+    for num_shards in SHARD_COUNTS:
+        if num_shards * max_keys_per_shard < keys:
+            continue
+        if int(keys_by_bucket.reshape(-1, num_shards).sum(axis=0).max()) <= max_keys_per_shard:
+            return num_shards
+    fullest = int(keys_by_bucket.reshape(-1, SHARD_COUNTS[-1]).sum(axis=0).max())
+    raise InvalidBuild(
+        "max_keys_per_shard",
+        max_keys_per_shard,
+        f"of {keys:,} keys, one of {SHARD_COUNTS[-1]:,} shards would still have {fullest:,}; allow more",
+    )
 
 
 @dataclass(frozen=True, slots=True)

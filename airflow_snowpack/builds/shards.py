@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey
+from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey, TooManyKeys
 from airflow_snowpack.builds.keys import Key
 from airflow_snowpack.builds.model import ShardFormat
 from airflow_snowpack.builds.pace import Pace
@@ -36,6 +36,7 @@ class ShardPlan:
     :param schema: the columns; each file has exactly these.
     :param batch_size: rows that are held and written at once; in Parquet, those of a row group.
     :param rows_per_second: the limit of each shard that is being written; ``None`` for none.
+    :param max_keys: the most different keys of a shard; ``None`` for no limit.
     :raises InvalidBuild: the key is no column or of no type for a key, a column's name stands there twice, or a number is not
         positive.
     """
@@ -45,11 +46,10 @@ class ShardPlan:
     shard_format: ShardFormat = ShardFormat.PARQUET
     batch_size: int = BATCH_SIZE
     rows_per_second: float | None = None
+    max_keys: int | None = None
 
     def __post_init__(self) -> None:
-        if self.schema.names.count(self.key_column) != 1:
-            raise InvalidBuild("key", self.key_column, f"it must be exactly one of the columns {', '.join(self.schema.names)}")
-        key_type_of(self.key_column, self.schema.field(self.key_column).type)
+        check_key(self.schema, self.key_column)
         # SQLite does not tell upper case from lower case in names; and neither does Spark, unless it is told to.
         folded = [name.casefold() for name in self.schema.names]
         twice = next((name for name in self.schema.names if folded.count(name.casefold()) > 1), None)
@@ -62,6 +62,13 @@ class ShardPlan:
     @property
     def file_name(self) -> str:
         return f"shard.{self.shard_format.value}"
+
+
+def check_key(schema: pa.Schema, key_column: str) -> None:
+    """:raises InvalidBuild: the key is not exactly one of the columns, or of no type for a key."""
+    if schema.names.count(key_column) != 1:
+        raise InvalidBuild("key", key_column, f"it must be exactly one of the columns {', '.join(schema.names)}")
+    key_type_of(key_column, schema.field(key_column).type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +104,20 @@ def write_shard(plan: ShardPlan, batches: Iterable[pa.RecordBatch], folder: Path
 
     :param batches: sorted by key over all of them; none at all make an empty file.
     :raises InvalidKey: a key is null, outside of 64 bits, or smaller than the one before it.
+    :raises TooManyKeys: there are more different keys than the plan allows.
     """
     pace = pace or Pace(plan.rows_per_second)
     path = folder / plan.file_name
     writer = _open(plan, path)
-    rows, first, last = 0, None, None
+    rows, different, first, last = 0, 0, None, None
     for table in _gathered(batches, plan):
         keys = plain_keys(table.column(plan.key_column).combine_chunks())
         repeats = _check_order(keys, last)
+        different += len(keys) - repeats
+        if plan.max_keys is not None and different > plan.max_keys:
+            raise TooManyKeys(plan.max_keys)
         pace.wait(len(table))
-        writer.write(table, repeats=repeats)
+        writer.write(table, repeats=repeats > 0)
         rows += len(table)
         first = keys[0].as_py() if first is None else first
         last = keys[-1].as_py()
@@ -152,8 +163,8 @@ def _gathered(batches: Iterable[pa.RecordBatch], plan: ShardPlan) -> Iterator[pa
         yield pa.Table.from_batches(held, plan.schema)
 
 
-def _check_order(keys: pa.Array, before: Key | None) -> bool:
-    """Whether a key repeats.
+def _check_order(keys: pa.Array, before: Key | None) -> int:
+    """Return how many keys equal the one before them.
 
     :raises InvalidKey: one is smaller than the one before it.
     """
@@ -164,4 +175,4 @@ def _check_order(keys: pa.Array, before: Key | None) -> bool:
     joins = before is not None and pc.equal(keys[0], pa.scalar(before, keys.type)).as_py()
     if before is not None and pc.less(keys[0], pa.scalar(before, keys.type)).as_py():
         raise InvalidKey(keys[0].as_py(), "it comes after a larger one, and the rows of a shard must be sorted")
-    return bool(joins or pc.any(pc.equal(earlier, later)).as_py())
+    return int(joins) + (pc.sum(pc.equal(earlier, later)).as_py() or 0)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from airflow_snowpack.builds.attempt import Place, write_attempt
 from airflow_snowpack.builds.errors import InvalidBuild
-from airflow_snowpack.builds.sharding import Placing
+from airflow_snowpack.builds.sharding import Placing, bucket_of
 from airflow_snowpack.builds.shards import ShardPlan
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.spark.archives import spare_archives
@@ -44,6 +44,12 @@ class SparkPlacing:
         """See :meth:`Placing.shards`."""
         spare_archives()
         return self.placing.shards(column)
+
+
+def spark_bucket(keys: pa.Array) -> pa.Array:
+    """See :func:`bucket_of`."""
+    spare_archives()
+    return pa.array(bucket_of(keys))
 
 
 def write_partition(task: SparkTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -14,26 +14,29 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 
 from airflow_snowpack.builds.attempt import Place, write_attempt
 from airflow_snowpack.builds.build_input import BuildInput
 from airflow_snowpack.builds.errors import BuildError, InvalidBuild, raised_elsewhere
 from airflow_snowpack.builds.model import ShardFormat, Sharding, ShardingKind
-from airflow_snowpack.builds.sharding import Placing, key_type_of
-from airflow_snowpack.builds.shards import BATCH_SIZE, ShardPlan
-from airflow_snowpack.builds.spark_task import SHARD, SparkPlacing, SparkTask, write_partition
+from airflow_snowpack.builds.sharding import BUCKETS, Placing, key_type_of
+from airflow_snowpack.builds.shards import BATCH_SIZE, ShardPlan, check_key
+from airflow_snowpack.builds.spark_task import SHARD, SparkPlacing, SparkTask, spark_bucket, write_partition
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.spark import SparkFailed, SparkWork
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +55,7 @@ def write_shards(
     *,
     sources: tuple[dict[str, Any], ...] = (),
     work: SparkWork | None = None,
+    max_keys: int | None = None,
 ) -> BuildInput:
     """Write every row of a DataFrame into the shard that it belongs to, and every shard, also those without rows.
 
@@ -60,14 +64,16 @@ def write_shards(
     :param rows_per_second: the limit of each task; as many of them write as the cluster has cores for.
     :param sources: where the rows come from, for the manifest.
     :param work: lets another thread interrupt it.
+    :param max_keys: the most different keys of a shard.
     :raises InvalidBuild: the key, a column or the sharding cannot be used.
     :raises InvalidKey: a key is null or outside of 64 bits, or a row belongs to no shard.
+    :raises TooManyKeys: a shard gets more different keys than ``max_keys``.
     :raises StorageFailed: an object could not be written, in all of Spark's tries.
     :raises SparkFailed: Spark itself failed.
     :raises SparkInterrupted: it was interrupted.
     """
     schema = arrow_schema_of(df)
-    plan = ShardPlan(schema, key_column, shard_format, batch_size, rows_per_second)
+    plan = ShardPlan(schema, key_column, shard_format, batch_size, rows_per_second, max_keys)
     placed = _placed(df, sharding, schema, key_column)
     shards = placed.repartitionById(sharding.num_shards, SHARD).sortWithinPartitions(key_column)
     written = shards.mapInArrow(partial(write_partition, SparkTask(storage, run_id, plan)), "shard_id int")
@@ -77,6 +83,24 @@ def write_shards(
         log.info("Spark ran no task for %s shards without rows; writing them here", len(missing))
         write_empty_shards(storage, run_id, plan, missing)
     return BuildInput.of(schema, key_column, sources)
+
+
+def count_keys(df: DataFrame, key_column: str, work: SparkWork) -> np.ndarray:
+    """Count the different keys by bucket, see :func:`fewest_shards`; null is not counted, as writing refuses it.
+
+    :raises InvalidBuild, InvalidKey: see :func:`write_shards`.
+    """
+    from pyspark.sql.pandas.functions import arrow_udf
+    from pyspark.sql.types import IntegerType
+
+    check_key(arrow_schema_of(df), key_column)
+    bucket: Column = arrow_udf(spark_bucket, IntegerType())(df[key_column])  # type: ignore[call-overload]
+    keys = df.where(df[key_column].isNotNull()).select(df[key_column]).distinct()
+    counts = keys.select(bucket.alias("bucket")).groupBy("bucket").count()
+    found: pa.Table = _run(work, counts, counts.toArrow)
+    buckets = np.zeros(BUCKETS, np.int64)
+    buckets[found.column("bucket").to_numpy()] = found.column("count").to_numpy()
+    return buckets
 
 
 def write_empty_shards(storage: Storage, run_id: str, plan: ShardPlan, shard_ids: Iterable[int]) -> None:
@@ -142,14 +166,17 @@ def _placed(df: DataFrame, sharding: Sharding, schema: pa.Schema, key_column: st
 
 
 def _collected(written: DataFrame, work: SparkWork) -> set[int]:
+    return {row["shard_id"] for row in _run(work, written, written.collect)}
+
+
+def _run(work: SparkWork, df: DataFrame, action: Callable[[], T]) -> T:
     try:
-        rows = work.run(written.sparkSession, written.collect)
+        return work.run(df.sparkSession, action)
     except SparkFailed as failure:
         ours = _our_error(str(failure))
         if ours is None:
             raise
         raise ours from failure
-    return {row["shard_id"] for row in rows}
 
 
 def _our_error(told: str) -> BuildError | None:

@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -18,7 +19,7 @@ from airflow_snowpack.builds.attempt import Place, write_attempt
 from airflow_snowpack.builds.build import Build
 from airflow_snowpack.builds.build_source import RowsSource
 from airflow_snowpack.builds.build_spec import BuildSpec
-from airflow_snowpack.builds.errors import DatasetBusy, InvalidBuild, InvalidKey, ShardCoverageError, StaleBuild
+from airflow_snowpack.builds.errors import DatasetBusy, InvalidBuild, InvalidKey, ShardCoverageError, StaleBuild, TooManyKeys
 from airflow_snowpack.builds.model import CleanupPhase, Retention, RunStatus, Sharding
 from airflow_snowpack.builds.reader import SnapshotReader
 from airflow_snowpack.builds.registered import BuildPolicy, RunHandle
@@ -128,10 +129,26 @@ def test_as_many_shards_as_the_keys_need(build: Build, registry: BuildRegistry) 
     table = pa.table({"id": pa.array([*range(250), *range(250)], pa.int64())})
     sharding = build.sharding(RowsSource(table), spec)
     assert 3 <= sharding.num_shards <= 6
+    outcome = build.run(RowsSource(table), spec, as_of=MIDNIGHT)
+    with SnapshotReader(build.storage.url) as reader:
+        assert max(len({row["id"] for row in reader.scan(shard_id)}) for shard_id in range(sharding.num_shards)) <= 100
+        assert reader.manifest.run_id == outcome.run_id
     with pytest.raises(InvalidBuild, match="only a table can be counted first"):
         build.sharding(RowsSource([{"id": 1}]), spec)
     with pytest.raises(InvalidBuild, match="exactly one of sharding and max_keys_per_shard"):
         BuildSpec(dataset="flights", key="id")
+
+
+@pytest.mark.one_database
+def test_an_input_that_grew_after_it_was_counted_is_not_published(build: Build, registry: BuildRegistry) -> None:
+    spec = BuildSpec(dataset="flights", key="id", max_keys_per_shard=100, processes=1)
+    few, many = (RowsSource(pa.table({"id": pa.array([*range(keys), *range(keys)], pa.int64())})) for keys in (100, 101))
+    sharding = build.sharding(few, spec)
+    for source, run in ((few, RunStatus.RUNNING), (many, RunStatus.FAILED)):
+        handle = build.begin(spec, sharding, as_of=MIDNIGHT)
+        with nullcontext() if source is few else pytest.raises(TooManyKeys, match="more than max_keys_per_shard = 100"):
+            build.write(handle, source, spec, sharding)
+        assert registry.run("flights", handle.run_id).status is run
 
 
 @pytest.mark.one_database

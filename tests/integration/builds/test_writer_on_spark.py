@@ -17,9 +17,10 @@ from scripted_engine import eventually
 from airflow_snowpack.builds.build_source import Interrupt, SparkSource
 from airflow_snowpack.builds.build_spec import BuildSpec
 from airflow_snowpack.builds.cells import from_cell
-from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey
+from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey, TooManyKeys
 from airflow_snowpack.builds.keys import KeyType, hash_shard
 from airflow_snowpack.builds.model import ShardAttemptResult, ShardFormat, Sharding
+from airflow_snowpack.builds.sharding import fewest_shards
 from airflow_snowpack.builds.shards import file_checksum
 from airflow_snowpack.builds.spark_writer import arrow_schema_of, write_shards
 from airflow_snowpack.builds.storage import Storage
@@ -161,6 +162,14 @@ def test_a_storage_whose_every_third_request_fails_gets_the_whole_build(flights:
         ]
     assert sorted(ids) == list(range(300))
     assert next(asked) > 6
+
+
+def test_a_shard_with_more_keys_than_it_may_have_is_refused(flights: DataFrame, storage: Storage) -> None:
+    with pytest.raises(TooManyKeys, match="max_keys_per_shard = 299"):
+        write_shards(flights, storage, "r1", Sharding.hash(1), "id", max_keys=299)
+    assert read_attempts(storage, "r1") == []
+    counts = SparkSource(flights).count_keys("id", Interrupt())
+    assert (counts.sum(), 4 <= fewest_shards(counts, 100) <= 6) == (300, True)
 
 
 def test_a_table_is_read_as_of_the_snapshot_that_the_manifest_names(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from random_examples import UNHURRIED
 from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey
 from airflow_snowpack.builds.keys import KeyType, hash_shard
 from airflow_snowpack.builds.model import Sharding
-from airflow_snowpack.builds.sharding import Placing, key_type_of, num_shards_for
+from airflow_snowpack.builds.sharding import BUCKETS, SHARD_COUNTS, Placing, bucket_of, fewest_shards, key_type_of
 
 INTEGERS = st.integers(-(2**63), 2**63 - 1)
 
@@ -92,14 +94,45 @@ def test_an_expression_that_names_no_shard_stops_the_build(ids: list[object], to
         Placing(Sharding.expression("id % 3", 3), KeyType.INTEGER).shards(pa.array(ids))
 
 
-@pytest.mark.parametrize("keys", [0, 1, 1000, 1001, 5000, 1_000_000])
-def test_no_shard_gets_more_keys_than_it_may_have(keys: int) -> None:
-    num_shards = num_shards_for(keys, max_keys_per_shard=1000)
-    placed = Placing(Sharding.hash(num_shards), KeyType.INTEGER).shards(pa.array(range(keys), pa.int64()))
-    counts = placed.value_counts().field("counts").to_pylist()
-    assert max(counts, default=0) <= 1000
+def fullest(keys: pa.Array, num_shards: int) -> int:
+    kind = key_type_of("key", keys.type)
+    counts = Placing(Sharding.hash(num_shards), kind).shards(keys).value_counts().field("counts").to_pylist()
+    return max(counts, default=0)
 
 
-def test_more_shards_than_there_may_be_are_refused() -> None:
-    with pytest.raises(InvalidBuild, match=r"would need .* shards of at most 100,000"):
-        num_shards_for(10**9, max_keys_per_shard=100)
+def buckets(keys: pa.Array) -> np.ndarray:
+    return np.bincount(bucket_of(keys), minlength=BUCKETS)
+
+
+@pytest.mark.parametrize(
+    ("keys", "most"), [(0, 1), (1, 1), (1000, 1000), (1001, 1000), (5000, 1000), (1_000_000, 100_000), (20_000, 5)]
+)
+def test_no_shard_gets_more_keys_than_it_may_have(keys: int, most: int) -> None:
+    column = pa.array(range(keys), pa.int64())
+    num_shards = fewest_shards(buckets(column), most)
+    assert fullest(column, num_shards) <= most
+    assert num_shards == 1 or keys > most
+
+
+@UNHURRIED
+@given(st.lists(st.text(max_size=8), unique=True, max_size=200), st.integers(2, 30))
+def test_no_shard_gets_more_random_keys_than_it_may_have(keys: list[str], most: int) -> None:
+    column = pa.array(keys, pa.string())
+    num_shards = fewest_shards(buckets(column), most)
+    assert fullest(column, num_shards) <= most
+    fewer = [count for count in SHARD_COUNTS if count < num_shards]
+    assert not fewer or fullest(column, fewer[-1]) > most
+
+
+def test_keys_that_were_chosen_to_meet_in_one_shard_are_kept_apart() -> None:
+    every = pa.array(range(3000), pa.int64())
+    chosen = every.filter(pc.equal(Placing(Sharding.hash(15), KeyType.INTEGER).shards(every), 7)).slice(0, 100)
+    assert fullest(chosen, 15) == 100
+    assert fullest(chosen, fewest_shards(buckets(chosen), 20)) <= 20
+
+
+def test_keys_that_no_number_of_shards_keeps_apart_are_refused() -> None:
+    counts = np.zeros(BUCKETS, np.int64)
+    counts[4711] = 21
+    with pytest.raises(InvalidBuild, match=r"of 21 keys, one of 90,090 shards would still have 21; allow more"):
+        fewest_shards(counts, max_keys_per_shard=20)
