@@ -75,8 +75,8 @@ def bucket_of(keys: pa.Array) -> np.ndarray:
 def fewest_shards(keys_by_bucket: np.ndarray, max_keys_per_shard: int) -> int:
     """Return the smallest number of shards, among the divisors of ``BUCKETS``, of which none has more keys than allowed.
 
-    A key is in shard ``hash % n``. Where ``n`` divides ``BUCKETS`` that is ``bucket % n``, so the counts of all buckets give the exact
-    count of each shard for every such ``n``.
+    A key is in shard ``hash % n``. Where ``n`` divides ``BUCKETS`` that is ``bucket % n``, so the counts of all buckets give the
+    exact count of each shard for every such ``n``.
 
     :param keys_by_bucket: how many different keys :func:`bucket_of` puts in each bucket.
     :raises InvalidBuild: not even the largest number of shards suffices.
