@@ -2,6 +2,7 @@
 
 FrameError
 ├── UnwritableFrame   rows that Iceberg cannot keep
+├── UnreadableTable   files that only Spark can read, asked for without Spark
 ├── UnreadableView    a view that only Spark can read, asked for without Spark
 └── UnusableOutput    a task returns something that cannot be handed on like that
 """
@@ -26,7 +27,17 @@ class UnwritableFrame(FrameError):
     def __init__(self, problem: object) -> None:
         super().__init__(
             f"These rows cannot become a table: {_first_line(problem)}. Give every column a type that Iceberg has (no "
-            "nanoseconds, no column of nothing but nulls without a type), or return a DataFrame of Spark."
+            "nanoseconds, no column of nothing but nulls without a type) and every value room in it."
+        )
+
+
+class UnreadableTable(FrameError):
+    """A data file that cannot be read without Spark: no interim table is written like that."""
+
+    def __init__(self, path: str, problem: object) -> None:
+        super().__init__(
+            f"The file {path} cannot be read without Spark: {_first_line(problem)}. Take the table as a DataFrame of "
+            "Spark (leave the parameter's annotation out), and do not change interim tables."
         )
 
 

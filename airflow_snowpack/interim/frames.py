@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 from airflow_snowpack.interim.frame_errors import UnwritableFrame
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import pyarrow as pa
 
 ARROW_CLASSES = frozenset({"Table", "RecordBatch", "RecordBatchReader"})
@@ -60,7 +58,7 @@ def as_arrow(frame: Any) -> pa.Table:
     import pyarrow as pa
 
     try:
-        return _in_types_of_iceberg(_table_of(frame))
+        return _table_of(frame)
     except pa.ArrowException as problem:
         raise UnwritableFrame(problem) from problem
 
@@ -74,44 +72,3 @@ def _table_of(frame: Any) -> pa.Table:
     if isinstance(frame, pa.RecordBatchReader):
         return frame.read_all()
     return pa.Table.from_batches([frame]) if isinstance(frame, pa.RecordBatch) else frame
-
-
-def _in_types_of_iceberg(rows: pa.Table) -> pa.Table:
-    import pyarrow as pa
-
-    for place, field in enumerate(_named(rows.schema)):
-        kind = _kept(field).type
-        if not kind.equals(field.type):
-            try:
-                rows = rows.set_column(place, field.with_type(kind), rows.column(place).cast(kind))
-            except pa.ArrowException as problem:
-                raise UnwritableFrame(f"the column {field.name}: {problem}") from problem
-    return rows
-
-
-def _kept(field: pa.Field) -> pa.Field:
-    """The field in types that hold as much, as far as Iceberg has them."""
-    import pyarrow as pa
-    from pyarrow import types
-
-    kind = field.type
-    if types.is_timestamp(kind) and kind.unit == "ns":
-        return field.with_type(pa.timestamp("us", tz=kind.tz))
-    if types.is_time(kind) and kind.unit == "ns":
-        return field.with_type(pa.time64("us"))
-    if types.is_unsigned_integer(kind):
-        return field.with_type(pa.int32() if kind.bit_width < 32 else pa.int64())
-    if types.is_struct(kind):
-        return field.with_type(pa.struct([_kept(each) for each in _named(kind)]))
-    if types.is_map(kind):
-        return field.with_type(pa.map_(_kept(kind.key_field), _kept(kind.item_field)))
-    if types.is_list(kind) or types.is_large_list(kind):
-        return field.with_type((pa.list_ if types.is_list(kind) else pa.large_list)(_kept(kind.value_field)))
-    return field
-
-
-def _named(fields: Iterable[pa.Field]) -> list[pa.Field]:
-    named = list(fields)
-    if not all(field.name for field in named):
-        raise UnwritableFrame("a column, or a field of one, has no name")
-    return named

@@ -9,6 +9,7 @@ a column which it leaves out.
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import time
@@ -19,6 +20,8 @@ from airflow_snowpack.interim.frame_errors import UnreadableView
 from airflow_snowpack.interim.refs import ViewRef
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import DataScan
@@ -89,6 +92,7 @@ def _viewed(scan: DataScan, view: ViewRef) -> pa.Table:
 
     from airflow_snowpack.interim.comparable import column_of
     from airflow_snowpack.interim.condition_text import parse
+    from airflow_snowpack.interim.data_files import rows_of
     from airflow_snowpack.interim.matching import Matching
 
     schema = schema_to_pyarrow(scan.projection())
@@ -98,12 +102,30 @@ def _viewed(scan: DataScan, view: ViewRef) -> pa.Table:
     if selected:
         scan = scan.select(*{*selected, *(name for name, _ in orders), *(matching.columns if matching else ())})
     if matching is not None:
-        rows = matching.rows(scan.filter(matching.pushed()).to_arrow())
+        rows = matching.rows(rows_of(scan.filter(matching.pushed())))
     else:
-        rows = (scan if orders else scan.update(limit=view.rows)).to_arrow()
-    rows = _ordered(rows, orders).slice(0, view.rows)
+        rows = rows_of(scan if orders else scan.update(limit=view.rows))
+    rows = _zoned(_ordered(rows, orders).slice(0, view.rows), schema.names, scan.table_metadata.properties)
     # As in Spark, the columns are called what the view calls them.
     return rows.select(selected).rename_columns(list(view.columns)) if view.columns else rows
+
+
+def _zoned(rows: pa.Table, columns: list[str], properties: Mapping[str, str]) -> pa.Table:
+    """The rows with their moments in the zones that they were written in."""
+    import pyarrow as pa
+
+    from airflow_snowpack.interim.retyping import retyped
+    from airflow_snowpack.interim.time_zones import TIME_ZONES, in_time_zones
+
+    zones = json.loads(properties.get(TIME_ZONES, "{}"))
+    for place, name in enumerate(columns):
+        here = rows.schema.get_field_index(name)
+        if here < 0 or not any(zone.partition(".")[0] == str(place) for zone in zones):
+            continue
+        field = in_time_zones(rows.schema.field(here), zones, str(place))
+        chunks = [retyped(chunk, field) for chunk in rows.column(here).chunks]
+        rows = rows.set_column(here, field, pa.chunked_array(chunks, field.type))
+    return rows
 
 
 def _order(term: str, schema: pa.Schema) -> tuple[str, bool]:

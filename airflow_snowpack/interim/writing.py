@@ -9,6 +9,7 @@ no Spark for it. What was written is read from the snapshot's own summary, so th
 
 from __future__ import annotations
 
+import json
 import logging
 import struct
 import time
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TABLE_PROPERTIES = {"format-version": "2", "snowpack.interim": "true"}
+TABLE_PROPERTIES = {"format-version": "2", "snowpack.interim": "true", "write.format.default": "parquet"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +83,18 @@ def _create_with_spark(frame: Any, name: TableName, properties: Mapping[str, str
 def _create_with_pyiceberg(frame: Any, name: TableName, catalog: Catalog, properties: Mapping[str, str]) -> None:
     from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
 
-    rows = as_arrow(frame)
+    from airflow_snowpack.interim.data_files import written_files
+    from airflow_snowpack.interim.iceberg_types import in_iceberg_types
+    from airflow_snowpack.interim.time_zones import TIME_ZONES, time_zones
+
+    given = as_arrow(frame)
+    rows, zones = in_iceberg_types(given), time_zones(given.schema)
+    own = {TIME_ZONES: json.dumps(zones)} if zones else {}
     try:
-        creation = catalog.create_table_transaction(name.identifier, schema=rows.schema, properties=dict(properties))
-        creation.append(rows)
+        creation = catalog.create_table_transaction(name.identifier, schema=rows.schema, properties={**properties, **own})
+        with creation.update_snapshot().fast_append() as append:
+            for file in written_files(rows, creation.table_metadata, creation._table.io):
+                append.append_data_file(file)
     # What a value that a type has no room for raises where bounds of columns are packed is no error of Arrow's.
     except (UnsupportedPyArrowTypeException, TypeError, ValueError, struct.error) as problem:
         raise UnwritableFrame(problem) from problem

@@ -1,0 +1,205 @@
+"""The Parquet files of an Iceberg table: written from Arrow rows, and read as Arrow rows.
+
+    with transaction.update_snapshot().fast_append() as append:
+        for file in written_files(rows, transaction.table_metadata, io):
+            append.append_data_file(file)
+
+    rows = rows_of(table.scan(snapshot_id=7))
+
+PyIceberg plans, prunes and commits. The rows themselves go through :mod:`~airflow_snowpack.interim.retyping` alone, since
+PyIceberg's projection makes empty lists and maps of those that are null. The invariant: the rows that are read are those in
+the files, null for null, or an error says why they cannot be.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyarrow import dataset, types
+
+from airflow_snowpack.interim.frame_errors import UnreadableTable
+from airflow_snowpack.interim.retyping import retyped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import DataScan, FileScanTask
+    from pyiceberg.table.metadata import TableMetadata
+
+FIELD_ID = b"PARQUET:field_id"
+READ_BUFFER = 8 * 1024 * 1024
+
+
+def written_files(rows: pa.Table, metadata: TableMetadata, io: FileIO) -> Iterator[DataFile]:
+    """Write the rows into new files of the table, about as many as its target size asks for.
+
+    :param rows: in the columns of the table, in their order.
+    :param metadata: of a table without partitions, with these columns.
+    :raises pyarrow.ArrowException: a value is null in a required field.
+    """
+    from pyiceberg.io.pyarrow import bin_pack_arrow_table
+    from pyiceberg.schema import sanitize_column_names
+    from pyiceberg.table import TableProperties
+    from pyiceberg.utils.properties import property_as_int
+
+    if not rows.num_rows:
+        return
+    columns = sanitize_column_names(metadata.schema())  # as every writer of Iceberg names them in files
+    in_file = _columns_of_file(rows, columns)
+    size = property_as_int(
+        metadata.properties,
+        TableProperties.WRITE_TARGET_FILE_SIZE_BYTES,
+        TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT,
+    )
+    for number, batches in enumerate(bin_pack_arrow_table(in_file, size or TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT)):
+        yield _written_file(pa.Table.from_batches(batches), columns, number, metadata, io)
+
+
+def _columns_of_file(rows: pa.Table, columns: Schema) -> pa.Table:
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    wanted = schema_to_pyarrow(columns, include_field_ids=True)
+    fields = [_shape(own, field, with_ids=True) for own, field in zip(rows.schema, wanted, strict=True)]
+    made = [
+        pa.chunked_array([retyped(chunk, field) for chunk in column.chunks], field.type)
+        for column, field in zip(rows.columns, fields, strict=True)
+    ]
+    return pa.Table.from_arrays(made, schema=pa.schema(fields))
+
+
+def _written_file(rows: pa.Table, columns: Schema, number: int, metadata: TableMetadata, io: FileIO) -> DataFile:
+    from pyiceberg.io.pyarrow import ParquetFormatModel
+    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+    from pyiceberg.table.locations import load_location_provider
+    from pyiceberg.typedef import Record
+
+    place = load_location_provider(table_location=metadata.location, table_properties=metadata.properties)
+    output = io.new_output(place.new_data_location(f"00000-{number}-{uuid.uuid4()}.parquet"))
+    writer = ParquetFormatModel().create_writer(output, columns, metadata.properties)
+    with writer:
+        writer.write(rows)
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=output.location,
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        file_size_in_bytes=len(output),
+        sort_order_id=None,
+        spec_id=metadata.default_spec_id,
+        equality_ids=None,
+        key_metadata=None,
+        **writer.result().to_serialized_dict(),
+    )
+
+
+def rows_of(scan: DataScan) -> pa.Table:
+    """Read the rows that the scan finds. Its filter leaves out only rows that do not match, not each of them.
+
+    :raises UnreadableTable: the files are not as interim tables are written: with deletes, in another format or other columns.
+    """
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+    from pyiceberg.utils.concurrent import ExecutorFactory
+
+    wanted = schema_to_pyarrow(scan.projection(), include_field_ids=True)
+    executor = ExecutorFactory.get_or_create()
+    left, found = scan.limit, []
+    for rows in executor.map(lambda task: _rows_of_file(scan, task, wanted), scan.plan_files()):
+        found.append(rows if left is None else rows.slice(0, left))
+        if left is not None and (left := left - found[-1].num_rows) == 0:
+            break
+    if not found:
+        return pa.schema([_shape(None, field) for field in wanted]).empty_table()
+    return pa.concat_tables(found, promote_options="permissive")
+
+
+def _rows_of_file(scan: DataScan, task: FileScanTask, wanted: pa.Schema) -> pa.Table:
+    from pyiceberg.manifest import FileFormat
+
+    path = task.file.file_path
+    if task.delete_files:
+        raise UnreadableTable(path, "some of its rows are deleted")
+    if task.file.file_format != FileFormat.PARQUET:
+        raise UnreadableTable(path, f"it is {task.file.file_format}")
+    with scan.io.new_input(path).open() as opened:
+        format_ = dataset.ParquetFileFormat(pre_buffer=True, use_buffered_stream=True, buffer_size=READ_BUFFER)
+        fragment = format_.make_fragment(opened)
+        known = {field.metadata[FIELD_ID]: field for field in fragment.physical_schema if FIELD_ID in (field.metadata or {})}
+        try:
+            own = [known[field.metadata[FIELD_ID]] for field in wanted]
+        except KeyError as missing:
+            raise UnreadableTable(path, f"it has no column with the id {missing.args[0].decode()}") from missing
+        columns = dataset.Scanner.from_fragment(
+            fragment,
+            schema=fragment.physical_schema,
+            filter=_filter(scan, fragment.physical_schema),
+            columns=[field.name for field in own],
+        )
+        try:
+            schema = pa.schema([_shape(each, field) for each, field in zip(own, wanted, strict=True)])
+            batches = [_batch(batch, schema) for batch in columns.to_batches() if batch.num_rows]
+        except pa.ArrowInvalid as problem:
+            raise UnreadableTable(path, problem) from problem
+    return pa.Table.from_batches(batches, schema=schema)
+
+
+def _batch(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    columns = [retyped(column, field) for column, field in zip(rows.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _filter(scan: DataScan, in_file: pa.Schema) -> Any:
+    """The scan's filter as Arrow has it, on the names that columns have in the file."""
+    from pyiceberg.expressions import AlwaysTrue
+    from pyiceberg.expressions.visitors import bind, translate_column_names
+    from pyiceberg.io.pyarrow import expression_to_pyarrow, pyarrow_to_schema
+
+    if scan.row_filter == AlwaysTrue():
+        return None
+    columns = pyarrow_to_schema(in_file)
+    bound = bind(scan.table_metadata.schema(), scan.row_filter, case_sensitive=scan.case_sensitive)
+    translated = translate_column_names(bound, columns, case_sensitive=scan.case_sensitive)
+    return expression_to_pyarrow(bind(columns, translated, case_sensitive=scan.case_sensitive), columns)
+
+
+def _shape(own: pa.Field | None, field: pa.Field, *, with_ids: bool = False) -> pa.Field:
+    """The field as Iceberg has it, with text, bytes and lists as large or small as they are: Iceberg does not tell the two apart.
+
+    :param own: as the rows have it; ``None`` when there are no rows, and everything is small.
+    """
+    ids = [(each.metadata or {}).get(FIELD_ID) for each in (own, field) if each is not None]
+    if len(ids) == 2 and None not in ids and ids[0] != ids[1]:
+        raise pa.ArrowInvalid(f"another field is in the place of {field.name}")
+    kind = _shape_of_type(None if own is None else own.type, field.type, with_ids)
+    return pa.field(field.name, kind, field.nullable, field.metadata if with_ids else None)
+
+
+def _shape_of_type(own: Any, kind: Any, with_ids: bool) -> pa.DataType:
+    if types.is_large_string(kind):
+        return pa.string() if own is None else own
+    if types.is_large_binary(kind):
+        return pa.binary() if own is None else own
+    parts = _parts(kind)
+    if not parts:
+        return kind
+    others: Sequence[pa.Field | None] = _parts(own) if own is not None else [None] * len(parts)
+    if len(others) != len(parts):
+        raise pa.ArrowInvalid(f"{own} is no {kind}")
+    inner = [_shape(each, part, with_ids=with_ids) for each, part in zip(others, parts, strict=True)]
+    if types.is_struct(kind):
+        return pa.struct(inner)
+    if types.is_map(kind):
+        return pa.map_(*inner)
+    return pa.large_list(*inner) if own is not None and types.is_large_list(own) else pa.list_(*inner)
+
+
+def _parts(kind: Any) -> list[pa.Field]:
+    if types.is_struct(kind):
+        return list(kind)
+    if types.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    return [kind.value_field] if types.is_list(kind) or types.is_large_list(kind) else []

@@ -1,0 +1,130 @@
+"""Arrow rows in the types that Iceberg has, each value unchanged, or an error that names the column.
+
+    rows = in_iceberg_types(pa.table({"at": pa.array([5], pa.time32("s"))}))     # at: time64[us]
+    in_iceberg_types(pa.table({"for": pa.array([5], pa.duration("s"))}))         # raises UnwritableFrame
+
+The invariant: a type becomes one that holds all of its values (``time32`` becomes ``time64``, ``decimal32`` ``decimal128``), or
+one that is checked value by value (``uint64``, nanoseconds, ``date64``, ``decimal256``). Every other type is refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyarrow import types
+
+from airflow_snowpack.interim.frame_errors import UnwritableFrame
+from airflow_snowpack.interim.retyping import retyped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+DIGITS = 38  # of the widest decimal of Iceberg
+
+
+def in_iceberg_types(rows: pa.Table) -> pa.Table:
+    """Return the rows with each column in a type that Iceberg has; it has moments in UTC alone.
+
+    :raises UnwritableFrame: Iceberg has no type for a column, or a value does not fit it; or a column has no name.
+    """
+    if rows.num_rows and not rows.num_columns:
+        raise UnwritableFrame("they have no columns")
+    names = [field.name for field in _named(rows.schema)]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UnwritableFrame(f"more than one column is called {', '.join(twice)}")
+    columns, fields = [], []
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        try:
+            kept = iceberg_field(field)
+            chunks = [retyped(chunk, kept) for chunk in column.chunks]
+        except (pa.ArrowException, UnsupportedType) as problem:
+            raise UnwritableFrame(f"the column {field.name}: {problem}") from problem
+        fields.append(kept)
+        columns.append(pa.chunked_array(chunks, kept.type))
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+class UnsupportedType(TypeError):
+    """Iceberg has no type that holds values of this one."""
+
+
+def iceberg_field(field: pa.Field) -> pa.Field:
+    """Return the field in a type that Iceberg has.
+
+    :raises UnsupportedType: it has none.
+    """
+    return pa.field(field.name, _kept(field.type), field.nullable)
+
+
+def _kept(kind: pa.DataType) -> pa.DataType:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _kept_extension(kind)
+    if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
+        return _kept(kind.value_type)
+    if types.is_struct(kind):
+        if not kind.num_fields:
+            raise UnsupportedType("a struct has no fields")
+        return pa.struct([iceberg_field(each) for each in _named(kind)])
+    if types.is_map(kind):
+        return pa.map_(iceberg_field(kind.key_field), iceberg_field(kind.item_field))
+    if types.is_large_list(kind) or types.is_large_list_view(kind):
+        return pa.large_list(iceberg_field(kind.value_field))
+    if types.is_list(kind) or types.is_list_view(kind) or types.is_fixed_size_list(kind):
+        return pa.list_(iceberg_field(kind.value_field))
+    return _kept_temporal(kind) if types.is_temporal(kind) else _kept_plain(kind)
+
+
+def _kept_extension(kind: Any) -> pa.DataType:
+    if isinstance(kind, pa.UuidType):
+        return kind
+    if isinstance(kind, pa.Bool8Type):
+        return pa.bool_()
+    if isinstance(kind, pa.JsonType):
+        return _kept(kind.storage_type)
+    raise UnsupportedType(f"Iceberg has no type for {kind}; cast it to {kind.storage_type}, for one")
+
+
+def _kept_temporal(kind: pa.DataType) -> pa.DataType:
+    if types.is_timestamp(kind):
+        return pa.timestamp("us", None if kind.tz is None else "UTC")
+    if types.is_time(kind):
+        return pa.time64("us")
+    if types.is_date(kind):
+        return pa.date32()
+    raise UnsupportedType(f"Iceberg has no type for {kind}; make it a number, for one")
+
+
+def _kept_plain(kind: pa.DataType) -> pa.DataType:
+    if types.is_integer(kind):
+        return pa.int32() if kind.bit_width < 32 or kind.equals(pa.int32()) else pa.int64()
+    if types.is_float16(kind):
+        return pa.float32()
+    if types.is_decimal(kind):
+        return _kept_decimal(kind)
+    if types.is_string_view(kind):
+        return pa.string()
+    if types.is_binary_view(kind):
+        return pa.binary()
+    if types.is_null(kind):
+        raise UnsupportedType("it has nothing but nulls, and no type; cast it to one")
+    known = (types.is_boolean, types.is_floating, types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
+    if any(is_kind(kind) for is_kind in (*known, types.is_fixed_size_binary)):
+        return kind
+    raise UnsupportedType(f"Iceberg has no type for {kind}")
+
+
+def _kept_decimal(kind: Any) -> pa.DataType:
+    scale = max(kind.scale, 0)
+    digits = kind.precision - min(kind.scale, 0)
+    if scale > DIGITS or (digits > DIGITS and kind.bit_width < 256):
+        raise UnsupportedType(f"Iceberg's decimals have at most {DIGITS} digits, and {kind} has more")
+    return pa.decimal128(max(min(digits, DIGITS), scale), scale)
+
+
+def _named(fields: Iterable[pa.Field]) -> list[pa.Field]:
+    named = list(fields)
+    if not all(field.name for field in named):
+        raise UnwritableFrame("a column, or a field of one, has no name")
+    return named

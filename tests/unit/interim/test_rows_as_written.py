@@ -1,0 +1,144 @@
+"""Rows of Arrow come back as they were written: null for null, and every type that Iceberg can hold without loss."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+from pyiceberg.types import LongType
+
+from airflow_snowpack.iceberg import CatalogConfig, TableName
+from airflow_snowpack.interim.frame_errors import UnreadableTable, UnwritableFrame
+from airflow_snowpack.interim.reading import read_as_arrow
+from airflow_snowpack.interim.refs import Producer, TableRef
+from airflow_snowpack.interim.writing import write_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.catalog import Catalog
+
+NAME = TableName("lake", "snowpack_interim", "t")
+NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)
+SKU = pa.struct({"sku": pa.string()})
+
+
+@pytest.fixture
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    return CatalogConfig.embedded(tmp_path_factory.mktemp("lake")).load()
+
+
+@pytest.fixture
+def written(catalog: Catalog) -> Callable[[Any], TableRef]:
+    def write(frame: Any) -> TableRef:
+        done = write_table(frame, NAME, catalog, "0" * 32)
+        return TableRef("1", str(NAME), done.snapshot_id, done.rows, Producer("d", "r", "t"))
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([None, [], [{"sku": "x"}], [None, {"sku": None}]], pa.list_(SKU)),
+        ([None, [], [{"sku": "x"}]], pa.large_list(SKU)),
+        ([None, [], [("a", {"sku": "x"}), ("b", None)]], pa.map_(pa.string(), SKU)),
+        ([None, [None, []], [[{"sku": None}], None]], pa.list_(pa.list_(SKU))),
+        ([None, [("a", None), ("b", [])]], pa.map_(pa.string(), pa.list_(SKU))),
+        ([None, {"items": None}, {"items": []}, {"items": [None]}], pa.struct({"items": pa.list_(SKU)})),
+        ([None, {"by": None}, {"by": []}, {"by": [("a", None)]}], pa.struct({"by": pa.map_(pa.string(), SKU)})),
+    ],
+)
+@pytest.mark.parametrize("part", [slice(None), slice(1, None), slice(0, 1), slice(1, 3)])
+def test_what_is_null_stays_null_in_lists_and_maps_of_structs(
+    values: list[Any], kind: pa.DataType, part: slice, catalog: Catalog, written: Callable[[Any], TableRef]
+) -> None:
+    rows = pa.table({"id": range(len(values)), "c": pa.array(values, kind)})[part]
+
+    read = read_as_arrow(written(rows), catalog)
+
+    assert read.to_pylist() == rows.to_pylist()
+    assert read.schema == rows.schema
+
+
+def test_a_view_keeps_nulls_too(catalog: Catalog, written: Callable[[Any], TableRef]) -> None:
+    rows = pa.table({"id": [1, 2, 3], "items": pa.array([None, [], [{"sku": "x"}]], pa.list_(SKU))})
+    ref = written(rows)
+
+    found = read_as_arrow(ref.where("id < 3").order_by("id desc").select("items"), catalog)
+
+    assert found.to_pylist() == [{"items": []}, {"items": None}]
+    assert read_as_arrow(ref.where("id > 9"), catalog).to_pylist() == []
+    assert read_as_arrow(ref.limit(1), catalog).to_pylist() == [{"id": 1, "items": None}]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([time(5, 6, 7), None], pa.time32("s")),
+        ([date(2026, 1, 2), None], pa.date64()),
+        ([Decimal("1.50"), None], pa.decimal32(5, 2)),
+        ([Decimal("12300"), None], pa.decimal128(5, -2)),
+        ([[Decimal("12300"), None], None], pa.list_(pa.decimal128(5, -2))),
+        ([UUID(int=7), None], pa.uuid()),
+        ([[1, None], None], pa.list_(pa.int64(), 2)),
+        ([b"ab", None], pa.binary(2)),
+    ],
+)
+def test_types_that_iceberg_lacks_come_back_with_their_values(
+    values: list[Any], kind: pa.DataType, catalog: Catalog, written: Callable[[Any], TableRef]
+) -> None:
+    rows = pa.table({"c": pa.array([value.bytes if isinstance(value, UUID) else value for value in values], kind)})
+
+    assert read_as_arrow(written(rows), catalog)["c"].to_pylist() == values
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "+02:00", "America/New_York", "Etc/UTC", "UTC"])
+def test_moments_come_back_in_their_time_zone(zone: str, catalog: Catalog, written: Callable[[Any], TableRef]) -> None:
+    at = pa.timestamp("us", zone)
+    inside = pa.struct({"at": at, "local": pa.timestamp("us")})
+    rows = pa.table(
+        {
+            "id": [1],
+            "at": pa.array([NOON], at),
+            "inside": pa.array([[{"at": NOON, "local": NOON.replace(tzinfo=None)}]], pa.list_(inside)),
+            "by": pa.array([[("a", NOON)]], pa.map_(pa.string(), at)),
+        }
+    )
+    ref = written(rows)
+
+    assert read_as_arrow(ref, catalog).equals(rows)
+    view = ref.where("at = '2026-03-29 12:00:00Z'").order_by("at").select("by", "at")
+    assert read_as_arrow(view, catalog).equals(rows.select(["by", "at"])), "found by its place in the table, not in the view"
+
+
+def test_names_that_files_cannot_have_come_back(catalog: Catalog, written: Callable[[Any], TableRef]) -> None:
+    rows = pa.table({"odd name": [1], "ü.x": pa.array([[{"1 a": 2}]]), "a-b": ["x"]})
+
+    assert read_as_arrow(written(rows), catalog).equals(rows)
+
+
+def test_rows_without_columns_and_columns_with_one_name_are_refused(written: Callable[[Any], TableRef]) -> None:
+    with pytest.raises(UnwritableFrame, match="more than one column is called a"):
+        written(pa.table([[1], [2]], names=["a", "a"]))
+    with pytest.raises(UnwritableFrame, match="must not be null"):
+        written(pa.table({"n": pa.array([None], pa.int64())}, schema=pa.schema([pa.field("n", pa.int64(), nullable=False)])))
+
+
+def test_a_table_that_was_changed_afterwards_is_refused(catalog: Catalog, written: Callable[[Any], TableRef]) -> None:
+    ref = written(pa.table({"n": [1, 2]}))
+    table = catalog.load_table(NAME.identifier)
+    with table.update_schema() as change:
+        change.add_column("more", LongType())
+    table.append(pa.table({"n": [3], "more": [4]}))
+    newest = table.current_snapshot()
+    assert newest is not None
+
+    assert read_as_arrow(ref, catalog).to_pylist() == [{"n": 1}, {"n": 2}]
+    with pytest.raises(UnreadableTable, match="it has no column with the id 2"):
+        read_as_arrow(replace(ref, snapshot_id=newest.snapshot_id), catalog)
