@@ -78,6 +78,7 @@ def explanation_body(told: Explanation) -> Body:
         "pending": None if told.pending is None else pending_body(told.pending),
         "launching": None if told.launching is None else pending_body(told.launching, told.problem),
         "next_tick": moment(told.next_tick),
+        "deadline": moment(told.deadline),
         "ended": [pending_body(job) for job in told.ended],
     }
 

@@ -195,6 +195,7 @@ class ExplanationShape(Shape):
     pending: PendingShape | None = Field(description="The job that is on its way to a run.")
     launching: PendingShape | None = Field(description="A job whose run is being started.")
     next_tick: Moment = Field(description="When its own clock comes next.")
+    deadline: Moment = Field(description="When it runs at the latest; null for a trigger without `at_latest`.")
     ended: list[PendingShape] = Field(description="The newest that were launched or discarded, newest first.")
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling.collecting import collect as collect
     from airflow_snowpack.scheduling.composites import AllOf as AllOf
     from airflow_snowpack.scheduling.composites import AnyOf as AnyOf
+    from airflow_snowpack.scheduling.composites import AtLatest as AtLatest
     from airflow_snowpack.scheduling.composites import Since as Since
     from airflow_snowpack.scheduling.composites import parse_trigger as parse_trigger
     from airflow_snowpack.scheduling.constraint import OnUnmet as OnUnmet
@@ -122,7 +123,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "checker": ["CheckReport", "Checker"],
         "clocks": ["Clocks"],
         "collecting": ["collect"],
-        "composites": ["AllOf", "AnyOf", "Since", "parse_trigger"],
+        "composites": ["AllOf", "AnyOf", "AtLatest", "Since", "parse_trigger"],
         "constraint": ["OnUnmet"],
         "constraints": ["ClusterLoad", "Delay", "MaxConcurrent", "MaxRuns", "PoolSlots", "SinceLastRun", "TimeWindow"],
         "errors": [

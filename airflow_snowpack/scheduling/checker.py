@@ -239,8 +239,10 @@ class Checker:
         run_id = run_id_of(schedule.name, pending_id, due.row.created_at)
         changes = {"reasons": reasons_to_json(reasons), "run_id": run_id, **NOT_WAITING, **due.counted.to_row()}
         move(conn, pending_id, PendingState.CONSTRAINT, PendingState.LAUNCH, **changes)
-        reserve_run(conn, self._store, Wanted.by(schedule), pending_id, run_id, fired_by(conn, pending_id, schedule))
-        restart_periods(conn, self._store, schedule)
+        progress = due.counted.progress
+        told = fired_by(conn, pending_id, schedule, progress, self._store.clock())
+        reserve_run(conn, self._store, Wanted.by(schedule), pending_id, run_id, told)
+        restart_periods(conn, self._store, schedule, progress)
         self._leave_line(conn, due.row)
         return PendingState.LAUNCH
 

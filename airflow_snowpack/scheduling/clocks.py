@@ -10,6 +10,7 @@ and the schedule's policy says what becomes of them; in any case they are on rec
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,7 +20,7 @@ from airflow_snowpack.scheduling.cron import next_tick
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.events import Event, last_number, number_in_turn, publish
 from airflow_snowpack.scheduling.history import note
-from airflow_snowpack.scheduling.leaves import Cron, Every
+from airflow_snowpack.scheduling.leaves import Cron, Deadline, Every
 from airflow_snowpack.scheduling.pending import OPEN, PendingState
 from airflow_snowpack.scheduling.schedule import Missed, Schedule
 from airflow_snowpack.scheduling.subscriber import CURSOR
@@ -88,7 +89,8 @@ class Clocks:
         leaf = schedule.trigger.leaves()[row.leaf]
         moments = _due_moments(leaf, row.next_at, now)
         missed = [moment for moment in moments if now - moment > LATE]
-        if schedule.missed is Missed.ALL and (missed or len(moments) > 1):
+        # Deadlines that were missed are one run under every policy but NONE: its launch restarts their clock.
+        if schedule.missed is Missed.ALL and not isinstance(leaf, Deadline) and (missed or len(moments) > 1):
             return self._one_at_a_time(conn, row, leaf, moments, missed, now)
         self._set(conn, row, _after(leaf, now))
         if missed:
@@ -122,8 +124,7 @@ class Clocks:
             pending_events.c.pending_id == pending_jobs.c.pending_id,
             pending_events.c.leaf == row.leaf,
         )
-        passed = sa.select(sa.func.max(event_cursors.c.position)).where(event_cursors.c.name == CURSOR).scalar_subquery()
-        unheard = sa.exists().where(events.c.key == clock_key(row.schedule, row.leaf), events.c.id > sa.func.coalesce(passed, 0))
+        unheard = _unheard(clock_key(row.schedule, row.leaf))
         return bool(conn.execute(sa.select(sa.or_(sent_off, has_tick, unheard))).scalar_one())
 
     def _note_missed(self, conn: sa.Connection, row: sa.Row[Any], policy: Missed | str, missed: list[datetime]) -> None:
@@ -135,17 +136,35 @@ class Clocks:
         conn.execute(sa.update(schedule_clocks).where(mine).values(next_at=next_at, look_at=look_at or next_at))
 
 
-def restart_periods(conn: sa.Connection, store: Store, schedule: Schedule) -> None:
-    """Let the periods of a schedule that launches begin anew."""
+def restart_periods(conn: sa.Connection, store: Store, schedule: Schedule, took: Collection[Leaf] = ()) -> None:
+    """Restart the periods and the deadlines of a schedule that launches.
+
+    :param took: the leaves whose events the launch has.
+    """
     for number, leaf in enumerate(schedule.trigger.leaves()):
-        if isinstance(leaf, Every):
-            next_at = _after(leaf, store.clock())
-            mine = sa.and_(schedule_clocks.c.schedule == schedule.name, schedule_clocks.c.leaf == number)
+        if not isinstance(leaf, Every | Deadline):
+            continue
+        mine = sa.and_(schedule_clocks.c.schedule == schedule.name, schedule_clocks.c.leaf == number)
+        row = conn.execute(sa.select(schedule_clocks).where(mine).with_for_update()).first()
+        if row is None:
+            continue  # a suspended schedule has no clocks
+        # A period or a deadline that ended a moment ago and is on its way to the subscriber was this launch's, and does not count
+        # any more. The clock's row is held from here on, so none is under way that this does not see.
+        if isinstance(leaf, Every) or not (leaf in took or _is_unheard(conn, clock_key(schedule.name, number))):
+            next_at = _after(leaf, store.clock() if isinstance(leaf, Every) else max(row.next_at, store.clock()))
             conn.execute(sa.update(schedule_clocks).where(mine).values(next_at=next_at, look_at=next_at))
-            # A period that ended a moment ago and is on its way to the subscriber was the last launch's, and counts no more.
-            # The clock's row is held from here on, so none is under way that this does not see.
-            mine = sa.and_(schedule_triggers.c.schedule == schedule.name, schedule_triggers.c.leaf == number)
-            conn.execute(sa.update(schedule_triggers).where(mine).values(counts_after=last_number(conn)))
+        mine = sa.and_(schedule_triggers.c.schedule == schedule.name, schedule_triggers.c.leaf == number)
+        conn.execute(sa.update(schedule_triggers).where(mine).values(counts_after=last_number(conn)))
+
+
+def _is_unheard(conn: sa.Connection, key: str) -> bool:
+    """Whether the subscriber has not taken the newest tick of a clock yet."""
+    return bool(conn.execute(sa.select(_unheard(key))).scalar_one())
+
+
+def _unheard(key: str) -> sa.Exists:
+    passed = sa.select(sa.func.max(event_cursors.c.position)).where(event_cursors.c.name == CURSOR).scalar_subquery()
+    return sa.exists().where(events.c.key == key, events.c.id > sa.func.coalesce(passed, 0))
 
 
 def _due_moments(leaf: Leaf, next_at: datetime, now: datetime) -> list[datetime]:

@@ -1,6 +1,7 @@
 """Triggers made of triggers, and reading any trigger from its JSON.
 
 PartitionsAdded("analytics.page_views", 5) | BytesAdded("analytics.page_views", "100GB") | Every("4h")
+(PartitionsAdded("web.a") & PartitionsAdded("web.b")).at_latest(Cron("0 7 * * 1-5", tz="Europe/Berlin"))
 Since(PartitionsAdded("analytics.page_views"), "30m")
 """
 
@@ -13,7 +14,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from airflow_snowpack.scheduling.declared import parse_choice, parse_period
 from airflow_snowpack.scheduling.errors import InvalidSchedule
-from airflow_snowpack.scheduling.leaves import LEAVES
+from airflow_snowpack.scheduling.leaves import LEAVES, Cron, Deadline
 from airflow_snowpack.scheduling.trigger import Judgement, Leaf, Progress, Trigger
 
 
@@ -54,6 +55,46 @@ class Since(Trigger):
         if now < due:
             return Judgement(False, said, due, (inner,))
         return Judgement(True, said, None, (inner,), since=max(due, inner.since or due))
+
+
+@dataclass(frozen=True)
+class AtLatest(Trigger):
+    """Another trigger, or the time of a cron expression if the other one is not satisfied by then: one run in each period."""
+
+    kind: ClassVar[str] = "at_latest"
+    trigger: Trigger
+    by: Cron
+
+    def __post_init__(self) -> None:
+        self._read("trigger", parse_trigger)
+        self._read("by", _parse_deadline)
+
+    def parts(self) -> tuple[Trigger, ...]:
+        return (self.trigger, self.deadline)
+
+    @property
+    def deadline(self) -> Deadline:
+        """The leaf that listens to the clock of the deadline."""
+        return Deadline(self.by.expression, self.by.tz)
+
+    def walk(self) -> Iterator[Leaf]:
+        yield from self.trigger.walk()
+        yield self.deadline
+
+    def judge(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
+        parts = inner, deadline = self.trigger.judge(progress, now), self.deadline.judge(progress, now)
+        says = f"{f'({inner.says})' if inner.parts else inner.says}, {deadline.says}"
+        since = min((part.since for part in parts if part.since is not None and part.satisfied), default=None)
+        satisfied = inner.satisfied or deadline.satisfied
+        return Judgement(satisfied, says, None if satisfied else inner.next_at, parts, "or", since=since)
+
+    def unmet(self, progress: Mapping[Leaf, Progress], now: datetime) -> Iterator[Trigger]:
+        if not self.judge(progress, now).satisfied:
+            yield from self.trigger.unmet(progress, now)
+
+    def missing(self, progress: Mapping[Leaf, Progress], now: datetime) -> Iterator[Trigger]:
+        if self.deadline.judge(progress, now).satisfied:
+            yield from self.trigger.unmet(progress, now)
 
 
 class Composite(Trigger):
@@ -127,7 +168,14 @@ class AnyOf(Composite):
 
 
 COMPOSITES: dict[str, type[AllOf] | type[AnyOf]] = {AllOf.kind: AllOf, AnyOf.kind: AnyOf}
-BY_KIND: dict[str, type[Trigger]] = {**{leaf.kind: leaf for leaf in LEAVES}, Since.kind: Since}
+BY_KIND: dict[str, type[Trigger]] = {**{leaf.kind: leaf for leaf in LEAVES}, Since.kind: Since, AtLatest.kind: AtLatest}
+
+
+def _parse_deadline(said: object) -> Cron:
+    by = parse_trigger(said)
+    if not isinstance(by, Cron):
+        raise ValueError('it must be a cron, such as {cron: "0 7 * * 1-5"}; for a period, use `any_of` with `every`')
+    return by
 
 
 def parse_trigger(said: object) -> Trigger:

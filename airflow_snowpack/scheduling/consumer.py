@@ -15,7 +15,7 @@ his work may not have been done. Once another has considered, that place is gone
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ from airflow_snowpack.iceberg.catalog import load_table
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.scheduling.cron import next_tick
 from airflow_snowpack.scheduling.events import Event, last_number
-from airflow_snowpack.scheduling.leaves import Cron, Every
+from airflow_snowpack.scheduling.leaves import Cron, Deadline, Every
 from airflow_snowpack.scheduling.trigger import Judgement, Leaf, Progress, Trigger, table_key
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import considered, events
@@ -100,13 +100,17 @@ class Consumer:
         last = self._store.read(last_number)
         keys = {leaf: leaf.event_key(self._catalog_name, "", number) for number, leaf in enumerate(self._trigger.leaves())}
         arrivals = self._arrivals({key for key in keys.values() if key.startswith(TABLES)}, since.get("tables", {}))
+        deadlines = _deadlines(keys, since, considered_before=row.owner != NOBODY)
+        since |= _deadlines_to_json(deadlines)
+        next_deadlines = {leaf: _period_end(leaf, max(end, now)) for leaf, end in deadlines.items()}
         happened = {leaf: self._happened(leaf, key, arrivals, since, now, last) for leaf, key in keys.items()}
+        happened |= {leaf: [Event(keys[leaf], end)] if end <= now else [] for leaf, end in deadlines.items()}
         progress = {leaf: _progress(leaf, each) for leaf, each in happened.items() if each}
         heads = {key: place_to_json(found.head) for key, found in arrivals.items()}
         return Look(
             judgement=self._trigger.judge(progress, now),
             since=since,
-            upto={"at": now.isoformat(), "events": last, "tables": heads},
+            upto={"at": now.isoformat(), "events": last, "tables": heads, **_deadlines_to_json(next_deadlines)},
             amounts={key.removeprefix(TABLES): _amounts(found) for key, found in arrivals.items()},
             was=None if row.owner == NOBODY else row.changed_at,
         )
@@ -190,6 +194,33 @@ class Consumer:
         query = query.where(events.c.key == key, events.c.id > since["events"], events.c.id <= last)
         rows = self._store.read(lambda conn: conn.execute(query).all())
         return [Event(key, row.at, row.amounts, row.detail) for row in rows]
+
+
+def _deadlines(leaves: Iterable[Leaf], since: Mapping[str, Any], *, considered_before: bool) -> dict[Deadline, datetime]:
+    """When the periods end in which a consumer considers next."""
+    kept, start = since.get("deadlines", {}), datetime.fromisoformat(since["at"])
+    ends = {}
+    for leaf in leaves:
+        if not isinstance(leaf, Deadline):
+            continue
+        if (end := kept.get(_named(leaf))) is not None:
+            ends[leaf] = datetime.fromisoformat(end)
+        else:  # the first look, or the first since the trigger has this deadline
+            ends[leaf] = _period_end(leaf, start)
+            ends[leaf] = _period_end(leaf, ends[leaf]) if considered_before else ends[leaf]
+    return ends
+
+
+def _deadlines_to_json(ends: Mapping[Deadline, datetime]) -> dict[str, Any]:
+    return {"deadlines": {_named(leaf): end.isoformat() for leaf, end in ends.items()}} if ends else {}
+
+
+def _period_end(leaf: Deadline, after: datetime) -> datetime:
+    return next_tick(leaf.expression, leaf.tz, after)
+
+
+def _named(leaf: Deadline) -> str:
+    return f"{leaf.expression} {leaf.tz}"
 
 
 def _progress(leaf: Leaf, happened: list[Event]) -> Progress:

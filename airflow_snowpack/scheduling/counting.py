@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.scheduling.trigger import Leaf, Progress
+from airflow_snowpack.scheduling.trigger import Judgement, Leaf, Progress, Trigger
 from airflow_snowpack.store.schedule_tables import events, pending_events, pending_jobs
 
 MAX_TOLD = 100
@@ -83,8 +83,10 @@ def _add_up(row: sa.Row[Any], schedule: Schedule, heard: Iterable[Any]) -> Count
     return counted
 
 
-def fired_by(conn: sa.Connection, pending_id: str, schedule: Schedule) -> dict[str, Any]:
-    """What a run is told about why it runs."""
+def fired_by(
+    conn: sa.Connection, pending_id: str, schedule: Schedule, progress: Mapping[Leaf, Progress], now: datetime
+) -> dict[str, Any]:
+    """Return what a run finds in its conf about why it runs."""
     mine = pending_events.c.pending_id == pending_id
     heard = sa.select(pending_events.c.event_id).where(mine).distinct().subquery()
     total = conn.execute(sa.select(sa.func.count()).select_from(heard)).scalar_one()
@@ -93,7 +95,13 @@ def fired_by(conn: sa.Connection, pending_id: str, schedule: Schedule) -> dict[s
         {"id": event.id, "key": event.key, "at": event.at.isoformat(), "amounts": event.amounts, "detail": event.detail}
         for event in reversed(conn.execute(newest).all())
     ]
-    return {"schedule": schedule.name, "pending_id": pending_id, "event_count": total, "events": told}
+    missing = [_missing(trigger, trigger.judge(progress, now)) for trigger in schedule.trigger.missing(progress, now)]
+    return {"schedule": schedule.name, "pending_id": pending_id, "event_count": total, "events": told, "missing": missing}
+
+
+def _missing(trigger: Trigger, judgement: Judgement) -> dict[str, Any]:
+    """An input that a deadline did not wait for."""
+    return {"trigger": trigger.to_json(), "says": judgement.says, "have": judgement.have, "want": judgement.want}
 
 
 def _add(sums: dict[str, Any], names: set[str], leaf: Leaf, event: Any) -> None:

@@ -7,7 +7,7 @@ It is told from the store as it is now, the events that no check has counted yet
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.counting import count_events
 from airflow_snowpack.scheduling.gated_runs import GatedRun, waiting_at_gates
+from airflow_snowpack.scheduling.leaves import Deadline
 from airflow_snowpack.scheduling.pending import OPEN, PendingJob, PendingState, Reason, pending_from
 from airflow_snowpack.scheduling.schedules import Schedules, StoredSchedule
 from airflow_snowpack.scheduling.trigger import Judgement
@@ -32,6 +33,7 @@ class Explanation:
     :param pending: the job that is on its way to a run, if there is one.
     :param launching: a job whose run is being started, and ``problem``: why that has not worked yet.
     :param next_tick: when its own clock comes next.
+    :param deadline: when it runs at the latest, for a trigger with ``at_latest``.
     :param ended: the newest jobs that were launched or discarded, newest first.
     :param at_gates: the runs of its DAG that wait at a gate inside of the DAG, whoever started them, the oldest first.
     """
@@ -44,12 +46,18 @@ class Explanation:
     next_tick: datetime | None
     ended: tuple[PendingJob, ...]
     at_gates: tuple[GatedRun, ...] = ()
+    deadline: datetime | None = None
 
     @property
     def blocked_by(self) -> tuple[Reason, ...]:
         """The constraints that keep a triggered run from starting."""
         reasons = self.pending.reasons if self.pending is not None else ()
         return tuple(reason for reason in reasons if not reason.met and reason.what != "trigger")
+
+    @property
+    def pending_trigger(self) -> bool:
+        """Whether its trigger is still to be satisfied."""
+        return self.pending is None or self.pending.state is PendingState.TRIGGER
 
     def __str__(self) -> str:
         return "\n".join(self.sentences())
@@ -67,6 +75,8 @@ class Explanation:
         lines += self._launching() + self._waiting()
         if self.next_tick is not None:
             lines.append(f"Its clock comes next at {_text(self.next_tick)}.")
+        if self.deadline is not None and self.pending_trigger:
+            lines.append(f"Its deadline is at {_text(self.deadline)}: then it does not wait for the rest of its trigger.")
         return lines + self._at_gates() + self._endings()
 
     def _not_readable(self) -> list[str]:
@@ -141,7 +151,8 @@ def _explain(conn: sa.Connection, stored: Sequence[StoredSchedule], now: datetim
             pending=_pending(row),
             launching=_pending(sent),
             problem=None if sent is None else sent.problem,
-            next_tick=ticks.get(name),
+            next_tick=min(ticks.get(name, {}).values(), default=None),
+            deadline=_deadline(one, ticks.get(name, {})),
             ended=tuple(ended.get(name, ())),
             at_gates=tuple(run for run in at_gates if run.place.dag_id == one.dag_id),
         )
@@ -178,10 +189,19 @@ def _ended(conn: sa.Connection, names: Sequence[str]) -> dict[str, list[PendingJ
     return found
 
 
-def _next_ticks(conn: sa.Connection, names: Sequence[str]) -> dict[str, datetime]:
-    first = sa.select(schedule_clocks.c.schedule, sa.func.min(schedule_clocks.c.next_at)).group_by(schedule_clocks.c.schedule)
-    rows = conn.execute(first.where(schedule_clocks.c.schedule.in_(names)))
-    return {row[0]: row[1] for row in rows}
+def _next_ticks(conn: sa.Connection, names: Sequence[str]) -> dict[str, dict[int, datetime]]:
+    """When the clocks of each schedule come next, by the number of their leaf."""
+    query = sa.select(schedule_clocks.c.schedule, schedule_clocks.c.leaf, schedule_clocks.c.next_at)
+    ticks: dict[str, dict[int, datetime]] = {}
+    for row in conn.execute(query.where(schedule_clocks.c.schedule.in_(names))):
+        ticks.setdefault(row.schedule, {})[row.leaf] = row.next_at
+    return ticks
+
+
+def _deadline(one: StoredSchedule, ticks: Mapping[int, datetime]) -> datetime | None:
+    leaves = () if one.read is None else one.read.trigger.leaves()
+    ends = [ticks[number] for number, leaf in enumerate(leaves) if isinstance(leaf, Deadline) and number in ticks]
+    return min(ends, default=None)
 
 
 def _pending(row: sa.Row[Any] | None) -> PendingJob | None:

@@ -246,6 +246,19 @@ class Cron(_ClockLeaf):
 
 
 @dataclass(frozen=True)
+class Deadline(Cron):
+    """The time by which ``at_latest`` starts a run. Any launch moves it to the next period."""
+
+    kind: ClassVar[str] = "deadline"
+
+    def judge(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
+        passed = (known := progress.get(self, Progress())).amount > 0
+        named = f"{self.expression!r} ({self.tz})"
+        says = f"the deadline {named} has passed" if passed else f"at the latest by {named}"
+        return Judgement(passed, says, since=self._since(known))
+
+
+@dataclass(frozen=True)
 class Every(_ClockLeaf):
     """So long a time has passed since the schedule last launched or, before its first launch, since it was enabled."""
 

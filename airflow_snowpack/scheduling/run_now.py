@@ -76,7 +76,7 @@ def ask_for(
         "run_id": run_id,
     }
     conn.execute(sa.insert(pending_jobs).values(**values))
-    told = {"schedule": wanted.name, "pending_id": pending_id, "asked_by": who, "event_count": 0, "events": []}
+    told = {"schedule": wanted.name, "pending_id": pending_id, "asked_by": who, "event_count": 0, "events": [], "missing": []}
     reserve_run(conn, store, wanted, pending_id, run_id, told)
     note(conn, store, wanted.name, "asked_for", pending_id, by=who, run_id=run_id)
     return pending_from(conn.execute(_mine(pending_id)).one())

@@ -16,7 +16,8 @@ from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.scheduling.declared import Declared
 
 if TYPE_CHECKING:
-    from airflow_snowpack.scheduling.composites import AllOf, AnyOf
+    from airflow_snowpack.scheduling.composites import AllOf, AnyOf, AtLatest
+    from airflow_snowpack.scheduling.leaves import Cron
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +78,29 @@ class Trigger(Declared):
             for part in self.parts():
                 yield from part.spent(progress, now)
 
+    def unmet(self, progress: Mapping[Leaf, Progress], now: datetime) -> Iterator[Trigger]:
+        """Yield the innermost triggers that keep it from being satisfied."""
+        if not self.judge(progress, now).satisfied:
+            yield from [lacks for part in self.parts() for lacks in part.unmet(progress, now)] or [self]
+
+    def missing(self, progress: Mapping[Leaf, Progress], now: datetime) -> Iterator[Trigger]:
+        """Yield what a deadline did not wait for."""
+        for part in self.parts():
+            yield from part.missing(progress, now)
+
     def parts(self) -> tuple[Trigger, ...]:
         """Return the triggers that it is made of."""
         raise NotImplementedError
+
+    def at_latest(self, by: Cron) -> AtLatest:
+        """Return a trigger that waits for this one, but no longer than until the next time of a cron expression.
+
+        :param by: the deadlines, such as ``Cron("0 7 * * 1-5", tz="Europe/Berlin")``. There is one run in the period up to each:
+            a launch for whatever reason takes the deadline to the next period.
+        """
+        from airflow_snowpack.scheduling.composites import AtLatest
+
+        return AtLatest(self, by)
 
     def __and__(self, other: Trigger) -> AllOf:
         from airflow_snowpack.scheduling.composites import AllOf

@@ -54,6 +54,33 @@ def test_each_look_may_be_another_object(scheduler: Any, store: Store, trigger: 
     assert passes(store, "run1", trigger)
 
 
+def test_a_deadline_lets_one_run_of_each_period_pass(scheduler: Any, store: Store) -> None:
+    morning = GO.at_latest(Cron("0 7 * * *"))
+    assert not passes(store, "saturday", morning)
+    scheduler.clock.forward(hours=19)
+    assert passes(store, "saturday", morning), "07:00 on Sunday"
+    scheduler.clock.forward(minutes=1)
+    assert passes(store, "saturday", morning), "and a retry of the same run"
+    assert not passes(store, "sunday", morning)
+    scheduler.send("go")
+    assert passes(store, "sunday", morning), "data that arrives before the deadline"
+    scheduler.clock.forward(hours=24)
+    assert not passes(store, "monday", morning), "the period up to 07:00 on Monday has had its run"
+    scheduler.clock.forward(hours=24)
+    assert passes(store, "monday", morning)
+
+
+def test_a_deadline_that_is_added_to_a_trigger_begins_with_the_next_period(scheduler: Any, store: Store) -> None:
+    assert not passes(store, "run1")
+    scheduler.send("go")
+    assert passes(store, "run1")
+    scheduler.clock.forward(hours=20)
+    morning = GO.at_latest(Cron("0 7 * * *"))
+    assert not passes(store, "run2", morning)
+    scheduler.clock.forward(hours=24)
+    assert passes(store, "run2", morning)
+
+
 def test_what_came_while_the_first_run_waited_in_vain_stays_new(scheduler: Any, store: Store) -> None:
     both = CustomEvents("go", 2)
     assert not passes(store, "run1", both)

@@ -10,7 +10,7 @@ from effort import rounds
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from airflow_snowpack.scheduling import CustomEvents, Delay, NotStarted, Schedule
+from airflow_snowpack.scheduling import Cron, CustomEvents, Delay, NotStarted, Schedule, TimeWindow, run_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,3 +111,101 @@ def take(scheduler: Any, model: Model, declared: Schedule, step: str) -> None:
             scheduler.airflow.refusal = NotStarted("the DAG is paused") if model.paused else None
             scheduler.clock.forward(minutes=5)  # longer than the pause after a launch that did not work
             model.minutes += 5
+
+
+DEADLINE_STEPS = ["wait", "wait", "sleep", "a", "b", "c", "work", "work", "work", "update", "ask"]
+
+
+@dataclass
+class DeadlineModel:
+    """One schedule that wants two inputs, each full hour at the latest, or three of another; each afternoon it skips."""
+
+    minutes: int = 0
+    deadline: int = 60
+    inputs: dict[str, int] = field(default_factory=lambda: {"a": 0, "b": 0, "c": 0, "tick": 0})
+    launched: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
+
+    @property
+    def is_open(self) -> bool:
+        return self.minutes % 1440 < 720
+
+    def after(self, minutes: int) -> int:
+        return minutes - minutes % 60 + 60
+
+    def update(self) -> None:
+        self.inputs = dict.fromkeys(self.inputs, 0)
+        self.deadline = self.after(self.minutes)
+
+    def ask(self) -> None:
+        self.launched.append((0, ()))
+        self.deadline = self.after(max(self.deadline, self.minutes))
+
+    def work(self) -> None:
+        have = self.inputs
+        if self.minutes >= self.deadline:
+            have["tick"] += 1
+            self.deadline = self.after(self.minutes)
+        both, enough = have["a"] > 0 and have["b"] > 0, have["c"] >= WANTED
+        if not (both or enough or have["tick"]):
+            return
+        if self.is_open:
+            late = have["tick"] > 0 and not both
+            self.launched.append((sum(have.values()), tuple(name for name in "ab" if late and not have[name])))
+            self.deadline = self.deadline if have["tick"] else self.after(max(self.deadline, self.minutes))
+            self.inputs = dict.fromkeys(have, 0)
+        else:
+            spent = {"a": both, "b": both, "c": enough, "tick": True}
+            self.inputs = {name: 0 if spent[name] else number for name, number in have.items()}
+
+
+def test_deadlines_and_skips_do_what_the_model_says(scheduler: Any, record_property: Callable[[str, object], None]) -> None:
+    taken: list[str] = []
+
+    @settings(max_examples=WALKS, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(sequence=st.lists(st.sampled_from(DEADLINE_STEPS), min_size=SHORTEST, max_size=60))
+    def try_one(sequence: list[str]) -> None:
+        walk_deadlines(scheduler, sequence)
+        taken.extend(sequence)
+
+    try_one()
+    record_property("steps", len(taken))
+    assert len(taken) >= WALKS * SHORTEST
+
+
+def walk_deadlines(scheduler: Any, sequence: list[str]) -> None:
+    """Take the steps with a new schedule that begins at midnight, and compare the launches with the model after each."""
+    scheduler.clock.now = (scheduler.clock.now + timedelta(days=1)).replace(hour=0, minute=0)
+    trigger = (CustomEvents("a") & CustomEvents("b")).at_latest(Cron("0 * * * *")) | CustomEvents("c", WANTED)
+    mornings = [TimeWindow("00:00", "12:00", on_unmet="skip")]
+    declared = Schedule("one", dag_id="maintain", trigger=trigger, constraints=mornings, enabled=True)
+    scheduler.airflow.started.clear()
+    scheduler.schedules.create(declared)
+    model = DeadlineModel()
+    try:
+        for step in sequence:
+            match step:
+                case "wait" | "sleep":
+                    minutes = 20 if step == "wait" else 400
+                    scheduler.clock.forward(minutes=minutes)
+                    model.minutes += minutes
+                case "work":
+                    scheduler.work()
+                    model.work()
+                case "update":
+                    scheduler.schedules.update(declared)
+                    model.update()
+                case "ask":
+                    run_now(scheduler.schedules, "one")
+                    scheduler.launcher.step()
+                    model.ask()
+                case name:
+                    scheduler.send(name)
+                    model.inputs[name] += 1
+            assert [told(launch) for launch in scheduler.started] == model.launched
+    finally:
+        scheduler.schedules.delete("one")
+
+
+def told(launch: Any) -> tuple[int, tuple[str, ...]]:
+    said = launch.conf["snowpack"]
+    return said["event_count"], tuple(one["trigger"]["custom_events"]["name"] for one in said["missing"])

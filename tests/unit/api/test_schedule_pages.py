@@ -84,6 +84,14 @@ def test_a_schedule_shows_how_far_its_trigger_is(get: Any, made: Made) -> None:
     assert 'width="410"' in page.text
 
 
+def test_a_schedule_shows_its_deadline(get: Any, made: Made) -> None:
+    inputs = {"all_of": [{"custom_events": {"name": name}} for name in ("left", "right")]}
+    made.create("morning", {"at_latest": {"trigger": inputs, "by": {"cron": "0 7 * * *"}}})
+    told = words(get("/ui/schedules/morning"))
+    assert "0 of 1 events left and 0 of 1 events right or at the latest by &#39;0 7 * * *&#39; (UTC)" in told
+    assert "it runs at the latest in" in told
+
+
 def test_a_schedule_shows_what_blocks_it_until_when_and_what_is_met(get: Any, made: Made) -> None:
     delayed = row(get("/ui/schedules"), "is_delayed")
 

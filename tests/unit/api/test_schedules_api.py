@@ -173,6 +173,22 @@ def test_an_event_counts_and_the_explanation_tells_how_far_it_is(api: AppClient,
     assert told["next_tick"] is not None
 
 
+def test_a_deadline_is_created_and_explained(api: AppClient) -> None:
+    by = {"cron": {"expression": "0 7 * * 1-5", "tz": "Europe/Berlin"}}
+    trigger = {"at_latest": {"trigger": {"custom_events": {"name": "arrived", "count": 5}}, "by": by}}
+    created = api("POST", "/schedules", NIGHTLY | {"trigger": trigger})
+    assert created.json()["definition"]["trigger"] == trigger
+    told = api("GET", "/schedules/nightly/explain").json()
+    assert told["deadline"] == told["next_tick"]
+    assert told["trigger"]["says"] == "0 of 5 events arrived, at the latest by '0 7 * * 1-5' (Europe/Berlin)"
+    assert [part["satisfied"] for part in told["trigger"]["parts"]] == [False, False]
+
+    without = api(
+        "PUT", "/schedules/nightly", NIGHTLY | {"trigger": {"at_latest": {"trigger": {"every": "1h"}, "by": {"every": "1h"}}}}
+    )
+    assert (without.status_code, without.json()["field"]) == (422, "trigger.at_latest.by")
+
+
 def test_the_queue_tells_state_reasons_and_next_check(api: AppClient, world: World) -> None:
     api("POST", "/schedules", NIGHTLY)
     for number in range(5):

@@ -18,6 +18,7 @@ from airflow_snowpack.scheduling import (
     AllOf,
     AnyOf,
     AssetEvents,
+    AtLatest,
     BytesAdded,
     ClusterLoad,
     CommitsAdded,
@@ -63,6 +64,7 @@ triggers = st.recursive(
         st.lists(inner, min_size=1, max_size=3).map(lambda some: AllOf(*some)),
         st.lists(inner, min_size=1, max_size=3).map(lambda some: AnyOf(*some)),
         st.builds(Since, inner, periods, st.sampled_from(["first", "last"])),
+        st.builds(AtLatest, inner, st.builds(Cron, crons, zones)),
     ),
     max_leaves=6,
 )
@@ -122,6 +124,8 @@ def test_short_forms_mean_the_same() -> None:
     ) | BytesAdded("a.b", 1_500_000_000)
     short = Schedule("a", dag_id="b", trigger={"every": "1d"}, constraints=[{"delay": "10m"}], timeout="2h")  # type: ignore[arg-type]
     assert short == Schedule("a", "b", Every("1d"), constraints=[Delay("PT10M")], timeout=Timeout("2h"))
+    deadline = {"at_latest": {"trigger": {"custom_events": "go"}, "by": {"cron": {"expression": "0 7 * * 1-5", "tz": "UTC"}}}}
+    assert parse_trigger(deadline) == CustomEvents("go").at_latest(Cron("0 7 * * 1-5"))
     assert (Every("1h") | Every("2h") | Every("3h")) == AnyOf(Every("1h"), Every("2h"), Every("3h"))
 
 
@@ -208,6 +212,9 @@ def test_whatever_is_in_a_file_is_schedules_or_an_error(content: bytes, tmp_path
         ),
         ({"trigger": {"any_of": []}}, "trigger.any_of"),
         ({"trigger": {"since": {"trigger": {"every": "1h"}, "period": "1h", "of": "middle"}}}, "trigger.since.of"),
+        ({"trigger": {"at_latest": {"trigger": {"every": "1h"}, "by": {"every": "4h"}}}}, "trigger.at_latest.by"),
+        ({"trigger": {"at_latest": {"trigger": {"every": "1h"}, "by": {"cron": "7"}}}}, "trigger.at_latest.by.cron.expression"),
+        ({"trigger": {"at_latest": {"trigger": {"every": "1h"}}}}, "trigger.at_latest"),
         ({"trigger": {"bytes_added": {"table": "a.b", "size": "1 parsec"}}}, "trigger.bytes_added.size"),
         ({"trigger": {"bytes_added": {"table": "a.b", "size": 2**63}}}, "trigger.bytes_added.size"),
         ({"trigger": {"bytes_added": {"table": "a.b"}}}, "trigger.bytes_added"),
