@@ -12,12 +12,14 @@ BuildError
 ├── StaleBuild          the fence has moved: another attempt has this run now
 │   └── LockLost        somebody else has this dataset now; the run is what it was
 ├── PublishFailed       the pointer could not be set; it is what it was
+│   ├── PointerMoved    another installation published this dataset meanwhile
 │   └── PointerUnknown  nor could it be read afterwards, so nobody knows
 ├── CleanupIncomplete   of several datasets, some could not be cleaned up
 ├── NothingPublished    a reader that finds no pointer
 ├── ManifestDamaged     a manifest, pointer or shard that is not what was written
 └── StorageFailed       the object storage did not do what it was asked to
-    └── ObjectMissing   there is no such object
+    ├── ObjectMissing   there is no such object
+    └── ObjectChanged   another process replaced the object after it was read
 """
 
 from __future__ import annotations
@@ -137,6 +139,18 @@ class PublishFailed(BuildError):
         super().__init__(f"The run {run_id} was not published: _CURRENT of {dataset} could not be set in {tries} tries: {cause}")
 
 
+class PointerMoved(PublishFailed):
+    """Another installation has moved the pointer; it is not replaced."""
+
+    def __init__(self, dataset: str, run_id: str, mine: int, found: int) -> None:
+        BuildError.__init__(
+            self,
+            f"The run {run_id} was not published: _CURRENT of {dataset} is at publication {found}, and this would be {mine}. "
+            "Another installation publishes this dataset as well. Give both the same store, or each a dataset of its own, and "
+            "build again.",
+        )
+
+
 class PointerUnknown(PublishFailed):
     """The pointer could not be set, nor read afterwards, so that nobody knows which one readers see."""
 
@@ -188,6 +202,10 @@ class ObjectMissing(StorageFailed):
 
     def __init__(self, where: str) -> None:
         super().__init__("read", where, "there is no such object.")
+
+
+class ObjectChanged(StorageFailed):
+    """Another process replaced the object after it was read."""
 
 
 def raised_elsewhere(name: str, message: str) -> BuildError:

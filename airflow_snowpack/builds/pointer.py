@@ -1,11 +1,12 @@
 """The pointer ``_CURRENT``: the one object that decides what is served.
 
     read_pointer(storage)                   # a Current, or None
-    set_pointer(storage, current, lock, waits=policy.pointer_waits, sleep=time.sleep)
+    set_pointer(storage, current, lock, above=standing.seen, waits=policy.pointer_waits, sleep=time.sleep)
 
-The invariant: it is replaced whole, by the holder of the dataset's lock, who looks at the fence right before. Between that look
-and the write nothing can be done about a process that sleeps for longer than its lease: so each pointer carries a number that
-never goes back, readers ignore a smaller one than they have seen, and the next holder of the lock writes the right one again.
+The invariant: it is replaced whole, by the process that holds the dataset's lock and checks its fence right before. A process may
+sleep between that check and the write for longer than its lease. Where the storage has a compare-and-set, its write is then
+refused. Elsewhere each pointer carries a number that never goes back: readers ignore a smaller one than they have seen, and the
+next process that takes the lock writes the right pointer again.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from airflow_snowpack.builds.errors import (
     InvalidBuild,
     ManifestDamaged,
     ObjectMissing,
+    PointerMoved,
     PointerUnknown,
     PublishFailed,
     StorageFailed,
@@ -60,12 +62,20 @@ def sound_pointer(storage: Storage, dataset: str) -> Current | None:
 
 
 def set_pointer(
-    storage: Storage, current: Current, lock: DatasetLock, *, waits: Sequence[timedelta], sleep: Callable[[float], None]
+    storage: Storage,
+    current: Current,
+    lock: DatasetLock,
+    *,
+    above: int,
+    waits: Sequence[timedelta],
+    sleep: Callable[[float], None],
 ) -> None:
-    """Replace the pointer.
+    """Replace the pointer, if it is still the one that is read right before.
 
+    :param above: the number of the pointer that the caller has seen; 0 for none.
     :param waits: before the second try, and those after it.
     :raises PublishFailed: all tries failed, and the pointer is what it was.
+    :raises PointerMoved: another installation has set it to this number, or to a greater one.
     :raises PointerUnknown: all tries failed, and it cannot be read either.
     :raises StaleBuild: the lock was lost before it was set.
     """
@@ -73,7 +83,11 @@ def set_pointer(
     for wait in (*waits, None):
         lock.check()
         try:
-            return storage.write(layout.CURRENT, data, tries=1)
+            found, version = storage.read_version(layout.CURRENT)
+            if found == data:
+                return None  # a write whose answer was lost had worked
+            _check_number(found, current, above)
+            return storage.replace(layout.CURRENT, data, version)
         except StorageFailed as error:
             log.warning("pointer_not_set: of %s to the run %s: %s", current.dataset, current.run_id, error)
             failure = error
@@ -89,3 +103,15 @@ def set_pointer(
     except StorageFailed as error:
         raise PointerUnknown(current.dataset, current.run_id, tries, error) from failure
     raise PublishFailed(current.dataset, current.run_id, tries, failure) from failure
+
+
+def _check_number(found: bytes | None, current: Current, above: int) -> None:
+    """:raises PointerMoved: the pointer has a number that only another installation can have drawn."""
+    if found is None:
+        return
+    try:
+        number = read_current(found, layout.CURRENT).publication
+    except ManifestDamaged:
+        return  # it is replaced
+    if number > above and number >= current.publication:
+        raise PointerMoved(current.dataset, current.run_id, current.publication, number)

@@ -96,7 +96,7 @@ def move(
     :param handle: the run to fail when it cannot be set.
     """
     try:
-        _set(registry, storage, lock, publication, handle)
+        _set(registry, storage, lock, publication, standing, handle)
         return _confirm(registry, lock, publication, served, standing, also)
     except StaleBuild:
         # Whoever got the lock has found the note of it, and may have completed it; and what was written here may stand over what
@@ -118,10 +118,16 @@ def _set_right(registry: BuildRegistry, storage: Storage, publication: Publicati
 
 
 def _set(
-    registry: BuildRegistry, storage: Storage, lock: DatasetLock, publication: Publication, handle: RunHandle | None
+    registry: BuildRegistry,
+    storage: Storage,
+    lock: DatasetLock,
+    publication: Publication,
+    standing: Standing,
+    handle: RunHandle | None,
 ) -> None:
     try:
-        set_pointer(storage, pointer_of(publication), lock, waits=registry.policy.pointer_waits, sleep=registry.sleep)
+        policy = registry.policy
+        set_pointer(storage, pointer_of(publication), lock, above=standing.seen, waits=policy.pointer_waits, sleep=registry.sleep)
     except PointerUnknown:
         raise  # the note stays: whoever has the lock next finds out which of the two it is
     except PublishFailed as error:

@@ -102,12 +102,12 @@ def reconcile(registry: BuildRegistry, storage: Storage, lock: DatasetLock) -> S
                 moves.forget_intended()
         case Mend.WRITE_AGAIN:
             assert publication is not None
-            _point(registry, storage, lock, publication)
+            _point(registry, storage, lock, publication, finding.seen)
         case Mend.ADOPT | Mend.COMPLETE:
             assert publication is not None
             assert served is not None
             if finding.mend is Mend.COMPLETE:
-                _point(registry, storage, lock, publication)
+                _point(registry, storage, lock, publication, finding.seen)
             moves.confirm(publication, served, finding.standing.newest)
         case Mend.REPAIR:
             assert publication is not None
@@ -124,12 +124,13 @@ def _repair(registry: BuildRegistry, storage: Storage, lock: DatasetLock, findin
     assert current is not None
     previous = (current.previous, current.previous_checksum)
     repair = moves.intend(PublicationKind.REPAIR, finding.served, previous=previous, above=finding.seen, by=None)
-    _point(registry, storage, lock, repair)
+    _point(registry, storage, lock, repair, finding.seen)
     moves.confirm(repair, finding.served, finding.standing.newest)
 
 
-def _point(registry: BuildRegistry, storage: Storage, lock: DatasetLock, publication: Publication) -> None:
-    set_pointer(storage, pointer_of(publication), lock, waits=registry.policy.pointer_waits, sleep=registry.sleep)
+def _point(registry: BuildRegistry, storage: Storage, lock: DatasetLock, publication: Publication, seen: int) -> None:
+    policy = registry.policy
+    set_pointer(storage, pointer_of(publication), lock, above=seen, waits=policy.pointer_waits, sleep=registry.sleep)
 
 
 def _servable(registry: BuildRegistry, storage: Storage, publication: Publication) -> Served | None:

@@ -34,6 +34,11 @@ ATTEMPT_FORMAT = "snowpack-shard-attempt"
 MANIFEST_FORMAT = "snowpack-build-manifest"
 CURRENT_FORMAT = "snowpack-build-pointer"
 
+MAX_INTEGER = 2**63 - 1
+MAX_PUBLICATION = 2**53 - 1
+"""The greatest number that every JSON parser reads exactly. Numbers that are drawn one by one never get there, so a pointer with
+a greater one is damaged; and after 2^63 - 1 the next one would not fit into the registry."""
+
 _UNSEALED = b"0" * 16
 _SEAL = re.compile(rb'"record_checksum": "xxh3_64:([0-9a-f]{16})"\s*\}\s*$')
 
@@ -233,10 +238,12 @@ def _text(content: dict[str, Any], name: str) -> str:
     return _typed(content, name, str)
 
 
-def _number(content: dict[str, Any], name: str, *, least: int = 0) -> int:
+def _number(content: dict[str, Any], name: str, *, least: int = 0, most: int = MAX_INTEGER) -> int:
     value = _typed(content, name, int)
     if value < least:
         raise _Wrong(f"its {name!r} is {value}, and must be at least {least}")
+    if value > most:
+        raise _Wrong(f"its {name!r} is {value!s:.30}, and must be at most {most:,}")
     return value
 
 
@@ -351,7 +358,7 @@ def _manifest(content: dict[str, Any]) -> Manifest:
     )
     _check_shards(manifest)
     for name, found in (("rows", manifest.rows), ("bytes", manifest.bytes)):
-        if _number(content, name) != found:
+        if _typed(content, name, int) != found:
             raise _Wrong(f"its {name!r} is {content[name]}, and its shards have {found} together")
     return manifest
 
@@ -370,7 +377,7 @@ def _check_shards(manifest: Manifest) -> None:
 def _current(content: dict[str, Any]) -> Current:
     return Current(
         dataset=_text(content, "dataset"),
-        publication=_number(content, "publication", least=1),
+        publication=_number(content, "publication", least=1, most=MAX_PUBLICATION),
         run_id=_text(content, "run_id"),
         manifest=_path(content, "manifest"),
         checksum=_text(content, "checksum"),

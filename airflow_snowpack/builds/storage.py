@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -38,7 +38,8 @@ from tenacity import (
     wait_exponential,
 )
 
-from airflow_snowpack.builds.errors import InvalidBuild, ObjectMissing, StorageFailed
+from airflow_snowpack.builds.conditional_writes import ChangedSince, ConditionalWrites, conditional_writes
+from airflow_snowpack.builds.errors import InvalidBuild, ObjectChanged, ObjectMissing, StorageFailed
 
 T = TypeVar("T")
 
@@ -169,6 +170,47 @@ class Storage:
                 stream.write(data)
 
         return self._tried("write", path, partial(_unbroken, put), tries)
+
+    def read_version(self, path: str) -> tuple[bytes | None, str | None]:
+        """An object's bytes, and its version for :meth:`replace`.
+
+        :returns: ``None`` for the bytes of an object that does not exist, and for the version where the storage has none.
+        :raises StorageFailed: it could not be read in three tries.
+        """
+        writes = self._conditional
+        if writes is None:
+            try:
+                return self.read(path), None
+            except ObjectMissing:
+                return None, None
+        return self._tried("read", path, lambda: writes.read(*self._bucket_and_key(path)))
+
+    def replace(self, path: str, data: bytes, version: str | None) -> None:
+        """Replace an object in one try, whole or not at all, if it still has the version that was read.
+
+        Without a version, and where the storage has no compare-and-set, it is replaced whatever it is.
+
+        :raises ObjectChanged: another process was faster.
+        :raises StorageFailed: it may have been replaced or not.
+        """
+        writes = self._conditional
+        if writes is None or version is None:
+            return self.write(path, data, tries=1)
+        put = partial(_unbroken, lambda: writes.replace(*self._bucket_and_key(path), data, version))
+        try:
+            return self._tried("write", path, put, tries=1)
+        except StorageFailed as error:
+            if isinstance(error.__cause__, ChangedSince):
+                raise ObjectChanged("write", self._told(path), error.__cause__) from error
+            raise
+
+    @cached_property
+    def _conditional(self) -> ConditionalWrites | None:
+        return None if self._given is not None else conditional_writes(self.url.partition("://")[0], self._options)
+
+    def _bucket_and_key(self, path: str) -> tuple[str, str]:
+        bucket, _, key = self._at(path).partition("/")
+        return bucket, key
 
     def upload(self, local: Path, path: str) -> None:
         """Make or replace an object from a local file."""

@@ -198,3 +198,16 @@ def test_a_key_of_bytes_is_told_from_text() -> None:
     content = json.loads(to_json(attempt))
     assert (content["min_key"], content["max_key"]) == ({"base64": "QVE9PQ=="}, "AQ==")
     assert read_attempt(to_json(attempt), "x") == attempt
+
+
+@pytest.mark.parametrize("number", [2**53, 2**63 - 1, 2**63, 2**70, 10**4000])
+def test_a_publication_that_no_counting_reaches_is_refused(number: int) -> None:
+    content = json.loads(to_json(pointer())) | {"publication": number}
+    with pytest.raises(ManifestDamaged, match=r"its 'publication' is .* must be at most 9,007,199,254,740,991"):
+        read_current(json.dumps(content).encode(), "_CURRENT")
+
+
+def test_a_number_that_no_registry_holds_is_refused() -> None:
+    attempt = ShardAttemptResult("r1", 0, 0, None, "x", 2**63, 1, None, None, checksum_of(b""), MIDNIGHT)
+    with pytest.raises(ManifestDamaged, match="its 'rows' is 9223372036854775808, and must be at most"):
+        read_attempt(to_json(attempt), "x")
