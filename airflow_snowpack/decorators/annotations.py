@@ -8,7 +8,7 @@
     list(named_classes("Table | None", report))        # Named("pyarrow", "Table"), Named("builtins", "NoneType")
 
 The invariant: a module is told by what Python finds, or else by an import in the function's own file; nothing is guessed from how
-modules are called, but for the four names by which everybody knows Arrow and pandas. What nobody tells is ``None``.
+modules are called, but for the usual names of Arrow, pandas, Polars, DuckDB and Ibis. What nobody tells is ``None``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-EVERYBODYS = {"pa": "pyarrow", "pyarrow": "pyarrow", "pd": "pandas", "pandas": "pandas"}
+EVERYBODYS = {"pa": "pyarrow", "pd": "pandas", "pl": "polars"} | {
+    module: module for module in ("pyarrow", "pandas", "polars", "duckdb", "ibis")
+}
 
 
 @dataclass(frozen=True, slots=True)

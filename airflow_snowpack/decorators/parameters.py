@@ -15,10 +15,10 @@ from __future__ import annotations
 import functools
 import inspect
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.decorators.annotations import named_classes
+from airflow_snowpack.interim.forms import IN_MEMORY, Form, form_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,15 +29,6 @@ SESSION = "spark"
 REFERENCES = frozenset({"TableRef", "ViewRef"})
 # What can only be rows, wherever it is from; there are many kinds of tables.
 FRAMES = frozenset({"DataFrame", "LazyFrame", "RecordBatch", "RecordBatchReader"})
-
-
-class Form(StrEnum):
-    """What a table arrives as."""
-
-    SPARK = "spark"
-    ARROW = "arrow"
-    PANDAS = "pandas"
-    REFERENCE = "reference"
 
 
 class UnknownForm(TypeError):
@@ -51,8 +42,9 @@ class UnknownForm(TypeError):
         )
         super().__init__(
             f"The parameter {parameter!r} of {function.__name__} is annotated {annotation!r:.200}, and {whose}. A table arrives "
-            "as pa.Table (import pyarrow as pa), pd.DataFrame (import pandas as pd), TableRef, or a DataFrame of pyspark.sql: "
-            "annotate it with one of these, or leave the annotation out for Spark's."
+            "as pa.Table (import pyarrow as pa), pd.DataFrame (import pandas as pd), pl.DataFrame (import polars as pl), "
+            "duckdb.DuckDBPyRelation, ibis.Table, TableRef, or a DataFrame of pyspark.sql: annotate it with one of these, or "
+            "leave the annotation out for Spark's."
         )
 
 
@@ -138,18 +130,15 @@ def _form(name: str, annotation: Any, function: Callable[..., Any]) -> Form:
     if annotation is inspect.Parameter.empty:
         return Form.SPARK
     known = {_form_of(each, name, annotation, function) for each in named_classes(annotation, function)}
-    return next((form for form in (Form.REFERENCE, Form.ARROW, Form.PANDAS) if form in known), Form.SPARK)
+    return next((form for form in (Form.REFERENCE, *IN_MEMORY) if form in known), Form.SPARK)
 
 
 def _form_of(named: Named, parameter: str, annotation: Any, function: Callable[..., Any]) -> Form:
     module = named.module or ""
-    root = module.partition(".")[0]
     if named.name in REFERENCES:
         return Form.REFERENCE
-    if named.name == "Table" and root == "pyarrow":
-        return Form.ARROW
-    if named.name == "DataFrame" and root == "pandas":
-        return Form.PANDAS
+    if (form := form_of(module, named.name)) is not None:
+        return form
     if named.name == "DataFrame" and module.startswith("pyspark.sql"):
         return Form.SPARK
     if named.name in FRAMES or (named.name == "Table" and named.module is None):

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.decorators.parameters import SESSION, Form, Parameters
+from airflow_snowpack.decorators.parameters import SESSION, Parameters
+from airflow_snowpack.interim.forms import Form, in_form
 from airflow_snowpack.interim.frame_errors import UnusableOutput
 from airflow_snowpack.interim.frames import frame_kind
 from airflow_snowpack.interim.model import DEFAULT_OUTPUT
@@ -111,13 +112,13 @@ class TableCall:
     def _in_form(self, ref: Ref, form: Form) -> Any:
         if form is Form.REFERENCE:
             return self._handover.recorded(ref)
-        if form is Form.PANDAS:
-            return self._handover.read_arrow(ref).to_pandas()
-        if form is Form.ARROW:
-            frame: Any = self._handover.read_arrow(ref)
-        else:
+        if form is Form.SPARK:
             assert self._session is not None, "a call that needs a session has one"
-            frame = self._handover.read(ref, self._session)
+            frame: Any = self._handover.read(ref, self._session)
+        else:
+            frame = in_form(self._handover.read_arrow(ref), form)
+        if form not in (Form.SPARK, Form.ARROW):
+            return frame  # the function may have changed it before it returns it
         self._arrived.append((frame, ref))
         return frame
 

@@ -4,6 +4,7 @@ FrameError
 ├── UnwritableFrame   rows that Iceberg cannot keep
 ├── UnreadableTable   files that only Spark can read, asked for without Spark
 ├── UnreadableView    a view that only Spark can read, asked for without Spark
+├── UnfitForm         rows that the library which was asked for cannot hold
 └── UnusableOutput    a task returns something that cannot be handed on like that
 """
 
@@ -48,6 +49,15 @@ class UnreadableView(FrameError):
         super().__init__(
             f"The view {view.to_json()!r:.300} cannot be read without Spark: {_first_line(problem)}. Take it as a DataFrame of "
             "Spark (leave the parameter's annotation out), or make its condition comparisons of columns with values."
+        )
+
+
+class UnfitForm(FrameError):
+    """Rows that the library which a parameter is annotated with cannot hold."""
+
+    def __init__(self, form: str, problem: object) -> None:
+        super().__init__(
+            f"These rows cannot arrive as {form}: {_first_line(problem)}. Annotate the parameter pa.Table, which holds every row."
         )
 
 

@@ -1,10 +1,10 @@
-"""What counts as rows: a DataFrame of Spark, classic or Connect, one of pandas, or a table of Arrow.
+"""What counts as rows: a DataFrame of Spark, one of pandas, what Arrow holds, and all that gives an Arrow stream of itself.
 
     frame_kind(value)        # FrameKind.SPARK, FrameKind.PANDAS, FrameKind.ARROW, or None for an ordinary value
-    as_arrow(value)          # a pyarrow.Table of what pandas or Arrow holds
+    as_arrow(value)          # a pyarrow.Table of what is in memory
 
-The invariant: nobody pays for a library that he does not use. A value is known by the names of its classes, and whoever made it
-has imported what it is made of.
+The invariant: a task pays for no library that it does not use. Spark and pandas are known by the names of their classes;
+everything else, such as Polars, DuckDB and Ibis, by ``__arrow_c_stream__``, which Arrow's PyCapsule interface defines.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from airflow_snowpack.interim.frame_errors import UnwritableFrame
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ARROW_CLASSES = frozenset({"Table", "RecordBatch", "RecordBatchReader"})
+STREAM = "__arrow_c_stream__"
 
 
 class FrameKind(StrEnum):
@@ -26,49 +26,54 @@ class FrameKind(StrEnum):
     SPARK = "Spark"
     PANDAS = "pandas"
     ARROW = "Arrow"
+    """Also anything that gives an Arrow stream."""
 
 
 def frame_kind(value: object) -> FrameKind | None:
-    """``None``: it holds no rows."""
+    """Return what holds the rows; ``None``: the value has none."""
     for known in type(value).__mro__:
         kind = kind_named(known.__module__, known.__name__)
         if kind is not None:
             return kind
-    return None
+    return FrameKind.ARROW if hasattr(type(value), STREAM) else None
 
 
 def kind_named(module: str, name: str) -> FrameKind | None:
-    """What a class of this name holds."""
+    """Return what a class of this name holds, if the name alone says it."""
+    root = module.partition(".")[0]
     if name == "DataFrame" and module.startswith("pyspark.sql"):
         return FrameKind.SPARK
-    if name == "DataFrame" and module.partition(".")[0] == "pandas":
+    if name == "DataFrame" and root == "pandas":
         return FrameKind.PANDAS
-    if name in ARROW_CLASSES and module.partition(".")[0] == "pyarrow":
-        return FrameKind.ARROW
-    return None
+    # Older releases of pyarrow give no stream of all of these, and a query of Polars gives none until it has run.
+    named = {("pyarrow", "Table"), ("pyarrow", "RecordBatch"), ("pyarrow", "RecordBatchReader"), ("polars", "LazyFrame")}
+    return FrameKind.ARROW if (root, name) in named else None
 
 
 def as_arrow(frame: Any) -> pa.Table:
-    """What pandas or Arrow holds, in types that Iceberg has: it has no nanoseconds, and no numbers without a sign.
+    """Return the rows of what pandas, Arrow, or anything with an Arrow stream holds, in its own types.
 
-    An index of pandas that has a name becomes a column; one without is a numbering, and is left out.
-
-    :raises UnwritableFrame: Arrow cannot hold it, or those types cannot; or a column has no name.
+    :raises UnwritableFrame: Arrow cannot hold them, or it is a column and no table.
     """
     import pyarrow as pa
 
     try:
         return _table_of(frame)
-    except pa.ArrowException as problem:
-        raise UnwritableFrame(problem) from problem
+    except (pa.ArrowException, TypeError) as problem:
+        raise UnwritableFrame(f"a {type(frame).__name__} is no table: {problem}") from problem
 
 
 def _table_of(frame: Any) -> pa.Table:
     import pyarrow as pa
 
     if frame_kind(frame) is FrameKind.PANDAS:
-        named = any(name is not None for name in frame.index.names)
-        return pa.Table.from_pandas(frame, preserve_index=named).replace_schema_metadata(None)
-    if isinstance(frame, pa.RecordBatchReader):
-        return frame.read_all()
-    return pa.Table.from_batches([frame]) if isinstance(frame, pa.RecordBatch) else frame
+        from airflow_snowpack.interim.pandas_rows import rows_of_pandas
+
+        return rows_of_pandas(frame)
+    if isinstance(frame, pa.Table):
+        return frame
+    if isinstance(frame, pa.RecordBatch):
+        return pa.Table.from_batches([frame])
+    if not hasattr(frame, STREAM):
+        frame = frame.collect()  # a query of Polars
+    return pa.RecordBatchReader.from_stream(frame).read_all()

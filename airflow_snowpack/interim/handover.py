@@ -154,7 +154,7 @@ class Handover:
     def give(self, frame: Any, output: str = DEFAULT_OUTPUT, *, keeping: Keeping | None = None, **recorded: Any) -> TableRef:
         """Write rows as this output of the task. They are handed on when the block ends well.
 
-        :param frame: a DataFrame of Spark or pandas, or what Arrow holds.
+        :param frame: a DataFrame of Spark or pandas, or anything that gives an Arrow stream.
         :param recorded: for its lineage, as :class:`~airflow_snowpack.interim.handing_on.Complete` has it: ``kind``, ``detail``,
             and ``inputs`` beside what was received and what a DataFrame's own plan reads.
         :raises UnwritableFrame: Iceberg cannot keep these rows.

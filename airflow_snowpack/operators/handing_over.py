@@ -176,7 +176,7 @@ def _final() -> tuple[type[SnowpackError], ...]:
     """
     from airflow_snowpack.hooks.errors import OtherInstallation
     from airflow_snowpack.interim.errors import ForeignNamespace, InterimTableGone, InvalidInterimRef, InvalidInterimTable
-    from airflow_snowpack.interim.frame_errors import UnreadableTable, UnreadableView, UnusableOutput, UnwritableFrame
+    from airflow_snowpack.interim.frame_errors import UnfitForm, UnreadableTable, UnreadableView, UnusableOutput, UnwritableFrame
     from airflow_snowpack.preservation import InvalidPreservation
 
     return (
@@ -186,6 +186,7 @@ def _final() -> tuple[type[SnowpackError], ...]:
         InvalidInterimTable,
         InvalidPreservation,
         OtherInstallation,
+        UnfitForm,
         UnreadableTable,
         UnreadableView,
         UnusableOutput,

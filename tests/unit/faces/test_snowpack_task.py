@@ -7,7 +7,9 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -207,6 +209,34 @@ def test_pandas_that_was_received_is_written_again_since_it_may_have_been_change
     outcome = run_task(changed, handed)
     assert [row["number"] for row in rows(outcome.xcom)] == [10, 20, 30]
     assert [row["number"] for row in rows(handed)] == [1, 2, 3]
+
+
+def test_polars_and_duckdb_are_handed_tables_and_hand_tables_on(run_task: Callable[..., Outcome], handed: dict[str, Any]) -> None:
+    def of_polars(numbers: pl.DataFrame) -> pl.DataFrame:
+        return numbers.with_columns(number=pl.col("number") * 10)
+
+    def lazily(numbers: pl.LazyFrame) -> dict[str, pl.LazyFrame]:
+        return {"large": numbers.filter(pl.col("number") > 1)}
+
+    def of_duckdb(numbers: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+        return numbers.filter("number < 3")
+
+    found = [run_task(function, handed) for function in (of_polars, lazily, of_duckdb)]
+
+    assert [outcome.error for outcome in found] == [None] * 3
+    tens, large, small = (outcome.xcom for outcome in found)
+    assert [row["number"] for row in rows(tens)] == [10, 20, 30]
+    assert [row["number"] for row in rows(large["large"])] == [2, 3]
+    assert [row["number"] for row in rows(small)] == [1, 2]
+
+
+def test_rows_that_iceberg_cannot_hold_fail_the_task_for_good(run_task: Callable[..., Outcome]) -> None:
+    def durations() -> pa.Table:
+        return pa.table({"took": pa.array([1], pa.duration("s"))})
+
+    outcome = run_task(durations, arguments={"retries": 3})
+    assert outcome.state == "failed"
+    assert "the column took: Iceberg has no type for duration[s]" in str(outcome.error)
 
 
 def test_a_named_table_is_found_by_its_name(run_task: Callable[..., Outcome], registry: InterimRegistry) -> None:

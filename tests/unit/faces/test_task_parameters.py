@@ -6,21 +6,30 @@ import inspect
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pandas as pd
+import polars
 import pyarrow as pa
 import pytest
+from duckdb import DuckDBPyRelation
 
-from airflow_snowpack.decorators.parameters import Form, Parameters, without_session
+from airflow_snowpack.decorators.parameters import Parameters, without_session
 from airflow_snowpack.interim import TableRef, ViewRef
+from airflow_snowpack.interim.forms import Form
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import polars as pl  # type: ignore[import-not-found]  # noqa: F401 - it is not installed; named in texts below
+    import cudf  # type: ignore[import-not-found]  # noqa: F401 - it is not installed; named in texts below
+    import duckdb  # noqa: F401 - named in texts below
+    import ibis  # type: ignore[import-not-found]  # noqa: F401 - it is not installed; named in texts below
+    import polars as pl  # noqa: F401 - named in texts below
     import pyarrow as arrow  # noqa: F401 - named in texts below
     from pandas import DataFrame as PandasFrame
     from pyarrow import Table as ArrowTable
     from pyspark.sql import DataFrame
     from rich.table import Table as RichTable  # noqa: F401 - named in texts below
+
+
+Spectrum = type("LazyFrame", (), {})
 
 
 def takes(  # type: ignore[no-untyped-def]  # the first one is as most are written
@@ -78,6 +87,16 @@ def test_an_annotation_that_only_a_type_checker_can_evaluate_is_read_as_text() -
         ("Annotated[ArrowTable, 'pl.DataFrame']", Form.ARROW),
         ("DataFrame", Form.SPARK),
         ("PandasFrame", Form.PANDAS),
+        ("pa.RecordBatch", Form.BATCH),
+        (pa.RecordBatchReader, Form.READER),
+        ("pl.DataFrame", Form.POLARS),
+        ("list[pl.LazyFrame]", Form.LAZY),
+        (polars.DataFrame, Form.POLARS),
+        ("polars.DataFrame | pd.DataFrame", Form.PANDAS),
+        ("duckdb.DuckDBPyRelation", Form.DUCKDB),
+        (DuckDBPyRelation, Form.DUCKDB),
+        ("ibis.Table", Form.IBIS),
+        ("ibis.expr.types.Table | None", Form.IBIS),
         ("str", Form.SPARK),
         ("MyModel", Form.SPARK),
         ("Missing.Thing | SomeThing", Form.SPARK),
@@ -100,10 +119,9 @@ def test_the_imports_of_its_file_tell_what_an_annotation_is(annotation: Any, for
 @pytest.mark.parametrize(
     ("annotation", "told"),
     [
-        (pa.RecordBatch, r"is annotated <class 'pyarrow.*'>, and that is pyarrow.lib.RecordBatch. A table arrives as pa.Table"),
-        ("pa.RecordBatchReader", "that is pyarrow.lib.RecordBatchReader"),
-        ("pl.DataFrame", "that is polars.DataFrame"),
-        ("list[pl.LazyFrame]", "that is polars.LazyFrame"),
+        (Spectrum, r"is annotated <class '.*'>, and that is .*LazyFrame. A table arrives as pa.Table"),
+        ("cudf.DataFrame", "that is cudf.DataFrame"),
+        ("list[cudf.LazyFrame]", "that is cudf.LazyFrame"),
         ("Table", "no one import of its file tells whose Table it is"),
         ("Missing.Table", "no one import of its file tells whose Table it is"),
         ("missing.DataFrame | None", "whose DataFrame it is"),

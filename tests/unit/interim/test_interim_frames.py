@@ -5,13 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.interim.frame_errors import UnreadableView, UnwritableFrame
-from airflow_snowpack.interim.frames import as_arrow, frame_kind
+from airflow_snowpack.interim.frames import FrameKind, as_arrow, frame_kind
 from airflow_snowpack.interim.iceberg_types import in_iceberg_types
 from airflow_snowpack.interim.reading import query_of, read_as_arrow
 from airflow_snowpack.interim.refs import Producer, TableRef
@@ -50,13 +52,38 @@ def flights(handed: Callable[[Any], TableRef]) -> TableRef:
 
 def test_what_holds_rows_is_known_by_its_class_and_nothing_else_is() -> None:
     rows = pa.table(FLIGHTS)
-    held = [rows, rows.to_batches()[0], rows.to_reader(), rows.to_pandas(), FLIGHTS, [rows], rows.schema, rows["id"], None]
+    of_arrow = [
+        rows,
+        rows.to_batches()[0],
+        rows.to_reader(),
+        pl.DataFrame(FLIGHTS),
+        pl.LazyFrame(FLIGHTS),
+        duckdb.sql("SELECT 1"),
+    ]
+    others = [FLIGHTS, [rows], rows.schema, None, type(rows), "x"]
 
-    kinds = [frame_kind(each) for each in held]
-    assert [kind and kind.value for kind in kinds] == ["Arrow", "Arrow", "Arrow", "pandas", *[None] * 5]
+    assert [frame_kind(each) for each in of_arrow] == [FrameKind.ARROW] * 6
+    assert frame_kind(rows.to_pandas()) is FrameKind.PANDAS
+    assert [frame_kind(each) for each in others] == [None] * 6
 
 
-@pytest.mark.parametrize("form", [pa.Table.to_pandas, lambda rows: rows.to_batches()[0], pa.Table.to_reader])
+@pytest.mark.parametrize("column", [pa.table(FLIGHTS)["id"], pl.Series([1]), pd.Series([1])])
+def test_a_column_is_no_table_and_is_refused(column: Any) -> None:
+    with pytest.raises(UnwritableFrame, match=f"a {type(column).__name__} is no table"):
+        as_arrow(column)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        pa.Table.to_pandas,
+        lambda rows: rows.to_batches()[0],
+        pa.Table.to_reader,
+        pl.DataFrame,
+        lambda rows: pl.DataFrame(rows).lazy(),
+        duckdb.from_arrow,
+    ],
+)
 def test_all_forms_of_the_same_rows_become_the_same_table(
     form: Callable[[pa.Table], Any], catalog: Catalog, handed: Callable[[Any], TableRef]
 ) -> None:
@@ -78,13 +105,6 @@ def test_a_reference_is_read_as_of_its_own_snapshot(catalog: Catalog, flights: T
     catalog.load_table(flights.table.removeprefix("lake.")).append(pa.table(FLIGHTS))
 
     assert read_as_arrow(flights, catalog).num_rows == 4
-
-
-def test_an_index_of_pandas_is_a_column_only_when_it_has_a_name() -> None:
-    frame = pd.DataFrame({"delay": [1, 2]}, index=pd.Index(["a", "b"]))
-
-    assert as_arrow(frame).column_names == ["delay"]
-    assert set(as_arrow(frame.rename_axis("plane")).column_names) == {"delay", "plane"}
 
 
 def test_nanoseconds_become_microseconds_where_nothing_is_lost_and_are_refused_where_something_is() -> None:

@@ -1,0 +1,116 @@
+"""Rows of pandas as rows of Arrow and back, with what the usual conversions lose: indexes, nulls and large numbers.
+
+    rows = rows_of_pandas(df)          # the labels of df.describe() are its first column, called "index"
+    df = pandas_of_rows(rows)          # whole numbers with nulls are Int64, not float64
+
+The invariant: each value has exactly one counterpart. In a column of numpy's ``float64`` or of objects, NaN is how pandas spells
+null, and is written as null. A column that really has NaN arrives as ``double[pyarrow]``, which tells the two apart.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyarrow import compute, types
+
+from airflow_snowpack.interim.frame_errors import UnwritableFrame
+from airflow_snowpack.interim.lossless import loss_among
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# What Arrow and pandas raise for objects that have no common type, or a type that Arrow lacks.
+NO_ARROW = (pa.ArrowException, TypeError, ValueError, OverflowError, NotImplementedError)
+
+
+def rows_of_pandas(frame: pd.DataFrame) -> pa.Table:
+    """Return the rows. An index becomes columns, as with ``reset_index()``, unless it only numbers the rows from 0.
+
+    :raises UnwritableFrame: a column has no type in Arrow, or values that its type would change; or an index is called like a
+        column.
+    """
+    if not _only_numbers_rows(frame.index):
+        try:
+            frame = frame.reset_index()
+        except ValueError as problem:
+            raise UnwritableFrame(f"the index cannot become a column: {problem}") from problem
+    names = [str(name) for name in frame.columns]
+    columns = []
+    for place, name in enumerate(names):
+        try:
+            columns.append(_column(frame.iloc[:, place]))
+        except NO_ARROW as problem:
+            raise UnwritableFrame(f"the column {name}: {problem}") from problem
+    return pa.table(columns, names=names)
+
+
+def _only_numbers_rows(index: pd.Index[Any]) -> bool:
+    return isinstance(index, pd.RangeIndex) and index.name is None and index.start == 0 and index.step == 1
+
+
+def _column(values: pd.Series[Any]) -> Any:
+    if values.dtype != object:
+        return pa.array(values, from_pandas=True)
+    missing = values.isna().to_numpy()
+    column = pa.array(values.to_numpy(), mask=missing, from_pandas=False)
+    # Arrow makes a date of a moment that stands beside dates.
+    lost = loss_among(pa.field("", column.type))(values[~missing])
+    if lost is not None:
+        raise pa.ArrowInvalid(f"as {column.type}, a value would change. {lost}")
+    return column
+
+
+def pandas_of_rows(rows: pa.Table) -> pd.DataFrame:
+    """Return the rows as a DataFrame, each column in a dtype that holds its values.
+
+    That is numpy's where it does, ``Int64`` or ``boolean`` for a column with nulls, and ``double[pyarrow]`` for one with NaN.
+    Lists of numbers arrive as arrays of numpy, every other nested value as lists and dictionaries.
+    """
+    names = [str(place) for place in range(rows.num_columns)]  # a view may have two columns of one name
+    numbered = rows.rename_columns(names)
+    exactly = {name: _exactly(column) for name, column in zip(names, rows.columns, strict=True)}
+    frame: pd.DataFrame = numbered.select([name for name in names if exactly[name] is None]).to_pandas()
+    for name, convert in exactly.items():
+        if convert is not None:
+            frame[name] = convert(numbered.column(name))
+    frame = frame[names]
+    frame.columns = pd.Index(rows.column_names)
+    return frame
+
+
+def _exactly(column: Any) -> Callable[[Any], pd.Series[Any]] | None:
+    """How the column becomes one of pandas; ``None``: Arrow's own conversion keeps all of it."""
+    kind = column.type
+    if types.is_integer(kind) and column.null_count:
+        return lambda each: _typed(each, pd.Int32Dtype() if kind.bit_width == 32 else pd.Int64Dtype())
+    if types.is_boolean(kind) and column.null_count:
+        return lambda each: _typed(each, pd.BooleanDtype())
+    if types.is_floating(kind) and compute.any(compute.is_nan(column)).as_py():
+        return lambda each: _typed(each, pd.ArrowDtype(kind))
+    if isinstance(kind, pa.BaseExtensionType) or (types.is_nested(kind) and not _of_numbers(column)):
+        return _objects
+    return None
+
+
+def _typed(column: Any, dtype: Any) -> pd.Series[Any]:
+    made: pd.Series[Any] = column.to_pandas(types_mapper=lambda _: dtype)
+    return made
+
+
+def _of_numbers(column: Any) -> bool:
+    """Whether these are lists of nothing but numbers and truths."""
+    kind = column.type
+    if not (types.is_list(kind) or types.is_large_list(kind)):
+        return False
+    inner = kind.value_type
+    numbers = types.is_integer(inner) or types.is_floating(inner) or types.is_boolean(inner)
+    return bool(numbers and not compute.list_flatten(column).null_count)
+
+
+def _objects(column: Any) -> pd.Series[Any]:
+    values = np.empty(len(column), dtype=object)
+    values[:] = column.to_pylist()
+    return pd.Series(values, dtype=object)
