@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field
 
 from airflow_snowpack.api.shapes import Moment, Shape
 from airflow_snowpack.iceberg.names import LEVEL
-from airflow_snowpack.scheduling import Missed, Origin, PendingState
+from airflow_snowpack.scheduling import LaunchBacklog, Missed, Origin, PendingState
 from airflow_snowpack.scheduling.composites import BY_KIND, COMPOSITES
 from airflow_snowpack.scheduling.constraints import CONSTRAINTS
 from airflow_snowpack.scheduling.schedule import DAG_ID, MAX_NAME, PRIORITIES
@@ -88,6 +88,10 @@ class ScheduleBody(Shape):
     )
     priority: int = Field(0, ge=PRIORITIES.start, le=PRIORITIES.stop - 1)
     missed: Missed = Field(Missed.ONE, description="What becomes of cron ticks that nobody was there to see.")
+    backlog: LaunchBacklog = Field(
+        LaunchBacklog.ONE,
+        description="`one`: further events join a launch that waits for its DAG, such as a paused one. `all`: one run each.",
+    )
     enabled: bool = Field(False, description="Whether it is created enabled; a change leaves that as it is.")
     description: str = ""
 

@@ -62,12 +62,15 @@ class AirflowDagRuns(ABC):
     def start(self, launch: Launch) -> NotStarted | None:
         """Start it; a run of this id that is there already is what was wanted."""
         try:
-            return self._start(launch)
+            paused = self.is_paused(launch.dag_id)
         except AirflowUnreachable as problem:
             return NotStarted(str(problem))
+        try:
+            return self._start(launch, paused)
+        except AirflowUnreachable as problem:
+            return NotStarted(str(problem), may_exist=True)
 
-    def _start(self, launch: Launch) -> NotStarted | None:
-        paused = self.is_paused(launch.dag_id)
+    def _start(self, launch: Launch, paused: bool | None) -> NotStarted | None:
         if paused is None:
             return NotStarted(f"there is no DAG {launch.dag_id}")
         if paused:

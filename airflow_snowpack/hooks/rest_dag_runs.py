@@ -60,7 +60,7 @@ class RestDagRuns(AirflowDagRuns):
             return None
         if answer.status == NOT_FOUND:  # the DAG was there a moment ago, so that it is one that Airflow calls stale
             return NotStarted(f"the file of the DAG {launch.dag_id} is gone, or does not parse any more ({answer.says})")
-        return NotStarted(answer.says)
+        return NotStarted(answer.says, may_exist=True)
 
     def find(self, dag_id: str, run_id: str) -> RunState | None:
         run = self._found(f"/dags/{_quoted(dag_id)}/dagRuns/{_quoted(run_id)}", run_id)

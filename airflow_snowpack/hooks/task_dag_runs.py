@@ -62,7 +62,7 @@ class TaskDagRuns(AirflowDagRuns):
         except Refused as refused:
             if refused.status == NOT_FOUND:  # the DAG was there a moment ago, so that it is one that Airflow calls stale
                 return NotStarted(f"the file of the DAG {launch.dag_id} is gone, or does not parse any more ({refused})")
-            return NotStarted(str(refused))
+            return NotStarted(str(refused), may_exist=True)
         return None
 
     def find(self, dag_id: str, run_id: str) -> RunState | None:

@@ -94,6 +94,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling.run_now import run_now as run_now
     from airflow_snowpack.scheduling.run_registered import run_registered as run_registered
     from airflow_snowpack.scheduling.runs import Runs as Runs
+    from airflow_snowpack.scheduling.schedule import LaunchBacklog as LaunchBacklog
     from airflow_snowpack.scheduling.schedule import Missed as Missed
     from airflow_snowpack.scheduling.schedule import Schedule as Schedule
     from airflow_snowpack.scheduling.schedule import Then as Then
@@ -175,7 +176,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "run_registered": ["run_registered"],
         "run_ends": ["RunEnds", "ends_are_due"],
         "runs": ["Runs"],
-        "schedule": ["Missed", "Schedule", "Then", "Timeout", "parse_constraints"],
+        "schedule": ["LaunchBacklog", "Missed", "Schedule", "Then", "Timeout", "parse_constraints"],
         "schedule_writer": ["Origin"],
         "schedules": ["Schedules", "StoredSchedule"],
         "sending": ["Sent", "send_event"],

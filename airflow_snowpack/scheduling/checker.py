@@ -31,7 +31,7 @@ from airflow_snowpack.scheduling.pending import PendingState, Reason, is_open, m
 from airflow_snowpack.scheduling.reservation import Wanted, reserve_run, run_id_of
 from airflow_snowpack.scheduling.rulings import Rulings, rule_all
 from airflow_snowpack.scheduling.runs import LOOK_AGAIN, ended_meanwhile
-from airflow_snowpack.scheduling.schedule import Schedule, Then
+from airflow_snowpack.scheduling.schedule import LaunchBacklog, Schedule, Then
 from airflow_snowpack.scheduling.surroundings import Snapshot, Surroundings
 from airflow_snowpack.scheduling.unmet import keep_unmet
 from airflow_snowpack.scheduling.waiters import SELDOM, elder_due, next_in_line, stands_in_front, wake
@@ -241,7 +241,8 @@ class Checker:
         move(conn, pending_id, PendingState.CONSTRAINT, PendingState.LAUNCH, **changes)
         progress = due.counted.progress
         told = fired_by(conn, pending_id, schedule, progress, self._store.clock())
-        reserve_run(conn, self._store, Wanted.by(schedule), pending_id, run_id, told)
+        absorbs = schedule.backlog is LaunchBacklog.ONE
+        reserve_run(conn, self._store, Wanted.by(schedule), pending_id, run_id, told, absorbs=absorbs)
         restart_periods(conn, self._store, schedule, progress)
         self._leave_line(conn, due.row)
         return PendingState.LAUNCH

@@ -87,6 +87,12 @@ def fired_by(
     conn: sa.Connection, pending_id: str, schedule: Schedule, progress: Mapping[Leaf, Progress], now: datetime
 ) -> dict[str, Any]:
     """Return what a run finds in its conf about why it runs."""
+    missing = [_missing(trigger, trigger.judge(progress, now)) for trigger in schedule.trigger.missing(progress, now)]
+    return {"schedule": schedule.name, "pending_id": pending_id, **told_events(conn, pending_id), "missing": missing}
+
+
+def told_events(conn: sa.Connection, pending_id: str) -> dict[str, Any]:
+    """Return how many events a pending job has, and the newest of them."""
     mine = pending_events.c.pending_id == pending_id
     heard = sa.select(pending_events.c.event_id).where(mine).distinct().subquery()
     total = conn.execute(sa.select(sa.func.count()).select_from(heard)).scalar_one()
@@ -95,8 +101,7 @@ def fired_by(
         {"id": event.id, "key": event.key, "at": event.at.isoformat(), "amounts": event.amounts, "detail": event.detail}
         for event in reversed(conn.execute(newest).all())
     ]
-    missing = [_missing(trigger, trigger.judge(progress, now)) for trigger in schedule.trigger.missing(progress, now)]
-    return {"schedule": schedule.name, "pending_id": pending_id, "event_count": total, "events": told, "missing": missing}
+    return {"event_count": total, "events": told}
 
 
 def _missing(trigger: Trigger, judgement: Judgement) -> dict[str, Any]:

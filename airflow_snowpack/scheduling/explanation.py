@@ -32,6 +32,7 @@ class Explanation:
     :param trigger: what its trigger is worth now.
     :param pending: the job that is on its way to a run, if there is one.
     :param launching: a job whose run is being started, and ``problem``: why that has not worked yet.
+    :param absorbs: whether further events join the run that is being started.
     :param next_tick: when its own clock comes next.
     :param deadline: when it runs at the latest, for a trigger with ``at_latest``.
     :param ended: the newest jobs that were launched or discarded, newest first.
@@ -47,6 +48,7 @@ class Explanation:
     ended: tuple[PendingJob, ...]
     at_gates: tuple[GatedRun, ...] = ()
     deadline: datetime | None = None
+    absorbs: bool = False
 
     @property
     def blocked_by(self) -> tuple[Reason, ...]:
@@ -99,7 +101,8 @@ class Explanation:
         if self.launching is None:
             return []
         why = f", but that has not worked yet: {self.problem}" if self.problem else ""
-        return [f"Run {self.launching.run_id} is being started{why}."]
+        joins = ["Further events join this run until it starts."] if self.absorbs else []
+        return [f"Run {self.launching.run_id} is being started{why}.", *joins]
 
     def _waiting(self) -> list[str]:
         if self.pending is None or self.pending.state is not PendingState.CONSTRAINT:
@@ -151,6 +154,7 @@ def _explain(conn: sa.Connection, stored: Sequence[StoredSchedule], now: datetim
             pending=_pending(row),
             launching=_pending(sent),
             problem=None if sent is None else sent.problem,
+            absorbs=sent is not None and sent.absorbs,
             next_tick=min(ticks.get(name, {}).values(), default=None),
             deadline=_deadline(one, ticks.get(name, {})),
             ended=tuple(ended.get(name, ())),
@@ -171,7 +175,9 @@ def _current(conn: sa.Connection, stored: Sequence[StoredSchedule]) -> tuple[dic
     generations = [(one.name, one.generation) for one in stored]
     mine = sa.tuple_(pending_jobs.c.schedule, pending_jobs.c.generation).in_(generations)
     waiting = conn.execute(sa.select(pending_jobs).where(mine, pending_jobs.c.state.in_(OPEN))).all()
-    sent = sa.select(pending_jobs, launches.c.problem).join(launches, launches.c.pending_id == pending_jobs.c.pending_id)
+    sent = sa.select(pending_jobs, launches.c.problem, launches.c.absorbs).join(
+        launches, launches.c.pending_id == pending_jobs.c.pending_id
+    )
     sent = sent.where(mine, pending_jobs.c.state == PendingState.LAUNCH.value).order_by(pending_jobs.c.created_at.desc())
     return {row.schedule: row for row in waiting}, {row.schedule: row for row in conn.execute(sent)}
 

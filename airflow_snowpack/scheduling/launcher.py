@@ -4,18 +4,21 @@
 
 The invariant: **each run is started exactly once.** A launch is claimed under a lease and a fence; the run's id is made
 from the pending job, so that a start whose answer was lost is repeated and finds the run there. One that cannot be
-started now (its DAG is paused, missing, does not parse) waits longer each time, says why, and is never dropped.
+started now (its DAG is paused, missing, does not parse) waits longer each time, says why, and is never dropped. While no
+launcher has claimed it, further events of its schedule join it (``absorbing.py``).
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
+from airflow_snowpack.scheduling.absorbing import close_launch, reopen_launch
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.holding import let_go
 from airflow_snowpack.scheduling.pending import PendingState, move
@@ -59,13 +62,13 @@ class Launcher:
             claimed = self._claim()
             if claimed is None:
                 break
-            launch, attempt_id, attempt = claimed
+            launch, attempt_id, attempt, absorbed = claimed
             problem = self._start(launch)
             if problem is None:
                 self._finish(launch, attempt_id)
                 launched.append(launch.run_id)
             else:
-                self._give_back(launch, attempt_id, attempt, problem)
+                self._give_back(launch, attempt_id, attempt, problem, absorbs=absorbed and not problem.may_exist)
                 waiting.append(launch.run_id)
         return LaunchReport(tuple(launched), tuple(waiting))
 
@@ -74,24 +77,26 @@ class Launcher:
             return self._starter.start(launch)
         except Exception as error:  # whatever Airflow's client raises: the run waits, and keeps no other from starting
             log.warning("launch_failed: %s", launch.run_id, exc_info=True)
-            return NotStarted(f"{type(error).__name__}: {error}")
+            return NotStarted(f"{type(error).__name__}: {error}", may_exist=True)
 
-    def _claim(self) -> tuple[Launch, str, int] | None:
+    def _claim(self) -> tuple[Launch, str, int, bool] | None:
+        """The next launch, its fence, the number of this attempt, and whether the launch took further events until now."""
         now, attempt_id = self._store.clock(), self._make_id()
         values = LEASES.claim_values(self._name, attempt_id, now, now + LEASE)
 
-        def claim(conn: sa.Connection) -> sa.Row[Any] | None:
+        def claim(conn: sa.Connection) -> tuple[sa.Row[Any], Mapping[str, Any]] | None:
             while (claimed := conn.execute(LEASES.claim_next, values).first()) is not None:
                 row = conn.execute(sa.select(launches).where(launches.c.pending_id == claimed.pending_id)).one()
                 if self._is_wanted(conn, row.pending_id):
-                    return row
+                    return row, close_launch(conn, row, now)
                 self._forget(conn, row)
             return None
 
-        row = self._store.transact(claim)
-        if row is None:
+        claimed = self._store.transact(claim)
+        if claimed is None:
             return None
-        return Launch(row.pending_id, row.schedule, row.dag_id, row.run_id, row.conf), attempt_id, row.attempt_count
+        row, conf = claimed
+        return Launch(row.pending_id, row.schedule, row.dag_id, row.run_id, conf), attempt_id, row.attempt_count, row.absorbs
 
     def _is_wanted(self, conn: sa.Connection, pending_id: str, *, held: bool = False) -> bool:
         state = sa.select(pending_jobs.c.state).where(pending_jobs.c.pending_id == pending_id)
@@ -126,14 +131,17 @@ class Launcher:
             # Whoever has it now starts the same run, and finds it there.
             log.warning("writeback_stale_attempt: launch %s, attempt %s", launch.run_id, attempt_id)
 
-    def _give_back(self, launch: Launch, attempt_id: str, attempt: int, problem: NotStarted) -> None:
+    def _give_back(self, launch: Launch, attempt_id: str, attempt: int, problem: NotStarted, *, absorbs: bool) -> None:
         pause = min(FIRST_PAUSE * (1 << min(attempt - 1, 10)), LONGEST_PAUSE)
         visible_at = self._store.clock() + pause
 
         def write(conn: sa.Connection) -> None:
+            wanted = self._is_wanted(conn, launch.pending_id, held=True)  # first, as in the end of a launch
             if not LEASES.give_back(conn, launch.pending_id, attempt_id, visible_at):
                 return
             conn.execute(sa.update(launches).where(launches.c.pending_id == launch.pending_id).values(problem=problem.why))
+            if absorbs and wanted:
+                reopen_launch(conn, self._store, launch)
             if attempt == 1:
                 note(conn, self._store, launch.schedule, "launch_waits", launch.pending_id, because=problem.why)
 

@@ -4,7 +4,9 @@
     take(conn, Batch(new_id(), position, ahead.upto, now))
 
 The invariant: each event of the range is handed over once for every trigger that listens to it, to a pending job that is open and
-that this transaction holds. A schedule without one gets a new one; one that sleeps until an event comes is woken.
+that this transaction holds. Without an open job it joins a launch of the schedule that absorbs events and that no launcher has
+claimed; this transaction holds that launch. Without either the schedule gets a new job. A job that sleeps until an event comes is
+woken.
 
 What it costs follows the range, whatever there is else: every table is entered by its index, one row of the range at a time. On
 Postgres that is fenced (``OFFSET 0``), since a plan that is made without looking at the numbers may prefer to read whole indexes.
@@ -18,7 +20,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.pending import PendingState
-from airflow_snowpack.store.schedule_tables import OPEN
+from airflow_snowpack.store.schedule_tables import ABSORBS, OPEN
 from airflow_snowpack.store.types import UtcDateTime
 
 
@@ -60,6 +62,17 @@ NEW_JOB = "pending_id, schedule, generation, dag_id, state, priority, created_at
 SLEEPS = f"state = '{PendingState.TRIGGER.value}' AND (next_check_at IS NULL OR next_check_at > :now)"
 
 
+# The launch that takes the events of a schedule without an open job. A launch of an older generation takes none.
+ABSORBING = f"""
+SELECT launch.pending_id
+  FROM launches launch
+ CROSS JOIN pending_jobs job
+ WHERE launch.schedule = heard.schedule AND launch.{ABSORBS}
+   AND job.pending_id = launch.pending_id AND job.generation = heard.generation AND job.state = '{PendingState.LAUNCH.value}'
+ ORDER BY launch.enqueued_at, launch.pending_id
+ LIMIT 1"""
+
+
 def _statement(text: str) -> sa.TextClause:
     used = [sa.bindparam("now", type_=UtcDateTime)] if ":now" in text else []
     return sa.text(text).bindparams(*used)
@@ -97,6 +110,12 @@ HOLD = _statement(f"WITH {HEARD} SELECT count(pending_id) FROM held")
 # conflict), is not seen here, and nothing of this may stay.
 TAKE = _statement(f"""
 WITH {HEARD},
+absorbed AS MATERIALIZED (
+    SELECT heard.schedule, heard.generation, launch.pending_id, event_ids, leaves
+      FROM held heard
+     CROSS JOIN LATERAL ({ABSORBING} FOR UPDATE OF launch) launch
+     WHERE heard.pending_id IS NULL
+),
 missing AS MATERIALIZED (
     SELECT substr(encode(sha256(convert_to(:batch || held.schedule || held.generation, 'UTF8')), 'hex'), 1, 32) AS pending_id,
            held.schedule, held.generation, event_ids, leaves, dag_id, priority
@@ -108,6 +127,7 @@ missing AS MATERIALIZED (
                OFFSET 0
            ) schedule
      WHERE held.pending_id IS NULL
+       AND NOT EXISTS (SELECT 1 FROM absorbed WHERE schedule = held.schedule AND generation = held.generation)
 ),
 begun AS (
     INSERT INTO pending_jobs ({NEW_JOB})
@@ -120,14 +140,17 @@ handed_over AS (
     SELECT pending_id, unnest(event_ids), unnest(leaves)
       FROM (SELECT pending_id, event_ids, leaves FROM held WHERE pending_id IS NOT NULL
              UNION ALL
+            SELECT pending_id, event_ids, leaves FROM absorbed
+             UNION ALL
             SELECT pending_id, event_ids, leaves FROM missing) taker
 ),
 woken AS (
     UPDATE pending_jobs SET next_check_at = :now WHERE pending_id = ANY (ARRAY(SELECT pending_id FROM held WHERE sleeps))
 )
 SELECT count(*) AS overtaken
-  FROM missing
- WHERE (SELECT true FROM pending_jobs WHERE schedule = missing.schedule AND generation = missing.generation AND {OPEN} LIMIT 1)
+  FROM held
+ WHERE pending_id IS NULL
+   AND (SELECT true FROM pending_jobs WHERE schedule = held.schedule AND generation = held.generation AND {OPEN} LIMIT 1)
 """)
 
 
@@ -143,6 +166,15 @@ SELECT t.schedule, t.generation, t.leaf, e.id
  CROSS JOIN schedule_triggers t ON {LISTENS}
  WHERE e.id > :after AND e.id <= :upto
 """)
+ABSORB = sa.text(f"""
+INSERT INTO pending_events (pending_id, event_id, leaf)
+SELECT pending_id, event_id, leaf
+  FROM (SELECT ({ABSORBING}) AS pending_id, heard.event_id, heard.leaf
+          FROM temp.matched heard
+         WHERE NOT EXISTS (SELECT 1 FROM pending_jobs job
+                            WHERE job.schedule = heard.schedule AND job.generation = heard.generation AND job.{OPEN}))
+ WHERE pending_id IS NOT NULL
+""")
 BEGIN = _statement(f"""
 INSERT INTO pending_jobs ({NEW_JOB})
 SELECT lower(hex(randomblob(16))), heard.schedule, heard.generation, schedules.dag_id, '{PendingState.TRIGGER.value}',
@@ -151,6 +183,7 @@ SELECT lower(hex(randomblob(16))), heard.schedule, heard.generation, schedules.d
  CROSS JOIN schedules ON schedules.name = heard.schedule AND schedules.generation = heard.generation
  WHERE NOT EXISTS (SELECT 1 FROM pending_jobs job
                     WHERE job.schedule = heard.schedule AND job.generation = heard.generation AND job.{OPEN})
+   AND ({ABSORBING}) IS NULL
 """)
 HAND_OVER = _statement(f"""
 INSERT INTO pending_events (pending_id, event_id, leaf)
@@ -194,6 +227,7 @@ def take(conn: sa.Connection, batch: Batch, *, hold_first: bool = False) -> None
     conn.execute(ROOM)
     conn.execute(CLEAR)
     if conn.execute(MATCH, numbers).rowcount:
+        conn.execute(ABSORB)
         conn.execute(BEGIN, moment)
         conn.execute(HAND_OVER)
         conn.execute(WAKE, moment)

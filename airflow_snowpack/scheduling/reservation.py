@@ -43,10 +43,20 @@ class Wanted:
         return cls(schedule.name, schedule.dag_id, schedule.conf, schedule.constraints, schedule.priority)
 
 
-def reserve_run(conn: sa.Connection, store: Store, wanted: Wanted, pending_id: str, run_id: str, told: Mapping[str, Any]) -> None:
+def reserve_run(
+    conn: sa.Connection,
+    store: Store,
+    wanted: Wanted,
+    pending_id: str,
+    run_id: str,
+    told: Mapping[str, Any],
+    *,
+    absorbs: bool = False,
+) -> None:
     """Reserve it, and hand it to the launcher. The periods of its schedule are the caller's to restart.
 
     :param told: what the run finds in its ``conf`` under ``snowpack``, about why it runs.
+    :param absorbs: whether further events of its schedule join it until a launcher claims it.
     """
     now = store.clock()
     run = {"dag_id": wanted.dag_id, "run_id": run_id, "schedule": wanted.name}
@@ -54,7 +64,7 @@ def reserve_run(conn: sa.Connection, store: Store, wanted: Wanted, pending_id: s
     hold(conn, wanted.constraints, wanted.dag_id, run_id)
     watch_runs(conn, store, [wanted.dag_id], now=now, look_at=now + SELDOM)
     conf = {**wanted.conf, "snowpack": dict(told)}
-    claimable = {"enqueued_at": now, "visible_at": now, "attempt_count": 0}
+    claimable = {"enqueued_at": now, "visible_at": now, "attempt_count": 0, "absorbs": absorbs}
     conn.execute(sa.insert(launches).values(pending_id=pending_id, **run, conf=conf, **claimable))
 
 

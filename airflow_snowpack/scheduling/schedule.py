@@ -52,6 +52,17 @@ class Missed(StrEnum):
     NONE = "none"
 
 
+class LaunchBacklog(StrEnum):
+    """How many launches may wait for a DAG that cannot be started, such as a paused one.
+
+    ``ONE``: further events join the launch that waits, and the DAG gets one run for all of them. ``ALL``: each request keeps a
+    run of its own.
+    """
+
+    ONE = "one"
+    ALL = "all"
+
+
 @dataclass(frozen=True, slots=True)
 class Timeout:
     """How long a pending job may wait for its constraints, once its trigger is satisfied, and what becomes of it then.
@@ -86,6 +97,8 @@ class Schedule:
     :param timeout: how long a wanted run may wait for its constraints.
     :param priority: the higher one comes first where there is not room for all; from -1000 to 1000.
     :param missed: what becomes of cron ticks that nobody was there to see.
+    :param backlog: ``one``: further events join a launch that waits for its DAG, such as a paused one; ``all``: each request
+        keeps a run of its own.
     :param enabled: whether it is created enabled; otherwise it is suspended until it is resumed.
     :raises InvalidSchedule: a value that cannot be used, with the name of the field.
     """
@@ -100,6 +113,7 @@ class Schedule:
     missed: Missed | str = Missed.ONE
     enabled: bool = False
     description: str = ""
+    backlog: LaunchBacklog | str = LaunchBacklog.ONE
 
     def __post_init__(self) -> None:
         for name, parse in _READERS.items():
@@ -116,6 +130,7 @@ class Schedule:
             "timeout": self.timeout.to_json(),
             "priority": self.priority,
             "missed": str(self.missed),
+            "backlog": str(self.backlog),
             "enabled": self.enabled,
             "description": self.description,
         }
@@ -252,6 +267,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "timeout": _timeout,
     "priority": _priority,
     "missed": _one_of(Missed),
+    "backlog": _one_of(LaunchBacklog),
     "enabled": parse_flag,
     "description": parse_description,
 }

@@ -151,9 +151,13 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class NotStarted:
-    """Why a run could not be started now: its DAG does not exist, is paused, does not parse, or Airflow does not answer."""
+    """Why a run could not be started now: its DAG does not exist, is paused, does not parse, or Airflow does not answer.
+
+    :param may_exist: Airflow may have created the run all the same, for example when its answer was lost.
+    """
 
     why: str
+    may_exist: bool = False
 
 
 class Starter(Protocol):

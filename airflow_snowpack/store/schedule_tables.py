@@ -15,6 +15,9 @@ from airflow_snowpack.store.types import UtcDateTime
 OPEN = "state IN ('pending_trigger', 'pending_constraint')"
 """Pending jobs that take events up."""
 
+ABSORBS = "absorbs AND claimed_at IS NULL"
+"""Launches that take events up."""
+
 big_id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 schedules = sa.Table(
@@ -163,7 +166,17 @@ launches = sa.Table(
     sa.Column("enqueued_at", UtcDateTime, nullable=False),
     *lease_columns(),
     sa.Column("problem", sa.Text),
+    sa.Column("absorbs", sa.Boolean, nullable=False, server_default=sa.false()),
     postgresql_with=BUSY,
+)
+"""``absorbs``: further events of the schedule join this launch until a launcher claims it. A claim clears it, and only a start
+that certainly created no run sets it again: a run that may exist already never takes another event.
+"""
+sa.Index(
+    "ix_launches_absorbing",
+    launches.c.schedule,
+    postgresql_where=sa.text(ABSORBS),
+    sqlite_where=sa.text(ABSORBS),
 )
 sa.Index(
     "ix_launches_unclaimed",
@@ -231,7 +244,10 @@ table_places = sa.Table(
     sa.Column("committed_at", UtcDateTime),
     sa.Column("read_at", UtcDateTime, nullable=False),
     sa.Column("table_uuid", sa.Text),
+    sa.Column("total_records", sa.BigInteger),
+    sa.Column("other_heads", sa.JSON),
 )
+"""``total_records``: of the table at this place. ``other_heads``: snapshots that were read and that a rollback left behind."""
 
 considered = sa.Table(
     "considered",

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from airflow_snowpack.store.leases import lease_columns
 from airflow_snowpack.store.types import UtcDateTime
 
-REVISION = "0001_baseline"
+REVISION = "0002_launches_that_absorb"
 """The newest migration; a test compares it with what Alembic finds."""
 
 metadata = sa.MetaData(

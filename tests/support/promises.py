@@ -43,6 +43,7 @@ PROMISES = (
             "integration/builds/test_build_outages.py",
             "integration/interim/test_interim_kills.py",
             "integration/jobs/test_listing.py",
+            "integration/scheduling/test_backlog.py",
             "integration/scheduling/test_gate.py",
             "integration/scheduling/test_late_events.py",
             "integration/scheduling/test_model.py",

@@ -29,6 +29,7 @@ TONES = {
     "skipped": "failed",
     "timed_out": "failed",
     "launch_waits": "partial",
+    "absorbed": "partial",
     "ticks_missed": "partial",
 }
 

@@ -45,7 +45,11 @@ class Model:
         self.triggered, self.enabled, self.launching = None, enabled, []
 
     def work(self) -> None:
-        self.waiting, self.unread = self.waiting + self.unread, []
+        if self.launching and not self.waiting:
+            self.launching[-1] += len(self.unread)  # a launch that waits takes further events
+        else:
+            self.waiting = self.waiting + self.unread
+        self.unread = []
         if self.triggered is None and len(self.waiting) >= WANTED:
             self.triggered = self.waiting[WANTED - 1]  # when the event came that completed it, not when somebody looked
         if self.triggered is not None and self.minutes >= self.triggered + 10:

@@ -63,8 +63,10 @@ class TestAbsorbing:
         assert [counted(scheduler)] == [7]
         assert len(scheduler.started[0].conf["snowpack"]["events"]) == 7
 
-    def test_events_that_come_while_it_is_about_to_launch_begin_a_new_run(self, scheduler: Any) -> None:
-        scheduler.declare("busy", GO)
+    def test_events_that_come_while_it_is_about_to_launch_begin_a_new_run_where_each_request_is_to_have_one(
+        self, scheduler: Any
+    ) -> None:
+        scheduler.declare("busy", GO, backlog="all")
         scheduler.airflow.refusal = NotStarted("paused")
         scheduler.send("go")
         scheduler.work()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NOW = datetime(2026, 11, 21, 22, 0, tzinfo=UTC)
 FILLED = (jobs_table, job_queue, table_locks, job_history, switches)
-LATER = "0002_job_labels"
+LATER = "9000_job_labels"
 MIGRATION = f'''
 """Give jobs a label, and labels a table."""
 import sqlalchemy as sa

@@ -93,6 +93,7 @@ schedules = st.builds(
     timeout=st.builds(Timeout, periods, st.sampled_from(["discard", "launch"])),
     priority=st.integers(-1000, 1000),
     missed=st.sampled_from(["one", "all", "none"]),
+    backlog=st.sampled_from(["one", "all"]),
     enabled=st.booleans(),
     description=st.just("") | texts,
 )
@@ -138,6 +139,7 @@ GOOD: dict[str, Any] = {
     "timeout": {"after": "1d", "then": "discard"},
     "priority": 5,
     "missed": "one",
+    "backlog": "one",
     "enabled": True,
     "description": "",
 }
@@ -233,6 +235,7 @@ def test_whatever_is_in_a_file_is_schedules_or_an_error(content: bytes, tmp_path
         ({"priority": 10**5000}, "priority"),
         ({"priority": True}, "priority"),
         ({"missed": "some"}, "missed"),
+        ({"backlog": "none"}, "backlog"),
         ({"enabled": "yes"}, "enabled"),
         ({"conf": {"when": float("nan")}}, "conf"),
         ({"conf": {"half": "\ud83d"}}, "conf"),

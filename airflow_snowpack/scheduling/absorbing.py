@@ -1,0 +1,107 @@
+"""A launch that waits takes further events of its schedule, so that a paused DAG gets one run for all that has happened.
+
+    conf = close_launch(conn, row, now)     # in the transaction of the claim
+    reopen_launch(conn, store, launch)      # in the transaction that gives the claim back
+
+The invariant: **no event joins a run that may exist already.** A claim closes the launch and writes the run's conf with the
+events that it has then. Only a start that certainly created no run opens it again; after a lost answer or a lost lease it stays
+closed, and further events start a new pending job.
+
+An event that arrives during a claim starts a pending job of its own. When the launch opens again, the events of that job join it
+too, or a DAG that is paused for long would collect some runs nevertheless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_snowpack.scheduling.counting import count_events, fired_by, told_events
+from airflow_snowpack.scheduling.errors import InvalidSchedule
+from airflow_snowpack.scheduling.history import note
+from airflow_snowpack.scheduling.holding import let_go
+from airflow_snowpack.scheduling.pending import PendingState, is_open
+from airflow_snowpack.scheduling.schedule import Schedule
+from airflow_snowpack.scheduling.surroundings import Launch
+from airflow_snowpack.scheduling.waiters import next_in_line, wake
+from airflow_snowpack.store import Store
+from airflow_snowpack.store.schedule_tables import launches, pending_events, pending_jobs, schedule_runs, schedules
+
+
+def close_launch(conn: sa.Connection, row: sa.Row[Any], now: datetime) -> Mapping[str, Any]:
+    """Take no more events, and write the conf with those that there are.
+
+    :param row: of the launch, which this transaction has claimed.
+    :returns: the run's conf.
+    """
+    if not row.absorbs:
+        conf: Mapping[str, Any] = row.conf
+        return conf
+    told = row.conf["snowpack"]
+    told = told | (_still_missing(conn, row.pending_id, now) if told["missing"] else told_events(conn, row.pending_id))
+    conf = {**row.conf, "snowpack": told}
+    conn.execute(sa.update(launches).where(launches.c.pending_id == row.pending_id).values(absorbs=False, conf=conf))
+    return conf
+
+
+def _still_missing(conn: sa.Connection, pending_id: str, now: datetime) -> dict[str, Any]:
+    """What the run finds in its conf, without the inputs that were missing at its deadline and have arrived since."""
+    job = conn.execute(sa.select(pending_jobs).where(pending_jobs.c.pending_id == pending_id)).one()
+    of_job = sa.and_(schedules.c.name == job.schedule, schedules.c.generation == job.generation)
+    try:
+        schedule = Schedule.from_json(conn.execute(sa.select(schedules.c.definition).where(of_job)).scalar())
+    except InvalidSchedule:  # a newer version has written it, or it is being changed: only the events are known
+        return told_events(conn, pending_id)
+    return fired_by(conn, pending_id, schedule, count_events(conn, job, schedule).progress, now)
+
+
+def reopen_launch(conn: sa.Connection, store: Store, launch: Launch) -> None:
+    """Take events again, beginning with those of the schedule's later jobs.
+
+    :param launch: its pending job is held by the caller.
+    """
+    conn.execute(sa.update(launches).where(launches.c.pending_id == launch.pending_id).values(absorbs=True))
+    for job in _later_jobs(conn, launch):
+        if job.state == PendingState.LAUNCH.value and not _withdraw(conn, job):
+            continue
+        conn.execute(
+            sa.update(pending_events).where(pending_events.c.pending_id == job.pending_id).values(pending_id=launch.pending_id)
+        )
+        why = f"its events were added to run {launch.run_id}, which waits for its DAG"
+        ended = {"state": PendingState.DISCARDED.value, "ended_at": store.clock(), "ended_because": why}
+        mine = pending_jobs.c.pending_id == job.pending_id
+        conn.execute(sa.update(pending_jobs).where(mine).values(**ended, next_check_at=None, waits_for=None))
+        note(conn, store, job.schedule, "absorbed", job.pending_id, because=why)
+        if job.waits_for is not None:
+            now = store.clock()
+            wake(conn, next_in_line(conn, [job.waits_for], now), now, skip_locked=True)
+
+
+def _later_jobs(conn: sa.Connection, launch: Launch) -> Sequence[sa.Row[Any]]:
+    """The open job of the schedule, and those whose launch absorbs events; all held."""
+    generation = sa.select(pending_jobs.c.generation).where(pending_jobs.c.pending_id == launch.pending_id).scalar_subquery()
+    mine = sa.and_(pending_jobs.c.schedule == launch.schedule, pending_jobs.c.generation == generation)
+    others = sa.select(launches.c.pending_id).where(
+        launches.c.schedule == launch.schedule,
+        launches.c.pending_id != launch.pending_id,
+        launches.c.absorbs,
+        launches.c.claimed_at.is_(None),
+    )
+    open_one = conn.execute(sa.select(pending_jobs).where(mine, is_open).with_for_update()).all()
+    sent = sa.select(pending_jobs).where(mine, pending_jobs.c.pending_id.in_(others)).order_by(pending_jobs.c.created_at)
+    return [*open_one, *conn.execute(sent.with_for_update()).all()]
+
+
+def _withdraw(conn: sa.Connection, job: sa.Row[Any]) -> bool:
+    """Take back the launch of a job and its reservation; ``False`` when a launcher has claimed it meanwhile."""
+    unclaimed = sa.and_(launches.c.pending_id == job.pending_id, launches.c.absorbs, launches.c.claimed_at.is_(None))
+    gone = conn.execute(sa.delete(launches).where(unclaimed).returning(launches.c.dag_id, launches.c.run_id)).first()
+    if gone is None:
+        return False
+    run = sa.and_(schedule_runs.c.dag_id == gone.dag_id, schedule_runs.c.run_id == gone.run_id)
+    conn.execute(sa.delete(schedule_runs).where(run, schedule_runs.c.launched_at.is_(None)))
+    let_go(conn, gone.dag_id, gone.run_id)
+    return True

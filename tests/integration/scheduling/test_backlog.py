@@ -1,0 +1,253 @@
+"""A DAG that cannot be started, such as a paused one, gets one run for all that happens meanwhile, or one for each request."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from bounded import PATIENCE_S
+from crew import crew_of
+from effort import rounds
+from scripted_engine import eventually
+
+from airflow_snowpack.scheduling import (
+    Checker,
+    Cron,
+    CustomEvents,
+    Event,
+    EventLog,
+    Launcher,
+    MaxConcurrent,
+    NotStarted,
+    Subscriber,
+    explain,
+    run_now,
+)
+from airflow_snowpack.scheduling.pending import PendingState
+from airflow_snowpack.scheduling.trigger import custom_key
+from airflow_snowpack.store import utc_now
+from airflow_snowpack.store.schedule_tables import launches, pending_events, schedule_runs
+
+GO = CustomEvents("go")
+PAUSED = NotStarted("the DAG maintain is paused")
+RUNS = rounds(15, soak=500)
+
+
+def counts(scheduler: Any) -> list[int]:
+    return sorted(launch.conf["snowpack"]["event_count"] for launch in scheduler.started)
+
+
+def pause(scheduler: Any) -> None:
+    scheduler.airflow.refusal = PAUSED
+
+
+def unpause(scheduler: Any) -> None:
+    scheduler.airflow.refusal = None
+    scheduler.go_on(minutes=6)
+    scheduler.go_on(minutes=6)
+
+
+def hour_of_commits(scheduler: Any) -> None:
+    for _ in range(60):
+        scheduler.send("go")
+        scheduler.go_on(minutes=1)
+
+
+def test_sixty_commits_to_a_paused_dag_are_one_run_that_lists_sixty_events(scheduler: Any) -> None:
+    scheduler.declare("feed", GO)
+    pause(scheduler)
+    hour_of_commits(scheduler)
+    unpause(scheduler)
+    assert counts(scheduler) == [60]
+    assert len(scheduler.started[0].conf["snowpack"]["events"]) == 60
+
+
+def test_sixty_commits_are_sixty_runs_where_each_request_is_to_have_one(scheduler: Any) -> None:
+    scheduler.declare("feed", GO, backlog="all")
+    pause(scheduler)
+    hour_of_commits(scheduler)
+    unpause(scheduler)
+    assert counts(scheduler) == [1] * 60
+
+
+def test_a_paused_dag_with_one_run_at_a_time_loses_nothing_in_days(scheduler: Any) -> None:
+    """The run that waits counts as active; a second one would wait for it until its timeout."""
+    scheduler.declare("feed", GO, MaxConcurrent(1))
+    pause(scheduler)
+    for _ in range(8):
+        scheduler.send("go")
+        scheduler.go_on(hours=12)
+    unpause(scheduler)
+    assert counts(scheduler) == [8]
+
+
+def test_a_trigger_starts_again_at_nothing_after_a_launch_that_took_its_events(scheduler: Any) -> None:
+    scheduler.declare("feed", CustomEvents("go", 3))
+    pause(scheduler)
+    for _ in range(4):
+        scheduler.send("go")
+        scheduler.work()
+    unpause(scheduler)
+    scheduler.send("go", 2)
+    scheduler.work()
+    assert counts(scheduler) == [4]
+
+
+@pytest.mark.parametrize("sent_off", [False, True])
+def test_an_event_that_arrives_during_a_start_that_is_refused_joins_the_launch(scheduler: Any, sent_off: bool) -> None:
+    scheduler.declare("feed", GO)
+    start = scheduler.airflow.start
+
+    def refuse(_: Any) -> NotStarted:
+        scheduler.send("go")
+        scheduler.subscriber.step()
+        if sent_off:
+            scheduler.checker.step()
+        return PAUSED
+
+    scheduler.airflow.start = refuse
+    scheduler.send("go")
+    scheduler.subscriber.step()
+    scheduler.checker.step()
+    scheduler.launcher.step(limit=1)
+    first, second = scheduler.pending("feed")
+    assert (first.state, second.state) == (PendingState.LAUNCH, PendingState.DISCARDED)
+    assert second.ended_because == f"its events were added to run {first.run_id}, which waits for its DAG"
+    assert "absorbed" in scheduler.history("feed")
+
+    scheduler.airflow.start = start
+    unpause(scheduler)
+    assert counts(scheduler) == [2]
+    kept = scheduler.store.read(lambda conn: conn.execute(sa.select(schedule_runs.c.run_id)).scalars().all())
+    assert kept == [first.run_id], "the withdrawn launch holds no place among the active runs"
+
+
+def test_an_event_never_joins_a_run_that_may_exist(scheduler: Any) -> None:
+    """The answer to the first start is lost; the run is there, with the conf that it was started with."""
+    scheduler.declare("feed", GO)
+    start = scheduler.airflow.start
+
+    def lose_the_answer(launch: Any) -> NotStarted:
+        start(launch)
+        return NotStarted("no answer", may_exist=True)
+
+    scheduler.airflow.start = lose_the_answer
+    scheduler.send("go")
+    scheduler.work()
+    scheduler.airflow.start = start
+    scheduler.send("go", 2)
+    unpause(scheduler)
+    assert counts(scheduler) == [1, 2]
+
+
+def test_a_launch_stays_closed_when_a_refusal_follows_a_lost_answer(scheduler: Any) -> None:
+    scheduler.declare("feed", GO)
+    start = scheduler.airflow.start
+    answers = [NotStarted("no answer", may_exist=True), PAUSED]
+
+    def answer(launch: Any) -> Any:
+        start(launch)
+        return answers.pop(0) if answers else None
+
+    scheduler.airflow.start = answer
+    scheduler.send("go")
+    scheduler.work()
+    scheduler.go_on(minutes=1)
+    assert answers == []
+    scheduler.send("go")
+    unpause(scheduler)
+    assert counts(scheduler) == [1, 1]
+
+
+def test_an_event_does_not_join_the_launch_of_a_process_that_died_while_it_started_the_run(scheduler: Any) -> None:
+    scheduler.declare("feed", GO)
+
+    def die(_: Any) -> None:
+        raise KeyboardInterrupt
+
+    start, scheduler.airflow.start = scheduler.airflow.start, die
+    scheduler.send("go")
+    with pytest.raises(KeyboardInterrupt):
+        scheduler.work()
+    scheduler.airflow.start = start
+    scheduler.send("go")
+    scheduler.subscriber.step()
+    unpause(scheduler)
+    assert counts(scheduler) == [1, 1]
+
+
+def test_a_run_that_somebody_asked_for_takes_no_events(scheduler: Any) -> None:
+    scheduler.declare("feed", GO)
+    pause(scheduler)
+    run_now(scheduler.schedules, "feed")
+    scheduler.work()
+    scheduler.send("go")
+    scheduler.work()
+    unpause(scheduler)
+    assert counts(scheduler) == [0, 1]
+
+
+def test_an_input_that_arrives_after_its_deadline_while_the_dag_is_paused_is_not_missing(scheduler: Any) -> None:
+    scheduler.declare("join", (GO & CustomEvents("other")).at_latest(Cron("30 12 * * *")))
+    pause(scheduler)
+    scheduler.send("go")
+    scheduler.go_on(minutes=31)
+    scheduler.send("other")
+    unpause(scheduler)
+    (launch,) = scheduler.started
+    assert (launch.conf["snowpack"]["missing"], counts(scheduler)) == ([], [3])
+
+
+def test_events_that_joined_a_launch_are_discarded_with_it_when_the_schedule_changes(scheduler: Any) -> None:
+    declared = scheduler.declare("feed", GO)
+    pause(scheduler)
+    scheduler.send("go", 2)
+    scheduler.work()
+    scheduler.schedules.update(declared)
+    scheduler.send("go")
+    scheduler.work()
+    unpause(scheduler)
+    assert counts(scheduler) == [1]
+
+
+@pytest.mark.one_database
+def test_the_explanation_says_that_further_events_join_the_run(scheduler: Any) -> None:
+    scheduler.declare("feed", GO)
+    pause(scheduler)
+    scheduler.send("go")
+    scheduler.work()
+    assert "Further events join this run until it starts." in explain(scheduler.schedules, "feed").sentences()
+
+
+def test_a_dag_that_is_paused_and_unpaused_at_any_moment_gets_every_event_in_one_run(store_url: str, scheduler: Any) -> None:
+    """Every run lists the events that it has, and no event is in two runs or in none."""
+    scheduler.clock.now = utc_now()
+    scheduler.declare("feed", GO)
+    with crew_of(store_url) as crew:
+        for each in range(2):
+            store = crew.store()
+            launcher = Launcher(store, scheduler.airflow, f"crew-{each}")
+            for step in (Subscriber(store).step, Checker(store, scheduler.airflow).step, launcher.step):
+                crew.hire(step)
+        log, ready = EventLog(crew.store()), crew.store()
+
+        def flap() -> None:
+            scheduler.airflow.refusal = None if scheduler.airflow.refusal else PAUSED
+            now = sa.update(launches).where(launches.c.claimed_at.is_(None)).values(visible_at=utc_now())
+            ready.transact(lambda conn: conn.execute(now))
+
+        crew.hire(lambda: log.publish([Event(custom_key("go"), utc_now())]), pause=0.005)
+        crew.hire(flap, pause=0.01)
+        eventually(lambda: len(scheduler.started) >= RUNS, PATIENCE_S)
+        crew.dismiss()
+    scheduler.airflow.refusal = None
+    for _ in range(4):
+        scheduler.clock.now = max(utc_now(), scheduler.clock.now)
+        scheduler.go_on(minutes=6)
+
+    had = scheduler.store.read(lambda conn: conn.execute(sa.select(pending_events)).all())
+    of_run = Counter(row.pending_id for row in had)
+    assert {launch.pending_id: launch.conf["snowpack"]["event_count"] for launch in scheduler.started} == of_run
+    assert len({row.event_id for row in had}) == len(had) == len(scheduler.log.latest(limit=1_000_000))
