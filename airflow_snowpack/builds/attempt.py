@@ -9,11 +9,9 @@ where nobody looks.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -21,6 +19,7 @@ from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.model import ShardAttemptResult
 from airflow_snowpack.builds.pace import Pace
 from airflow_snowpack.builds.records import to_json
+from airflow_snowpack.builds.scratch import scratch
 from airflow_snowpack.builds.shards import ShardPlan, write_shard
 from airflow_snowpack.builds.storage import Storage
 
@@ -61,8 +60,8 @@ def write_attempt(
     :raises InvalidKey: see :func:`write_shard`.
     :raises StorageFailed: the storage failed three times at the same object.
     """
-    with tempfile.TemporaryDirectory(prefix="snowpack-shard-") as scratch:
-        file = write_shard(plan, batches, Path(scratch), pace=pace)
+    with scratch("snowpack-shard-") as folder:
+        file = write_shard(plan, batches, folder, pace=pace)
         url = place.folder + plan.file_name
         storage.upload(file.path, url)
     result = ShardAttemptResult(

@@ -8,14 +8,24 @@ The invariant: it tells the columns that the shards' files have, in their order 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from airflow_snowpack.builds.errors import InvalidBuild
 from airflow_snowpack.builds.keys import KeyType
 from airflow_snowpack.builds.sharding import key_type_of
+
+
+def check_sources(sources: tuple[dict[str, Any], ...]) -> None:
+    """:raises InvalidBuild: a source is not what the manifest's JSON can hold."""
+    try:
+        json.dumps(sources, ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:  # UnicodeEncodeError is a ValueError too
+        raise InvalidBuild("sources", sources, f"the manifest cannot hold it as JSON ({error})") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +40,9 @@ class BuildInput:
     key_type: KeyType
     columns: tuple[tuple[str, str], ...]
     sources: tuple[dict[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        check_sources(self.sources)
 
     @classmethod
     def of(cls, schema: pa.Schema, key_column: str, sources: tuple[dict[str, Any], ...] = ()) -> BuildInput:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_snowpack.builds.build_input import BuildInput
+from airflow_snowpack.builds.build_input import BuildInput, check_sources
 from airflow_snowpack.builds.build_spec import BuildSpec
 from airflow_snowpack.builds.errors import InvalidBuild
 from airflow_snowpack.builds.model import Sharding
@@ -69,6 +69,9 @@ class SparkSource:
 
     df: DataFrame
     sources: tuple[dict[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        check_sources(self.sources)
 
     @classmethod
     def table(cls, session: SparkSession, name: TableName) -> SparkSource:
@@ -124,6 +127,9 @@ class RowsSource:
     rows: Rows
     schema: pa.Schema | None = None
     sources: tuple[dict[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        check_sources(self.sources)
 
     def count_keys(self, key: str, interrupt: Interrupt) -> np.ndarray:
         """Count the different keys by bucket.

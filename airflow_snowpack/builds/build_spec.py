@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.builds.errors import InvalidBuild
 from airflow_snowpack.builds.layout import check_dataset
-from airflow_snowpack.builds.model import Retention, ShardFormat, Sharding, whole_number
+from airflow_snowpack.builds.model import Retention, ShardFormat, Sharding, plain_text, whole_number
+from airflow_snowpack.builds.pace import Pace
 from airflow_snowpack.builds.sharding import fewest_shards
 from airflow_snowpack.builds.shards import BATCH_SIZE
 
@@ -32,7 +33,7 @@ class BuildSpec:
     :param shard_retry: how often a shard is tried again; with Spark, its own ``spark.task.maxFailures`` decides.
     :param processes: how many write side by side without Spark; ``None``: as many as the machine has cores.
     :param retention: what the cleanup after a publication keeps; ``None``: it is not cleaned up.
-    :raises InvalidBuild: a name that cannot be used, or not exactly one of ``sharding`` and ``max_keys_per_shard``.
+    :raises InvalidBuild: a name or a number that cannot be used, or not exactly one of ``sharding`` and ``max_keys_per_shard``.
     """
 
     dataset: str
@@ -48,6 +49,12 @@ class BuildSpec:
 
     def __post_init__(self) -> None:
         check_dataset(self.dataset)
+        plain_text("key", self.key)
+        whole_number("batch_size", self.batch_size, least=1)
+        whole_number("shard_retry", self.shard_retry, least=0)
+        if self.processes is not None:
+            whole_number("processes", self.processes, least=1)
+        Pace(self.rows_per_second)  # checks it
         if (self.sharding is None) == (self.max_keys_per_shard is None):
             raise InvalidBuild("sharding", self.sharding, "exactly one of sharding and max_keys_per_shard must be given")
         if self.max_keys_per_shard is not None:

@@ -28,6 +28,10 @@ class KeyType(StrEnum):
     BYTES = "bytes"
 
 
+KEY_TYPES: dict[type, KeyType] = {int: KeyType.INTEGER, str: KeyType.STRING, bytes: KeyType.BYTES}
+"""What kind of key a value of Python is."""
+
+
 def canonical(key: object, key_type: KeyType) -> bytes:
     """The bytes that are hashed.
 

@@ -14,8 +14,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from airflow_snowpack.builds.errors import InvalidBuild
-from airflow_snowpack.builds.keys import Key, KeyType
+from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey
+from airflow_snowpack.builds.keys import KEY_TYPES, Key, KeyType, canonical
 
 NO_TASK_ATTEMPT = 2**63 - 1
 """Stands for the missing ``task_attempt_id`` in the order of attempts."""
@@ -32,6 +32,19 @@ def whole_number(field: str, value: object, *, least: int, most: int | None = No
     allowed = f"at least {least}" if most is None else f"from {least:,} to {most:,}"
     if not isinstance(value, int) or isinstance(value, bool) or value < least or (most is not None and value > most):
         raise InvalidBuild(field, value, f"it must be an integer {allowed}")
+
+
+def plain_text(field: str, value: object) -> None:
+    """Check a text of a declaration, which ends up in the manifest's JSON.
+
+    :raises InvalidBuild: it is no text, or has a lone surrogate, which has no UTF-8.
+    """
+    if not isinstance(value, str):
+        raise InvalidBuild(field, value, f"it must be text, and is {type(value).__name__}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidBuild(field, value, f"it is not Unicode text ({error.reason})") from None
 
 
 class ShardFormat(StrEnum):
@@ -67,6 +80,9 @@ class Sharding:
 
     def __post_init__(self) -> None:
         whole_number("num_shards", self.num_shards, least=1, most=MAX_SHARDS)
+        for field_name, text in (("column", self.column), ("expression", self.sql)):
+            if text is not None:
+                plain_text(field_name, text)
 
     @classmethod
     def hash(cls, num_shards: int) -> Sharding:
@@ -77,8 +93,10 @@ class Sharding:
     def categories(cls, column: str, values: tuple[Key, ...]) -> Sharding:
         """One shard for each of exactly these values of a column; a row with another value aborts the build.
 
-        :raises InvalidBuild: a value stands there twice, or there is none.
+        :raises InvalidBuild: a value stands there twice or is no key, or there is none.
         """
+        for value in values:
+            _check_category(value)
         if len(set(values)) != len(values):
             raise InvalidBuild("values", values, "a category may stand there only once")
         return cls(ShardingKind.CATEGORIES, len(values), column=column, values=values)
@@ -87,6 +105,15 @@ class Sharding:
     def expression(cls, sql: str, num_shards: int) -> Sharding:
         """By an expression over the columns; a value outside of ``[0, num_shards)`` aborts the build."""
         return cls(ShardingKind.EXPRESSION, num_shards, sql=sql)
+
+
+def _check_category(value: object) -> None:
+    kind = next((kind for python, kind in KEY_TYPES.items() if isinstance(value, python)), KeyType.STRING)
+    try:
+        canonical(value, kind)
+    except InvalidKey:
+        problem = "a category is an integer of up to 64 bits, Unicode text or bytes"
+        raise InvalidBuild("values", value, problem) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +275,6 @@ class Retention:
     stale_attempt_age: timedelta = field(default=timedelta(days=1))
 
     def __post_init__(self) -> None:
-        if self.keep_runs < 1:
-            raise InvalidBuild("keep_runs", self.keep_runs, "it must be at least 1, as the current run is always kept")
+        whole_number("keep_runs", self.keep_runs, least=1)  # the current run is always kept
         if self.stale_attempt_age < timedelta(0):
             raise InvalidBuild("stale_attempt_age", self.stale_attempt_age, "it must not be negative")

@@ -30,8 +30,9 @@ class Pace:
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        if rows_per_second is not None and not rows_per_second > 0:
-            raise InvalidBuild("rows_per_second", rows_per_second, "it must be above 0, or None for no limit")
+        number = isinstance(rows_per_second, (int, float)) and not isinstance(rows_per_second, bool)
+        if rows_per_second is not None and not (number and rows_per_second > 0):
+            raise InvalidBuild("rows_per_second", rows_per_second, "it must be a number above 0, or None for no limit")
         self._rate = rows_per_second
         self._monotonic = monotonic
         self._sleep = sleep

@@ -3,24 +3,23 @@
     written = write_rows(rows, storage, run_id, Sharding.hash(8), "tail_number", shard_retry=2)
     winners = select_winners(read_attempts(storage, run_id), 8, run_id)
 
-A shard whose attempt fails is tried again, in a fresh subprocess, up to ``shard_retry`` times; a key or declaration that cannot
-be used is not, as it would fail again. The invariant: every try is an attempt at a place of its own, as with Spark.
+A shard whose attempt fails is tried again after 1, 2 and 4 s, in a fresh subprocess, up to ``shard_retry`` times; a key or
+declaration that cannot be used is not, as it would fail again. The invariant: every try is an attempt at a place of its own, as
+with Spark.
 """
 
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from airflow_snowpack.builds.build_input import BuildInput
-from airflow_snowpack.builds.errors import InvalidBuild
-from airflow_snowpack.builds.model import ShardFormat, Sharding
+from airflow_snowpack.builds.model import ShardFormat, Sharding, whole_number
 from airflow_snowpack.builds.row_batches import RowBatches, Rows
+from airflow_snowpack.builds.scratch import scratch
 from airflow_snowpack.builds.shard_crew import ShardCrew
 from airflow_snowpack.builds.sharding import Placing, key_type_of
 from airflow_snowpack.builds.shards import BATCH_SIZE, ShardPlan
@@ -61,14 +60,13 @@ def write_rows(
     :raises ShardFailed: a shard could not be written in all of its tries.
     :raises BuildError: it was stopped.
     """
-    if shard_retry < 0:
-        raise InvalidBuild("shard_retry", shard_retry, "it must be 0 or more")
+    whole_number("shard_retry", shard_retry, least=0)
     batches = RowBatches(rows, key_column, schema)
     plan = ShardPlan(batches.schema, key_column, shard_format, batch_size, rows_per_second, max_keys)
     placing = Placing(sharding, key_type_of(key_column, plan.schema.field(key_column).type))
-    with tempfile.TemporaryDirectory(prefix="snowpack-spool-") as folder:
-        _spool(batches, Spool(Path(folder), plan.schema, placing, key_column))
-        crew = ShardCrew(storage, run_id, plan, Path(folder), tries=1 + shard_retry)
+    with scratch("snowpack-spool-") as folder:
+        _spool(batches, Spool(folder, plan.schema, placing, key_column))
+        crew = ShardCrew(storage, run_id, plan, folder, tries=1 + shard_retry)
         crew.write(range(sharding.num_shards), min(sharding.num_shards, processes or os.cpu_count() or 1), stop)
     return BuildInput.of(plan.schema, key_column, sources)
 

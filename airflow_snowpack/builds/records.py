@@ -34,7 +34,7 @@ ATTEMPT_FORMAT = "snowpack-shard-attempt"
 MANIFEST_FORMAT = "snowpack-build-manifest"
 CURRENT_FORMAT = "snowpack-build-pointer"
 
-MAX_INTEGER = 2**63 - 1
+MIN_INTEGER, MAX_INTEGER = -(2**63), 2**63 - 1
 MAX_PUBLICATION = 2**53 - 1
 """The greatest number that every JSON parser reads exactly. Numbers that are drawn one by one never get there, so a pointer with
 a greater one is damaged; and after 2^63 - 1 the next one would not fit into the registry."""
@@ -235,7 +235,19 @@ def _typed(content: dict[str, Any], name: str, kind: type[T]) -> T:
 
 
 def _text(content: dict[str, Any], name: str) -> str:
-    return _typed(content, name, str)
+    text = _typed(content, name, str)
+    if not _is_unicode(text):
+        raise _Wrong(f"its {name!r} is {text!r:.100}, which is not Unicode text")
+    return text
+
+
+def _is_unicode(text: str) -> bool:
+    """JSON can escape half of a surrogate pair, which has no UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _number(content: dict[str, Any], name: str, *, least: int = 0, most: int = MAX_INTEGER) -> int:
@@ -277,7 +289,9 @@ def _as_key(value: Any, name: str) -> Key:
     match value:
         case bool():
             pass
-        case int() | str():
+        case int() if MIN_INTEGER <= value <= MAX_INTEGER:
+            return value
+        case str() if _is_unicode(value):
             return value
         case {"base64": str() as text}:
             try:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey
-from airflow_snowpack.builds.keys import canonical
+from airflow_snowpack.builds.keys import KEY_TYPES, KeyType, canonical
 from airflow_snowpack.builds.sharding import key_type_of
 
 DICTIONARIES_AT_ONCE = 10_000
@@ -85,7 +85,13 @@ class RowBatches:
             pa.array(keys, schema.field(self._key).type if schema is not None else None)
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
             sound = next((key for key in keys if key is not None), None)
-            kind = schema.field(self._key).type if schema is not None else pa.array([0 if isinstance(sound, int) else sound]).type
+            kind = _key_type(self._key, sound) if schema is None else key_type_of(self._key, schema.field(self._key).type)
             for key in keys:
-                canonical(key, key_type_of(self._key, kind))
+                canonical(key, kind)
             raise InvalidKey(sound, f"the keys do not fit one type ({error})") from error
+
+
+def _key_type(column: str, key: object) -> KeyType:
+    """What kind of key a value is; Arrow has no value for some integers and texts, which are still of that kind."""
+    kind = next((kind for python, kind in KEY_TYPES.items() if isinstance(key, python) and not isinstance(key, bool)), None)
+    return key_type_of(column, pa.array([key]).type) if kind is None else kind

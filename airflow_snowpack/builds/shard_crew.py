@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from airflow_snowpack.builds.storage import Storage
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.1
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 4.0
 
 
 class ShardCrew:
@@ -29,9 +30,19 @@ class ShardCrew:
 
     :param folder: of the spool.
     :param tries: for each shard, at least 1.
+    :param pause: waits so many seconds between two tries, or until the crew is to end.
     """
 
-    def __init__(self, storage: Storage, run_id: str, plan: ShardPlan, folder: Path, *, tries: int) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        run_id: str,
+        plan: ShardPlan,
+        folder: Path,
+        *,
+        tries: int,
+        pause: Callable[[float], object] | None = None,
+    ) -> None:
         self._storage = storage
         self._run_id = run_id
         self._plan = plan
@@ -41,6 +52,7 @@ class ShardCrew:
         self._running: set[ShardProcess] = set()
         self._lock = threading.Lock()
         self._over = threading.Event()
+        self._pause = pause or self._over.wait
 
     def write(self, shard_ids: Iterable[int], processes: int, stop: threading.Event | None = None) -> None:
         """Write these shards.
@@ -98,6 +110,10 @@ class ShardCrew:
                     return None
                 log.warning("Try %s of %s at shard %s failed: %s", attempt + 1, self._tries, shard_id, error)
                 process, last = None, error
+                if attempt + 1 < self._tries:
+                    self._pause(min(FIRST_PAUSE_S * 2**attempt, LONGEST_PAUSE_S))
+                if self._over.is_set():
+                    return None
             else:
                 return process
         raise ShardFailed(shard_id, self._tries, last)

@@ -19,9 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
+from airflow_snowpack.builds.columns import check_columns
 from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey, TooManyKeys
 from airflow_snowpack.builds.keys import Key
-from airflow_snowpack.builds.model import ShardFormat
+from airflow_snowpack.builds.model import ShardFormat, whole_number
 from airflow_snowpack.builds.pace import Pace
 from airflow_snowpack.builds.sharding import key_type_of, plain_keys
 
@@ -37,8 +38,8 @@ class ShardPlan:
     :param batch_size: rows that are held and written at once; in Parquet, those of a row group.
     :param rows_per_second: the limit of each shard that is being written; ``None`` for none.
     :param max_keys: the most different keys of a shard; ``None`` for no limit.
-    :raises InvalidBuild: the key is no column or of no type for a key, a column's name stands there twice, or a number is not
-        positive.
+    :raises InvalidBuild: the key is no column or of no type for a key, a column's name stands there twice or its type fits no
+        shard, or a number is not positive.
     """
 
     schema: pa.Schema
@@ -55,8 +56,8 @@ class ShardPlan:
         twice = next((name for name in self.schema.names if folded.count(name.casefold()) > 1), None)
         if twice is not None:
             raise InvalidBuild("columns", twice, "another column has the same name, apart from upper and lower case. Rename one")
-        if self.batch_size < 1:
-            raise InvalidBuild("batch_size", self.batch_size, "it must be at least 1")
+        whole_number("batch_size", self.batch_size, least=1)
+        check_columns(self.schema, self.shard_format)
         Pace(self.rows_per_second)
 
     @property

@@ -10,10 +10,8 @@ its options. A shard of a storage that is not local is copied into the task's ow
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,6 +22,7 @@ from airflow_snowpack.builds.errors import InvalidBuild, ManifestDamaged
 from airflow_snowpack.builds.model import Manifest
 from airflow_snowpack.builds.open_build import OpenBuild
 from airflow_snowpack.builds.published import find_manifest, newest_whole, read_pointer
+from airflow_snowpack.builds.scratch import scratch
 from airflow_snowpack.builds.shard_cache import ShardCache
 from airflow_snowpack.builds.storage import Storage
 
@@ -122,8 +121,8 @@ def _rows_of(
     """What runs in a task: the rows of the shards whose numbers it gets."""
     for numbers in ids:
         for number in numbers.column(0).to_pylist():
-            with tempfile.TemporaryDirectory(prefix="snowpack-shard-") as scratch:
-                build = OpenBuild(path, manifest, ShardCache(storage, Path(scratch)))
+            with scratch("snowpack-shard-") as folder:
+                build = OpenBuild(path, manifest, ShardCache(storage, folder))
                 for batch in build.batches(filled[number]):
                     yield batch.cast(shown)
                 build.close()

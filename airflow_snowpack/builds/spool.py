@@ -65,6 +65,10 @@ class Spool:
             batch = batch if batch.schema == self._schema else batch.select(self._schema.names).cast(self._schema)
         except (KeyError, pa.ArrowException, ValueError) as error:
             raise InvalidBuild("rows", batch.schema.names, f"they do not fit the first rows' columns ({error})") from error
+        try:
+            batch.validate(full=True)
+        except pa.ArrowException as error:
+            raise InvalidBuild("rows", batch.schema.names, f"they are not what Arrow allows ({error})") from error
         plain_keys(batch.column(self._key))
         self._held.append(batch)
         self._held_bytes += batch.nbytes

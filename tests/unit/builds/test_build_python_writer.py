@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,9 @@ from airflow_snowpack.builds.model import ShardAttemptResult, ShardFormat, Shard
 from airflow_snowpack.builds.python_writer import write_rows
 from airflow_snowpack.builds.records import read_attempt
 from airflow_snowpack.builds.row_batches import RowBatches
+from airflow_snowpack.builds.shard_crew import ShardCrew
 from airflow_snowpack.builds.sharding import Placing
+from airflow_snowpack.builds.shards import ShardPlan
 from airflow_snowpack.builds.spool import Spool, SpooledShard
 from airflow_snowpack.builds.storage import Storage
 
@@ -157,9 +160,22 @@ def flaky_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Storage:
     return Storage(f"deadly://{tmp_path / 'set'}", {"auto_mkdir": True})
 
 
+def write_with_pauses(storage: Storage, folder: Path, *, num_shards: int, tries: int) -> list[float]:
+    """Write ten rows, and return the pauses between tries instead of making them."""
+    table, sharding, naps = pa.table({"id": pa.array(range(10), pa.int64())}), Sharding.hash(num_shards), list[float]()
+    spool = Spool(folder, table.schema, Placing(sharding, KeyType.INTEGER), "id")
+    spool.add(table.to_batches()[0])
+    spool.close()
+    crew = ShardCrew(storage, "r1", ShardPlan(table.schema, "id"), folder, tries=tries, pause=naps.append)
+    with suppress(ShardFailed):
+        crew.write(range(num_shards), 1)
+    return naps
+
+
 def test_a_shard_whose_process_is_killed_is_written_by_a_fresh_one(flaky_storage: Storage, tmp_path: Path) -> None:
     (tmp_path / "left").write_text("2")
-    write_rows([{"id": n} for n in range(10)], flaky_storage, "r1", Sharding.hash(2), "id", shard_retry=2, processes=1)
+    (tmp_path / "spool").mkdir()
+    assert write_with_pauses(flaky_storage, tmp_path / "spool", num_shards=2, tries=3) == [1, 2]
     found = attempts(Storage(tmp_path / "set"))
     assert [(each.shard_id, each.attempt) for each in found] == [(0, 2), (1, 0)]
     assert sum(each.rows for each in found) == 10
@@ -169,8 +185,25 @@ def test_a_shard_whose_process_is_killed_is_written_by_a_fresh_one(flaky_storage
 
 def test_a_shard_that_fails_too_often_fails_the_build(flaky_storage: Storage, tmp_path: Path) -> None:
     (tmp_path / "left").write_text("100")
-    with pytest.raises(ShardFailed, match="in 2 attempts; the last one ended with: its process ended with signal 9"):
-        write_rows([{"id": 1}], flaky_storage, "r1", Sharding.hash(1), "id", shard_retry=1)
+    with pytest.raises(ShardFailed, match="in 1 attempts; the last one ended with: its process ended with signal 9"):
+        write_rows([{"id": 1}], flaky_storage, "r1", Sharding.hash(1), "id", shard_retry=0)
+
+
+def test_the_tries_of_a_shard_are_1_2_and_4_seconds_apart(flaky_storage: Storage, tmp_path: Path) -> None:
+    (tmp_path / "left").write_text("100")
+    (tmp_path / "spool").mkdir()
+    assert write_with_pauses(flaky_storage, tmp_path / "spool", num_shards=1, tries=5) == [1, 2, 4, 4]
+
+
+def test_a_build_that_is_stopped_does_not_wait_for_the_next_try(flaky_storage: Storage, tmp_path: Path) -> None:
+    (tmp_path / "left").write_text("100")
+    stop = threading.Event()
+    stopping = Beside(lambda: (_wait_for(lambda: (tmp_path / "left").read_text() == "99"), stop.set()))
+    begin = time.monotonic()
+    with pytest.raises(BuildError, match="was stopped"):
+        write_rows([{"id": 1}], flaky_storage, "r1", Sharding.hash(1), "id", shard_retry=10**6, stop=stop)
+    stopping.join()
+    assert time.monotonic() - begin < PATIENCE_S
 
 
 def test_a_build_can_be_stopped(storage: Storage) -> None:
