@@ -73,6 +73,7 @@ def timeline_body(
         "job": job_body(job),
         "attempt": job.attempt,
         "submitted_by": job.submitted_by,
+        "cancelled_by": job.cancelled_by,
         "owner": job.owner,
         "options": dict(job.options),
         "explanation": explanation,

@@ -138,6 +138,7 @@ class TimelineShape(Shape):
     job: JobShape
     attempt: int
     submitted_by: str | None
+    cancelled_by: str | None
     owner: str | None = Field(description="The Airflow task instance that it belongs to: `dag_id/run_id/task_id`.")
     options: dict[str, Any]
     explanation: str = Field(description="What it waits for, what it does, or how it ended.")

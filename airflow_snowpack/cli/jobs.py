@@ -212,6 +212,7 @@ def _fields(job: Job, why: str, place: QueuePlace | None, now: datetime) -> dict
         "started": ago(job.started_at, now),
         "took": _took(job, now),
         "lease ends": ago(place.visible_at, now) if place is not None and place.claimed_at is not None else "",
+        "cancelled by": job.cancelled_by,
         "error": Text(printable(job.error), "red") if job.error else None,
     }
     return {name: value for name, value in fields.items() if value}

@@ -68,7 +68,7 @@ def services_of(args: Namespace) -> Callable[[], Services]:
         from airflow_snowpack.inventory import Inventory
         from airflow_snowpack.store import Patience
 
-        hook = SnowpackHook(args.store_conn_id, patience=Patience())
+        hook = SnowpackHook(args.store_conn_id, patience=Patience(), ends_orphans=False)
         settings = hook.settings
         # The connection is read anew with each try, so that a corrected one is found without a restart.
         inventory = Inventory(hook.store(), settings.catalog_name, lambda: reach_catalog(args.catalog_conn_id))

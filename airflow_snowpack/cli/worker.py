@@ -55,4 +55,4 @@ def spark_engines(args: Namespace) -> Callable[[], Engine]:
     catalog = IcebergCatalogHook(args.catalog_conn_id).config
     spark.check()
     catalog.load()
-    return lambda: SparkEngine(spark.session, catalog.load)
+    return lambda: SparkEngine(spark.sessions, catalog.load)

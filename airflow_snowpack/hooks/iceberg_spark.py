@@ -20,12 +20,12 @@ from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 from airflow_snowpack.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from airflow.sdk import Connection
     from pyspark.sql import SparkSession
 
-    from airflow_snowpack.spark import SparkConfig
+    from airflow_snowpack.spark import ConnectServer, SparkConfig
 
 PURPOSE = "Spark"
 
@@ -87,8 +87,23 @@ class IcebergSparkHook(BaseHook):
         connection = self._connection
         if connection is None or connection.conn_type != "spark_connect":
             return local_session(self.config)
-        catalogs = self._catalog.config.spark_conf() if connection.extra_dejson.get("send_catalog") else None
-        return connect_session(_connect_url(connection), catalogs=catalogs)
+        return connect_session(_connect_url(connection), catalogs=self._sent_catalogs(connection))
+
+    @property
+    def sessions(self) -> Callable[[], SparkSession] | ConnectServer:
+        """What a :class:`SparkEngine` works with: a session of this process, or a server that the job's sessions are on.
+
+        :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the Airflow connections.
+        """
+        from airflow_snowpack.spark import ConnectServer
+
+        connection = self._connection
+        if connection is None or connection.conn_type != "spark_connect":
+            return self.session
+        return ConnectServer(connection.conn_id, _connect_url(connection), self._sent_catalogs(connection))
+
+    def _sent_catalogs(self, connection: Connection) -> Mapping[str, str] | None:
+        return self._catalog.config.spark_conf() if connection.extra_dejson.get("send_catalog") else None
 
     def check(self) -> None:
         """Whether a session could start in this process, without starting it. A Spark Connect server is not asked.
@@ -120,6 +135,17 @@ def spark_master(connection: Connection) -> str:
 def connection_conf(connection: Connection) -> Mapping[str, str]:
     """Further Spark configuration from the connection's extra ``conf``."""
     return {key: str(value) for key, value in (connection.extra_dejson.get("conf") or {}).items()}
+
+
+def connect_url(conn_id: str) -> str:
+    """The address of the Spark Connect server that a connection names; it may hold a token.
+
+    :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: it names none.
+    """
+    connection = read_connection(conn_id, PURPOSE)
+    if connection.conn_type != "spark_connect":
+        raise UnsuitableConnection(conn_id, PURPOSE, connection.conn_type, ("spark_connect",))
+    return _connect_url(connection)
 
 
 def _connect_url(connection: Connection) -> str:

@@ -40,6 +40,8 @@ class SnowpackHook(BaseHook):
     :param store_conn_id: a connection of the type ``snowpack_store`` or ``postgres``, or ``sqlite``; ``None`` for what
         ``[snowpack] store_conn_id`` says.
     :param patience: the limits of a process that answers people; ``None`` for a task, which waits.
+    :param ends_orphans: a sweep may wait for what killed workers left running on Spark Connect servers; not in a process that
+        answers requests.
     """
 
     conn_name_attr = "store_conn_id"
@@ -47,10 +49,11 @@ class SnowpackHook(BaseHook):
     conn_type = "snowpack_store"
     hook_name = "Snowpack store"
 
-    def __init__(self, store_conn_id: str | None = None, *, patience: Patience | None = None) -> None:
+    def __init__(self, store_conn_id: str | None = None, *, patience: Patience | None = None, ends_orphans: bool = True) -> None:
         super().__init__()
         self._given_conn_id = store_conn_id
         self._patience = patience
+        self._ends_orphans = ends_orphans
         self._store: Store | None = None
         self._jobs: Jobs | None = None
 
@@ -103,10 +106,12 @@ class SnowpackHook(BaseHook):
 
     def jobs(self) -> Jobs:
         """The job lifecycle, with the installation's periods and limits."""
+        from airflow_snowpack.hooks.spark_orphans import ConnectOrphans
         from airflow_snowpack.jobs import Jobs
 
         if self._jobs is None:
-            self._jobs = Jobs(self.store(), policy=self.settings.policy)
+            orphans = ConnectOrphans() if self._ends_orphans else None
+            self._jobs = Jobs(self.store(), policy=self.settings.policy, orphans=orphans)
         return self._jobs
 
     def locks(self) -> TableLocks:

@@ -16,6 +16,7 @@ from airflow_snowpack.jobs.errors import (
     NotTheOwner,
     StaleAttempt,
     TableLocked,
+    WorkStillRunning,
 )
 from airflow_snowpack.jobs.lifecycle import Jobs
 from airflow_snowpack.jobs.listing import JobFilter, JobPage
@@ -35,6 +36,7 @@ from airflow_snowpack.jobs.model import (
     SweepReport,
     TableLock,
 )
+from airflow_snowpack.jobs.orphans import Orphans
 from airflow_snowpack.jobs.standing import Standing, explain, standings
 from airflow_snowpack.jobs.worker import Worker
 from airflow_snowpack.store import Actor, AuditEntry, AuditTrail
@@ -68,6 +70,7 @@ __all__ = [
     "LifecyclePolicy",
     "LockInUse",
     "NotTheOwner",
+    "Orphans",
     "QueuePlace",
     "QueueSample",
     "QueueState",
@@ -77,6 +80,7 @@ __all__ = [
     "TableLock",
     "TableLocked",
     "TableLocks",
+    "WorkStillRunning",
     "Worker",
     "explain",
     "standings",

@@ -6,7 +6,8 @@
 
 The invariant: whatever happens here, the attempt either writes the terminal state itself, or leaves everything as its
 successor or canceller has it. When the fence moves, the engine is interrupted at once, so that the *work* ends and not
-just its record.
+just its record. Work on a Spark server that goes on without its client has ended before an action starts, and has ended, or
+keeps the table locked, when the attempt is over.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import replace
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.jobs.engine import Engine
 from airflow_snowpack.jobs.errors import JobNotFound, StaleAttempt
 from airflow_snowpack.jobs.heartbeat import Heartbeat
@@ -28,6 +32,8 @@ log = logging.getLogger(__name__)
 
 INTERRUPT_GRACE_S = 1.0
 ABANDON_LIMIT_S = 4.0
+ORPHAN_LIMIT_S = 600.0
+"""How long an attempt waits for the work of those before it; a Connect server itself ends what is detached for five minutes."""
 
 
 class Attempt:
@@ -45,6 +51,8 @@ class Attempt:
         self._results: list[ActionResult] = []
         self._stop = threading.Event()  # start nothing more
         self._work_left = threading.Event()  # no action is running any more
+        self._left_work = claim.job.spark_server is not None  # on a Spark server, by this attempt or those before it
+        self._works_on: str | None = None  # the server that goes on with this attempt's work without it
         self._finished = False
         self._abandoned: str | None = None
         # Bare locks, and not events, for abandon: a signal handler may have stopped its own thread inside of an event.
@@ -61,8 +69,9 @@ class Attempt:
         try:
             with Heartbeat(self._jobs, self._claim, on_lost=self._lose) as heartbeat:
                 try:
-                    error = self._run_actions(heartbeat)
+                    error = self._end_orphans(heartbeat) or self._run_actions(heartbeat)
                 finally:
+                    self._end_own_work()
                     self._work_left.set()
                 if self._abandoned is None and not self._stop.is_set():
                     self._finished = self._finish(heartbeat, error)
@@ -104,8 +113,10 @@ class Attempt:
         try:
             self._stop_work()
             self._work_left.wait(INTERRUPT_GRACE_S)
-            if not self._jobs.finish(self._claim, JobStatus.FAILED, self._results, error=self._abandoned):
-                self._jobs.release_lock(self._claim)  # cancelled before, and nobody else will leave for this attempt
+            left = self._left_work
+            if not self._jobs.finish(self._claim, JobStatus.FAILED, self._results, error=self._abandoned, left_work=left):
+                # Cancelled before: no other process releases the lock for this attempt.
+                self._jobs.release_lock(self._claim, left_work=left)
         except (StoreError, SQLAlchemyError):
             log.exception("abandon_failed: job %s; the sweep will find it when its lease runs out", self._claim.job.job_id)
         finally:
@@ -122,6 +133,38 @@ class Attempt:
             self._stop.set()
         else:
             self._stop_work()
+
+    def _end_orphans(self, heartbeat: Heartbeat) -> str | None:
+        """End what earlier attempts left running on a Spark server, and note where this one works; gives why that failed."""
+        job, server = self._claim.job, self._engine.server
+        give_up_at = time.monotonic() + ORPHAN_LIMIT_S
+        while self._left_work:
+            if self._stop.is_set() or not heartbeat.step():
+                self._stop.set()
+                return None
+            try:
+                self._jobs.end_work(job, range(1, self._claim.attempt))
+                self._left_work = False
+            except SnowpackError as problem:
+                if time.monotonic() >= give_up_at:
+                    return f"{type(problem).__name__}: {problem}"
+                log.warning("orphan_still_running: job %s waits for its earlier attempts: %s", job.job_id, problem)
+                self._stop.wait(self._jobs.policy.fence_check.total_seconds())
+        if server == job.spark_server or self._outlasting_outages(heartbeat, lambda: self._jobs.note_server(self._claim, server)):
+            self._works_on, self._left_work = server, server is not None
+        else:
+            self._stop.set()
+        return None
+
+    def _end_own_work(self) -> None:
+        """Make sure that nothing of this attempt runs on a Spark server: a lost connection looks like an end of the work."""
+        if self._works_on is None:
+            return
+        try:
+            self._jobs.end_work(replace(self._claim.job, spark_server=self._works_on), [self._claim.attempt])
+            self._left_work = False
+        except SnowpackError as problem:
+            log.warning("work_left_running: job %s keeps its table locked: %s", self._claim.job.job_id, problem)
 
     def _run_actions(self, heartbeat: Heartbeat) -> str | None:
         """Run the actions in order; gives the error that the job ends with."""
@@ -159,14 +202,21 @@ class Attempt:
 
     def _finish(self, heartbeat: Heartbeat, error: str | None) -> bool:
         """The terminal write. Hours of work stand behind it, so it outlasts a database that is away for less than the lease."""
-        status = JobStatus.COMPLETED if error is None else JobStatus.FAILED
+        status, left = JobStatus.COMPLETED if error is None else JobStatus.FAILED, self._left_work
+
+        def finish() -> bool:
+            return self._jobs.finish(self._claim, status, self._results, error, left_work=left)
+
+        return self._outlasting_outages(heartbeat, finish)
+
+    def _outlasting_outages(self, heartbeat: Heartbeat, write: Callable[[], bool]) -> bool:
         while True:
             try:
-                return self._jobs.finish(self._claim, status, self._results, error)
+                return write()
             except StoreError:
                 if heartbeat.lease_ran_out or self._stop.is_set():
                     raise
-                log.warning("terminal_write_failed: job %s; trying again", self._claim.job.job_id, exc_info=True)
+                log.warning("write_failed: job %s; trying again", self._claim.job.job_id, exc_info=True)
                 self._stop.wait(self._jobs.policy.fence_check.total_seconds())
 
     def _ended_unheard(self) -> bool:
@@ -181,7 +231,7 @@ class Attempt:
         """The fence moved: free the table if the job was cancelled, and touch nothing else."""
         job_id, attempt_id = self._claim.job.job_id, self._claim.attempt_id
         log.warning("writeback_stale_attempt: job %s, attempt %s leaves its results unwritten", job_id, attempt_id)
-        self._jobs.release_lock(self._claim)
+        self._jobs.release_lock(self._claim, left_work=self._left_work)
         self._jobs.flush()
         try:
             status = self._jobs.get(job_id).status

@@ -13,15 +13,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from airflow_snowpack.jobs import statements as do
-from airflow_snowpack.jobs.errors import JobAlreadyFinished, JobNotFound, NotTheOwner
+from airflow_snowpack.jobs.errors import JobAlreadyFinished, JobNotFound, NotTheOwner, WorkStillRunning
 from airflow_snowpack.jobs.listing import IS_LIVE
 from airflow_snowpack.jobs.locks import TableLocks
 from airflow_snowpack.jobs.model import ActionResult, Claim, Job, JobStatus, LifecyclePolicy
+from airflow_snowpack.jobs.orphans import Orphans
 from airflow_snowpack.jobs.provenance import maintenance_operation
 from airflow_snowpack.jobs.reading import JobReader
 from airflow_snowpack.jobs.rows import claim_from, job_from, results_to_json
@@ -42,10 +44,20 @@ class Claims(JobReader):
 
     :param policy: lease, limits and back-off.
     :param make_id: draws job ids and attempt ids.
+    :param orphans: ends what a killed worker left running on a Spark server; without it, such a table stays locked until a
+        process that has it sweeps.
     """
 
-    def __init__(self, store: Store, policy: LifecyclePolicy | None = None, make_id: IdMaker = new_id) -> None:
+    def __init__(
+        self,
+        store: Store,
+        policy: LifecyclePolicy | None = None,
+        make_id: IdMaker = new_id,
+        *,
+        orphans: Orphans | None = None,
+    ) -> None:
         super().__init__(store)
+        self.orphans = orphans
         self.policy = policy or LifecyclePolicy()
         self.locks = TableLocks(store)
         self._make_id = make_id
@@ -149,6 +161,28 @@ class Claims(JobReader):
         """Whether this attempt still counts; reads one row."""
         return self.store.read(lambda conn: do.LEASES.holds(conn, claim.job.job_id, claim.attempt_id))
 
+    def end_work(self, job: Job, attempts: Sequence[int]) -> None:
+        """End what attempts at a job left running on its Spark server; return when nothing of it runs any more.
+
+        :raises WorkStillRunning: this process cannot reach Spark servers.
+        :raises SnowpackError: the server does not answer, or something still runs; call again.
+        """
+        if job.spark_server is None:
+            return
+        if self.orphans is None:
+            raise WorkStillRunning(job.job_id, job.spark_server)
+        self.orphans.end(job.spark_server, job.job_id, attempts)
+
+    def note_server(self, claim: Claim, server: str | None) -> bool:
+        """Record, before the work starts, which server goes on with it without this process; ``None``: none does.
+
+        :returns: ``False`` when the fence has moved; then nothing was written.
+        """
+        mine = sa.and_(jobs.c.job_id == claim.job.job_id, jobs.c.attempt_id == claim.attempt_id)
+        running = jobs.c.status == JobStatus.RUNNING.value
+        write = sa.update(jobs).where(mine, running).values(spark_server=server)
+        return self._step(lambda conn: conn.execute(write).rowcount) == 1
+
     def record_progress(self, claim: Claim, results: Sequence[ActionResult]) -> bool:
         """Keep the results so far, fenced, so that they can be seen while the job runs and survive its worker."""
         mine = sa.and_(jobs.c.job_id == claim.job.job_id, jobs.c.attempt_id == claim.attempt_id)
@@ -164,11 +198,20 @@ class Claims(JobReader):
         if result.change is not None:
             note_operation(self.store, maintenance_operation(claim, result, result.change, self.store.clock()))
 
-    def finish(self, claim: Claim, status: JobStatus, results: Sequence[ActionResult], error: str | None = None) -> bool:
+    def finish(
+        self,
+        claim: Claim,
+        status: JobStatus,
+        results: Sequence[ActionResult],
+        error: str | None = None,
+        *,
+        left_work: bool = False,
+    ) -> bool:
         """Write the terminal state, take the job out of the queue and free the table, all fenced and in one transaction.
 
         :param status: ``COMPLETED`` or ``FAILED``.
         :param error: why it failed. A failed job always has an error, by which lists find it.
+        :param left_work: a Spark server may still work for this attempt: the table stays locked until a sweep has ended that.
         :returns: ``False`` when the fence has moved; then nothing was written, and ``writeback_stale_attempt`` is logged.
         """
         if status not in (JobStatus.COMPLETED, JobStatus.FAILED):
@@ -184,8 +227,9 @@ class Claims(JobReader):
             "b_error": None if error is None else storable(error),
             "b_results": results_to_json(results) or None,
         }
-        end = repeatable(lambda conn: self._steps.finish(conn, values), lambda conn: self._ended_before(conn, values))
-        if not self._step(end):
+        write = partial(_finish_locked, table_key=str(claim.job.table)) if left_work else self._steps.finish
+        end = repeatable(lambda conn: write(conn, values), lambda conn: self._ended_before(conn, values))
+        if not (self.store.transact if left_work else self._step)(end):
             log.warning("writeback_stale_attempt: job %s, attempt %s, wanted %s", claim.job.job_id, claim.attempt_id, status)
             self._events.record(claim.job.job_id, "writeback_stale_attempt", claim.attempt_id, wanted=status)
             return False
@@ -194,15 +238,28 @@ class Claims(JobReader):
         self._events.record(claim.job.job_id, status, claim.attempt_id, error=error)
         return True
 
-    def release_lock(self, claim: Claim) -> bool:
+    def release_lock(self, claim: Claim, *, left_work: bool = False) -> bool:
         """Free the table after a running job was cancelled; what its worker does when it has left the table alone.
 
         Does nothing while the job is active, or when another attempt was the last: then the lock is that attempt's.
+
+        :param left_work: a Spark server may still work for this attempt: a sweep ends that, and then frees the table.
         """
         queued = sa.exists().where(job_queue.c.job_id == claim.job.job_id)
         last = sa.exists().where(jobs.c.job_id == claim.job.job_id, jobs.c.attempt == claim.attempt)
         held = sa.and_(table_locks.c.table_key == str(claim.job.table), table_locks.c.holder == claim.job.job_id)
-        released = self._step(lambda conn: conn.execute(sa.delete(table_locks).where(held, last, ~queued)).rowcount) == 1
+        if left_work:
+            write = sa.update(table_locks).where(held, last, ~queued).values(expires_at=self.store.clock())
+            self._step(lambda conn: conn.execute(write))
+            return False
+        ended = sa.update(jobs).where(jobs.c.job_id == claim.job.job_id, jobs.c.attempt == claim.attempt)
+        ended = ended.where(jobs.c.status == JobStatus.CANCELLED.value, jobs.c.spark_server.is_not(None))
+
+        def free(conn: sa.Connection) -> bool:
+            conn.execute(ended.values(spark_server=None))
+            return conn.execute(sa.delete(table_locks).where(held, last, ~queued)).rowcount == 1
+
+        released = self.store.transact(free)
         if released:
             self._events.record(claim.job.job_id, "unlocked", claim.attempt_id)
         return released
@@ -243,6 +300,16 @@ class Claims(JobReader):
     def _tell_action(self, claim: Claim, result: ActionResult) -> None:
         detail = {"outcome": result.outcome.value, "message": result.message, "elapsed_seconds": result.elapsed_seconds}
         self._events.record(claim.job.job_id, "action", claim.attempt_id, action=result.action, **detail)
+
+
+def _finish_locked(conn: sa.Connection, values: Mapping[str, Any], *, table_key: str) -> bool:
+    """Finish, and leave the lock to the sweep: a Spark server may still write to the table."""
+    if conn.execute(do.LEASES.release, values).rowcount != 1:
+        return False
+    if conn.execute(do.end_job(left_work=True), values).first() is None:
+        return False
+    conn.execute(do.expire_lock(), {**values, "b_table": table_key})
+    return True
 
 
 def _steps_of(store: Store) -> PostgresSteps | SqliteSteps:

@@ -11,6 +11,11 @@ if TYPE_CHECKING:
 class Engine(Protocol):
     """Runs one action of a job at a time."""
 
+    @property
+    def server(self) -> str | None:
+        """The name of the server that goes on with the work when this process is killed; ``None``: the work ends with it."""
+        ...
+
     def run(self, job: Job, action: str) -> ActionResult:
         """Run the action to its end and tell how it went.
 

@@ -11,6 +11,7 @@ JobError
 ├── InvalidCursor        a place in a list that no list gave
 ├── InvalidKey           an idempotency key that cannot be one
 ├── KeyUsedBefore        an idempotency key that came with another request
+├── WorkStillRunning     an attempt's Spark work may go on where this process cannot end it
 └── StaleAttempt         the fence moved: this attempt no longer counts
 """
 
@@ -29,11 +30,15 @@ class TableLocked(JobError):
 
     :ivar lock: who, since when and until when.
     :param waiting: the holder is a job that waits for a worker, and keeps the table for as long as it waits.
+    :param left_on: the Spark server that may still work for the holder, a job that has ended.
     """
 
-    def __init__(self, lock: TableLock, *, waiting: bool = False) -> None:
+    def __init__(self, lock: TableLock, *, waiting: bool = False, left_on: str | None = None) -> None:
         self.lock = lock
-        if waiting:
+        if left_on is not None:
+            end = f"the job has ended, but what its worker left running on the Spark Connect server {left_on!r} may not have"
+            way_out = "The next sweep that reaches the server ends it and frees the table; check that the server is up."
+        elif waiting:
             end = f"its period ended {lock.expires_at.isoformat()}, and the job still waits for a worker"
             way_out = "Start a worker, or cancel the job."
         else:
@@ -96,6 +101,16 @@ class StaleAttempt(JobError):
         super().__init__(
             f"The attempt {attempt_id} of job {job_id} was replaced; the job is {status} now. "
             "Nothing of this attempt was recorded, and its Spark work was stopped."
+        )
+
+
+class WorkStillRunning(JobError):
+    """Work of an earlier attempt may still run on a Spark server that this process cannot reach."""
+
+    def __init__(self, job_id: str, server: str) -> None:
+        super().__init__(
+            f"What an attempt at job {job_id} left running on the Spark Connect server {server!r} may not have ended, and this "
+            "process has no way to end it. Run the job where Airflow's connections can be read."
         )
 
 

@@ -29,12 +29,17 @@ from airflow_snowpack.jobs.model import (
     Job,
     JobStatus,
     SweepReport,
+    TableLock,
 )
+from airflow_snowpack.jobs.orphans import end_orphans
 from airflow_snowpack.jobs.rows import job_from, job_values, table_values
 from airflow_snowpack.jobs.sweep import sweep_once
 from airflow_snowpack.jobs.switches import read_drain, write_drain
 from airflow_snowpack.store import repeatable, storable
 from airflow_snowpack.store.schema import job_queue, jobs
+
+CANCELLED = "Cancelled by user"
+"""The error of a cancelled job, in the specification's words; who cancelled it is ``Job.cancelled_by``."""
 
 Also = Callable[[sa.Connection, Job], None]
 """What a caller writes with a change of a job, in the same transaction."""
@@ -163,11 +168,14 @@ class Jobs(Claims):
             job = self._locked_job(conn, job_id)
             if job.status.is_terminal:
                 raise JobAlreadyFinished(job_id, job.status)
-            values = {"status": "cancelled", "attempt_id": None, "completed_at": now, "error": f"Cancelled by {by or 'user'}"}
+            ended = {"status": "cancelled", "attempt_id": None, "completed_at": now}
+            values = {**ended, "error": CANCELLED, "cancelled_by": by}
             conn.execute(sa.update(jobs).where(jobs.c.job_id == job_id).values(**values))
             conn.execute(sa.delete(job_queue).where(job_queue.c.job_id == job_id))
             if job.status is JobStatus.PENDING:
-                conn.execute(do.unlock_table(), {"b_key": job_id, "b_table": str(job.table)})
+                # The work of a lost attempt may still run on a Spark server; the sweep ends that, and then frees the table.
+                unlock = do.unlock_table() if job.spark_server is None else do.expire_lock()
+                conn.execute(unlock, {"b_key": job_id, "b_table": str(job.table), "b_now": now})
             if also is not None:
                 also(conn, job)
             return self._locked_job(conn, job_id)
@@ -202,11 +210,13 @@ class Jobs(Claims):
     def sweep(self, *, also: Callable[[sa.Connection, SweepReport], None] | None = None) -> SweepReport:
         """Return jobs whose lease ran out to the queue, fail those without attempts left, free locks whose holder is gone.
 
-        Does nothing in drain mode.
+        Does nothing in drain mode. What a dead worker left running on a Spark server is ended first, outside of the
+        transaction: until it has ended, its job does not fail here and its table stays locked.
 
         :param also: written in the same transaction, when that changes anything.
         """
-        report = sweep_once(self.store, self.policy, also)
+        ended = frozenset() if self.drain().on else end_orphans(self.store, self.policy, self.orphans)
+        report = sweep_once(self.store, self.policy, also, ended)
         for job_id in report.requeued:
             self._events.record(job_id, "requeued")
         for job_id in report.failed:
@@ -289,7 +299,12 @@ class Jobs(Claims):
             self.sweep()
             lock = self.locks.blocking(table)
         if lock is not None:
-            raise TableLocked(lock, waiting=lock.expires_at <= self.store.clock())
+            raise TableLocked(lock, waiting=lock.expires_at <= self.store.clock(), left_on=self._left_on(lock))
+
+    def _left_on(self, lock: TableLock) -> str | None:
+        """The Spark server that may still work for the ended job that holds the table."""
+        job = self.find(lock.holder)
+        return job.spark_server if job is not None and job.status.is_terminal else None
 
     def _submitted(self, job: Job) -> None:
         self._events.record(job.job_id, "submitted", by=job.submitted_by, table=str(job.table), actions=list(job.actions))

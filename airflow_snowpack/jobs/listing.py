@@ -32,7 +32,7 @@ IS_LIVE = jobs.c.deleted_at.is_(None)
 LONGEST_CURSOR = 256
 IN_THE_QUEUE = frozenset({JobStatus.PENDING, JobStatus.RUNNING})
 WITH_ERROR = frozenset({JobStatus.FAILED, JobStatus.CANCELLED})
-SEARCHED = (jobs.c.table_key, jobs.c.job_id, jobs.c.submitted_by, jobs.c.owner, jobs.c.error)
+SEARCHED = (jobs.c.table_key, jobs.c.job_id, jobs.c.submitted_by, jobs.c.owner, jobs.c.error, jobs.c.cancelled_by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,8 @@ class JobFilter:
     """Which jobs; what is left out narrows nothing.
 
     :param statuses: any of these.
-    :param search: part of the table's name, the job's id, who submitted or owns it, or its error; upper and lower case alike.
+    :param search: part of the table's name, the job's id, who submitted, owns or cancelled it, or its error; upper
+        and lower case alike.
     :param dag_id: jobs of this DAG's task instances.
     :param since: submitted at this moment or later.
     :param until: submitted before this moment.

@@ -101,6 +101,9 @@ class Job:
     :param attempt: how many times it was claimed or taken over.
     :param attempt_id: the fence; ``None`` while nobody holds the job.
     :param results: one per action that ran, in order; of the attempt that ended the job.
+    :param spark_server: the Airflow connection of the Spark Connect server on which an attempt may have left work running;
+        ``None``: nothing of this job runs outside of its worker.
+    :param cancelled_by: who cancelled it.
     """
 
     job_id: str
@@ -119,6 +122,8 @@ class Job:
     attempt_id: str | None = None
     error: str | None = None
     results: tuple[ActionResult, ...] = ()
+    spark_server: str | None = None
+    cancelled_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,8 @@ def job_values(job: Job) -> dict[str, Any]:
         "attempt_id": job.attempt_id,
         "error": job.error,
         "results": results_to_json(job.results) or None,
+        "spark_server": job.spark_server,
+        "cancelled_by": job.cancelled_by,
     }
 
 
@@ -63,6 +65,8 @@ def job_from(row: sa.Row[Any]) -> Job:
         attempt_id=row.attempt_id,
         error=row.error,
         results=results_from_json(row.results),
+        spark_server=row.spark_server,
+        cancelled_by=row.cancelled_by,
     )
 
 

@@ -94,10 +94,11 @@ def _ended(job: Job) -> str:
     if job.dry_run:
         return "A dry run: nothing was changed."
     ended = f" at {_text(job.completed_at)}" if job.completed_at else ""
+    by = f" by {job.cancelled_by}" if job.cancelled_by else ""
     return {
         JobStatus.COMPLETED: f"Every action is done; it completed{ended}.",
-        JobStatus.FAILED: f"It failed{ended}; its error says why. Mend the cause, then run it again.",
-        JobStatus.CANCELLED: f"It was cancelled{ended}, for good. Run it again if it is wanted after all.",
+        JobStatus.FAILED: f"Failed{ended}. Fix the error below, then re-run the job.",
+        JobStatus.CANCELLED: f"Cancelled{by}{ended}, for good. Re-run the job if it is needed after all.",
     }[job.status]
 
 

@@ -28,7 +28,11 @@ job_id = sa.bindparam("b_key", type_=sa.Text)
 # The lock's column stands as text: in ON CONFLICT … WHERE, SQLAlchemy would give the subquery a table_locks of its own, and any
 # queued job with a lock would keep every expired lock of other tables alive.
 holder_is_queued = sa.exists().where(job_queue.c.job_id == sa.literal_column("table_locks.holder", sa.Text))
-abandoned_lock = sa.and_(table_locks.c.expires_at <= now, ~holder_is_queued)
+# Nor is a lock free while a Spark server may still work for the job that held it: see ``orphans.py``.
+holder_left_work = sa.exists().where(
+    jobs.c.job_id == sa.literal_column("table_locks.holder", sa.Text), jobs.c.spark_server.is_not(None)
+)
+abandoned_lock = sa.and_(table_locks.c.expires_at <= now, ~holder_is_queued, ~holder_left_work)
 draining = sa.exists().where(switches.c.name == sa.literal_column(f"'{DRAIN}'"), switches.c.enabled)
 
 
@@ -103,8 +107,11 @@ def renew_lock(started: sa.FromClause | None = None) -> Any:
     )
 
 
-def end_job(acked: sa.FromClause | None = None) -> Any:
-    """The terminal write, fenced: only the attempt that the job carries, and only while the job runs."""
+def end_job(acked: sa.FromClause | None = None, *, left_work: bool = False) -> Any:
+    """The terminal write, fenced: only the attempt that the job carries, and only while the job runs.
+
+    :param left_work: a Spark server may still work for the attempt, so the job keeps the server's name.
+    """
     return (
         sa.update(jobs)
         .where(
@@ -117,9 +124,16 @@ def end_job(acked: sa.FromClause | None = None) -> Any:
             completed_at=now,
             error=sa.bindparam("b_error", type_=sa.Text),
             results=sa.bindparam("b_results", type_=jobs.c.results.type),
+            spark_server=jobs.c.spark_server if left_work else sa.null(),
         )
         .returning(jobs.c.job_id, jobs.c.table_key)
     )
+
+
+def expire_lock() -> Any:
+    """Move the end of the job's table lock to now: the next sweep frees it, once nothing works for the job any more."""
+    key = sa.bindparam("b_table", type_=sa.Text)
+    return sa.update(table_locks).where(table_locks.c.table_key == key, table_locks.c.holder == job_id).values(expires_at=now)
 
 
 def unlock_table(ended: sa.FromClause | None = None) -> Any:

@@ -6,7 +6,7 @@ that was seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from datetime import datetime, timedelta
 
 import sqlalchemy as sa
@@ -23,11 +23,15 @@ MAX_BACKOFF = timedelta(days=1)
 
 
 def sweep_once(
-    store: Store, policy: LifecyclePolicy, also: Callable[[sa.Connection, SweepReport], None] | None = None
+    store: Store,
+    policy: LifecyclePolicy,
+    also: Callable[[sa.Connection, SweepReport], None] | None = None,
+    ended: Set[tuple[str, int]] = frozenset(),
 ) -> SweepReport:
     """One pass, in one transaction; at most 100 jobs, the rest waits for the next pass.
 
     :param also: written in the same transaction, when the pass changed something.
+    :param ended: attempts whose work on a Spark server has ended. A job with such work does not fail before that.
     """
     now = store.clock()
 
@@ -35,9 +39,11 @@ def sweep_once(
         if read_drain(conn).on:
             return SweepReport(paused=True)
         expired = do.LEASES.expired(conn, now)
-        inline = _inline_among(conn, [lease.key for lease in expired])
+        keys = [lease.key for lease in expired]
+        inline, remote = _among(conn, keys, jobs.c.inline), _among(conn, keys, jobs.c.spark_server.is_not(None))
         left = [lease for lease in expired if lease.key not in inline and lease.attempt < policy.max_attempts]
         spent = [lease for lease in expired if lease not in left]
+        spent = [lease for lease in spent if lease.key not in remote or (lease.key, lease.attempt) in ended]
         for lease in spent:
             _fail(conn, lease, now)
         for lease in left:
@@ -64,11 +70,14 @@ def backoff(policy: LifecyclePolicy, attempt: int) -> timedelta:
     return min(policy.retry_base * (1 << min(attempt, 20)), MAX_BACKOFF)
 
 
-def _inline_among(conn: sa.Connection, keys: list[str]) -> set[str]:
-    """The jobs that belong to the process that submitted them: nobody else would ever claim them again."""
+def _among(conn: sa.Connection, keys: list[str], which: sa.ColumnElement[bool]) -> set[str]:
+    """Those of the jobs that meet the condition.
+
+    An inline job belongs to the process that submitted it: no other process would ever claim it again.
+    """
     if not keys:
         return set()
-    return set(conn.execute(sa.select(jobs.c.job_id).where(jobs.c.job_id.in_(keys), jobs.c.inline)).scalars())
+    return set(conn.execute(sa.select(jobs.c.job_id).where(jobs.c.job_id.in_(keys), which)).scalars())
 
 
 def _requeue(conn: sa.Connection, lease: Expired, visible_at: datetime) -> None:
@@ -84,7 +93,7 @@ def _fail(conn: sa.Connection, lease: Expired, now: datetime) -> None:
         f"Gave up after {attempts}: the worker {lease.holder} stopped sending heartbeats and its lease ran out. "
         "Look at that worker's log for the cause, then submit the job again."
     )
-    ended = {"status": JobStatus.FAILED.value, "attempt_id": None, "completed_at": now, "error": error}
+    ended = {"status": JobStatus.FAILED.value, "attempt_id": None, "completed_at": now, "error": error, "spark_server": None}
     table_key = conn.execute(
         sa.update(jobs).where(jobs.c.job_id == lease.key).values(**ended).returning(jobs.c.table_key)
     ).scalar_one()

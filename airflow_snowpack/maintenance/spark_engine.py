@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -38,10 +39,19 @@ from airflow_snowpack.maintenance.options import (
 from airflow_snowpack.maintenance.orphan_removal import remove_orphans
 from airflow_snowpack.maintenance.rewrites import rewrite
 from airflow_snowpack.maintenance.snapshot_expiry import expire
-from airflow_snowpack.spark import SparkFailed, SparkInterrupted, SparkUnavailable, SparkWork
+from airflow_snowpack.spark import (
+    ConnectServer,
+    SparkFailed,
+    SparkInterrupted,
+    SparkUnavailable,
+    SparkWork,
+    leave_session,
+    session_id_of,
+    turns,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
@@ -61,8 +71,9 @@ def _utc_now() -> datetime:
 class SparkEngine:
     """Runs actions on Spark, one at a time.
 
-    :param session: gives the session; asked before each action, so that a JVM that died is replaced. Such as
-        ``lambda: local_session(config)``.
+    :param session: gives the session; called before each action, so that a JVM that died is replaced. Such as
+        ``lambda: local_session(config)``. Or a Spark Connect server: then each attempt at a job has a session of its own there,
+        which another process finds by the job.
     :param catalog: connects to the same catalog with PyIceberg; asked once. Such as ``CatalogConfig.load``.
     :param app: who the statements say that they come from.
     :param tries: how often a rewrite is tried while other writers' commits win.
@@ -72,7 +83,7 @@ class SparkEngine:
 
     def __init__(
         self,
-        session: Callable[[], SparkSession],
+        session: Callable[[], SparkSession] | ConnectServer,
         catalog: Callable[[], Catalog],
         *,
         app: str = "airflow_snowpack",
@@ -81,6 +92,7 @@ class SparkEngine:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._session = session
+        self._turns: dict[str, Iterator[str]] = {}
         self._connect = catalog
         self._catalog: Catalog | None = None
         self._app = app
@@ -88,6 +100,11 @@ class SparkEngine:
         self._now = now
         self._monotonic = monotonic
         self._work = SparkWork()
+
+    @property
+    def server(self) -> str | None:
+        """The name of the Spark Connect server that goes on with a statement when this process is killed."""
+        return self._session.name if isinstance(self._session, ConnectServer) else None
 
     def run(self, job: Job, action: str) -> ActionResult:
         """Run one action of the job to its end and tell how it went.
@@ -113,20 +130,32 @@ class SparkEngine:
     def _effect(self, job: Job, action: Action, options: ActionOptions, watch: ChangeWatch) -> Effect:
         if self._work.interrupted:
             return Effect(ActionOutcome.INTERRUPTED, "Interrupted before it began", error=str(SparkInterrupted()))
-        session = self._session()
         try:
-            run = self._action_run(job, action, session)
-            watch.begin(run)
-            try:
-                return _perform(run, options)
-            except SparkFailed as failure:
-                return _failed(run, failure)
+            with self._session_for(job) as session:
+                run = self._action_run(job, action, session)
+                watch.begin(run)
+                try:
+                    return _perform(run, options)
+                except SparkFailed as failure:
+                    return _failed(run, failure)
         except SparkInterrupted as stop:
             return Effect(ActionOutcome.INTERRUPTED, "Interrupted", error=str(stop))
         except SparkUnavailable:
             raise
         except SnowpackError as error:
             return Effect(ActionOutcome.FAILED, "Failed before anything was done", error=str(error))
+
+    @contextmanager
+    def _session_for(self, job: Job) -> Iterator[SparkSession]:
+        if not isinstance(self._session, ConnectServer):
+            yield self._session()
+            return
+        name = session_id_of(job.job_id, job.attempt)
+        session = self._session.session(name, self._turns.setdefault(name, turns(name)), tag=f"snowpack-{job.job_id}")
+        try:
+            yield session
+        finally:
+            leave_session(session)
 
     def _action_run(self, job: Job, action: Action, session: SparkSession) -> ActionRun:
         if self._catalog is None:

@@ -64,7 +64,7 @@ class RunsJob(LineageFacets, BaseOperator):
         from airflow_snowpack.maintenance import SparkEngine
 
         spark.check()
-        engine = SparkEngine(spark.session, lambda: catalog)
+        engine = SparkEngine(spark.sessions, lambda: catalog)
         go_on = spark.settings.continue_on_error if self.continue_on_error is None else self.continue_on_error
 
         def claim() -> Attempt:

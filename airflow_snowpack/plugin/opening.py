@@ -19,7 +19,7 @@ def open_services() -> Services:
 
     :raises SnowpackError: a setting or the store's connection cannot be used, or the store does not answer.
     """
-    hook = SnowpackHook(patience=Patience())
+    hook = SnowpackHook(patience=Patience(), ends_orphans=False)
     settings = hook.settings
     inventory = Inventory(hook.store(), settings.catalog_name, reach_catalog)
     return Services(hook.jobs(), inventory, settings.action_order, settings.table_cache_refresh, BuildStorageHook().storage)

@@ -5,13 +5,22 @@ Importing this room is cheap: pyspark and the JVM come with the first session.
 
 from airflow_snowpack.spark.causes import JavaCause, java_causes
 from airflow_snowpack.spark.config import SparkConfig
-from airflow_snowpack.spark.errors import CatalogNotConfigured, SparkFailed, SparkInterrupted, SparkUnavailable
+from airflow_snowpack.spark.connect import ConnectServer, connect_session, end_session, leave_session, session_id_of, turns
+from airflow_snowpack.spark.errors import (
+    CatalogNotConfigured,
+    OrphanStillRunning,
+    SparkFailed,
+    SparkInterrupted,
+    SparkUnavailable,
+)
 from airflow_snowpack.spark.interrupt import SparkWork
-from airflow_snowpack.spark.session import check_local, connect_session, local_session
+from airflow_snowpack.spark.session import check_local, local_session
 
 __all__ = [
     "CatalogNotConfigured",
+    "ConnectServer",
     "JavaCause",
+    "OrphanStillRunning",
     "SparkConfig",
     "SparkFailed",
     "SparkInterrupted",
@@ -19,6 +28,10 @@ __all__ = [
     "SparkWork",
     "check_local",
     "connect_session",
+    "end_session",
     "java_causes",
+    "leave_session",
     "local_session",
+    "session_id_of",
+    "turns",
 ]

@@ -1,7 +1,8 @@
 """What can go wrong with Spark.
 
 SparkUnavailable          there is no Spark to work with: no Java, a wrong pyspark, a jar that cannot be had
-└── CatalogNotConfigured  there is one, and it does not know the Iceberg catalog
+├── CatalogNotConfigured  there is one, and it does not know the Iceberg catalog
+└── OrphanStillRunning    what a killed client left on a Spark Connect server has not ended yet
 SparkInterrupted          the work was stopped on purpose
 SparkFailed               the work was done and Spark refused or failed; the Java causes are in the message
 """
@@ -27,6 +28,16 @@ class CatalogNotConfigured(SparkUnavailable):
         super().__init__(
             f"The Spark session has no Iceberg catalog named {catalog!r}. Set spark.sql.catalog.{catalog} and its properties "
             "(CatalogConfig.spark_conf() gives them) in the session, or on the server when this is Spark Connect."
+        )
+
+
+class OrphanStillRunning(SparkUnavailable):
+    """What a client that is gone left running on a Spark Connect server has been interrupted and has not ended yet."""
+
+    def __init__(self, server: str, statements: int) -> None:
+        super().__init__(
+            f"{statements} statement{'s' if statements > 1 else ''} of an earlier attempt still run on the Spark Connect server "
+            f"at {server} after being interrupted. Wait until they end, or end them on the server."
         )
 
 

@@ -70,39 +70,6 @@ def local_session(config: SparkConfig) -> SparkSession:
         return _session_of(_running, config.session_conf())
 
 
-def connect_session(url: str, *, catalogs: Mapping[str, str] | None = None) -> SparkSession:
-    """A session on a Spark Connect server.
-
-    :param url: such as ``sc://spark:15002``; a token may be part of it.
-    :param catalogs: only for a server that does not have them in its own settings; they travel to it.
-    :raises SparkUnavailable: the server does not answer.
-    """
-    version = check_pyspark()
-    from pyspark.errors import PySparkException
-    from pyspark.sql import SparkSession
-
-    where = url.partition(";")[0]
-    try:
-        from grpc import RpcError
-
-        session: SparkSession = SparkSession.builder.remote(url).create()
-    except ImportError as error:
-        raise SparkUnavailable(
-            f"A Spark Connect session needs more packages ({error}). Install them: pip install 'pyspark-client=={version}'."
-        ) from error
-    try:
-        for key, value in (catalogs or {}).items():
-            session.conf.set(key, value)
-        # The first thing that needs the server.
-        log.debug("Spark Connect server at %s runs Spark %s", where, session.version)
-    except (PySparkException, RpcError) as error:
-        raise SparkUnavailable(
-            f"The Spark Connect server at {where} does not answer: {type(error).__name__}: {error}. "
-            "Check the address, and that the server is up."
-        ) from error
-    return session
-
-
 def check_local(config: SparkConfig) -> None:
     """Whether a local session could start here: the version of pyspark, the jars that were named, and Java. Starts nothing.
 

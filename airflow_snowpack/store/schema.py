@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from airflow_snowpack.store.leases import lease_columns
 from airflow_snowpack.store.types import UtcDateTime
 
-REVISION = "0002_launches_that_absorb"
+REVISION = "0003_remote_work_and_cancels"
 """The newest migration; a test compares it with what Alembic finds."""
 
 metadata = sa.MetaData(
@@ -48,6 +48,8 @@ jobs = sa.Table(
     sa.Column("error", sa.Text),
     sa.Column("results", sa.JSON(none_as_null=True)),
     sa.Column("deleted_at", UtcDateTime),
+    sa.Column("spark_server", sa.Text),
+    sa.Column("cancelled_by", sa.Text),
     postgresql_with={"fillfactor": 80},
 )
 # Without the deleted ones: a list does not walk over the many that somebody has just cleared away. No index has the status: the

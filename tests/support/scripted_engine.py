@@ -25,6 +25,8 @@ class ScriptedEngine:
     :param between: called in the middle of each action, with its name; may raise or change the world.
     """
 
+    server: str | None = None
+
     def __init__(self, script: Mapping[str, Step] | None = None, between: Callable[[str], None] = lambda _action: None) -> None:
         self._script = script or {}
         self._between = between

@@ -73,7 +73,8 @@ def test_a_finished_job_has_the_results_of_the_specification(api: httpx.Client, 
 def test_a_pending_job_is_cancelled_for_good_and_frees_its_table(api: httpx.Client) -> None:
     job_id = submit(api)
     answer = api.post(f"/jobs/{job_id}/cancel")
-    assert (answer.status_code, answer.json()["status"], answer.json()["error"]) == (200, "cancelled", "Cancelled by token")
+    assert (answer.status_code, answer.json()["status"], answer.json()["error"]) == (200, "cancelled", "Cancelled by user")
+    assert api.get(f"/jobs/{job_id}/timeline").json()["cancelled_by"] == "token"
     assert answer.json()["completed_at"] is not None
     again = api.post(f"/jobs/{job_id}/cancel")
     assert (again.status_code, again.json()["error"], again.json()["job_status"]) == (409, "job_already_finished", "cancelled")

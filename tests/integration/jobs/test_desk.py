@@ -153,7 +153,7 @@ def test_an_actor_with_a_name_that_no_database_takes_is_served_all_the_same(
     job = desk.submit(table, ACTIONS, key="k").job
 
     assert desk.submit(table, ACTIONS, key="k").again
-    assert desk.cancel(job.job_id).error == "Cancelled by ve�ra ?"
+    assert desk.cancel(job.job_id).cancelled_by == "ve�ra ?"
     assert {entry.actor for entry in trail.latest()} == {"ve�ra ?"}
 
 

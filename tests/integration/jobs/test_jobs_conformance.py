@@ -35,6 +35,7 @@ from airflow_snowpack.jobs import (
     QueueState,
     TableLocked,
     TableLocks,
+    WorkStillRunning,
     standings,
 )
 from airflow_snowpack.jobs.idempotency import KEPT
@@ -292,7 +293,20 @@ def test_cancelling_a_running_job_keeps_the_table_locked_until_its_worker_has_le
         jobs.submit(table, ACTIONS)
     assert jobs.release_lock(claim)
     assert locks.get(table) is None
-    assert jobs.get(claim.job.job_id).error == "Cancelled by ann"
+    cancelled = jobs.get(claim.job.job_id)
+    assert (cancelled.error, cancelled.cancelled_by) == ("Cancelled by user", "ann")
+
+
+def test_the_server_that_may_go_on_working_is_noted_by_the_present_attempt_alone(jobs: Jobs, table: TableName) -> None:
+    lost = jobs.submit_and_claim(table, ACTIONS, "try 1", owner="me")
+    claim = jobs.take_over(lost.job.job_id, "try 2", owner="me")
+
+    assert not jobs.note_server(lost, "elsewhere")
+    assert jobs.note_server(claim, "the_cluster")
+    with pytest.raises(WorkStillRunning, match="the_cluster"):
+        jobs.end_work(jobs.get(claim.job.job_id), [1])
+    assert jobs.finish(claim, JobStatus.COMPLETED, [])
+    jobs.end_work(jobs.get(claim.job.job_id), [1, 2])  # nothing is left, so there is nothing to reach
 
 
 def test_the_sweep_frees_the_table_of_a_cancelled_job_whose_worker_never_left(

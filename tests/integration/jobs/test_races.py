@@ -244,7 +244,7 @@ def test_an_end_whose_answer_was_lost_counts_for_the_attempt_that_wrote_it(forge
 def test_a_cancel_and_a_delete_whose_answers_were_lost_happen_once(forgetful: Jobs, jobs: Jobs, table: TableName) -> None:
     job = jobs.submit(table, ["expire_snapshots"])
 
-    assert forgetful.cancel(job.job_id, by="ann").error == "Cancelled by ann"
+    assert forgetful.cancel(job.job_id, by="ann").cancelled_by == "ann"
     forgetful.delete(job.job_id)
     with pytest.raises(JobNotFound):
         jobs.get(job.job_id)

@@ -109,12 +109,12 @@ def test_an_ended_job_says_how_it_ended(jobs: Jobs, table: TableName, clock: Mov
     clock.forward(seconds=1)
     claim = jobs.submit_and_claim(table, ACTIONS, "w")
     jobs.finish(claim, JobStatus.FAILED, [], "boom")
-    assert explain(jobs, jobs.get(claim.job.job_id)).startswith("It failed at 2026-11-21 22:00:01 UTC; its error says why.")
+    assert explain(jobs, jobs.get(claim.job.job_id)).startswith("Failed at 2026-11-21 22:00:01 UTC. Fix the error below")
     assert next_step(jobs, table) == "The last job failed. Look at it, then run it again."
 
     clock.forward(seconds=1)
-    cancelled = jobs.cancel(jobs.submit(table, ACTIONS).job_id)
-    assert explain(jobs, cancelled).startswith("It was cancelled at 2026-11-21 22:00:02 UTC, for good.")
+    cancelled = jobs.cancel(jobs.submit(table, ACTIONS).job_id, by="ann")
+    assert explain(jobs, cancelled).startswith("Cancelled by ann at 2026-11-21 22:00:02 UTC, for good.")
     assert next_step(jobs, table) == "The last job was cancelled. Look at it, then run it again."
 
     assert explain(jobs, jobs.record_dry_run(table, ACTIONS, [])) == "A dry run: nothing was changed."
