@@ -16,15 +16,18 @@ from dataclasses import replace
 import sqlalchemy as sa
 
 from airflow_snowpack.builds.cleanup import cleanup
+from airflow_snowpack.builds.errors import BuildNotFound
 from airflow_snowpack.builds.looking import SHARDS, RunSeen, look_at
 from airflow_snowpack.builds.model import CleanupAction, Retention
 from airflow_snowpack.builds.moves import Also
 from airflow_snowpack.builds.publish import outcome_of, publish
+from airflow_snowpack.builds.published import manifest_at, read_pointer
 from airflow_snowpack.builds.registered import PublishOutcome
 from airflow_snowpack.builds.registry import BuildRegistry
 from airflow_snowpack.builds.rollback import rollback
 from airflow_snowpack.builds.selection import kept_selection
 from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.builds.verify import Verification, verify
 from airflow_snowpack.durations import format_duration
 from airflow_snowpack.store import Actor, storable, write_audit
 
@@ -55,6 +58,25 @@ class BuildDesk:
     def look(self, dataset: str, run_id: str, *, after: int = -1, limit: int = SHARDS) -> RunSeen:
         """See :func:`look_at`."""
         return look_at(self.registry, self.storage(dataset), dataset, run_id, after=after, limit=limit)
+
+    def verify(self, dataset: str, run_id: str | None = None) -> Verification:
+        """Read a published build back; see :func:`verify`.
+
+        :param run_id: the run; ``None`` for the one that ``_CURRENT`` names.
+        :raises DatasetNotFound, BuildNotFound, NothingPublished: there is no such build.
+        :raises ManifestDamaged: the pointer or the manifest is not what was written.
+        """
+        storage = self.storage(dataset)
+        if run_id is None:
+            current = read_pointer(storage)
+            path, checksum = current.manifest, current.checksum
+        else:
+            run = self.registry.run(dataset, run_id)
+            if run.manifest is None or run.checksum is None or run.deleted_at is not None:
+                what = "it is not published" if run.manifest is None else "it was cleaned up"
+                raise BuildNotFound(dataset, run_id, what)
+            path, checksum = run.manifest, run.checksum
+        return verify(storage, path, manifest_at(storage, path, checksum))
 
     def publish(self, dataset: str, run_id: str) -> PublishOutcome:
         """Publish a run whose winners were selected, and that nobody has published yet.

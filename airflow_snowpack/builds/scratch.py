@@ -55,6 +55,7 @@ def sweep(now: float | None = None) -> list[Path]:
 
 
 def _is_left_over(entry: os.DirEntry[str], now: float) -> bool:
+    age = 0.0
     try:
         status = entry.stat(follow_symlinks=False)
         if status.st_uid != os.getuid() or not entry.is_dir(follow_symlinks=False):

@@ -113,7 +113,7 @@ def write_shard(plan: ShardPlan, batches: Iterable[pa.RecordBatch], folder: Path
     rows, different, first, last = 0, 0, None, None
     for table in _gathered(batches, plan):
         keys = plain_keys(table.column(plan.key_column).combine_chunks())
-        repeats = _check_order(keys, last)
+        repeats = check_order(keys, last)
         different += len(keys) - repeats
         if plan.max_keys is not None and different > plan.max_keys:
             raise TooManyKeys(plan.max_keys)
@@ -164,7 +164,7 @@ def _gathered(batches: Iterable[pa.RecordBatch], plan: ShardPlan) -> Iterator[pa
         yield pa.Table.from_batches(held, plan.schema)
 
 
-def _check_order(keys: pa.Array, before: Key | None) -> int:
+def check_order(keys: pa.Array, before: Key | None) -> int:
     """Return how many keys equal the one before them.
 
     :raises InvalidKey: one is smaller than the one before it.

@@ -1,4 +1,4 @@
-"""``airflow snowpack builds list|show``: the datasets that are built, their runs, and the shards of one."""
+"""``airflow snowpack builds list|show|verify``: the datasets that are built, their runs, and the shards of one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.api import build_bodies as bodies
 from airflow_snowpack.api.bodies import moment
+from airflow_snowpack.cli.exit_code import ExitCode
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import Column, print_data, print_one, print_rows, say
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.builds.looking import ShardSeen
     from airflow_snowpack.builds.model import BuildRun
     from airflow_snowpack.builds.registered import BuildDataset
-    from airflow_snowpack.cli.exit_code import ExitCode
+    from airflow_snowpack.builds.verify import ShardProblem, Verification
 
 PROGRAMS = ("json", "yaml")
 MOVES = 20
@@ -51,6 +52,27 @@ def show(args: Namespace) -> ExitCode | None:
         else:
             _show_run(args, desk, now)
     return None
+
+
+@ends_cleanly
+def verify(args: Namespace) -> ExitCode | None:
+    """``builds verify``"""
+    with opened(args) as here:
+        found = here.builds(args.storage_conn_id).verify(args.dataset, args.run)
+    if args.output in PROGRAMS:
+        print_data(args.output, _verification_body(found))
+    elif found.problems:
+        print_rows(args.output, found.problems, PROBLEM_COLUMNS, empty="")
+        say(f"{found.run_id} of {found.dataset}: {len(found.problems)} of {found.shards:,} shards are not what was written.")
+    else:
+        print(f"{found.run_id} of {found.dataset}: {found.shards:,} shards with {found.rows:,} rows are what was written.")
+    return None if found.sound else ExitCode.REFUSED
+
+
+def _verification_body(found: Verification) -> dict[str, object]:
+    problems = [{"shard_id": each.shard_id, "path": each.path, "problem": each.problem} for each in found.problems]
+    numbers = {"shards": found.shards, "rows": found.rows, "bytes": found.bytes}
+    return {"dataset": found.dataset, "run_id": found.run_id, "manifest": found.manifest} | numbers | {"problems": problems}
 
 
 def _show_dataset(args: Namespace, desk: BuildDesk, now: datetime) -> None:
@@ -145,6 +167,13 @@ def _run_columns(current_run: str | None, now: datetime) -> list[Column[BuildRun
         Column("size", lambda run: run.bytes, lambda run: "" if run.bytes is None else size(run.bytes)),
         Column("error", lambda run: run.error, lambda run: (run.error or "")[:60]),
     ]
+
+
+PROBLEM_COLUMNS: list[Column[ShardProblem]] = [
+    Column("shard", lambda each: each.shard_id),
+    Column("file", lambda each: each.path),
+    Column("problem", lambda each: each.problem),
+]
 
 
 def _size(shard: ShardSeen) -> str:

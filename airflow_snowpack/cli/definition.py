@@ -223,6 +223,11 @@ BUILDS = (
         example="builds show flights_by_tail 20260425T000000Z",
     ),
     command(
+        "verify", "builds.verify", "Read a published build back, and check that every shard is what was written",
+        a.DATASET, a.VERIFIED_RUN, a.STORAGE_CONN_ID, a.OUTPUT,
+        example="builds verify flights_by_tail",
+    ),
+    command(
         "publish", "build_changes.publish", "Publish a run whose winners were selected",
         a.DATASET, a.RUN, a.STORAGE_CONN_ID, a.OUTPUT,
         example="builds publish flights_by_tail 20260425T000000Z",

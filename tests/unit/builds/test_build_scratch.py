@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -63,6 +64,16 @@ def test_a_writer_sweeps_before_it_begins_and_removes_its_own_folder(temporary: 
     schema = pa.schema([("id", pa.int64())])
     write_attempt(Storage(tmp_path / "set"), Place("r1", 0, 0, "0"), ShardPlan(schema, "id"), [])
     assert list(temporary.iterdir()) == []
+
+
+def test_writers_that_come_and_go_side_by_side_do_not_disturb_each_other() -> None:
+    def write(_: int) -> None:
+        for _ in range(100):
+            with scratch("snowpack-shard-") as folder:
+                (folder / "shard.parquet").touch()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
 
 
 def test_what_is_not_a_writers_folder_is_left_alone(temporary: Path) -> None:

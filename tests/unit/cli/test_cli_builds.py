@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from builds_world import FAILED, FIRST, SECOND, SELECTED, THIRD, WRITING, Built, make_builds
-from built_runs import served
+from built_runs import MIDNIGHT, served
+from published_builds import publish_build
 
 from airflow_snowpack.api import build_bodies
+from airflow_snowpack.builds.registry import BuildRegistry
+from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.store import AuditTrail
 
 if TYPE_CHECKING:
@@ -123,3 +126,19 @@ def test_a_dataset_that_somebody_holds_is_for_later(snowpack: Run, made: Built, 
     with made.registry.lock("flights", "somebody"):
         said = snowpack("builds", "rollback", "flights", "--to=-1", "--yes")
     assert (said.code, "is held by somebody" in said.err) == (5, True)
+
+
+def test_a_build_is_read_back_and_what_is_damaged_is_listed(snowpack: Run, jobs: Jobs, tmp_path: Path) -> None:
+    registry, storage = BuildRegistry(jobs.store), Storage(tmp_path / "flights")
+    run_id = publish_build(registry, storage, "flights", as_of=MIDNIGHT, rows={"a": 1, "b": 2, "c": 3}).run_id
+    said = snowpack("builds", "verify", "flights")
+    assert (said.code, said.out) == (0, f"{run_id} of flights: 2 shards with 3 rows are what was written.\n")
+    (damaged,) = [each.path for each in storage.objects("data/") if "shard=00001" in each.path and each.path.endswith("sqlite")]
+    storage.write(damaged, b"x")
+    body = snowpack("builds", "verify", "flights", run_id, "-o", "json")
+    assert (body.code, [each["path"] for each in body.json["problems"]]) == (1, [damaged])
+    said = snowpack("builds", "verify", "flights")
+    assert (said.code, "it has 1 bytes" in said.out, "1 of 2 shards are not what was written" in said.err) == (1, True, True)
+    assert snowpack("builds", "verify", "flights", "20990101T000000Z").code == 4
+    storage.write("_CURRENT", b"x")
+    assert snowpack("builds", "verify", "flights").code == 1

@@ -46,7 +46,7 @@ def test_every_command_is_there() -> None:
         "schedules delete", "schedules suspend", "schedules resume", "schedules run", "schedules sync",
         "runs register", "runs upsert", "runs enable", "runs disable", "runs unregister", "runs list", "runs show", "runs run",
         "events list", "events send", "pending list", "scheduler",
-        "builds list", "builds show", "builds publish", "builds rollback", "builds cleanup",
+        "builds list", "builds show", "builds verify", "builds publish", "builds rollback", "builds cleanup",
         "interim list", "interim show", "interim collect", "interim sweep", "interim adopt", "interim drop",
         "drain on", "drain off", "drain status", "db upgrade", "db check", "queue", "sweep", "audit", "lineage", "worker", "api",
     }  # fmt: skip

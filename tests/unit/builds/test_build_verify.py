@@ -1,0 +1,118 @@
+"""A build is read back whole, and whatever is not as it was written is found, shard by shard."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from s3_server import s3_server
+from snapshots import publish
+
+from airflow_snowpack.builds.attempt import Place, write_attempt
+from airflow_snowpack.builds.model import Manifest, ShardFormat, Sharding
+from airflow_snowpack.builds.published import manifest_at
+from airflow_snowpack.builds.shards import ShardPlan
+from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.builds.verify import verify
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROWS = pa.table(
+    {
+        "id": range(300),
+        "country": ["de", "fr", "it"] * 100,
+        "at": pa.array([datetime(2026, 1, 1)] * 300, pa.timestamp("s")),  # noqa: DTZ001 - a column without a zone
+        "price": pa.array([Decimal("1.50")] * 300, pa.decimal128(5, 2)),
+        "tags": pa.array([["a"], [], None] * 100, pa.list_(pa.string())),
+    }
+)
+PATH = "manifests/r1/1.json"
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    return Storage(tmp_path / "set")
+
+
+def written(storage: Storage, **how: Any) -> Manifest:
+    publish(storage, ROWS, key="id", run_id="r1", **how)
+    return manifest_at(storage, PATH)
+
+
+@pytest.mark.parametrize("shard_format", list(ShardFormat))
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"sharding": Sharding.hash(3)},
+        {"sharding": Sharding.categories("country", ("de", "fr", "it"))},
+        {"sharding": Sharding.expression("id % 2", 2), "ids": pa.array([n % 2 for n in range(300)])},
+        {"sharding": Sharding.hash(500)},
+    ],
+)
+def test_a_sound_build_is_read_to_its_last_row(storage: Storage, shard_format: ShardFormat, how: dict[str, Any]) -> None:
+    manifest = written(storage, shard_format=shard_format, **how)
+    found = verify(storage, PATH, manifest)
+    assert (found.problems, found.rows, found.shards) == ((), 300, manifest.sharding.num_shards)
+
+
+@pytest.mark.parametrize("shard_format", list(ShardFormat))
+def test_every_damaged_shard_is_named(storage: Storage, shard_format: ShardFormat) -> None:
+    manifest = written(storage, shard_format=shard_format, sharding=Sharding.hash(4))
+    urls = [shard.url or "" for shard in manifest.shards]
+    data = storage.read(urls[1])
+    storage.delete(urls[0])
+    storage.write(urls[1], data[:200] + bytes([data[200] ^ 1]) + data[201:])
+    storage.write(urls[2], data)
+    found = verify(storage, PATH, manifest)
+    assert [(each.shard_id, each.path) for each in found.problems] == list(enumerate(urls[:3]))
+    assert "not there" in found.problems[0].problem
+    assert "its checksum is" in found.problems[1].problem
+    assert found.rows == manifest.shards[3].rows
+
+
+@pytest.mark.parametrize("shard_format", list(ShardFormat))
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"rows": 1}, "rows, and the manifest says 1"),
+        ({"min_key": -1}, "its smallest key is"),
+        ({"max_key": 10**6}, "its greatest key is"),
+    ],
+)
+def test_a_file_that_is_whole_but_not_what_the_manifest_says_is_found(
+    storage: Storage, shard_format: ShardFormat, change: dict[str, Any], said: str
+) -> None:
+    manifest = written(storage, shard_format=shard_format)
+    told = (replace(manifest.shards[0], **change), *manifest.shards[1:])
+    (problem,) = verify(storage, PATH, replace(manifest, shards=told)).problems
+    assert (problem.shard_id, said in problem.problem) == (0, True)
+
+
+@pytest.mark.parametrize("shard_format", list(ShardFormat))
+def test_rows_that_stand_in_the_wrong_shard_are_found(storage: Storage, shard_format: ShardFormat) -> None:
+    manifest = written(storage, shard_format=shard_format, sharding=Sharding.hash(2))
+    one, other = manifest.shards
+    exchanged = (replace(other, shard_id=0), replace(one, shard_id=1))
+    problems = verify(storage, PATH, replace(manifest, shards=exchanged)).problems
+    assert ["belongs to another shard" in each.problem for each in problems] == [True, True]
+
+
+def test_other_columns_than_the_manifest_says_are_found(storage: Storage) -> None:
+    manifest = written(storage, shard_format=ShardFormat.PARQUET, sharding=Sharding.hash(1))
+    plan = ShardPlan(ROWS.schema.remove(4), "id", ShardFormat.PARQUET)
+    other = write_attempt(storage, Place("r1", 0, 1, "1"), plan, ROWS.drop_columns("tags").to_batches())
+    (problem,) = verify(storage, PATH, replace(manifest, shards=(other,))).problems
+    assert "its columns are" in problem.problem
+
+
+def test_a_build_on_s3_is_read_and_no_copy_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with s3_server() as options:
+        storage = Storage("s3://lake/set", options)
+        assert verify(storage, PATH, written(storage)).sound
+    assert list(tmp_path.iterdir()) == []
