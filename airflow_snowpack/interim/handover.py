@@ -82,7 +82,7 @@ class Handover:
     :param catalog: loads the catalog when it is needed; a task that hands over nothing needs none.
     :param holder: the attempt.
     :param catalog_name: what the catalog is called, as in ``lake.snowpack_interim.t``.
-    :param consumers: the ids of the tasks directly downstream, which need what is handed on.
+    :param consumers: the ids of the tasks that may need what is handed on.
     :param keeping: what becomes of the outputs for which :meth:`give` says nothing else.
     """
 

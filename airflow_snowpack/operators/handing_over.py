@@ -25,6 +25,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTimeout
 
 from airflow_snowpack.durations import parse_duration
 from airflow_snowpack.interim.model import Scope
+from airflow_snowpack.operators.consumers import consumers_of
 from airflow_snowpack.operators.openlineage import LineageFacets
 from airflow_snowpack.operators.running import KILLED_EXIT_CODE
 from airflow_snowpack.operators.table_name import refuse_shared_name
@@ -105,7 +106,7 @@ class HandsOver(LineageFacets, BaseOperator):
                     lambda: catalog.catalog,
                     holder_of(context),
                     catalog_name=catalog.settings.catalog_name,
-                    consumers=self.downstream_task_ids,
+                    consumers=consumers_of(self),
                     keeping=self._keeping(context),
                 )
                 with self._handover as handover:
