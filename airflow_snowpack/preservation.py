@@ -46,13 +46,13 @@ class InvalidPreservation(SnowpackError):
 
 
 def parse_preservation(value: object, where: str) -> Preservation | None:
-    """Read the word; ``None`` stays ``None``.
+    """Read the word, in any case; ``None`` stays ``None``.
 
     :param where: how an error calls the place that it comes from.
     :raises InvalidPreservation: it is another word.
     """
     if value is None:
         return None
-    if isinstance(value, str) and value in tuple(Preservation):
-        return Preservation(value)
+    if isinstance(value, str) and value.upper() in tuple(Preservation):
+        return Preservation(value.upper())
     raise InvalidPreservation(where, value)

@@ -33,6 +33,7 @@ def interim_body(table: InterimTable, now: datetime) -> Body:
         "location": table.location,
         "needed_by": list(table.pins),
         "readers": table.readers,
+        "silent_readers": table.silent_readers,
         "preservation": table.preservation.value,
         "name": table.name,
         "scope": None if table.scope is None else table.scope.value,

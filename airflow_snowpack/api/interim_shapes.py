@@ -38,7 +38,11 @@ class InterimTableShape(Shape):
     rows: int | None
     location: str | None = Field(description="The table's folder, where it is known.")
     needed_by: list[str] = Field(description="Consumers that have not finished for good: `dag/run/task`.")
-    readers: int = Field(description="How many readings hold it right now.")
+    readers: int = Field(description="How many tasks are reading it.")
+    silent_readers: int = Field(
+        description="How many tasks that were reading it no longer report, such as one that was killed. "
+        "They hold it until their lease is over and Airflow says that they have ended."
+    )
     preservation: Preservation
     name: str | None = Field(description="What it was named when it was handed on.")
     scope: Scope | None = Field(description="Where that name is known.")

@@ -114,10 +114,12 @@ class Services:
         return BuildDesk(BuildRegistry(self.jobs.store, BuildPolicy(lock_wait=LOCK_PATIENCE)), self.open_storage, actor)
 
     def interim(self) -> "InterimRegistry":
-        """The registry of interim tables."""
+        """The registry of interim tables, with the installation's periods."""
+        from airflow_snowpack.interim.model import InterimPolicy
         from airflow_snowpack.interim.registry import InterimRegistry
 
-        return InterimRegistry(self.jobs.store)
+        policy = self.jobs.policy
+        return InterimRegistry(self.jobs.store, InterimPolicy(lease=policy.lease, heartbeat=policy.heartbeat))
 
     def interim_desk(self, actor: Actor) -> "InterimDesk":
         """The desk of interim tables, on behalf of somebody."""

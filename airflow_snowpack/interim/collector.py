@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from airflow_snowpack.errors import SnowpackError
@@ -47,6 +47,7 @@ class Collector:
         self._open_catalog = open_catalog
         holder = holder or f"{socket.gethostname()}:{os.getpid()}"
         self._store = registry.store
+        self._renew_after = registry.policy.drop_lease / 3
         self._due = DueRuns(registry.store, registry.policy)
         self._ledger = CollectorLedger(registry.store, registry.policy, holder=holder, make_id=registry.make_id)
 
@@ -109,7 +110,7 @@ class Collector:
 
     def _drop(self, tables: Sequence[Doomed], dropper: Dropper) -> Collected:
         dropped, failed, missing = [], [], []
-        for doomed in tables:
+        for doomed in self._held(tables):
             try:
                 why_not = dropper.drop(doomed, partial(self._ledger.locate, doomed))
             except Exception as error:  # whatever a storage raises: the row stays, and the others go on
@@ -125,6 +126,17 @@ class Collector:
                     log.warning("interim_not_found: %s, made by %s: %s", doomed.table, doomed.producer, why_not)
                     missing.append(NotFound(doomed, why_not))
         return Collected(dropped=tuple(dropped), failed=tuple(failed), missing=tuple(missing))
+
+    def _held(self, tables: Sequence[Doomed]) -> Iterator[Doomed]:
+        """Yield each table that this collector still holds. Before the lease is over it is renewed for all that are left."""
+        renewed_at, held = self._store.clock(), {each.table_id for each in tables}
+        for place, doomed in enumerate(tables):
+            if self._store.clock() - renewed_at >= self._renew_after:
+                renewed_at, held = self._store.clock(), self._ledger.renew(tables[place:])
+            if doomed.table_id in held:
+                yield doomed
+            else:
+                log.warning("fence_moved: another collector drops %s", doomed.table)
 
 
 def _begun(collected: Collected) -> int:

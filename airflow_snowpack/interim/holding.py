@@ -45,8 +45,7 @@ class InterimHolding(InterimListing):
     """
 
     def __init__(self, store: Store, policy: InterimPolicy | None = None, *, make_id: IdMaker = new_id) -> None:
-        super().__init__(store)
-        self.policy = policy or InterimPolicy()
+        super().__init__(store, policy)
         self.make_id = make_id
 
     def consume(self, refs: Iterable[Ref], *, holder: Holder) -> Reading:

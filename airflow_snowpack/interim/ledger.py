@@ -107,6 +107,12 @@ DOOM = (
     .returning(interim_tables)
 )
 """A statement of its own after the lock: what a reader committed before he let go of the row is seen by now."""
+RENEW = (
+    sa.update(interim_tables)
+    .where(TABLE.table_id.in_(IDS), DROPPING, TABLE.attempt_id == sa.bindparam("b_attempt"))
+    .values(visible_at=moment("b_until"))
+    .returning(TABLE.table_id)
+)
 UNNAME = sa.delete(interim_names).where(NAME.table_id.in_(IDS))
 FAIL = (
     sa.update(interim_tables)
@@ -246,6 +252,12 @@ class CollectorLedger:
         found = conn.execute(others.where(theirs, TABLE.run_key != held.c.run_key), values or {}).scalars().all()
         for part in _parts(found):
             nudge(conn, *part, look_at=self._store.clock())
+
+    def renew(self, tables: Sequence[Doomed]) -> set[str]:
+        """Begin the lease of these tables of one batch again; return the ids of those that this collector still holds."""
+        until = self._store.clock() + self._policy.drop_lease
+        values = {"b_ids": [each.table_id for each in tables], "b_attempt": tables[0].attempt_id, "b_until": until}
+        return self._store.transact(lambda conn: set(conn.execute(RENEW, values).scalars()))
 
     def locate(self, doomed: Doomed, location: str) -> None:
         """Note the folder before the catalog forgets it: a kill after that leaves files that can still be found."""

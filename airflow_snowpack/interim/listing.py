@@ -15,13 +15,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.interim.errors import InterimTableNotFound
-from airflow_snowpack.interim.model import InterimTable, Scope, TableState
+from airflow_snowpack.interim.model import InterimPolicy, InterimTable, Scope, TableState
 from airflow_snowpack.interim.refs import TableRef
 from airflow_snowpack.interim.rows import READY, TABLE, table_from
 from airflow_snowpack.interim.runs import RUN, run_key
 from airflow_snowpack.store import Store, storable
 from airflow_snowpack.store.interim_tables import interim_names, interim_pins, interim_refs, interim_runs, interim_tables
 
+SILENT_AFTER = 3
+"""So many heartbeats a reading misses before it is reported as silent."""
 ID = re.compile(r"[0-9a-f]{32}")
 IDS: sa.BindParameter[Any] = sa.bindparam("b_ids", expanding=True)
 NAMED = (
@@ -34,7 +36,7 @@ PINS_OF = (
     .join(interim_runs, RUN.run_key == interim_pins.c.run_key)
     .where(interim_pins.c.table_id.in_(IDS))
 )
-READERS_OF = sa.select(interim_refs.c.table_id).where(interim_refs.c.table_id.in_(IDS))
+READERS_OF = sa.select(interim_refs.c.table_id, interim_refs.c.lease_until).where(interim_refs.c.table_id.in_(IDS))
 NAMES_OF = sa.select(interim_names.c.table_id).where(interim_names.c.table_id.in_(IDS))
 LOOKS_AT = sa.select(RUN.run_key, RUN.check_at).where(RUN.run_key.in_(sa.bindparam("b_run_keys", expanding=True)))
 
@@ -42,8 +44,9 @@ LOOKS_AT = sa.select(RUN.run_key, RUN.check_at).where(RUN.run_key.in_(sa.bindpar
 class InterimListing:
     """Reads what is on record."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, policy: InterimPolicy | None = None) -> None:
         self.store = store
+        self.policy = policy or InterimPolicy()
 
     def tables(
         self,
@@ -99,7 +102,12 @@ class InterimListing:
         return table_from(row).ref
 
     def _described(self, query: sa.Select[Any]) -> list[InterimTable]:
-        return self.store.read(lambda conn: describe(conn, conn.execute(query).all()))
+        return self.store.read(lambda conn: self._describe(conn, conn.execute(query).all()))
+
+    def _describe(self, conn: sa.Connection, rows: Sequence[Any]) -> list[InterimTable]:
+        """The tables of these rows, with who needs them. A reading that has missed three heartbeats is not heard of."""
+        heard_of = self.store.clock() + self.policy.lease - SILENT_AFTER * self.policy.heartbeat
+        return describe(conn, rows, heard_of=max(heard_of, self.store.clock()))
 
 
 def find_named(conn: sa.Connection, name: str, scope: Scope, dag_id: str, run_id: str) -> Any:
@@ -112,15 +120,20 @@ def name_key(scope: Scope, dag_id: str, run_id: str) -> str:
     return "" if scope is Scope.GLOBAL else run_key(dag_id, run_id)
 
 
-def describe(conn: sa.Connection, rows: Sequence[Any]) -> list[InterimTable]:
-    """The tables of these rows, with who needs them."""
+def describe(conn: sa.Connection, rows: Sequence[Any], *, heard_of: datetime) -> list[InterimTable]:
+    """The tables of these rows, with who needs them.
+
+    :param heard_of: the lease of a reading whose task still renews it ends after this moment.
+    """
     if not rows:
         return []
     ids = {"b_ids": [row.table_id for row in rows]}
     pins: dict[str, list[str]] = defaultdict(list)
     for pin in conn.execute(PINS_OF, ids):
         pins[pin.table_id].append(f"{pin.dag_id}/{pin.run_id}/{pin.task_id}")
-    readers = Counter(conn.execute(READERS_OF, ids).scalars())
+    readings = conn.execute(READERS_OF, ids).all()
+    readers = Counter(each.table_id for each in readings if each.lease_until > heard_of)
+    silent = Counter(each.table_id for each in readings if each.lease_until <= heard_of)
     named = set(conn.execute(NAMES_OF, ids).scalars())
     keys = {"b_run_keys": sorted({row.run_key for row in rows})}
     looks: dict[str, datetime | None] = {row.run_key: row.check_at for row in conn.execute(LOOKS_AT, keys)}
@@ -129,6 +142,7 @@ def describe(conn: sa.Connection, rows: Sequence[Any]) -> list[InterimTable]:
             row,
             pins=pins[row.table_id],
             readers=readers[row.table_id],
+            silent_readers=silent[row.table_id],
             is_named=row.table_id in named,
             check_at=looks.get(row.run_key),
         )

@@ -176,7 +176,9 @@ class InterimTable:
     :param name: what it was named when it was handed on; whether the name still points to it is ``is_named``.
     :param expires_at: until when it is preserved or keeps its global name; ``None``: without end.
     :param pins: the consumers that are not finished for good, as ``dag_id/run_id/task_id``.
-    :param readers: how many readings hold it right now.
+    :param readers: how many tasks are reading it.
+    :param silent_readers: how many tasks that were reading it no longer renew their lease, such as one that was killed. They hold
+        it until the lease is over and Airflow says that they have ended.
     :param lease_until: until when its writer, or the collector that drops it, holds it at least.
     :param check_at: when the collector looks at its DAG run next; ``None``: only when something happens.
     :param drops: how many tries to drop it were begun.
@@ -200,6 +202,7 @@ class InterimTable:
     expires_at: datetime | None
     pins: tuple[str, ...]
     readers: int
+    silent_readers: int
     lease_until: datetime | None
     check_at: datetime | None
     drops: int

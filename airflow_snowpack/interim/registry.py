@@ -31,7 +31,6 @@ from airflow_snowpack.interim.errors import (
     StaleInterimAttempt,
 )
 from airflow_snowpack.interim.handing_on import InterimHandingOn, found
-from airflow_snowpack.interim.listing import describe
 from airflow_snowpack.interim.model import Holder, InterimTable, Reading, Scope, Slot, TableState, Writing
 from airflow_snowpack.interim.names import check_given_name, name_of
 from airflow_snowpack.interim.rows import FREED, TABLE, TABLES, slot_values, table_values
@@ -147,7 +146,7 @@ class InterimRegistry(InterimHandingOn):
         mine = TABLE.table_id == key
 
         def write(conn: sa.Connection) -> InterimTable:
-            table = _locked_for_change(conn, key)
+            table = self._locked_for_change(conn, key)
             _refuse_if_needed(table)
             if table.state is not TableState.DROPPING:
                 doomed = {"state": TableState.DROPPING.value, "visible_at": now}
@@ -172,7 +171,7 @@ class InterimRegistry(InterimHandingOn):
         key, now = storable(table_id), self.store.clock()
 
         def write(conn: sa.Connection) -> InterimTable:
-            table = _locked_for_change(conn, key)
+            table = self._locked_for_change(conn, key)
             if table.state is not TableState.DROPPING or table.error is None:
                 raise InterimTableNotStuck(str(table.table), "no drop of it has failed yet", "Let the collector try")
             if table.lease_until is not None and table.lease_until > now:
@@ -185,17 +184,16 @@ class InterimRegistry(InterimHandingOn):
 
         return self.store.transact(write)
 
-
-def _locked_for_change(conn: sa.Connection, table_id: str) -> InterimTable:
-    rows = conn.execute(sa.select(interim_tables).where(TABLE.table_id == table_id).with_for_update()).all()
-    if not rows:
-        raise InterimTableNotFound(table_id)
-    [table] = describe(conn, rows)
-    return table
+    def _locked_for_change(self, conn: sa.Connection, table_id: str) -> InterimTable:
+        rows = conn.execute(sa.select(interim_tables).where(TABLE.table_id == table_id).with_for_update()).all()
+        if not rows:
+            raise InterimTableNotFound(table_id)
+        [table] = self._describe(conn, rows)
+        return table
 
 
 def _refuse_if_needed(table: InterimTable) -> None:
     writer = [str(table.producer)] if table.state is TableState.WRITING and table.lease_until is not None else []
-    needed_by = [*table.pins, *writer] or (["a task that reads it"] if table.readers else [])
+    needed_by = [*table.pins, *writer] or (["a task that reads it"] if table.readers or table.silent_readers else [])
     if needed_by:
         raise InterimTableInUse(str(table.table), needed_by)

@@ -92,7 +92,13 @@ def ref_from(row: Any) -> TableRef:
 
 
 def table_from(
-    row: Any, *, pins: Collection[str] = (), readers: int = 0, is_named: bool = False, check_at: datetime | None = None
+    row: Any,
+    *,
+    pins: Collection[str] = (),
+    readers: int = 0,
+    silent_readers: int = 0,
+    is_named: bool = False,
+    check_at: datetime | None = None,
 ) -> InterimTable:
     """A table, from its row and from what others say of it."""
     return InterimTable(
@@ -113,6 +119,7 @@ def table_from(
         expires_at=row.expires_at,
         pins=tuple(sorted(pins)),
         readers=readers,
+        silent_readers=silent_readers,
         lease_until=row.visible_at if row.attempt_id is not None else None,
         check_at=check_at,
         drops=row.attempt_count,

@@ -83,9 +83,16 @@ def _needed(table: InterimTable) -> str | None:
 
 
 def _read(table: InterimTable) -> str | None:
-    if not table.readers:
+    if table.readers:
+        return "A task is reading it." if table.readers == 1 else f"{table.readers} tasks are reading it."
+    if not table.silent_readers:
         return None
-    return "A task is reading it." if table.readers == 1 else f"{table.readers} tasks are reading it."
+    tasks = (
+        "A task that was reading it has"
+        if table.silent_readers == 1
+        else f"{table.silent_readers} tasks that were reading it have"
+    )
+    return f"{tasks} not reported lately: it stays until the lease is over and Airflow says that the task has ended."
 
 
 def _preserved(table: InterimTable, now: datetime) -> str | None:

@@ -50,7 +50,7 @@ def holder(task_id: str, *, map_index: int = -1, run_id: str = RUN, attempt: str
 
 def make_interim(store: Store) -> MadeInterim:
     """Make them all."""
-    registry = InterimRegistry(store, InterimPolicy())
+    registry = InterimRegistry(store, InterimPolicy(lease=timedelta(minutes=30)))  # as an installation has it
     needed = handed_on(registry, holder("ingest"), rows=1_250_000, consumers=["clean", "report"])
     registry.consume([needed], holder=holder("report"))
     free = handed_on(registry, holder("clean", map_index=3), rows=12)

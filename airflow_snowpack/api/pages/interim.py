@@ -66,5 +66,5 @@ def _shown(page: Page, table: InterimTable) -> Shown:
     mapped = f"[{producer.map_index}]" if producer.map_index >= 0 else ""
     owner = f"{producer.dag_id}/{producer.run_id}/{producer.task_id}{mapped}"
     kept = table.preservation is Preservation.FULL or table.is_named
-    free = table.state is TableState.READY and not table.pins and not table.readers
+    free = table.state is TableState.READY and not (table.pins or table.readers or table.silent_readers)
     return Shown(table, standing_of(table, page.now), task_link(owner, page.airflow), kept and free)

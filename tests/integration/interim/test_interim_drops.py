@@ -9,6 +9,7 @@ from urllib.parse import urlparse
 
 import pytest
 from interim_lake import InterimLake, new_catalog
+from pyiceberg.catalog.sql import SqlCatalog
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
@@ -19,8 +20,11 @@ from airflow_snowpack.interim.ownership import claim
 from airflow_snowpack.interim.sweeper import SweepKind, sweep
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from interim_lake import MovedClock, ToldRuns
     from pyiceberg.catalog import Catalog
+    from pyiceberg.typedef import Identifier
 
 DAY = timedelta(days=1)
 
@@ -181,3 +185,55 @@ def test_the_sweeper_takes_old_tables_and_folders_that_nobody_knows_and_nothing_
     assert foreign.exists()
     assert Path(urlparse(users.location()).path).exists()
     assert sweep(lake_of_tables.registry, lake_of_tables.catalog, "lake") == []
+
+
+class SlowCatalog(SqlCatalog):
+    """Something happens before each table is dropped."""
+
+    before: Callable[[], None]
+
+    def drop_table(self, identifier: str | Identifier) -> None:
+        self.before()
+        super().drop_table(identifier)
+
+
+def slow(lake: InterimLake, before: Callable[[], None]) -> SlowCatalog:
+    made = SlowCatalog("lake", **lake.catalog.properties)
+    made.before = before
+    return made
+
+
+def test_the_lease_of_a_batch_of_drops_is_renewed_while_it_lasts(
+    lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock
+) -> None:
+    for number in range(6):
+        lake_of_tables.handed_on("clean", output=str(number))
+    others: list[object] = []
+
+    def four_minutes() -> None:
+        clock.move(timedelta(minutes=4))
+        others.extend(lake_of_tables.collector(told).run().dropped)
+
+    clock.move(timedelta(hours=2))
+    collected = Collector(lake_of_tables.registry, told, lambda _: slow(lake_of_tables, four_minutes)).run()
+
+    assert len(collected.dropped) == 6
+    assert others == [], "24 minutes of drops belong to one collector, although its lease is 10 minutes"
+
+
+def test_a_collector_leaves_tables_that_another_one_has_taken_over(
+    lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock
+) -> None:
+    for number in range(3):
+        lake_of_tables.handed_on("clean", output=str(number))
+    others: list[object] = []
+
+    def an_hour() -> None:
+        clock.move(timedelta(hours=1))
+        others.extend(lake_of_tables.collector(told).run().dropped)
+
+    clock.move(timedelta(hours=2))
+    collected = Collector(lake_of_tables.registry, told, lambda _: slow(lake_of_tables, an_hour)).run()
+
+    assert len(others) == 3
+    assert len(collected.dropped) == 1, "the one that it was dropping when its lease ended"

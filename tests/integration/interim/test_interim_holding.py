@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 from interim_lake import LAKE, RUN, holder
 
-from airflow_snowpack.interim.errors import InvalidInterimRef
+from airflow_snowpack.interim.errors import InterimTableInUse, InvalidInterimRef
 from airflow_snowpack.interim.handover import Handover
 from airflow_snowpack.interim.model import Scope
+from airflow_snowpack.interim.standing import standing_of
 from airflow_snowpack.preservation import Preservation
 
 if TYPE_CHECKING:
-    from interim_lake import InterimLake, ToldRuns
+    from interim_lake import InterimLake, MovedClock, ToldRuns
 
 
 @pytest.mark.one_database
@@ -95,6 +96,31 @@ def test_a_dead_readers_table_goes_when_its_lease_is_over_and_airflow_says_so(
     assert len(lake_of_tables.collect(told).dropped) == 1
     assert not lake_of_tables.registry.heartbeat(reading)
     assert not lake_of_tables.registry.release(reading)
+
+
+def test_a_reader_that_misses_its_heartbeats_is_no_longer_reported_as_reading_and_still_keeps_its_table(
+    lake_of_tables: InterimLake, clock: MovedClock
+) -> None:
+    ref = lake_of_tables.handed_on("clean")
+    reading = lake_of_tables.registry.consume([ref], holder=holder("report"))
+
+    def reported() -> tuple[int, int]:
+        table = lake_of_tables.registry.table(ref.table_id)
+        return table.readers, table.silent_readers
+
+    assert reported() == (1, 0)
+    clock.move(timedelta(minutes=4))
+    assert reported() == (0, 1)
+    assert (
+        "A task that was reading it has not reported lately"
+        in standing_of(lake_of_tables.registry.table(ref.table_id), clock()).sentence
+    )
+    with pytest.raises(InterimTableInUse):
+        lake_of_tables.registry.discard(ref.table_id)
+    lake_of_tables.registry.heartbeat(reading)
+    assert reported() == (1, 0), "it was only cut off for a while"
+    clock.move(timedelta(hours=1))
+    assert reported() == (0, 1)
 
 
 @pytest.mark.one_database

@@ -34,6 +34,10 @@ def of_run(said: str | None, **more: Any) -> dict[str, Any]:
         (None, None, {DEFAULT_VARIABLE: "NONE"}, NONE),
         (None, None, {DEFAULT_VARIABLE: ""}, NONE),
         (None, {}, {}, NONE),
+        (None, None, {DEFAULT_VARIABLE: "full"}, FULL),
+        (None, None, {DEFAULT_VARIABLE: "None"}, NONE),
+        (None, of_run("Full"), {}, FULL),
+        ("none", None, {DEFAULT_VARIABLE: "FULL"}, NONE),
     ],
 )
 def test_the_first_level_that_says_something_decides(
@@ -49,8 +53,8 @@ def test_junk_in_the_variable_is_an_error_that_names_it_and_says_what_is_allowed
 
 
 def test_junk_in_an_argument_or_in_the_runs_conf_names_its_place() -> None:
-    with pytest.raises(InvalidPreservation, match=r"^preservation = 'full'"):
-        resolve_preservation("full", {}, {})
+    with pytest.raises(InvalidPreservation, match=r"^preservation = 'all'"):
+        resolve_preservation("all", {}, {})
     with pytest.raises(InvalidPreservation, match=r"dag_run\.conf\['snowpack_run'\]\['preservation'\] = True"):
         resolve_preservation(None, {"snowpack_run": {"preservation": True}}, {})
     with pytest.raises(InvalidPreservation, match=r"dag_run\.conf\['snowpack_run'\] = \['FULL'\]"):
