@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from airflow.sdk import Asset, AssetAlias, AssetWatcher
 
-from airflow_snowpack.settings import catalog_name
+from airflow_snowpack import settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg.names import TableName
 
 MAINTAINED_TABLES = "snowpack_maintained_tables"
-ARRIVALS = "events=arrivals"
+ARRIVALS = "arrivals"
 PUBLISHED_BUILDS = "snowpack_published_builds"
 
 
@@ -52,16 +53,18 @@ class IcebergTableWatcher(AssetWatcher):
     ) -> None:
         from airflow_snowpack.triggers.table_watcher import TableWatcherTrigger
 
-        name = name or f"snowpack {table}"
+        name = name or f"snowpack {table}" + (f" in {catalog_conn_id}" if _is_other(catalog_conn_id) else "")
         trigger = TableWatcherTrigger(table, name, poll.total_seconds(), store_conn_id, catalog_conn_id)
         super().__init__(name=name, trigger=trigger)
 
 
-def iceberg_asset(table: str, *, catalog: str | None = None, watched: bool = False) -> Asset:
+def iceberg_asset(table: str, *, catalog: str | None = None, catalog_conn_id: str | None = None, watched: bool = False) -> Asset:
     """The asset ``iceberg://catalog/database/table``.
 
     :param table: ``database.table``.
     :param catalog: the catalog's name; ``None`` for the installation's.
+    :param catalog_conn_id: the catalog's Airflow connection; ``None`` for the installation's. A table of another catalog is an
+        asset of its own, ``iceberg://catalog/database/table?catalog_conn_id=…``. The connection itself is not read.
     :param watched: the table's arrivals instead, ``iceberg://catalog/database/table?events=arrivals``: an asset of its own, on
         which an :class:`IcebergTableWatcher` alone leaves events. What tasks leave on the table, such as those that maintain it,
         starts no DAG that waits for data, and what arrives through a task counts once.
@@ -69,10 +72,11 @@ def iceberg_asset(table: str, *, catalog: str | None = None, watched: bool = Fal
     """
     from airflow_snowpack.iceberg.names import TableName
 
-    name = TableName.parse(table, catalog=catalog or catalog_name())
-    if watched:
-        return Asset(uri=f"{name.asset_uri}?{ARRIVALS}", group="iceberg", watchers=[IcebergTableWatcher(name.dotted)])
-    return Asset(uri=name.asset_uri, group="iceberg")
+    name = TableName.parse(table, catalog=catalog or settings.catalog_name())
+    if not watched:
+        return _asset(name, catalog_conn_id)
+    watcher = IcebergTableWatcher(name.dotted, catalog_conn_id=catalog_conn_id)
+    return Asset(uri=_uri(name, catalog_conn_id, events=ARRIVALS), group="iceberg", watchers=[watcher])
 
 
 def maintained_tables() -> AssetAlias:
@@ -80,20 +84,29 @@ def maintained_tables() -> AssetAlias:
     return AssetAlias(name=MAINTAINED_TABLES)
 
 
-def maintenance_outlet(table: str, *, dry_run: bool | str) -> Asset | AssetAlias | None:
-    """What a task that maintains this table declares: the table when both are known now, otherwise the alias.
+def maintenance_outlet(table: str, *, dry_run: bool | str, catalog_conn_id: str | None = None) -> Asset | AssetAlias | None:
+    """What a task that maintains this table declares: the table when everything is known now, otherwise the alias.
 
     Airflow leaves an event on every declared asset of a task that succeeds, so that a task which may turn out to be a dry run
     must not declare one.
     """
     if dry_run is True:
         return None
-    return maintained_tables() if is_template(table) or is_template(dry_run) else iceberg_asset(table)
+    if is_template(table) or is_template(dry_run) or (catalog_conn_id is not None and is_template(catalog_conn_id)):
+        return maintained_tables()
+    return iceberg_asset(table, catalog_conn_id=catalog_conn_id)
 
 
-def record_maintenance(context: Context, outlet: Asset | AssetAlias, table: TableName, extra: Mapping[str, Any]) -> None:
+def record_maintenance(
+    context: Context,
+    outlet: Asset | AssetAlias,
+    table: TableName,
+    extra: Mapping[str, Any],
+    *,
+    catalog_conn_id: str | None = None,
+) -> None:
     """Leave the event of a maintained table, with its numbers."""
-    _record(context, outlet, _asset(table), extra)
+    _record(context, outlet, _asset(table, catalog_conn_id), extra)
 
 
 def _record(context: Context, outlet: Asset | AssetAlias, asset: Asset, extra: Mapping[str, Any]) -> None:
@@ -160,5 +173,16 @@ def is_template(value: object) -> bool:
     return not isinstance(value, (bool, str)) or (isinstance(value, str) and ("{{" in value or "{%" in value))
 
 
-def _asset(name: TableName) -> Asset:
-    return Asset(uri=name.asset_uri, group="iceberg")
+def _asset(name: TableName, catalog_conn_id: str | None) -> Asset:
+    return Asset(uri=_uri(name, catalog_conn_id), group="iceberg")
+
+
+def _uri(name: TableName, catalog_conn_id: str | None, **query: str) -> str:
+    """The table's address. A DAG file must know it, and reads no connections, so it names the connection of another catalog."""
+    which = {"catalog_conn_id": catalog_conn_id} if catalog_conn_id and _is_other(catalog_conn_id) else {}
+    query = {**which, **query}
+    return f"{name.asset_uri}?{urlencode(query)}" if query else name.asset_uri
+
+
+def _is_other(catalog_conn_id: str | None) -> bool:
+    return bool(catalog_conn_id) and catalog_conn_id != settings.catalog_conn_id()

@@ -2,7 +2,8 @@
 
     SnowpackError
     ├── store  StoreError: UnsupportedStore, StoreUnreachable, SchemaOutOfDate, UnknownRevision
-    ├── iceberg  InvalidTableName, InvalidCatalogName, TableNotFound, TableUnreadable, LocationOutsideTable, CatalogUnreachable
+    ├── iceberg  InvalidTableName, InvalidCatalogName, TableNotFound, TableUnreadable, WrongCatalog, LocationOutsideTable,
+    │         CatalogUnreachable
     ├── spark  SparkUnavailable (CatalogNotConfigured), SparkFailed, SparkInterrupted
     ├── jobs  JobError: TableLocked, DrainModeOn, JobNotFound, JobAlreadyFinished, JobStillActive, NotTheOwner, StaleAttempt,
     │         LockInUse, InvalidCursor, InvalidKey, KeyUsedBefore

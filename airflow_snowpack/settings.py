@@ -92,7 +92,7 @@ class Settings:
         return cls(
             store_conn_id=_read("store_conn_id", _optional),
             store_path=airflow_home / "snowpack.db",
-            catalog_conn_id=_read("catalog_conn_id", _optional),
+            catalog_conn_id=catalog_conn_id(),
             catalog_name=catalog_name(),
             home=home,
             spark_conn_id=_read("spark_conn_id", _optional),
@@ -126,6 +126,11 @@ def catalog_name() -> str:
     :raises InvalidSetting: it is not a name.
     """
     return _read("catalog_name", _level)
+
+
+def catalog_conn_id() -> str | None:
+    """Return only the connection of the installation's catalog; ``None`` for the embedded catalog."""
+    return _read("catalog_conn_id", _optional)
 
 
 def resume_delay() -> timedelta:

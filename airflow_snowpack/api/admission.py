@@ -45,6 +45,7 @@ class Admission:
                 name.dotted,
                 body.actions,
                 catalog=name.catalog,
+                catalog_id=name.catalog_id,
                 options=body.options,
                 where=body.where,
                 order=self._services.order,
@@ -62,16 +63,14 @@ class Admission:
     def rerun(self, job_id: str) -> Job:
         """Ask for the same once more; a dry run is one again.
 
-        :raises JobNotFound, TableNotFound, DrainModeOn, TableLocked: nothing was written.
+        :raises JobNotFound, TableNotFound, WrongCatalog, DrainModeOn, TableLocked: nothing was written.
         """
         with self._drain_mode_first():
             job = self._services.jobs.get(job_id)
             self._require(job.table)
         if not job.dry_run:
             return self._desk.rerun(job_id)
-        request = MaintenanceRequest.parse(
-            job.table.dotted, job.actions, catalog=job.table.catalog, options=job.options, order=self._services.order
-        )
+        request = MaintenanceRequest.again(job, order=self._services.order)
         return self._desk.record_dry_run(job.table, request.actions, self._plan(request), options=request.options).job
 
     @contextmanager

@@ -71,6 +71,8 @@ def timeline_body(
     """What a job's page shows and the specification's job does not hold."""
     return {
         "job": job_body(job),
+        "catalog": job.table.catalog,
+        "catalog_id": job.table.catalog_id,
         "attempt": job.attempt,
         "submitted_by": job.submitted_by,
         "cancelled_by": job.cancelled_by,
@@ -148,6 +150,8 @@ def lock_body(lock: TableLock) -> Body:
     return {
         "database": lock.table.database,
         "table_name": lock.table.table,
+        "catalog": lock.table.catalog,
+        "catalog_id": lock.table.catalog_id,
         "holder": lock.holder,
         "acquired_at": moment(lock.acquired_at),
         "expires_at": moment(lock.expires_at),

@@ -36,7 +36,7 @@ from airflow_snowpack.builds.errors import (
     StorageFailed,
 )
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.iceberg import CatalogUnreachable, InvalidTableName, TableNotFound, TableUnreadable
+from airflow_snowpack.iceberg import CatalogUnreachable, InvalidTableName, TableNotFound, TableUnreadable, WrongCatalog
 from airflow_snowpack.interim.errors import InterimTableInUse, InterimTableNotFound, InvalidInterimCursor
 from airflow_snowpack.jobs import (
     DrainModeOn,
@@ -74,6 +74,7 @@ STATUS: Mapping[type[SnowpackError], int] = {
     JobNotFound: 404,
     TableNotFound: 404,
     TableLocked: 409,
+    WrongCatalog: 409,
     JobAlreadyFinished: 409,
     JobStillActive: 409,
     LockInUse: 409,

@@ -81,7 +81,7 @@ class Services:
 
     def table(self, database: str, table: str) -> TableName:
         """:raises InvalidTableName: it is not a name."""
-        return TableName(self.inventory.catalog_name, database, table)
+        return self.inventory.table(database, table)
 
     def desk(self, name: str, via: str) -> Desk:
         """The desk of one user."""

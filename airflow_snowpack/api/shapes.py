@@ -20,6 +20,11 @@ Moment = Annotated[datetime | None, Field(examples=["2026-04-25T14:35:00.000000+
 Level = Annotated[str, Field(pattern=f"^{LEVEL.pattern}$", examples=["page_views"])]
 Database = Annotated[str, Field(pattern=rf"^{LEVEL.pattern}(\.{LEVEL.pattern})*$", examples=["analytics"])]
 
+CatalogId = Annotated[
+    str,
+    Field(description="The fingerprint of the catalog's address; empty for jobs of older releases.", examples=["3f2a91bc04de"]),
+]
+
 
 _OPTIONS: dict[str, Any] = {
     action.value: {
@@ -136,6 +141,8 @@ class TimelineShape(Shape):
     """All that is known of a job."""
 
     job: JobShape
+    catalog: str = Field(description="What the installation called the catalog when the job was submitted.")
+    catalog_id: CatalogId
     attempt: int
     submitted_by: str | None
     cancelled_by: str | None
@@ -242,6 +249,8 @@ class LockShape(Shape):
 
     database: Database
     table_name: Level
+    catalog: str = Field(description="What the installation called the catalog when the lock was taken.")
+    catalog_id: CatalogId
     holder: str = Field(description="A job's id, or the name that an operator gave.")
     acquired_at: datetime
     expires_at: datetime

@@ -59,7 +59,7 @@ JOBS = (
         example="jobs delete 3f2a91bc04de 90cc7d1e5a02 --yes",
     ),
     command(
-        "rerun", "jobs.rerun", "Submit the requests of jobs once more", a.JOB_IDS, a.OUTPUT,
+        "rerun", "jobs.rerun", "Submit the requests of jobs once more", a.JOB_IDS, a.CATALOG_CONN_ID, a.OUTPUT,
         example="jobs rerun 3f2a91bc04de",
     ),
 )  # fmt: skip

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def filter_of(args: Namespace, here: Opened) -> JobFilter:
-    """What the arguments narrow to.
+    """What the arguments narrow to; a table's name stands for it in every catalog.
 
     :raises InvalidTableName, UsageProblem: an argument that cannot be used.
     """
     from airflow_snowpack.jobs import JobFilter, JobStatus
 
     return JobFilter(
-        table=None if args.table is None else here.table(args.table),
+        table=None if args.table is None else here.catalog_hook.table_name(args.table),
         statuses=frozenset(JobStatus(status) for status in args.status or ()),
         search=args.search,
         dag_id=args.dag,

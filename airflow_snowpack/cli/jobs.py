@@ -20,6 +20,7 @@ from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import Column, console, is_for_people, print_data, print_list, print_one, print_rows, say
 from airflow_snowpack.cli.people import ago, clock_time, period, printable, status_text
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.iceberg.errors import catalog_label
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -93,10 +94,9 @@ def _ask_again(here: Opened, job: Job) -> Job:
     here.inventory.require(job.table)
     if not job.dry_run:
         return here.desk.rerun(job.job_id)
-    table, order = job.table, here.settings.action_order
-    request = MaintenanceRequest.parse(table.dotted, job.actions, catalog=table.catalog, options=job.options, order=order)
+    request = MaintenanceRequest.again(job, order=here.settings.action_order)
     results = plan_request(here.inventory.catalog(), request, here.now)
-    return here.desk.record_dry_run(table, request.actions, results, options=request.options).job
+    return here.desk.record_dry_run(job.table, request.actions, results, options=request.options).job
 
 
 def job_columns(now: datetime) -> list[Column[Job]]:
@@ -202,6 +202,7 @@ def _fields(job: Job, why: str, place: QueuePlace | None, now: datetime) -> dict
     fields: dict[str, object] = {
         "job": job.job_id,
         "table": job.table.dotted,
+        "catalog": catalog_label(job.table.catalog, job.table.catalog_id) if job.table.catalog_id else None,
         "status": _status(job),
         "": why,
         "actions": ", ".join(job.actions),

@@ -12,12 +12,15 @@ from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import Column, is_for_people, print_list, print_one
 from airflow_snowpack.cli.people import ago
+from airflow_snowpack.iceberg.errors import catalog_label
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from datetime import datetime
 
     from airflow_snowpack.cli.exit_code import ExitCode
+    from airflow_snowpack.cli.opened import Opened
+    from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.jobs import TableLock
 
 
@@ -33,18 +36,16 @@ def list_locks(args: Namespace) -> ExitCode | None:
 def release(args: Namespace) -> ExitCode | None:
     """``locks release``"""
     with opened(args) as here:
-        table = here.table(args.table)
-        lock = here.jobs.locks.get(table)
+        table = here.catalog_hook.table_name(args.table)
+        lock = _find(here, table, args.holder)
         if lock is None:
             _tell(args, None, f"Nobody holds {table.dotted}.")
             return None
-        if args.holder is not None and not _is_holder(args.holder, lock):
-            raise NotTheHolder(lock, args.holder)
         if args.yes and args.holder is None:
             raise UsageProblem(f"{table.dotted} is held by {lock.holder}. Where nobody is asked, say so: --holder {lock.holder}")
         since, until = ago(lock.acquired_at, here.now), ago(lock.expires_at, here.now)
         confirm(f"{table.dotted} is held by {lock.holder}, taken {since}, ends {until}. Release it?", yes=args.yes)
-        released = here.desk.release_lock(table, lock.holder, force=args.force)
+        released = here.desk.release_lock(lock.table, lock.holder, force=args.force)
         said = (
             f"{table.dotted} is free."
             if released
@@ -52,6 +53,22 @@ def release(args: Namespace) -> ExitCode | None:
         )
         _tell(args, released, said)
     return None
+
+
+def _find(here: Opened, table: TableName, holder: str | None) -> TableLock | None:
+    """The lock of the table with this name, in whichever catalog that is.
+
+    :raises NotTheHolder: another holder has it.
+    :raises UsageProblem: tables of several catalogs with this name are locked, and the holder does not say which one is meant.
+    """
+    named = [lock for lock in here.jobs.locks.list() if lock.table.dotted == table.dotted]
+    fitting = [lock for lock in named if holder is None or _is_holder(holder, lock)]
+    if holder is not None and named and not fitting:
+        raise NotTheHolder(named[0], holder)
+    if len(fitting) > 1:
+        held = ", ".join(f"{lock.holder} in {catalog_label(lock.table.catalog, lock.table.catalog_id)}" for lock in fitting)
+        raise UsageProblem(f"{table.dotted} is locked in several catalogs: by {held}. Give the holder of one: --holder …")
+    return fitting[0] if fitting else None
 
 
 def _is_holder(given: str, lock: TableLock) -> bool:

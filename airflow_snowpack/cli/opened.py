@@ -125,7 +125,7 @@ class Opened:
         def reach() -> Catalog:
             return self.catalog_hook.config.load(limit=ANSWER_WITHIN)
 
-        return Inventory(self._hook.store(), self.settings.catalog_name, reach)
+        return Inventory(self._hook.store(), self.settings.catalog_name, reach, lambda: self.catalog_hook.config.catalog_id)
 
     @cached_property
     def audit(self) -> AuditTrail:
@@ -139,8 +139,12 @@ class Opened:
         return self.jobs.store.clock()
 
     def table(self, text: str) -> TableName:
-        """:raises InvalidTableName: it is not a name."""
-        return self.catalog_hook.table_name(text)
+        """Name a table of the catalog that this command reaches.
+
+        :raises InvalidTableName: it is not a name.
+        :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the catalog's Airflow connection.
+        """
+        return self.catalog_hook.identified(text)
 
     def job(self, given: str) -> Job:
         """The job of this id, or of the one id that begins like this.

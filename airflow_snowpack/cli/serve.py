@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.cli.errors import NoToken, WeakToken
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.hooks.build_storage import BuildStorageHook
-from airflow_snowpack.hooks.iceberg_catalog import reach_catalog
+from airflow_snowpack.hooks.iceberg_catalog import reach_catalog, read_catalog_id
 from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.settings import Settings
 
@@ -71,7 +72,8 @@ def services_of(args: Namespace) -> Callable[[], Services]:
         hook = SnowpackHook(args.store_conn_id, patience=Patience(), ends_orphans=False)
         settings = hook.settings
         # The connection is read anew with each try, so that a corrected one is found without a restart.
-        inventory = Inventory(hook.store(), settings.catalog_name, lambda: reach_catalog(args.catalog_conn_id))
+        reach, read_id = partial(reach_catalog, args.catalog_conn_id), partial(read_catalog_id, args.catalog_conn_id)
+        inventory = Inventory(hook.store(), settings.catalog_name, reach, read_id)
         storage = BuildStorageHook().storage
         return Services(hook.jobs(), inventory, settings.action_order, settings.table_cache_refresh, storage)
 

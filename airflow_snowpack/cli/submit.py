@@ -69,6 +69,7 @@ def _read_request(args: Namespace, here: Opened) -> MaintenanceRequest:
         args.table,
         args.action or ALL_ACTIONS,
         catalog=here.settings.catalog_name,
+        catalog_id=here.inventory.catalog_id,
         options=_read_options(args.options),
         where=args.where,
         order=here.settings.action_order,

@@ -101,6 +101,16 @@ class IcebergCatalogHook(BaseHook):
 
         return TableName.parse(text, catalog=self.settings.catalog_name)
 
+    def identified(self, text: str) -> TableName:
+        """As :meth:`table_name`, with the catalog's identity, for jobs and locks. Reads the connection, and connects to nothing.
+
+        :raises InvalidTableName: it is not a name.
+        :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the Airflow connection.
+        """
+        from airflow_snowpack.iceberg import TableName
+
+        return TableName.parse(text, catalog=self.settings.catalog_name, catalog_id=self.config.catalog_id)
+
     def load_table(self, name: TableName) -> Table:
         """Open a table.
 
@@ -136,6 +146,14 @@ def reach_catalog(catalog_conn_id: str | None = None) -> Catalog:
         return hook.config.load(limit=ANSWER_WITHIN)
     except UNUSABLE as problem:
         raise CatalogUnreachable(hook.settings.catalog_name, problem) from problem
+
+
+def read_catalog_id(catalog_conn_id: str | None = None) -> str:
+    """The catalog's identity, from its connection as it is now; empty when that is not there or cannot be used."""
+    try:
+        return IcebergCatalogHook(catalog_conn_id).config.catalog_id
+    except UNUSABLE:
+        return ""
 
 
 def _secrets(config: CatalogConfig) -> list[str | None]:

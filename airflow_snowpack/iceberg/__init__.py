@@ -11,6 +11,7 @@ from airflow_snowpack.iceberg.errors import (
     LocationOutsideTable,
     TableNotFound,
     TableUnreadable,
+    WrongCatalog,
 )
 from airflow_snowpack.iceberg.files import DeleteKind, LiveDelete, LiveFile, TableFiles, read_files
 from airflow_snowpack.iceberg.health import PartitionHealth, Ref, SnapshotHealth, TableHealth, read_health
@@ -41,6 +42,7 @@ __all__ = [
     "TableNotFound",
     "TableNumbers",
     "TableUnreadable",
+    "WrongCatalog",
     "find_orphans",
     "is_inside",
     "load_table",

@@ -11,10 +11,13 @@ it), and Spark's own table cache stays off. Secrets are never part of the repres
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from airflow_snowpack.iceberg.errors import CatalogUnreachable, InvalidCatalogName, TableNotFound, TableUnreadable
 from airflow_snowpack.iceberg.names import LEVEL
@@ -34,6 +37,8 @@ SQLITE_JDBC = "org.xerial:sqlite-jdbc:3.54.1.0"
 POSTGRES_JDBC = "org.postgresql:postgresql:42.7.14"
 TABLES_OF_SQL_CATALOG = 2
 """Who meets a new database at the same time as others may lose the race for each of its tables once."""
+FINGERPRINT_LENGTH = 12
+WEB_PORTS = {"http": ":80", "https": ":443"}
 DUPLICATE_TABLE, UNIQUE_VIOLATION = "42P07", "23505"
 
 
@@ -129,6 +134,24 @@ class CatalogConfig:
         merged = {**(properties or {}), **{key: value for key, value in secrets.items() if value}}
         return cls(name, CatalogKind.REST, uri, warehouse, properties=merged, spark_properties=dict(spark_properties or {}))
 
+    @property
+    def catalog_id(self) -> str:
+        """The fingerprint of what the catalog is: the same for every connection to it, and it holds no secret.
+
+        A SQL catalog keys its rows by its name, so there the name belongs to it. A REST server may have several catalogs, told
+        apart by their warehouse or prefix.
+        """
+        match self.kind:
+            case CatalogKind.REST:
+                which = self.warehouse or self.properties.get("warehouse"), self.properties.get("prefix")
+                said = [_web_place(self.properties.get("uri", self.address)), *which]
+            case CatalogKind.SQLITE:
+                said = [os.path.realpath(self.address), self.name]
+            case CatalogKind.POSTGRES:
+                place, _, database = self.address.partition("/")
+                said = [f"{place.lower()}/{database}", self.name]
+        return hashlib.sha256(json.dumps([self.kind, *said]).encode()).hexdigest()[:FINGERPRINT_LENGTH]
+
     def spark_conf(self) -> dict[str, str]:
         """The settings that give a Spark session this catalog; they may hold secrets."""
         reach = {"warehouse": self.warehouse, "cache-enabled": "false", **self._spark_reach()}
@@ -204,6 +227,13 @@ class CatalogConfig:
             return f"sqlite:///{self.address}"
         login = quote(self.user or "", safe="") + (f":{quote(self.password, safe='')}" if self.password else "")
         return f"postgresql+psycopg://{login}{'@' if login else ''}{self.address}"
+
+
+def _web_place(url: str) -> str:
+    """Where a URL leads, without credentials and in one spelling."""
+    parts = urlsplit(url)
+    scheme, place = parts.scheme.lower(), parts.netloc.rpartition("@")[2].lower()
+    return f"{scheme}://{place.removesuffix(WEB_PORTS.get(scheme, ''))}{parts.path.rstrip('/')}"
 
 
 def load_table(catalog: Catalog, name: TableName) -> Table:

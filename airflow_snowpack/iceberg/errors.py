@@ -6,12 +6,18 @@ SnowpackError
 ├── CatalogUnreachable     the catalog does not answer
 ├── TableNotFound          it answers, and has no such table
 ├── TableUnreadable        it has the table, whose metadata cannot be read
+├── WrongCatalog           the table is in another catalog than the one that this process reaches
 └── LocationOutsideTable   a folder that other tables may own
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from airflow_snowpack.errors import SnowpackError
+
+if TYPE_CHECKING:
+    from airflow_snowpack.iceberg.names import TableName
 
 
 class InvalidTableName(SnowpackError):
@@ -55,6 +61,17 @@ class TableUnreadable(SnowpackError):
         )
 
 
+class WrongCatalog(SnowpackError):
+    """The table is in another catalog than the one that this process reaches."""
+
+    def __init__(self, table: TableName, reached: str) -> None:
+        super().__init__(
+            f"The table {table.dotted!r} is in the catalog {catalog_label(table.catalog, table.catalog_id)}, and this process "
+            f"reaches the catalog {catalog_label(table.catalog, reached)}. Use the catalog connection that the job was submitted "
+            "with (catalog_conn_id, --catalog-conn-id)."
+        )
+
+
 class LocationOutsideTable(SnowpackError):
     """A folder in which another table's files would pass for orphans."""
 
@@ -73,6 +90,11 @@ class CatalogUnreachable(SnowpackError):
             f"The Iceberg catalog {catalog!r} cannot be reached: {type(cause).__name__}: {_first_line(cause)}. "
             "Check the connection that the catalog hook uses, and that the catalog service is up."
         )
+
+
+def catalog_label(name: str, catalog_id: str) -> str:
+    """Return a catalog as people tell it from others, such as ``lake (3f2a91bc04de)``."""
+    return f"{name} ({catalog_id or 'not recorded'})"
 
 
 def _first_line(cause: Exception) -> str:

@@ -28,12 +28,15 @@ class TableName:
     :param catalog: the catalog's name, one level.
     :param database: the namespace, one level or several joined by dots.
     :param table: the table's own name, one level.
+    :param catalog_id: which catalog it is: :attr:`CatalogConfig.catalog_id`, whatever the catalog is called; empty where one
+        catalog is all that there is.
     :raises InvalidTableName: a level is empty, too long or has a character that is not allowed.
     """
 
     catalog: str
     database: str
     table: str
+    catalog_id: str = ""
 
     def __post_init__(self) -> None:
         for level in (self.catalog, *self.database.split("."), self.table):
@@ -43,7 +46,7 @@ class TableName:
             raise InvalidTableName(f"{self.database}.{self.table}", None)
 
     @classmethod
-    def parse(cls, text: str, *, catalog: str) -> TableName:
+    def parse(cls, text: str, *, catalog: str, catalog_id: str = "") -> TableName:
         """Read ``database.table``, or more levels; the last one is the table.
 
         :raises InvalidTableName: there are fewer than two levels, or one of them is not allowed.
@@ -51,7 +54,7 @@ class TableName:
         database, dot, table = text.rpartition(".")
         if not dot:
             raise InvalidTableName(text, None)
-        return cls(catalog=catalog, database=database, table=table)
+        return cls(catalog=catalog, database=database, table=table, catalog_id=catalog_id)
 
     @property
     def identifier(self) -> tuple[str, ...]:
@@ -72,6 +75,11 @@ class TableName:
     def asset_uri(self) -> str:
         """``iceberg://catalog/database/table``, the Airflow asset of this table."""
         return "iceberg://" + "/".join((self.catalog, *self.identifier))
+
+    @property
+    def lock_key(self) -> str:
+        """What a lock on this table is stored under: two names of one catalog share it, and two catalogs of one name do not."""
+        return f"{self.catalog_id}:{self.dotted}" if self.catalog_id else str(self)
 
     def __str__(self) -> str:
         return ".".join((self.catalog, self.database, self.table))

@@ -21,6 +21,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.catalog import load_table
+from airflow_snowpack.iceberg.errors import WrongCatalog
 from airflow_snowpack.iceberg.listing import list_tables
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.store import Store, StoreError, storable
@@ -59,13 +60,36 @@ class Inventory:
 
     :param catalog_name: as in ``catalog.database.table``.
     :param load_catalog: connects to the catalog; called when it is needed, and may raise ``CatalogUnreachable``.
+    :param read_id: returns the catalog's ``catalog_id``, empty while it cannot be determined.
     """
 
-    def __init__(self, store: Store, catalog_name: str, load_catalog: Callable[[], Catalog]) -> None:
+    def __init__(
+        self, store: Store, catalog_name: str, load_catalog: Callable[[], Catalog], read_id: Callable[[], str] = str
+    ) -> None:
         self._store = store
         self.catalog_name = catalog_name
         self._load_catalog = load_catalog
+        self._read_id = read_id
+        self._id = ""
         self._catalog: Catalog | None = None
+
+    @property
+    def catalog_id(self) -> str:
+        """Which catalog this is; read once, and again after the catalog could not be listed."""
+        self._id = self._id or self._read_id()
+        return self._id
+
+    @property
+    def _key(self) -> str:
+        """What the catalog's rows are stored under: two catalogs may have one name."""
+        return f"{self.catalog_name}@{self.catalog_id}" if self.catalog_id else self.catalog_name
+
+    def table(self, database: str, table: str) -> TableName:
+        """Name a table of this catalog.
+
+        :raises InvalidTableName: it is not a name.
+        """
+        return TableName(self.catalog_name, database, table, self.catalog_id)
 
     def catalog(self) -> Catalog:
         """The catalog itself, connected when it is first needed.
@@ -87,7 +111,7 @@ class Inventory:
         except StoreError:
             raise
         except SnowpackError as problem:
-            self._catalog = None
+            self._catalog, self._id = None, ""
             self._note(str(problem))
             raise
         self._replace(listed)
@@ -108,17 +132,22 @@ class Inventory:
     def require(self, table: TableName) -> None:
         """See that the table exists: from the inventory, and for one that it does not have from the catalog.
 
+        :raises WrongCatalog: the table is in another catalog.
         :raises TableNotFound: neither has it.
         :raises CatalogUnreachable, TableUnreadable: the inventory does not have it, and the catalog gives no useful answer.
         """
         if self.has(table):
             return
+        if table.catalog_id != self.catalog_id:
+            raise WrongCatalog(table, self.catalog_id)
         load_table(self.catalog(), table)
         self._store.transact(lambda conn: self._insert(conn, [table]))
 
     def has(self, table: TableName) -> bool:
         """Whether the inventory has it; the catalog is not asked."""
-        key = {"b_key": str(table)}
+        if table.catalog_id != self.catalog_id:
+            return False
+        key = {"b_key": self._row_key(table)}
         return self._store.read(lambda conn: HAS.first(conn, key)) is not None
 
     def tables(
@@ -133,9 +162,9 @@ class Inventory:
 
     def state(self) -> InventoryState:
         """How old the listing is, and what was wrong with the last try."""
-        mine = inventory_tables.c.catalog == self.catalog_name
+        mine = inventory_tables.c.catalog == self._key
         how_many = sa.select(sa.func.count()).select_from(inventory_tables).where(mine)
-        latest = sa.select(inventory_refreshes).where(inventory_refreshes.c.catalog == self.catalog_name)
+        latest = sa.select(inventory_refreshes).where(inventory_refreshes.c.catalog == self._key)
 
         def read(conn: sa.Connection) -> InventoryState:
             tables, row = conn.execute(how_many).scalar_one(), conn.execute(latest).first()
@@ -148,21 +177,21 @@ class Inventory:
     def _select(
         self, conn: sa.Connection, database: str | None, search: str | None, after: str | None, limit: int
     ) -> list[TableName]:
-        query = sa.select(inventory_tables).where(inventory_tables.c.catalog == self.catalog_name)
+        query = sa.select(inventory_tables).where(inventory_tables.c.catalog == self._key)
         if database is not None:
             query = query.where(inventory_tables.c.database_name == storable(database))
         if search:
             dotted = inventory_tables.c.database_name + "." + inventory_tables.c.table_name
             query = query.where(sa.func.lower(dotted).contains(storable(search).lower(), autoescape=True))
         if after is not None:
-            query = query.where(inventory_tables.c.table_key > f"{self.catalog_name}.{storable(after)}")
+            query = query.where(inventory_tables.c.table_key > f"{self._key}.{storable(after)}")
         rows = conn.execute(query.order_by(inventory_tables.c.table_key).limit(limit))
-        return [TableName(row.catalog, row.database_name, row.table_name) for row in rows]
+        return [self.table(row.database_name, row.table_name) for row in rows]
 
     def _replace(self, listed: list[TableName]) -> None:
         """The whole listing at once: tables that are gone go, and those that stay keep the moment they were first seen."""
-        keys = {str(table) for table in listed}
-        mine = sa.select(inventory_tables.c.table_key).where(inventory_tables.c.catalog == self.catalog_name)
+        keys = {self._row_key(table) for table in listed}
+        mine = sa.select(inventory_tables.c.table_key).where(inventory_tables.c.catalog == self._key)
 
         def write(conn: sa.Connection) -> None:
             # First of all, because its row makes a second listing wait: two of them could block each other with their tables.
@@ -181,7 +210,7 @@ class Inventory:
         now, tried_at = self._store.clock(), inventory_refreshes.c.tried_at
         failed = inventory_refreshes.c.problem.is_not(None)
         due = sa.or_(tried_at <= now - age, sa.and_(failed, tried_at <= now - age / 4))
-        turn = insert(inventory_refreshes).values(catalog=self.catalog_name, tried_at=now)
+        turn = insert(inventory_refreshes).values(catalog=self._key, tried_at=now)
         turn = turn.on_conflict_do_update(index_elements=["catalog"], set_={"tried_at": now}, where=due)
         return conn.execute(turn.returning(inventory_refreshes.c.catalog)).first() is not None
 
@@ -189,8 +218,8 @@ class Inventory:
         insert = postgresql.insert if self._store.is_postgres else sqlite.insert
         rows = [
             {
-                "table_key": str(table),
-                "catalog": table.catalog,
+                "table_key": self._row_key(table),
+                "catalog": self._key,
                 "database_name": table.database,
                 "table_name": table.table,
                 "first_seen_at": self._store.clock(),
@@ -200,11 +229,14 @@ class Inventory:
         if rows:
             conn.execute(insert(inventory_tables).on_conflict_do_nothing(), rows)
 
+    def _row_key(self, table: TableName) -> str:
+        return f"{self._key}.{table.dotted}"
+
     def _note(self, problem: str) -> None:
         values = {"tried_at": self._store.clock(), "problem": storable(problem)}
         self._store.transact(lambda conn: self._write_state(conn, values))
 
     def _write_state(self, conn: sa.Connection, values: dict[str, Any]) -> None:
         insert = postgresql.insert if self._store.is_postgres else sqlite.insert
-        statement = insert(inventory_refreshes).values(catalog=self.catalog_name, **values)
+        statement = insert(inventory_refreshes).values(catalog=self._key, **values)
         conn.execute(statement.on_conflict_do_update(index_elements=["catalog"], set_=values))

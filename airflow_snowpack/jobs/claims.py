@@ -65,18 +65,19 @@ class Claims(JobReader):
         self._step = store.single if store.is_postgres else store.transact
         self._cursor = ClaimCursor()
 
-    def claim(self, worker_id: str, *, job_id: str | None = None) -> Claim | None:
+    def claim(self, worker_id: str, *, job_id: str | None = None, catalog_id: str = "") -> Claim | None:
         """Claim the next visible job, or the one that is named; ``None`` when there is nothing to claim.
 
         :param worker_id: who claims, for people who look.
+        :param catalog_id: which catalog the worker reaches: a job of another one is never claimed.
         """
         now = self.store.clock()
         if job_id is not None:
-            values = self._claim_values(worker_id, now, key=job_id)
+            values = self._claim_values(worker_id, now, key=job_id, catalog_id=catalog_id)
             row = self._take(self._steps.claim_key, values)
             return None if row is None else self._claimed(row, worker_id, values)
         while True:
-            values = self._claim_values(worker_id, now)
+            values = self._claim_values(worker_id, now, catalog_id=catalog_id)
             row = self._take(self._steps.claim_next, values)
             if row is not None:
                 self._cursor.found(row.place)
@@ -120,18 +121,19 @@ class Claims(JobReader):
         assert row is not None, "an active job has its queue row"
         return self._claimed(row, worker_id, values, event="taken_over")
 
-    def reclaim(self, claimant: str, worker_id: str, *, job_id: str | None = None) -> Claim | None:
+    def reclaim(self, claimant: str, worker_id: str, *, job_id: str | None = None, catalog_id: str = "") -> Claim | None:
         """Take over what an earlier try of the same claimant still holds; ``None`` when it holds nothing.
 
         For a task that claimed somebody else's job: its retry need not wait for the lease.
 
         :param claimant: what the worker ids of all its tries begin with.
         :param job_id: only this job; ``None`` for any.
+        :param catalog_id: only a job of this catalog.
         """
         values = self._claim_values(worker_id, self.store.clock())
         # Not LIKE, which takes upper and lower case for the same on SQLite.
         begins = sa.func.substr(job_queue.c.claimed_by, 1, len(claimant)) == claimant
-        held = sa.select(job_queue.c.job_id).where(begins)
+        held = sa.select(job_queue.c.job_id).where(begins, job_queue.c.catalog_id == catalog_id)
         held = held.where(job_queue.c.job_id == job_id) if job_id is not None else held
 
         def take(conn: sa.Connection) -> sa.Row[Any] | None:
@@ -144,7 +146,7 @@ class Claims(JobReader):
     def renew(self, claim: Claim) -> bool:
         """The heartbeat: move the end of the lease and of the table lock. ``False``: the fence has moved, stop the work."""
         until = self.store.clock() + self.policy.lease
-        lock = {"b_key": claim.job.job_id, "b_table": str(claim.job.table), "b_until": until}
+        lock = {"b_key": claim.job.job_id, "b_table": claim.job.table.lock_key, "b_until": until}
 
         def beat(conn: sa.Connection) -> bool:
             if not do.LEASES.renew(conn, claim.job.job_id, claim.attempt_id, until):
@@ -227,7 +229,7 @@ class Claims(JobReader):
             "b_error": None if error is None else storable(error),
             "b_results": results_to_json(results) or None,
         }
-        write = partial(_finish_locked, table_key=str(claim.job.table)) if left_work else self._steps.finish
+        write = partial(_finish_locked, lock_key=claim.job.table.lock_key) if left_work else self._steps.finish
         end = repeatable(lambda conn: write(conn, values), lambda conn: self._ended_before(conn, values))
         if not (self.store.transact if left_work else self._step)(end):
             log.warning("writeback_stale_attempt: job %s, attempt %s, wanted %s", claim.job.job_id, claim.attempt_id, status)
@@ -247,7 +249,7 @@ class Claims(JobReader):
         """
         queued = sa.exists().where(job_queue.c.job_id == claim.job.job_id)
         last = sa.exists().where(jobs.c.job_id == claim.job.job_id, jobs.c.attempt == claim.attempt)
-        held = sa.and_(table_locks.c.table_key == str(claim.job.table), table_locks.c.holder == claim.job.job_id)
+        held = sa.and_(table_locks.c.table_key == claim.job.table.lock_key, table_locks.c.holder == claim.job.job_id)
         if left_work:
             write = sa.update(table_locks).where(held, last, ~queued).values(expires_at=self.store.clock())
             self._step(lambda conn: conn.execute(write))
@@ -264,9 +266,9 @@ class Claims(JobReader):
             self._events.record(claim.job.job_id, "unlocked", claim.attempt_id)
         return released
 
-    def _claim_values(self, worker_id: str, now: datetime, key: str | None = None) -> Mapping[str, Any]:
-        start = self._cursor.start(now)
-        return do.LEASES.claim_values(worker_id, self._make_id(), now, now + self.policy.lease, key=key, start=start)
+    def _claim_values(self, worker_id: str, now: datetime, key: str | None = None, catalog_id: str = "") -> Mapping[str, Any]:
+        start, until = self._cursor.start(now), now + self.policy.lease
+        return do.LEASES.claim_values(worker_id, self._make_id(), now, until, key=key, start=start, group=catalog_id)
 
     def _take(self, step: Take, values: Mapping[str, Any]) -> sa.Row[Any] | None:
         take = repeatable(lambda conn: step(conn, values), lambda conn: self._claimed_before(conn, values))
@@ -302,13 +304,13 @@ class Claims(JobReader):
         self._events.record(claim.job.job_id, "action", claim.attempt_id, action=result.action, **detail)
 
 
-def _finish_locked(conn: sa.Connection, values: Mapping[str, Any], *, table_key: str) -> bool:
+def _finish_locked(conn: sa.Connection, values: Mapping[str, Any], *, lock_key: str) -> bool:
     """Finish, and leave the lock to the sweep: a Spark server may still write to the table."""
     if conn.execute(do.LEASES.release, values).rowcount != 1:
         return False
     if conn.execute(do.end_job(left_work=True), values).first() is None:
         return False
-    conn.execute(do.expire_lock(), {**values, "b_table": table_key})
+    conn.execute(do.expire_lock(), {**values, "b_table": lock_key})
     return True
 
 

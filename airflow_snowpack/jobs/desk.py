@@ -112,18 +112,18 @@ class Desk:
             before.actions,
             options=before.options,
             submitted_by=self.actor.name,
-            also=lambda conn, job: self._note(conn, "rerun", job.job_id, table=str(job.table), of=job_id),
+            also=lambda conn, job: self._note(conn, "rerun", job.job_id, **_named(job.table), of=job_id),
         )
 
     def cancel(self, job_id: str) -> Job:
         """:raises JobNotFound, JobAlreadyFinished: there is nothing to cancel."""
         return self.jobs.cancel(
-            job_id, by=self.actor.name, also=lambda conn, job: self._note(conn, "cancel", job_id, table=str(job.table))
+            job_id, by=self.actor.name, also=lambda conn, job: self._note(conn, "cancel", job_id, **_named(job.table))
         )
 
     def delete(self, job_id: str) -> None:
         """:raises JobNotFound, JobStillActive: there is nothing that can be deleted."""
-        self.jobs.delete(job_id, also=lambda conn, job: self._note(conn, "delete", job_id, table=str(job.table)))
+        self.jobs.delete(job_id, also=lambda conn, job: self._note(conn, "delete", job_id, **_named(job.table)))
 
     def set_drain(self, on: bool, *, reason: str | None = None) -> DrainState:
         """Switch drain mode; setting it to what it is changes nothing and is not noted."""
@@ -144,7 +144,9 @@ class Desk:
             return None
         self._refuse_while_in_use(lock, force)
         released = self.jobs.locks.release(
-            table, holder, also=lambda conn: self._note(conn, "release_lock", str(table), holder=holder, force=force)
+            table,
+            holder,
+            also=lambda conn: self._note(conn, "release_lock", str(table), holder=holder, force=force, **_identity(table)),
         )
         return lock if released else None
 
@@ -168,7 +170,7 @@ class Desk:
         dry_run: bool,
     ) -> Asked:
         def note(conn: sa.Connection, job: Job) -> None:
-            self._note(conn, "dry_run" if dry_run else "submit", job.job_id, table=str(table), actions=list(job.actions))
+            self._note(conn, "dry_run" if dry_run else "submit", job.job_id, **_named(table), actions=list(job.actions))
 
         if key is None:
             return Asked(ask(note))
@@ -204,8 +206,16 @@ class Desk:
             raise LockInUse(lock, why, f"Wait for it (until {lock.expires_at.isoformat()} at most), or force it when it is dead.")
 
     def _submit_entry(self, job: Job) -> dict[str, Any]:
-        detail = {"table": str(job.table), "actions": list(job.actions)}
+        detail = {**_named(job.table), "actions": list(job.actions)}
         return entry_values(self.jobs.store, self.actor, "submit", job.job_id, **detail)
 
     def _note(self, conn: sa.Connection, change: str, subject: str, **detail: Any) -> None:
         write_audit(conn, self.jobs.store, self.actor, change, subject, **detail)
+
+
+def _named(table: TableName) -> dict[str, str]:
+    return {"table": str(table), **_identity(table)}
+
+
+def _identity(table: TableName) -> dict[str, str]:
+    return {"catalog_id": table.catalog_id} if table.catalog_id else {}

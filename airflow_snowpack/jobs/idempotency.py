@@ -43,7 +43,7 @@ def check_key(key: str) -> str:
 
 def fingerprint(table: TableName, actions: Sequence[str], options: Mapping[str, Any] | None, *, dry_run: bool) -> str:
     """What tells two requests apart."""
-    said = [str(table), sorted(str(action) for action in actions), options or {}, dry_run]
+    said = [table.lock_key, sorted(str(action) for action in actions), options or {}, dry_run]
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 

@@ -32,7 +32,7 @@ from airflow_snowpack.jobs.model import (
     TableLock,
 )
 from airflow_snowpack.jobs.orphans import end_orphans
-from airflow_snowpack.jobs.rows import job_from, job_values, table_values
+from airflow_snowpack.jobs.rows import job_from, job_values, lock_values
 from airflow_snowpack.jobs.sweep import sweep_once
 from airflow_snowpack.jobs.switches import read_drain, write_drain
 from airflow_snowpack.store import repeatable, storable
@@ -102,7 +102,10 @@ class Jobs(Claims):
         :raises DrainModeOn, TableLocked: as :meth:`submit`.
         """
         job = replace(self._new_job(table, actions, options, submitted_by, owner), inline=True)
-        submit, claim = self._submit_values(job), self._claim_values(worker_id, job.submitted_at, key=job.job_id)
+        submit, claim = (
+            self._submit_values(job),
+            self._claim_values(worker_id, job.submitted_at, key=job.job_id, catalog_id=table.catalog_id),
+        )
 
         def both(conn: sa.Connection) -> sa.Row[Any] | None:
             return self._steps.claim_key(conn, claim) if self._steps.submit(conn, submit) else None
@@ -175,7 +178,7 @@ class Jobs(Claims):
             if job.status is JobStatus.PENDING:
                 # The work of a lost attempt may still run on a Spark server; the sweep ends that, and then frees the table.
                 unlock = do.unlock_table() if job.spark_server is None else do.expire_lock()
-                conn.execute(unlock, {"b_key": job_id, "b_table": str(job.table), "b_now": now})
+                conn.execute(unlock, {"b_key": job_id, "b_table": job.table.lock_key, "b_now": now})
             if also is not None:
                 also(conn, job)
             return self._locked_job(conn, job_id)
@@ -276,7 +279,7 @@ class Jobs(Claims):
 
     def _submit_values(self, job: Job) -> dict[str, Any]:
         until = job.submitted_at + self.policy.lease
-        lock = {**table_values(job.table), "holder": job.job_id, "acquired_at": job.submitted_at, "expires_at": until}
+        lock = {**lock_values(job.table), "holder": job.job_id, "acquired_at": job.submitted_at, "expires_at": until}
         return {
             "b_now": job.submitted_at,
             **{f"b_{name}": value for name, value in lock.items()},

@@ -39,6 +39,7 @@ SEARCHED = (jobs.c.table_key, jobs.c.job_id, jobs.c.submitted_by, jobs.c.owner, 
 class JobFilter:
     """Which jobs; what is left out narrows nothing.
 
+    :param table: jobs of this table; without a ``catalog_id``, of the tables with its name in every catalog.
     :param statuses: any of these.
     :param search: part of the table's name, the job's id, who submitted, owns or cancelled it, or its error; upper
         and lower case alike.
@@ -122,11 +123,12 @@ def count(conn: sa.Connection, which: JobFilter, at_most: int) -> int:
     return min(at_most, conn.execute(sa.select(sa.func.count()).select_from(found)).scalar_one())
 
 
-def read_latest(conn: sa.Connection, table_keys: Sequence[str], *, dry_run: bool) -> list[Job]:
-    """The newest job, or the newest dry run, of each of these tables that has one."""
+def read_latest(conn: sa.Connection, table_keys: Sequence[str], catalog_id: str, *, dry_run: bool) -> list[Job]:
+    """Return the newest job, or the newest dry run, of each of these tables of one catalog that has one."""
     rows = sa.func.json_array_elements_text if conn.dialect.name == "postgresql" else sa.func.json_each
     key = rows(sa.bindparam("table_keys", list(table_keys), type_=sa.JSON)).table_valued(sa.column("value", sa.Text))
-    newest = sa.select(jobs.c.job_id).where(jobs.c.table_key == key.c.value, jobs.c.dry_run == dry_run, IS_LIVE)
+    newest = sa.select(jobs.c.job_id).where(jobs.c.table_key == key.c.value, jobs.c.catalog_id == catalog_id)
+    newest = newest.where(jobs.c.dry_run == dry_run, IS_LIVE)
     newest = newest.order_by(*_newest_first(jobs)).limit(1)
     ids = [job_id for job_id in conn.execute(sa.select(newest.scalar_subquery()).select_from(key)).scalars() if job_id]
     return [job_from(row) for row in conn.execute(sa.select(jobs).where(jobs.c.job_id.in_(ids)))]
@@ -184,6 +186,8 @@ def _narrow(which: JobFilter) -> list[sa.ColumnElement[bool]]:
     where: list[Any] = [IS_LIVE]
     if which.table is not None:
         where.append(jobs.c.table_key == str(which.table))
+        if which.table.catalog_id:
+            where.append(jobs.c.catalog_id == which.table.catalog_id)
     if which.dry_run is not None:
         where.append(jobs.c.dry_run == which.dry_run)
     if which.dag_id is not None:

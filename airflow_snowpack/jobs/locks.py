@@ -21,7 +21,7 @@ from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs import statements
 from airflow_snowpack.jobs.errors import TableLocked
 from airflow_snowpack.jobs.model import TableLock
-from airflow_snowpack.jobs.rows import lock_from, table_values
+from airflow_snowpack.jobs.rows import lock_from, lock_values
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schema import table_locks
 
@@ -47,7 +47,7 @@ class TableLocks:
             raise ValueError(f"The period of a lock must be longer than zero; {ttl} is not.")
         while True:
             now = self._store.clock()
-            values = {**table_values(table), "holder": holder, "acquired_at": now, "expires_at": now + ttl}
+            values = {**lock_values(table), "holder": holder, "acquired_at": now, "expires_at": now + ttl}
             bound = {f"b_{name}": value for name, value in values.items()} | {"b_now": now}
             if not self._take(bound):
                 self._refuse(table)
@@ -61,7 +61,7 @@ class TableLocks:
 
         :param also: written in the same transaction, when there was a lock to let go of.
         """
-        mine = sa.delete(table_locks).where(table_locks.c.table_key == str(table), table_locks.c.holder == holder)
+        mine = sa.delete(table_locks).where(table_locks.c.table_key == table.lock_key, table_locks.c.holder == holder)
 
         def write(conn: sa.Connection) -> bool:
             released = conn.execute(mine).rowcount == 1
@@ -73,13 +73,13 @@ class TableLocks:
 
     def get(self, table: TableName) -> TableLock | None:
         """Who holds the table, if anybody."""
-        query = sa.select(table_locks).where(table_locks.c.table_key == str(table))
+        query = sa.select(table_locks).where(table_locks.c.table_key == table.lock_key)
         row = self._store.read(lambda conn: conn.execute(query).first())
         return None if row is None else lock_from(row)
 
     def blocking(self, table: TableName) -> TableLock | None:
         """The lock that keeps others from the table now; ``None`` when they could take it, an abandoned lock included."""
-        query = sa.select(table_locks).where(table_locks.c.table_key == str(table), ~statements.abandoned_lock)
+        query = sa.select(table_locks).where(table_locks.c.table_key == table.lock_key, ~statements.abandoned_lock)
         row = self._store.read(lambda conn: conn.execute(query, {"b_now": self._store.clock()}).first())
         return None if row is None else lock_from(row)
 

@@ -237,6 +237,7 @@ class QueuePlace:
     claimed_at: datetime | None
     claimed_by: str | None
     attempt: int
+    catalog_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

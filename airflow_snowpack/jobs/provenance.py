@@ -16,7 +16,8 @@ from airflow_snowpack.store.operation import Operation, OperationKind, TableAt, 
 
 def maintenance_operation(claim: Claim, result: ActionResult, change: TableChange, at: datetime) -> Operation:
     """One action as an operation: by the task that ran it, or else the one that asked for the job."""
-    table = str(claim.job.table)
+    table, catalog_id = str(claim.job.table), claim.job.table.catalog_id
+    which = {"catalog_id": catalog_id} if catalog_id else {}
     return Operation(
         OperationKind.MAINTENANCE,
         at,
@@ -24,5 +25,5 @@ def maintenance_operation(claim: Claim, result: ActionResult, change: TableChang
         outputs=(TableAt(table, change.after, change.location),),
         task=TaskAttempt.named(claim.worker_id) or TaskAttempt.named(claim.job.owner),
         job_id=claim.job.job_id,
-        detail={"action": result.action, "outcome": result.outcome.value, "message": result.message},
+        detail={"action": result.action, "outcome": result.outcome.value, "message": result.message} | which,
     )

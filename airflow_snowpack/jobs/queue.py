@@ -37,15 +37,25 @@ def read_places(conn: sa.Connection, job_ids: Iterable[str]) -> dict[str, QueueP
     """Where these jobs stand; a finished one is left out."""
     rows = conn.execute(sa.select(job_queue).where(job_queue.c.job_id.in_(list(job_ids))))
     return {
-        row.job_id: QueuePlace(row.job_id, row.enqueued_at, row.visible_at, row.claimed_at, row.claimed_by, row.attempt_count)
+        row.job_id: QueuePlace(
+            row.job_id, row.enqueued_at, row.visible_at, row.claimed_at, row.claimed_by, row.attempt_count, row.catalog_id
+        )
         for row in rows
     }
 
 
 def count_ahead(conn: sa.Connection, place: QueuePlace, now: datetime) -> int:
-    """How many claimable jobs come before this place."""
-    ahead = sa.and_(unclaimed, job_queue.c.visible_at <= now, job_queue.c.enqueued_at < place.enqueued_at)
+    """Count the claimable jobs of the same catalog that come before this place."""
+    before = sa.and_(job_queue.c.catalog_id == place.catalog_id, job_queue.c.enqueued_at < place.enqueued_at)
+    ahead = sa.and_(unclaimed, job_queue.c.visible_at <= now, before)
     return conn.execute(sa.select(sa.func.count()).select_from(job_queue).where(ahead)).scalar_one()
+
+
+def count_elsewhere(conn: sa.Connection, catalog_id: str, now: datetime) -> dict[str, int]:
+    """Count the claimable jobs of each catalog but this one."""
+    theirs = sa.and_(unclaimed, job_queue.c.visible_at <= now, job_queue.c.catalog_id != catalog_id)
+    counted = sa.select(job_queue.c.catalog_id, sa.func.count().label("waiting")).where(theirs).group_by(job_queue.c.catalog_id)
+    return {row.catalog_id: row.waiting for row in conn.execute(counted)}
 
 
 def read_samples(conn: sa.Connection, now: datetime, period: timedelta, steps: int) -> list[QueueSample]:

@@ -17,7 +17,7 @@ from airflow_snowpack.jobs.errors import JobNotFound
 from airflow_snowpack.jobs.history import History
 from airflow_snowpack.jobs.listing import IS_LIVE, JobFilter, JobPage, count, count_statuses, read_latest, read_page
 from airflow_snowpack.jobs.model import DrainState, HistoryEntry, Job, JobStatus, QueuePlace, QueueSample, QueueState
-from airflow_snowpack.jobs.queue import count_ahead, read_places, read_samples, read_state
+from airflow_snowpack.jobs.queue import count_ahead, count_elsewhere, read_places, read_samples, read_state
 from airflow_snowpack.jobs.rows import job_from
 from airflow_snowpack.jobs.switches import read_drain
 from airflow_snowpack.store import Store, storable
@@ -64,11 +64,19 @@ class JobReader:
         ids = self.store.read(lambda conn: conn.execute(query).scalars().all())
         return [job_id for job_id in ids if job_id.startswith(beginning)]
 
-    def queue_depth(self) -> int:
-        """How many jobs a worker could claim now: the specification's count, which a worker pool is scaled by."""
+    def queue_depth(self, catalog_id: str | None = None) -> int:
+        """How many jobs a worker could claim now: the specification's count, which a worker pool is scaled by.
+
+        :param catalog_id: only jobs of this catalog.
+        """
         ready = sa.and_(job_queue.c.claimed_at.is_(None), job_queue.c.visible_at <= self.store.clock())
         query = sa.select(sa.func.count()).select_from(job_queue).where(ready)
+        query = query if catalog_id is None else query.where(job_queue.c.catalog_id == catalog_id)
         return self.store.read(lambda conn: conn.execute(query).scalar_one())
+
+    def waiting_elsewhere(self, catalog_id: str) -> dict[str, int]:
+        """Count the claimable jobs of every other catalog, by its ``catalog_id``: what a worker of this one leaves."""
+        return self.store.read(lambda conn: count_elsewhere(conn, catalog_id, self.store.clock()))
 
     def history(self, job_id: str) -> list[HistoryEntry]:
         """The events of a job's life, oldest first; best-effort, see ``history.py``."""
@@ -95,9 +103,15 @@ class JobReader:
 
         :param dry_run: the newest dry run instead.
         """
-        keys = [str(table) for table in tables]
-        found = self.store.read(lambda conn: read_latest(conn, keys, dry_run=dry_run)) if keys else []
-        return {job.table: job for job in found}
+        keys: dict[str, list[str]] = {}
+        for table in tables:
+            keys.setdefault(table.catalog_id, []).append(str(table))
+
+        def read(conn: sa.Connection) -> dict[TableName, Job]:
+            found = (job for each, names in keys.items() for job in read_latest(conn, names, each, dry_run=dry_run))
+            return {job.table: job for job in found}
+
+        return self.store.read(read) if keys else {}
 
     def queue(self) -> QueueState:
         """Depth, age and occupation of the queue."""

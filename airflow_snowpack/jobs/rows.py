@@ -16,11 +16,22 @@ from airflow_snowpack.store import storable
 
 def table_values(table: TableName) -> dict[str, str]:
     """The columns that name a table."""
-    return {"table_key": str(table), "catalog": table.catalog, "database_name": table.database, "table_name": table.table}
+    return {
+        "table_key": str(table),
+        "catalog": table.catalog,
+        "catalog_id": table.catalog_id,
+        "database_name": table.database,
+        "table_name": table.table,
+    }
+
+
+def lock_values(table: TableName) -> dict[str, str]:
+    """The same columns for its lock, which is found by another key."""
+    return {**table_values(table), "table_key": table.lock_key}
 
 
 def table_from(row: sa.Row[Any]) -> TableName:
-    return TableName(catalog=row.catalog, database=row.database_name, table=row.table_name)
+    return TableName(row.catalog, row.database_name, row.table_name, row.catalog_id)
 
 
 def job_values(job: Job) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class SqliteSteps:
         ended = conn.execute(END, values).first()
         if ended is None:
             return False
-        conn.execute(UNLOCK, {**values, "b_table": ended.table_key})
+        conn.execute(UNLOCK, {**values, "b_table": ended.lock_key})
         return True
 
     def _start(self, conn: sa.Connection, lease: Any, values: Mapping[str, Any]) -> sa.Row[Any] | None:
@@ -57,5 +57,5 @@ class SqliteSteps:
             return None
         start = START.returning(sa.literal(claimed.place, do.now.type).label("place"))
         row: sa.Row[Any] = conn.execute(start, {**values, "b_key": claimed.job_id, "b_count": claimed.attempt_count}).one()
-        conn.execute(RENEW_LOCK, {**values, "b_key": row.job_id, "b_table": row.table_key})
+        conn.execute(RENEW_LOCK, {**values, "b_key": row.job_id, "b_table": row.lock_key})
         return row

@@ -71,12 +71,13 @@ def _why(jobs: Jobs, job: Job, place: QueuePlace | None, queue: QueueState, drai
     if place.visible_at > jobs.store.clock():
         return f"Attempt {place.attempt} was lost; the next one may start at {_text(place.visible_at)}."
     ahead = jobs.ahead_of(place)
+    which = f", for catalog {job.table.catalog_id}" if job.table.catalog_id else ""
     order = f"{_are(ahead, 'job')} ahead of it" if ahead else "it is the next"
     if queue.running:
         return f"Waits for a worker: {order}, and {_are(queue.running, 'job')} running."
     return (
         f"Waits for a worker: {order}, and nothing is running. Is there a worker? "
-        "(`airflow snowpack worker`, or a DAG with RunMaintenanceJobOperator)"
+        f"(`airflow snowpack worker`, or a DAG with RunMaintenanceJobOperator{which})"
     )
 
 

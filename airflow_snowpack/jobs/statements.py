@@ -14,11 +14,21 @@ from airflow_snowpack.store.leases import Leases
 from airflow_snowpack.store.schema import job_queue, jobs, switches, table_locks
 from airflow_snowpack.store.types import UtcDateTime
 
-LEASES = Leases(job_queue, key=job_queue.c.job_id, order=job_queue.c.enqueued_at)
+LEASES = Leases(job_queue, key=job_queue.c.job_id, order=job_queue.c.enqueued_at, group=job_queue.c.catalog_id)
 DRAIN = "drain"
 
 LOCK_COLUMNS = [column.name for column in table_locks.columns]
 JOB_COLUMNS = [column.name for column in jobs.columns if column.name != "deleted_at"]
+
+LOCK_KEY = sa.case(
+    (jobs.c.catalog_id == sa.literal_column("''"), jobs.c.table_key),
+    else_=jobs.c.catalog_id
+    + sa.literal_column("':'", sa.Text)
+    + jobs.c.database_name
+    + sa.literal_column("'.'", sa.Text)
+    + jobs.c.table_name,
+).label("lock_key")
+"""The job's :attr:`TableName.lock_key`."""
 
 now = sa.bindparam("b_now", type_=UtcDateTime)
 attempt_id = sa.bindparam("b_attempt", type_=sa.Text)
@@ -71,8 +81,8 @@ def insert_job(source: sa.FromClause | None = None) -> Any:
 
 def enqueue(source: sa.FromClause | None = None) -> Any:
     """Put the job into the queue, visible from now on, once for each row of ``source`` (none: once)."""
-    names = ["job_id", "enqueued_at", "visible_at", "attempt_count"]
-    row = sa.select(_typed("job_id"), now, now, sa.literal_column("0"))
+    names = ["job_id", "enqueued_at", "visible_at", "attempt_count", "catalog_id"]
+    row = sa.select(_typed("job_id"), now, now, sa.literal_column("0"), _typed("catalog_id"))
     return sa.insert(job_queue).from_select(names, row if source is None else row.select_from(source))
 
 
@@ -93,13 +103,13 @@ def start_job(claimed: sa.FromClause | None = None) -> Any:
             attempt=attempt,
             started_at=sa.func.coalesce(jobs.c.started_at, now),
         )
-        .returning(*(jobs.c[name] for name in JOB_COLUMNS))
+        .returning(*(jobs.c[name] for name in JOB_COLUMNS), LOCK_KEY)
     )
 
 
 def renew_lock(started: sa.FromClause | None = None) -> Any:
     """Move the end of the job's table lock along with the lease; nothing when the job does not hold the lock."""
-    key, holder = (sa.bindparam("b_table", type_=sa.Text), job_id) if started is None else (started.c.table_key, started.c.job_id)
+    key, holder = (sa.bindparam("b_table", type_=sa.Text), job_id) if started is None else (started.c.lock_key, started.c.job_id)
     return (
         sa.update(table_locks)
         .where(table_locks.c.table_key == key, table_locks.c.holder == holder)
@@ -126,7 +136,7 @@ def end_job(acked: sa.FromClause | None = None, *, left_work: bool = False) -> A
             results=sa.bindparam("b_results", type_=jobs.c.results.type),
             spark_server=jobs.c.spark_server if left_work else sa.null(),
         )
-        .returning(jobs.c.job_id, jobs.c.table_key)
+        .returning(jobs.c.job_id, LOCK_KEY)
     )
 
 
@@ -138,5 +148,5 @@ def expire_lock() -> Any:
 
 def unlock_table(ended: sa.FromClause | None = None) -> Any:
     """Release the lock if the job is its holder; by anyone else it does nothing."""
-    key, holder = (sa.bindparam("b_table", type_=sa.Text), job_id) if ended is None else (ended.c.table_key, ended.c.job_id)
+    key, holder = (sa.bindparam("b_table", type_=sa.Text), job_id) if ended is None else (ended.c.lock_key, ended.c.job_id)
     return sa.delete(table_locks).where(table_locks.c.table_key == key, table_locks.c.holder == holder)

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from airflow_snowpack.jobs import statements as do
 from airflow_snowpack.jobs.idempotency import forget_old
 from airflow_snowpack.jobs.model import JobStatus, LifecyclePolicy, SweepReport
+from airflow_snowpack.jobs.rows import lock_from
 from airflow_snowpack.jobs.switches import read_drain
 from airflow_snowpack.store import Expired, Store
 from airflow_snowpack.store.operation_retention import forget_operations
@@ -94,12 +95,10 @@ def _fail(conn: sa.Connection, lease: Expired, now: datetime) -> None:
         "Look at that worker's log for the cause, then submit the job again."
     )
     ended = {"status": JobStatus.FAILED.value, "attempt_id": None, "completed_at": now, "error": error, "spark_server": None}
-    table_key = conn.execute(
-        sa.update(jobs).where(jobs.c.job_id == lease.key).values(**ended).returning(jobs.c.table_key)
-    ).scalar_one()
-    conn.execute(do.unlock_table(), {"b_key": lease.key, "b_table": table_key})
+    lock_key = conn.execute(sa.update(jobs).where(jobs.c.job_id == lease.key).values(**ended).returning(do.LOCK_KEY)).scalar_one()
+    conn.execute(do.unlock_table(), {"b_key": lease.key, "b_table": lock_key})
 
 
 def _unlock_abandoned(conn: sa.Connection, now: datetime) -> tuple[str, ...]:
-    gone = sa.delete(table_locks).where(do.abandoned_lock).returning(table_locks.c.table_key)
-    return tuple(conn.execute(gone, {"b_now": now}).scalars())
+    gone = sa.delete(table_locks).where(do.abandoned_lock).returning(*table_locks.c)
+    return tuple(str(lock_from(row).table) for row in conn.execute(gone, {"b_now": now}))

@@ -21,8 +21,12 @@ from airflow_snowpack.jobs.lifecycle import Jobs
 from airflow_snowpack.jobs.model import JobStatus
 from airflow_snowpack.jobs.shutdown import ShutdownWatcher
 from airflow_snowpack.store import StoreError
+from airflow_snowpack.store.leases import EVER
 
 log = logging.getLogger(__name__)
+
+LEFT_CHECK_INTERVAL = timedelta(minutes=1)
+"""How often an idle worker counts the jobs that it leaves to workers of other catalogs."""
 
 
 class Worker:
@@ -31,6 +35,7 @@ class Worker:
     :param make_engine: a fresh engine for each attempt. It is made before the claim, so that a machine that cannot make one takes
         no job away from a machine that can.
     :param worker_id: the name that claims carry.
+    :param catalog_id: which catalog the engines reach; jobs of others are left, and logged.
     :param poll: how long to wait when the queue is empty.
     :param continue_on_error: see :class:`Attempt`.
     """
@@ -41,12 +46,16 @@ class Worker:
         make_engine: Callable[[], Engine],
         worker_id: str,
         *,
+        catalog_id: str = "",
         poll: timedelta = timedelta(seconds=5),
         continue_on_error: bool = False,
     ) -> None:
         self._jobs = jobs
         self._make_engine = make_engine
         self._worker_id = worker_id
+        self._catalog_id = catalog_id
+        self._left: dict[str, int] = {}
+        self._count_left_at = EVER
         self._poll = poll
         self._continue_on_error = continue_on_error
         self._engine: Engine | None = None  # made, and not used yet
@@ -83,6 +92,8 @@ class Worker:
             while left != 0 and not watcher.requested.is_set():
                 try:
                     idle = self.run_once() is None
+                    if idle:
+                        self._report_left()
                 except StoreError:
                     if until_idle:
                         raise
@@ -100,12 +111,30 @@ class Worker:
     def _next_attempt(self) -> Attempt | None:
         self._engine = self._engine or self._make_engine()
         with self._guard:
-            claim = None if self._leaving else self._jobs.claim(self._worker_id)
+            claim = None if self._leaving else self._jobs.claim(self._worker_id, catalog_id=self._catalog_id)
             if claim is None:
                 return None
             self._attempt = Attempt(self._jobs, claim, self._engine, continue_on_error=self._continue_on_error)
             self._engine = None
             return self._attempt
+
+    def _report_left(self) -> None:
+        """Log how many jobs wait for workers of other catalogs, when that has changed."""
+        now = self._jobs.store.clock()
+        if now < self._count_left_at:
+            return
+        self._count_left_at = now + LEFT_CHECK_INTERVAL
+        before, self._left = self._left, self._jobs.waiting_elsewhere(self._catalog_id)
+        for catalog_id, number in self._left.items():
+            if before.get(catalog_id) != number:
+                log.warning(
+                    "jobs_left: %d waiting %s to catalog %s, and this worker reaches catalog %s. Start a worker with the catalog "
+                    "connection that they were submitted with.",
+                    number,
+                    "job belongs" if number == 1 else "jobs belong",
+                    catalog_id or "(not recorded)",
+                    self._catalog_id or "(not recorded)",
+                )
 
     def _leave(self, signal_name: str) -> bool:
         """Called by the shutdown watcher, in its thread."""

@@ -52,6 +52,7 @@ class MaintenanceRequest:
         actions: Iterable[str],
         *,
         catalog: str,
+        catalog_id: str = "",
         options: Mapping[str, Mapping[str, Any]] | None = None,
         where: str | None = None,
         order: Sequence[Action] = DEFAULT_ORDER,
@@ -59,6 +60,7 @@ class MaintenanceRequest:
         """Check names, actions and options.
 
         :param table: ``database.table``.
+        :param catalog: what the installation calls the catalog; ``catalog_id`` says which one it is.
         :param options: per action; for actions that are not asked for they are checked and left out.
         :param where: a Spark predicate for each action that can be narrowed, unless its own options have one.
         :param order: the installation's order of actions.
@@ -66,7 +68,7 @@ class MaintenanceRequest:
         :raises UnknownAction, NoActions: as :func:`~airflow_snowpack.maintenance.action.in_order`.
         :raises InvalidOption: an option that is not known or not usable, or a ``where`` that narrows none of the actions.
         """
-        name = TableName.parse(table, catalog=catalog)
+        name = TableName.parse(table, catalog=catalog, catalog_id=catalog_id)
         asked = in_order(actions, order)
         given = {action.value: dict(said) for action, said in _checked(options or {}).items()}
         for action in _narrowed(asked, where):
@@ -74,6 +76,14 @@ class MaintenanceRequest:
         parsed = parse_all_options(given)
         said = {action.value: _as_said(parsed[action], given[action.value]) for action in asked if action in parsed}
         return cls(name, asked, {action: values for action, values in said.items() if values})
+
+    @classmethod
+    def again(cls, job: Job, *, order: Sequence[Action] = DEFAULT_ORDER) -> MaintenanceRequest:
+        """The request that a job was made from, checked against the rules of now."""
+        name = job.table
+        return cls.parse(
+            name.dotted, job.actions, catalog=name.catalog, catalog_id=name.catalog_id, options=job.options, order=order
+        )
 
 
 def refuse_if_draining(jobs: Jobs, *, owner: str | None = None) -> None:

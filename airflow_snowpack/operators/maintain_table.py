@@ -51,8 +51,8 @@ class MaintainTableOperator(WaitsForTable, RunsJob):
     :param continue_on_error: go on after an action that failed; ``None`` for what ``[snowpack] continue_on_error`` says.
 
     Returns the job as a dictionary: ``job_id``, ``status``, ``results`` with messages and metrics, ``before`` and ``after``.
-    After a real run it leaves an event on the asset ``iceberg://catalog/database/table`` with the same numbers, unless that asset
-    is what its DAG is scheduled on.
+    After a real run it leaves an event on the asset of the table (see :func:`~airflow_snowpack.assets.iceberg_asset`) with the
+    same numbers, unless that asset is what its DAG is scheduled on.
     """
 
     template_fields: Sequence[str] = (
@@ -89,7 +89,9 @@ class MaintainTableOperator(WaitsForTable, RunsJob):
         self.catalog_conn_id = catalog_conn_id
         self.spark_conn_id = spark_conn_id
         alias = maintained_tables()  # declared by the caller: a mapped task, which Airflow makes only when it runs
-        self._outlet = alias if alias in self.outlets else maintenance_outlet(table, dry_run=dry_run)
+        self._outlet = (
+            alias if alias in self.outlets else maintenance_outlet(table, dry_run=dry_run, catalog_conn_id=catalog_conn_id)
+        )
         if self._outlet is not None and self._outlet not in self.outlets:
             if self.has_dag() and is_started_by(self.dag, self._outlet):  # type: ignore[no-untyped-call]  # Airflow's is untyped
                 self._outlet = None
@@ -112,8 +114,9 @@ class MaintainTableOperator(WaitsForTable, RunsJob):
 
         jobs, owner = hook.jobs(), owner_of(context)
         refuse_if_draining(jobs, owner=owner)
-        request = self._request(hook)
-        catalog = IcebergCatalogHook(self.catalog_conn_id).catalog
+        catalog_hook = IcebergCatalogHook(self.catalog_conn_id)
+        request = self._request(hook, catalog_hook.config.catalog_id)
+        catalog = catalog_hook.catalog
         if read_flag("dry_run", self.dry_run):
             job = dry_run(jobs, catalog, request, submitted_by=owner)
             show_job(self, context, job.job_id)
@@ -125,11 +128,13 @@ class MaintainTableOperator(WaitsForTable, RunsJob):
         job = self.run_claim(jobs, take, spark, catalog, context)
         report = job_report(job, before, self._numbers_after(catalog, request.table))
         if self._outlet is not None:
-            event: dict[str, Any] = {key: report[key] for key in ("job_id", "actions", "before", "after") if key in report}
-            record_maintenance(context, self._outlet, request.table, event)
+            event: dict[str, Any] = {
+                key: report[key] for key in ("job_id", "catalog_id", "actions", "before", "after") if key in report
+            }
+            record_maintenance(context, self._outlet, request.table, event, catalog_conn_id=self.catalog_conn_id)
         return report
 
-    def _request(self, hook: SnowpackHook) -> MaintenanceRequest:
+    def _request(self, hook: SnowpackHook, catalog_id: str) -> MaintenanceRequest:
         from airflow_snowpack.maintenance.submit import ALL_ACTIONS, MaintenanceRequest
 
         settings = hook.settings
@@ -137,6 +142,7 @@ class MaintainTableOperator(WaitsForTable, RunsJob):
             self.table,
             ALL_ACTIONS if self.actions is None else read_names("actions", self.actions),
             catalog=settings.catalog_name,
+            catalog_id=catalog_id,
             options=read_object("options", self.options),
             where=read_text(self.where),
             order=settings.action_order,

@@ -36,7 +36,7 @@ def refusals_are_final() -> Iterator[None]:
 def _refusals() -> tuple[type[SnowpackError], ...]:
     from airflow_snowpack.builds.errors import BuildNotFound, DatasetNotFound, InvalidBuild, InvalidKey, StaleBuild
     from airflow_snowpack.hooks.errors import IncompleteConnection, UnsuitableConnection, UnusableAddress, UnusableExtra
-    from airflow_snowpack.iceberg.errors import InvalidTableName
+    from airflow_snowpack.iceberg.errors import InvalidTableName, WrongCatalog
     from airflow_snowpack.interim.function_errors import InvalidColumns, InvalidReduction, UnusableFunction
     from airflow_snowpack.jobs.errors import JobNotFound
     from airflow_snowpack.maintenance.errors import InvalidActionOrder, InvalidOption, NoActions, UnknownAction
@@ -46,6 +46,7 @@ def _refusals() -> tuple[type[SnowpackError], ...]:
 
     return (
         InvalidTableName,
+        WrongCatalog,
         UnknownAction,
         NoActions,
         InvalidOption,

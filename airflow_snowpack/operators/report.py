@@ -19,6 +19,7 @@ def job_report(job: Job, before: Mapping[str, int] | None = None, after: Mapping
     report: dict[str, Any] = {
         "job_id": job.job_id,
         "table": str(job.table),
+        "catalog_id": job.table.catalog_id,
         "status": job.status.value,
         "dry_run": job.dry_run,
         "actions": list(job.actions),

@@ -66,10 +66,12 @@ class RunMaintenanceJobOperator(RunsJob):
 
         with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
             self._refuse_empty_id()
-            self._skip_if_idle(context, hook.jobs())
-            catalog = IcebergCatalogHook(self.catalog_conn_id).catalog
+            catalog_hook = IcebergCatalogHook(self.catalog_conn_id)
+            catalog_id = catalog_hook.config.catalog_id
+            self._skip_if_idle(context, hook.jobs(), catalog_id)
+            catalog = catalog_hook.catalog
             spark = IcebergSparkHook(self.spark_conn_id, self.catalog_conn_id)
-            take = partial(self._claim, context, hook.jobs())
+            take = partial(self._claim, context, hook.jobs(), catalog_id)
             return job_report(self.run_claim(hook.jobs(), take, spark, catalog, context))
 
     def _refuse_empty_id(self) -> None:
@@ -78,19 +80,31 @@ class RunMaintenanceJobOperator(RunsJob):
                 "job_id", self.job_id, "the id of a job, or leave job_id out to run the next one in the queue"
             )
 
-    def _skip_if_idle(self, context: Context, jobs: Jobs) -> None:
+    def _skip_if_idle(self, context: Context, jobs: Jobs, catalog_id: str) -> None:
         """End at once when the queue is empty, before the catalog is connected: the usual case of a worker on a schedule."""
-        if read_text(self.job_id) is None and context["ti"].try_number == 1 and jobs.queue_depth() == 0:
-            raise AirflowSkipException("No job waits in the queue.")
+        if read_text(self.job_id) is None and context["ti"].try_number == 1 and jobs.queue_depth(catalog_id) == 0:
+            raise AirflowSkipException(_nothing_to_claim(jobs, catalog_id))
 
-    def _claim(self, context: Context, jobs: Jobs) -> Claim:
+    def _claim(self, context: Context, jobs: Jobs, catalog_id: str) -> Claim:
+        from airflow_snowpack.iceberg.errors import WrongCatalog
         from airflow_snowpack.operators.identity import tries_of, worker_of
 
         job_id, worker = read_text(self.job_id), worker_of(context)
-        claim = jobs.reclaim(tries_of(context), worker, job_id=job_id) if context["ti"].try_number > 1 else None
-        claim = claim or jobs.claim(worker, job_id=job_id)
+        if job_id is not None and (job := jobs.get(job_id)).table.catalog_id != catalog_id:
+            raise WrongCatalog(job.table, catalog_id)
+        again = context["ti"].try_number > 1
+        claim = jobs.reclaim(tries_of(context), worker, job_id=job_id, catalog_id=catalog_id) if again else None
+        claim = claim or jobs.claim(worker, job_id=job_id, catalog_id=catalog_id)
         if claim is not None:
             return claim
         if job_id is None:
-            raise AirflowSkipException("No job waits in the queue.")
+            raise AirflowSkipException(_nothing_to_claim(jobs, catalog_id))
         raise AirflowSkipException(f"The job {job_id} cannot be claimed now; it is {jobs.get(job_id).status}.")
+
+
+def _nothing_to_claim(jobs: Jobs, catalog_id: str) -> str:
+    left = sum(jobs.waiting_elsewhere(catalog_id).values())
+    if not left:
+        return "No job waits in the queue."
+    which = "1 waiting job belongs" if left == 1 else f"{left} waiting jobs belong"
+    return f"No job of the catalog {catalog_id} waits in the queue; {which} to other catalogs, whose workers claim them."

@@ -62,15 +62,17 @@ class SubmitMaintenanceOperator(WaitsForTable):
         with SnowpackHook(self.store_conn_id) as hook:
             owner = owner_of(context)
             refuse_if_draining(hook.jobs(), owner=owner)
+            catalog_hook = IcebergCatalogHook(self.catalog_conn_id)
             request = MaintenanceRequest.parse(
                 self.table,
                 ALL_ACTIONS if self.actions is None else read_names("actions", self.actions),
                 catalog=hook.settings.catalog_name,
+                catalog_id=catalog_hook.config.catalog_id,
                 options=read_object("options", self.options),
                 where=read_text(self.where),
                 order=hook.settings.action_order,
             )
-            catalog = IcebergCatalogHook(self.catalog_conn_id).catalog
+            catalog = catalog_hook.catalog
             if read_flag("dry_run", self.dry_run):
                 job = dry_run(hook.jobs(), catalog, request, submitted_by=owner)
             else:

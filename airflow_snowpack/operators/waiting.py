@@ -16,7 +16,6 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from airflow_snowpack.operators.refusals import refusals_are_final
-from airflow_snowpack.settings import catalog_name
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -93,7 +92,8 @@ class WaitsForTable(BaseOperator):
         self.log.info("%s Waiting until %s.", locked, until)
         trigger = TableLockTrigger(
             table=locked.lock.table.dotted,
-            catalog=catalog_name(),
+            catalog=locked.lock.table.catalog,
+            catalog_id=locked.lock.table.catalog_id,
             until=until,
             store_conn_id=self.store_conn_id,
             poll_seconds=self.poll_interval.total_seconds(),

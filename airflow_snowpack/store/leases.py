@@ -60,19 +60,24 @@ class Leases:
     :param table: a table with :func:`lease_columns`.
     :param key: its primary key.
     :param order: claims go by this column, oldest first; a partial index on it where ``claimed_at`` is null keeps them fast.
+    :param group: a claim takes only rows with its value of this column, which then comes first in that index.
     """
 
-    def __init__(self, table: sa.Table, *, key: sa.Column[Any], order: sa.Column[Any]) -> None:
+    def __init__(
+        self, table: sa.Table, *, key: sa.Column[Any], order: sa.Column[Any], group: sa.Column[Any] | None = None
+    ) -> None:
         self.table = table
         self.key = key
         self.order = order
         row = table.c
         by_key = key == sa.bindparam("b_key", type_=sa.Text)
         fenced = sa.and_(by_key, row.attempt_id == sa.bindparam("b_attempt", type_=sa.Text))
+        mine = () if group is None else (group == sa.bindparam("b_group", type_=sa.Text),)
         # The limit is part of the text: Postgres plans a statement anew at every call when it is bound.
         due = (
             sa.select(key)
             .where(
+                *mine,
                 row.claimed_at.is_(None),
                 row.visible_at <= sa.bindparam("b_now", type_=UtcDateTime),
                 order >= sa.bindparam("b_from", type_=UtcDateTime),
@@ -84,7 +89,7 @@ class Leases:
         # ``= (select …)`` and not a join keeps this two index look-ups under a generic plan.
         self.claim_next = self._claim_where(key == due.scalar_subquery())
         self.claim_key = self._claim_where(
-            by_key, row.claimed_at.is_(None), row.visible_at <= sa.bindparam("b_now", type_=UtcDateTime)
+            by_key, *mine, row.claimed_at.is_(None), row.visible_at <= sa.bindparam("b_now", type_=UtcDateTime)
         )
         self.take_over = self._claim_where(by_key)
         self.release = sa.delete(table).where(fenced)
@@ -125,14 +130,23 @@ class Leases:
 
     @staticmethod
     def claim_values(
-        holder: str, attempt_id: str, now: datetime, until: datetime, *, key: str | None = None, start: datetime = EVER
+        holder: str,
+        attempt_id: str,
+        now: datetime,
+        until: datetime,
+        *,
+        key: str | None = None,
+        start: datetime = EVER,
+        group: str | None = None,
     ) -> Mapping[str, Any]:
         """The parameters of ``claim_next`` (no ``key``), ``claim_key`` and ``take_over``.
 
         :param until: the end of the lease.
         :param start: ``claim_next`` looks only at rows from here on in the queue's order; see :class:`ClaimCursor`.
+        :param group: the value of the ``group`` column, where there is one.
         """
         values = {"b_holder": holder, "b_attempt": attempt_id, "b_now": now, "b_until": until}
+        values = values if group is None else {**values, "b_group": group}
         return {**values, "b_from": start} if key is None else {**values, "b_key": key}
 
     def renew(self, conn: sa.Connection, key: str, attempt_id: str, until: datetime) -> bool:

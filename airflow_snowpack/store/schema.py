@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from airflow_snowpack.store.leases import lease_columns
 from airflow_snowpack.store.types import UtcDateTime
 
-REVISION = "0003_remote_work_and_cancels"
+REVISION = "0004_catalog_identity"
 """The newest migration; a test compares it with what Alembic finds."""
 
 metadata = sa.MetaData(
@@ -50,6 +50,7 @@ jobs = sa.Table(
     sa.Column("deleted_at", UtcDateTime),
     sa.Column("spark_server", sa.Text),
     sa.Column("cancelled_by", sa.Text),
+    sa.Column("catalog_id", sa.Text, nullable=False, server_default=""),
     postgresql_with={"fillfactor": 80},
 )
 # Without the deleted ones: a list does not walk over the many that somebody has just cleared away. No index has the status: the
@@ -68,10 +69,12 @@ job_queue = sa.Table(
     sa.Column("job_id", sa.Text, primary_key=True),
     sa.Column("enqueued_at", UtcDateTime, nullable=False),
     *lease_columns(),
+    sa.Column("catalog_id", sa.Text, nullable=False, server_default=""),
     postgresql_with=BUSY,
 )
 sa.Index(
     "ix_job_queue_unclaimed",
+    job_queue.c.catalog_id,
     job_queue.c.enqueued_at,
     postgresql_where=job_queue.c.claimed_at.is_(None),
     sqlite_where=job_queue.c.claimed_at.is_(None),
@@ -87,6 +90,7 @@ table_locks = sa.Table(
     sa.Column("holder", sa.Text, nullable=False),
     sa.Column("acquired_at", UtcDateTime, nullable=False),
     sa.Column("expires_at", UtcDateTime, nullable=False),
+    sa.Column("catalog_id", sa.Text, nullable=False, server_default=""),
     postgresql_with=BUSY,
 )
 

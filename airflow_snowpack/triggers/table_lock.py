@@ -30,6 +30,7 @@ class TableLockTrigger(BaseTrigger):
     """Looks at a table's lock until it is gone. A store that does not answer is looked at again, as long as there is time.
 
     :param table: ``database.table``.
+    :param catalog_id: which catalog ``catalog`` is, as in :class:`TableName`.
     :param until: no longer than this, as ISO 8601 text; ``None`` for as long as it takes.
     :param poll_seconds: the pause between two looks, in seconds (Airflow keeps a trigger's arguments as JSON).
     """
@@ -41,10 +42,12 @@ class TableLockTrigger(BaseTrigger):
         until: str | None = None,
         store_conn_id: str | None = None,
         poll_seconds: float = 10.0,
+        catalog_id: str = "",
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's is untyped
         self.table = table
         self.catalog = catalog
+        self.catalog_id = catalog_id
         self.until = until
         self.store_conn_id = store_conn_id
         self.poll_seconds = poll_seconds
@@ -54,6 +57,7 @@ class TableLockTrigger(BaseTrigger):
         arguments = {
             "table": self.table,
             "catalog": self.catalog,
+            "catalog_id": self.catalog_id,
             "until": self.until,
             "store_conn_id": self.store_conn_id,
             "poll_seconds": self.poll_seconds,
@@ -75,7 +79,7 @@ class TableLockTrigger(BaseTrigger):
         from airflow_snowpack.jobs import TableLocks
         from airflow_snowpack.store import StoreUnreachable
 
-        name = TableName.parse(self.table, catalog=self.catalog)
+        name = TableName.parse(self.table, catalog=self.catalog, catalog_id=self.catalog_id)
         while True:
             try:
                 locks = TableLocks(await shared_store(self.store_conn_id))

@@ -385,7 +385,9 @@ def catalog(airflow_home: AirflowHome) -> Catalog:
 
 def create_table(catalog: Catalog, commits: list[pa.Table], schema: Schema | None = None, **arguments: Any) -> TableName:
     """Create a table of small files, one commit for each of ``commits``."""
-    name = TableName("lake", "db", f"t_{uuid4().hex[:10]}")
+    file = Path(catalog.properties["uri"].removeprefix("sqlite:///"))
+    which = CatalogConfig.sqlite("lake", file, warehouse="").catalog_id
+    name = TableName("lake", "db", f"t_{uuid4().hex[:10]}", which)
     table = catalog.create_table(name.identifier, schema=schema or commits[0].schema, **arguments)
     for rows in commits:
         table.append(rows)

@@ -121,7 +121,8 @@ def test_a_conf_that_the_form_would_refuse_is_refused(airflow: RunningAirflow) -
 def test_the_job_sensor_waits_in_the_triggerer_until_the_job_has_ended(airflow: RunningAirflow, runs: Runs, jobs: Jobs) -> None:
     run = runs.submitted.run
     airflow.task_becomes(run, "done", "deferred")
-    claim = jobs.claim("the test", job_id=airflow.result(run, "submit")["job_id"])
+    job = jobs.get(airflow.result(run, "submit")["job_id"])
+    claim = jobs.claim("the test", job_id=job.job_id, catalog_id=job.table.catalog_id)
     assert claim is not None
     jobs.finish(claim, JobStatus.COMPLETED, [])
 

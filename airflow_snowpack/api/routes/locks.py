@@ -1,5 +1,6 @@
 """Locks on tables: who has which, and how one whose holder is gone is released."""
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -26,8 +27,13 @@ def release(
     name: NamedTable,
     desk: AtDesk,
     holder: Annotated[str, Query(min_length=1, max_length=500, pattern="^[^\\x00]*$", description="Who has it.")],
+    catalog_id: Annotated[
+        str | None,
+        Query(max_length=64, pattern="^[0-9a-f]*$", description="Of another catalog than the API's, as lists show it."),
+    ] = None,
     force: Annotated[bool, Query(description="Also while a cancelled job's worker may still be at work.")] = False,
 ) -> JSONResponse:
     """Only the named holder's lock goes, so that nobody else's does by mistake. An active job keeps its lock: cancel the job."""
-    lock = desk.release_lock(name, holder, force=force)
+    table = name if catalog_id is None else replace(name, catalog_id=catalog_id)
+    lock = desk.release_lock(table, holder, force=force)
     return JSONResponse({"released": lock is not None, "lock": None if lock is None else lock_body(lock)})

@@ -12,6 +12,7 @@ import sys
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from bounded import PATIENCE_S as LONGEST_S
 from bounded import started
 from scripted_engine import PATIENCE_S, eventually
 
-from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.jobs import Jobs, JobStatus
 from airflow_snowpack.store import open_store
 
@@ -95,7 +96,8 @@ def test_a_reader_that_leaves_early_is_no_error_worth_a_traceback(airflow_enviro
 def test_sigterm_fails_the_job_of_a_worker_that_is_stuck_in_c_and_ends_it_with_1(
     airflow_environment: dict[str, str], store: Jobs
 ) -> None:
-    job = store.submit(FLIGHTS, ["rewrite_data_files"])
+    catalog = CatalogConfig.embedded(Path(airflow_environment["AIRFLOW_HOME"]) / "snowpack")
+    job = store.submit(replace(FLIGHTS, catalog_id=catalog.catalog_id), ["rewrite_data_files"])
     with process((sys.executable, CLI_WORKER, "snowpack", "worker"), airflow_environment, "stuck") as worker:
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(SAFETY_LIMIT_S) == 1

@@ -6,6 +6,7 @@ import importlib.util
 import signal
 import sys
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,9 +48,9 @@ def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lake: CatalogC
 
 
 @pytest.fixture
-def small_files(new_table: Callable[..., TableName], append: Callable[..., None]) -> TableName:
+def small_files(new_table: Callable[..., TableName], append: Callable[..., None], lake: CatalogConfig) -> TableName:
     """A table of six small files."""
     name = new_table("id BIGINT, part INT")
     for part in range(6):
         append(name, id=range(10), part=[part] * 10)
-    return name
+    return replace(name, catalog_id=lake.catalog_id)

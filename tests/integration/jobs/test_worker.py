@@ -140,8 +140,8 @@ def test_a_signal_in_the_middle_of_a_claim_is_answered_for_the_claimed_job(store
     claiming, go_on = threading.Event(), threading.Event()
 
     class SlowToClaim(Jobs):
-        def claim(self, worker_id: str, *, job_id: str | None = None) -> Claim | None:
-            claim = super().claim(worker_id, job_id=job_id)
+        def claim(self, worker_id: str, *, job_id: str | None = None, catalog_id: str = "") -> Claim | None:
+            claim = super().claim(worker_id, job_id=job_id, catalog_id=catalog_id)
             claiming.set()
             assert go_on.wait(PATIENCE_S)
             return claim

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -163,7 +164,7 @@ def several(jobs: Jobs, flights: TableName) -> Jobs:
     """A cancelled and a running job of one table, a pending one of another."""
     jobs.cancel(jobs.submit(flights, ["expire_snapshots"], submitted_by="bob").job_id)
     jobs.submit_and_claim(flights, ["rewrite_manifests"], "w1", owner="nightly/run/task")
-    jobs.submit(CLICKS, ["expire_snapshots"])
+    jobs.submit(replace(CLICKS, catalog_id=flights.catalog_id), ["expire_snapshots"])
     return jobs
 
 

@@ -82,8 +82,10 @@ def no_catalog(installation: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_catalog")
-def test_without_the_catalog_a_table_is_shown_as_the_store_knows_it_and_the_code_tells(snowpack: Run, jobs: Jobs) -> None:
-    jobs.submit(CLICKS, ["expire_snapshots"])
+def test_without_the_catalog_a_table_is_shown_as_the_store_knows_it_and_the_code_tells(
+    snowpack: Run, jobs: Jobs, identified: Callable[[str], TableName]
+) -> None:
+    jobs.submit(identified("demo.clicks"), ["expire_snapshots"])
     said = snowpack("tables", "show", "demo.clicks", "-o", "json")
 
     assert said.code == 6

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 from scripted_engine import ScriptedEngine
 
-from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import JobStatus
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from command_line import Run
 
+    from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.jobs import Job, Jobs
-
-TABLES = [TableName("lake", "demo", name) for name in ("flights", "clicks", "views")]
 
 
 @pytest.fixture
@@ -34,8 +34,9 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedEngine]:
 
 
 @pytest.fixture
-def waiting(jobs: Jobs) -> list[Job]:
-    return [jobs.submit(table, ["rewrite_manifests", "expire_snapshots"]) for table in TABLES]
+def waiting(jobs: Jobs, identified: Callable[[str], TableName]) -> list[Job]:
+    tables = ("demo.flights", "demo.clicks", "demo.views")
+    return [jobs.submit(identified(table), ["rewrite_manifests", "expire_snapshots"]) for table in tables]
 
 
 def statuses(jobs: Jobs) -> list[str]:

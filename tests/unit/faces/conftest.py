@@ -17,17 +17,17 @@ import pytest
 import structlog
 
 from airflow_snowpack import hooks
-from airflow_snowpack.iceberg import TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from airflow.sdk import BaseOperator
 
+    from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.jobs import Jobs
 
-TABLE = TableName("lake", "demo", "flights")
+TABLE = "demo.flights"
 
 
 @pytest.fixture
@@ -48,17 +48,23 @@ def jobs(installation: Path) -> Iterator[Jobs]:
 
 
 @pytest.fixture
-def flights(installation: Path) -> TableName:
+def identified(installation: Path) -> Callable[[str], TableName]:
+    """Name a table of the installation's catalog as the operators and commands name it."""
+    return hooks.IcebergCatalogHook().identified
+
+
+@pytest.fixture
+def flights(identified: Callable[[str], TableName]) -> TableName:
     """A real Iceberg table of six small files."""
     import pyarrow as pa
 
     catalog = hooks.IcebergCatalogHook().catalog
     catalog.create_namespace("demo")
     rows = pa.table({"month": pa.array([1, 2], pa.int32()), "delay": pa.array([3, 4], pa.int32())})
-    table = catalog.create_table(TABLE.identifier, schema=rows.schema)
+    table = catalog.create_table(TABLE, schema=rows.schema)
     for _ in range(6):
         table.append(rows)
-    return TABLE
+    return identified(TABLE)
 
 
 @dataclass

@@ -282,7 +282,7 @@ def test_a_retry_of_a_worker_task_takes_the_job_over_that_its_try_before_holds(
     run_operator: Runner, jobs: Jobs, flights: TableName, monkeypatch: pytest.MonkeyPatch, named: bool
 ) -> None:
     job = jobs.submit(flights, ["expire_snapshots"], owner="guard/run1/submit")
-    left_behind = jobs.claim("guard/run1/work try 1 on gone:1")
+    left_behind = jobs.claim("guard/run1/work try 1 on gone:1", catalog_id=flights.catalog_id)
     jobs.flush()  # a moment later than the claim, history.py says
     taken: list[Claim] = []
 
@@ -303,7 +303,7 @@ def test_a_retry_of_a_worker_task_takes_the_job_over_that_its_try_before_holds(
 
 def test_a_retry_leaves_a_job_to_the_other_worker_that_holds_it(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
     job = jobs.submit(flights, ["expire_snapshots"], owner="guard/run1/submit")
-    other = jobs.claim("guard/run1/another_task try 1 on host:1")
+    other = jobs.claim("guard/run1/another_task try 1 on host:1", catalog_id=flights.catalog_id)
     jobs.flush()
 
     assert run_operator(operators.RunMaintenanceJobOperator(task_id="work", job_id=job.job_id), try_number=2).state == "skipped"
@@ -361,7 +361,7 @@ def test_the_job_sensor_waits_in_the_triggerer_while_the_job_is_active(
 
 def test_the_job_sensor_returns_a_completed_job(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
     job = jobs.submit(flights, ["expire_snapshots"])
-    claim = jobs.claim("worker")
+    claim = jobs.claim("worker", catalog_id=flights.catalog_id)
     assert claim is not None
     jobs.finish(claim, JobStatus.COMPLETED, [])
     outcome = run_operator(
@@ -377,7 +377,7 @@ def test_the_job_sensor_fails_for_good_with_the_error_of_a_failed_job(
     run_operator: Runner, jobs: Jobs, flights: TableName
 ) -> None:
     job = jobs.submit(flights, ["expire_snapshots"])
-    claim = jobs.claim("worker")
+    claim = jobs.claim("worker", catalog_id=flights.catalog_id)
     assert claim is not None
     jobs.finish(claim, JobStatus.FAILED, [], error="expire_snapshots failed: no space left")
     outcome = run_operator(sensors.MaintenanceJobSensor(task_id="done", job_id=job.job_id))

@@ -50,7 +50,7 @@ def test_a_signal_that_comes_while_a_job_is_claimed_fails_that_job_before_the_pr
     job = jobs.submit(flights, ["expire_snapshots"])
 
     def claim() -> Attempt:
-        claimed = jobs.claim("worker")
+        claimed = jobs.claim("worker", catalog_id=flights.catalog_id)
         assert claimed is not None
         task.on_kill()  # the signal
         return Attempt(jobs, claimed, IdleEngine())

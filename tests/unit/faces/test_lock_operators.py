@@ -10,6 +10,8 @@ import pytest
 from airflow_snowpack import operators, sensors
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.jobs import Jobs
     from tests.unit.faces.conftest import Runner
@@ -18,10 +20,8 @@ HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
-def table() -> TableName:
-    from airflow_snowpack.iceberg import TableName
-
-    return TableName("lake", "demo", "flights")
+def table(identified: Callable[[str], TableName]) -> TableName:
+    return identified("demo.flights")
 
 
 def test_a_dag_run_holds_the_table_that_it_acquired(run_operator: Runner, jobs: Jobs, table: TableName) -> None:

@@ -205,7 +205,11 @@ def test_the_lock_trigger_fires_at_once_for_a_free_table(jobs: Jobs) -> None:
 
 def test_the_lock_trigger_gives_up_in_time_and_names_the_holder(jobs: Jobs, flights: TableName) -> None:
     jobs.locks.acquire(flights, "etl/nightly", ttl=timedelta(hours=1))
-    event = fired(triggers.TableLockTrigger("demo.flights", "lake", until=jobs.store.clock().isoformat(), poll_seconds=0.01))
+    event = fired(
+        triggers.TableLockTrigger(
+            "demo.flights", "lake", jobs.store.clock().isoformat(), poll_seconds=0.01, catalog_id=flights.catalog_id
+        )
+    )
 
     assert (event["free"], event["holder"]) == (False, "etl/nightly")
 
@@ -213,7 +217,9 @@ def test_the_lock_trigger_gives_up_in_time_and_names_the_holder(jobs: Jobs, flig
 def test_a_lock_whose_time_has_run_out_keeps_nobody(jobs: Jobs, flights: TableName) -> None:
     jobs.locks.acquire(flights, "etl/nightly", ttl=timedelta(microseconds=1))
 
-    assert fired(triggers.TableLockTrigger("demo.flights", "lake", poll_seconds=0.01))["free"] is True
+    assert (
+        fired(triggers.TableLockTrigger("demo.flights", "lake", poll_seconds=0.01, catalog_id=flights.catalog_id))["free"] is True
+    )
 
 
 class Outage:

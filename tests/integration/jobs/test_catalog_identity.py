@@ -1,0 +1,212 @@
+"""Two catalogs with one name: each job stays with its own catalog from submit to its end, and so does each lock."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from scripted_engine import ScriptedEngine
+
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import (
+    Actor,
+    Desk,
+    JobFilter,
+    Jobs,
+    JobStatus,
+    KeyUsedBefore,
+    LifecyclePolicy,
+    TableLocked,
+    Worker,
+    explain,
+    standings,
+)
+from airflow_snowpack.store.operation_log import OperationLog
+
+if TYPE_CHECKING:
+    from airflow_snowpack.store import Store
+    from tests.integration.jobs.conftest import MovedClock
+
+A, B = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
+ACTIONS = ["expire_snapshots"]
+
+
+def orders(catalog_id: str, catalog: str = "lake") -> TableName:
+    return TableName(catalog, "sales", "orders", catalog_id)
+
+
+def test_a_worker_claims_only_jobs_of_the_catalog_that_it_reaches(jobs: Jobs) -> None:
+    theirs, mine = jobs.submit(orders(B), ACTIONS), jobs.submit(orders(A), ACTIONS)
+
+    assert jobs.claim("worker of A", job_id=theirs.job_id, catalog_id=A) is None
+    claim = jobs.claim("worker of A", catalog_id=A)
+    assert claim is not None
+    assert (claim.job.job_id, claim.job.table) == (mine.job_id, orders(A))
+    assert jobs.claim("worker of A", catalog_id=A) is None
+    assert jobs.get(theirs.job_id).status is JobStatus.PENDING
+
+    other = jobs.claim("worker of B", catalog_id=B)
+    assert other is not None
+    assert other.job.table == orders(B)
+
+
+def test_a_long_queue_of_another_catalog_is_not_ahead_of_a_job(jobs: Jobs, clock: MovedClock) -> None:
+    for number in range(5):
+        jobs.submit(TableName("lake", "sales", f"t{number}", B), ACTIONS)
+    clock.forward(seconds=1)
+    mine = jobs.submit(orders(A), ACTIONS)
+
+    assert jobs.ahead_of(jobs.places([mine.job_id])[mine.job_id]) == 0
+    assert (jobs.queue_depth(), jobs.queue_depth(A), jobs.queue_depth(B)) == (6, 1, 5)
+    assert f"RunMaintenanceJobOperator, for catalog {A})" in explain(jobs, mine)
+
+
+def test_tables_of_one_name_in_two_catalogs_do_not_share_a_lock(jobs: Jobs) -> None:
+    jobs.submit(orders(A), ACTIONS)
+    jobs.submit(orders(B), ACTIONS)
+    with pytest.raises(TableLocked):
+        jobs.submit(orders(A), ACTIONS)
+
+    assert {lock.table for lock in jobs.locks.list()} == {orders(A), orders(B)}
+
+
+def test_two_names_of_one_catalog_share_the_lock_of_a_table(jobs: Jobs) -> None:
+    job = jobs.submit(orders(A, "lake"), ACTIONS)
+
+    with pytest.raises(TableLocked) as refused:
+        jobs.submit(orders(A, "lakehouse"), ACTIONS)
+    assert refused.value.lock.holder == job.job_id
+
+
+@pytest.mark.parametrize("end", ["finish", "cancel pending", "cancel running", "sweep", "unlock"])
+def test_every_end_of_a_job_frees_its_own_table_and_no_other(store: Store, clock: MovedClock, end: str) -> None:
+    jobs = Jobs(store, LifecyclePolicy(max_attempts=1))
+    jobs.locks.acquire(orders(B), "etl", ttl=timedelta(days=9))
+    jobs.locks.acquire(orders(""), "etl", ttl=timedelta(days=9))
+    job = jobs.submit(orders(A), ACTIONS)
+    if end == "cancel pending":
+        jobs.cancel(job.job_id)
+    else:
+        claim = jobs.claim("worker", catalog_id=A)
+        assert claim is not None
+        clock.forward(seconds=60)
+        assert jobs.renew(claim)
+        held = jobs.locks.get(orders(A))
+        assert held is not None
+        assert held.expires_at == clock.now + jobs.policy.lease, "the heartbeat renews the lock of the right table"
+        match end:
+            case "finish":
+                assert jobs.finish(claim, JobStatus.COMPLETED, [])
+            case "cancel running":
+                jobs.cancel(job.job_id)
+                assert jobs.release_lock(claim)
+            case "sweep":
+                clock.forward(hours=2)
+                assert jobs.sweep().failed == (job.job_id,)
+            case "unlock":
+                jobs.cancel(job.job_id)
+                clock.forward(hours=2)
+                assert jobs.sweep().unlocked == ("lake.sales.orders",)
+
+    assert jobs.locks.get(orders(A)) is None
+    assert {lock.table for lock in jobs.locks.list()} == {orders(B), orders("")}
+
+
+def test_a_requeued_job_keeps_its_catalog(store: Store, clock: MovedClock) -> None:
+    jobs = Jobs(store)
+    job = jobs.submit(orders(A), ACTIONS)
+    assert jobs.claim("worker 1", catalog_id=A) is not None
+    clock.forward(hours=2)
+    assert jobs.sweep().requeued == (job.job_id,)
+    clock.forward(hours=1)
+
+    assert jobs.claim("worker of B", catalog_id=B) is None
+    again = jobs.claim("worker 2", catalog_id=A)
+    assert again is not None
+    assert again.job.table == orders(A)
+
+
+def test_a_retried_task_takes_over_no_job_of_another_catalog(jobs: Jobs) -> None:
+    jobs.submit(orders(B), ACTIONS)
+    assert jobs.claim("dag/run/task try 1", catalog_id=B) is not None
+
+    assert jobs.reclaim("dag/run/task try ", "dag/run/task try 2", catalog_id=A) is None
+    assert jobs.reclaim("dag/run/task try ", "dag/run/task try 2", catalog_id=B) is not None
+
+
+def test_a_job_that_is_run_again_stays_with_its_catalog(jobs: Jobs) -> None:
+    desk = Desk(jobs, Actor("vera", via="api"))
+    first = desk.submit(orders(B), ACTIONS).job
+    desk.cancel(first.job_id)
+
+    assert desk.rerun(first.job_id).table == orders(B)
+
+
+def test_the_same_request_for_another_catalog_is_another_request(jobs: Jobs) -> None:
+    desk = Desk(jobs, Actor("vera", via="api"))
+    desk.submit(orders(A), ACTIONS, key="k")
+
+    with pytest.raises(KeyUsedBefore):
+        desk.submit(orders(B), ACTIONS, key="k")
+
+
+def test_a_table_shows_the_jobs_and_the_lock_of_its_own_catalog(jobs: Jobs) -> None:
+    mine = jobs.submit(orders(A), ACTIONS)
+    theirs = jobs.submit(orders(B), ACTIONS)
+    jobs.cancel(theirs.job_id)
+
+    found = standings(jobs, [orders(A), orders(B)])
+    assert [getattr(found[orders(which)].last, "job_id", None) for which in (A, B)] == [mine.job_id, theirs.job_id]
+    assert found[orders(A)].lock is not None
+    assert found[orders(B)].lock is None
+    assert [job.job_id for job in jobs.list(orders(A))] == [mine.job_id]
+    by_name = jobs.page(JobFilter(table=orders(""))).jobs
+    assert {job.job_id for job in by_name} == {mine.job_id, theirs.job_id}, "a name alone is every table of that name"
+
+
+def test_a_lock_of_another_catalog_is_released_by_its_own_name_only(jobs: Jobs) -> None:
+    desk = Desk(jobs, Actor("vera", via="api"))
+    jobs.locks.acquire(orders(B), "etl", ttl=timedelta(hours=1))
+
+    assert desk.release_lock(orders(A), "etl") is None
+    assert desk.release_lock(orders(B), "etl") is not None
+
+
+def test_an_idle_worker_logs_once_what_it_leaves_to_others(
+    jobs: Jobs, clock: MovedClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    jobs.submit(orders(B), ACTIONS)
+    jobs.submit(orders(""), ACTIONS)
+    worker = Worker(jobs, lambda: ScriptedEngine(), "worker", catalog_id=A)
+
+    def lines() -> list[str]:
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            worker.run_forever(until_idle=True)
+        return [record.getMessage() for record in caplog.records if record.getMessage().startswith("jobs_left")]
+
+    first = lines()
+    assert [line.split(",")[0] for line in sorted(first)] == [
+        "jobs_left: 1 waiting job belongs to catalog (not recorded)",
+        f"jobs_left: 1 waiting job belongs to catalog {B}",
+    ]
+    assert lines() == []
+    jobs.submit(TableName("lake", "sales", "clicks", B), ACTIONS)
+    assert lines() == [], "counted once a minute at most"
+    clock.forward(minutes=1)
+    assert [line.split(",")[0] for line in lines()] == [f"jobs_left: 2 waiting jobs belong to catalog {B}"]
+
+
+def test_the_lineage_of_a_job_names_its_catalog(jobs: Jobs, store: Store) -> None:
+    from airflow_snowpack.jobs import ActionOutcome, ActionResult
+    from airflow_snowpack.jobs.model import TableChange
+
+    jobs.submit(orders(B), ACTIONS)
+    claim = jobs.claim("worker", catalog_id=B)
+    assert claim is not None
+    jobs.tell_change(claim, ActionResult("expire_snapshots", ActionOutcome.SUCCEEDED, "Done", 1.0, change=TableChange(1, 1)))
+
+    (operation,) = OperationLog(store).of_table(str(orders(B))).operations
+    assert operation.detail["catalog_id"] == B
