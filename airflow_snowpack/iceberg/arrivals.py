@@ -5,28 +5,30 @@
     ([(3, 8120), (1, 2210)], 0)
 
 Rewrites (``replace`` snapshots) move data and add none, so they never count, and neither does a commit that only deletes.
-Each place in the table's history is passed once: snapshots are told apart by their sequence number, which only grows. A table
-that was dropped and made again under its name has a history of its own, which is read from its beginning.
+Each place in the table's history is passed once: what is new is found by following the ancestors of the head to a snapshot that
+was read (``snapshot_line.py``). Snapshots that a rollback left behind stay read. A table that was dropped and made again under
+its name has a history of its own, which is read from its beginning.
 What was expired before anybody looked cannot be read any more; it is counted, so that somebody can be told.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from airflow_snowpack.iceberg.snapshot_line import SnapshotLine
 
+if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
 log = logging.getLogger(__name__)
 
 MAX_NAMED_PARTITIONS = 1_000
+MAX_OTHER_HEADS = 100
+"""More snapshots that rollbacks left behind are not kept; the oldest are dropped."""
 ADDED = 1  # the status of a manifest's entry, by the Iceberg specification
 
 
@@ -37,12 +39,14 @@ class Place:
     :param snapshot_id: ``None`` for a table without a snapshot.
     :param sequence: its sequence number; 0 for a moment instead of a snapshot, see :meth:`at`.
     :param table_uuid: of the table; ``None`` where it was not kept.
+    :param other_heads: snapshots that were considered, too, and that a rollback left behind.
     """
 
     snapshot_id: int | None
     sequence: int
     committed_at: datetime | None
     table_uuid: str | None = None
+    other_heads: tuple[int, ...] = ()
 
     @classmethod
     def at(cls, moment: datetime) -> Place:
@@ -54,6 +58,8 @@ class Place:
 class Arrival:
     """What one snapshot added.
 
+    :param committed_at: by the clock of the writer; ``arrived_at``: when it became part of the main branch, which is later for a
+        branch that was published after an audit.
     :param partitions: the names of the partitions that got data, such as ``day=2026-11-21``; at most 1,000 of them.
     :param partition_count: how many partitions got data.
     """
@@ -68,6 +74,8 @@ class Arrival:
     partitions: tuple[str, ...]
     partition_count: int
     table_uuid: str
+    arrived_at: datetime
+    place: Place
 
     def to_amounts(self) -> dict[str, int]:
         return {"partitions": self.partition_count, "files": self.files, "records": self.records, "bytes": self.bytes}
@@ -90,10 +98,11 @@ class Arrivals:
 def head_of(table: Table) -> Place:
     """Where the table's main branch stands now."""
     snapshot = table.current_snapshot()
-    uuid = str(table.metadata.table_uuid)
-    if snapshot is None:
-        return Place(None, 0, None, uuid)
-    return Place(snapshot.snapshot_id, snapshot.sequence_number or 0, _moment(snapshot), uuid)
+    return Place(None, 0, None, str(table.metadata.table_uuid)) if snapshot is None else _place_of(table, snapshot)
+
+
+def _place_of(table: Table, snapshot: Snapshot) -> Place:
+    return Place(snapshot.snapshot_id, snapshot.sequence_number or 0, _moment(snapshot), str(table.metadata.table_uuid))
 
 
 def read_arrivals(table: Table, since: Place) -> Arrivals:
@@ -104,12 +113,34 @@ def read_arrivals(table: Table, since: Place) -> Arrivals:
             ".".join(table.name()),
         )
         since = Place(None, 0, None)
-    line = list(takewhile(lambda snapshot: _is_after(snapshot, since), _ancestors(table)))
-    line.reverse()
-    new = tuple(arrival for snapshot in line if (arrival := _arrival(table, snapshot)) is not None)
-    head = head_of(table)
-    # A rollback moves the head back: what was considered stays considered.
-    return Arrivals(new, _expired(line, since), head if head.sequence >= since.sequence else since)
+    snapshots = SnapshotLine(table)
+    new, _ = snapshots.after(_read_before(snapshots, since), lambda snapshot: _is_after(snapshot, since))
+    head = _move(snapshots, since, head_of(table))
+    arrived = snapshots.published_at(new)
+    found = (
+        _arrival(
+            table, snapshot, arrived[snapshot.snapshot_id], replace(_place_of(table, snapshot), other_heads=head.other_heads)
+        )
+        for snapshot in new
+    )
+    return Arrivals(tuple(arrival for arrival in found if arrival is not None), _expired(new, since), head)
+
+
+def _read_before(snapshots: SnapshotLine, since: Place) -> list[int]:
+    """The snapshots that a place names as considered; for a moment, where the main branch stood then."""
+    head = since.snapshot_id
+    if head is None and since.committed_at is not None and not since.sequence:
+        head = snapshots.head_before(since.committed_at)
+    return [*([] if head is None else [head]), *since.other_heads]
+
+
+def _move(snapshots: SnapshotLine, since: Place, head: Place) -> Place:
+    """The next place: at the head, where the snapshots that a rollback left behind stay considered."""
+    if head.snapshot_id is None:
+        return since if since.snapshot_id is not None and head.table_uuid == since.table_uuid else head
+    line = snapshots.ancestors(head.snapshot_id)
+    others = [one for one in _read_before(snapshots, since) if snapshots.has(one) and one not in line]
+    return replace(head, other_heads=tuple(others[:MAX_OTHER_HEADS]))
 
 
 def _is_of_another(table: Table, place: Place) -> bool:
@@ -120,15 +151,6 @@ def _is_of_another(table: Table, place: Place) -> bool:
     if place.table_uuid is None or place.table_uuid == str(table.metadata.table_uuid):
         return False
     return place.snapshot_id is None or table.snapshot_by_id(place.snapshot_id) is None
-
-
-def _ancestors(table: Table) -> Iterator[Snapshot]:
-    """The main branch from its head back to the oldest snapshot that the table still has."""
-    snapshot = table.current_snapshot()
-    while snapshot is not None:
-        yield snapshot
-        parent = snapshot.parent_snapshot_id
-        snapshot = None if parent is None else table.snapshot_by_id(parent)
 
 
 def _is_after(snapshot: Snapshot, since: Place) -> bool:
@@ -146,7 +168,7 @@ def _expired(line: list[Snapshot], since: Place) -> int:
     return max(0, line[0].sequence_number - since.sequence - 1)
 
 
-def _arrival(table: Table, snapshot: Snapshot) -> Arrival | None:
+def _arrival(table: Table, snapshot: Snapshot, arrived_at: datetime, place: Place) -> Arrival | None:
     from pyiceberg.table.snapshots import Operation
 
     if snapshot.summary is None or snapshot.summary.operation is Operation.REPLACE:
@@ -175,6 +197,8 @@ def _arrival(table: Table, snapshot: Snapshot) -> Arrival | None:
         partitions=tuple(sorted(partitions)[:MAX_NAMED_PARTITIONS]),
         partition_count=len(partitions),
         table_uuid=str(table.metadata.table_uuid),
+        arrived_at=arrived_at,
+        place=place,
     )
 
 

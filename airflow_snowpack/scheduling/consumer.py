@@ -183,7 +183,7 @@ class Consumer:
         """
         start = datetime.fromisoformat(since["at"])
         if key in arrivals:
-            return [Event(key, one.committed_at, one.to_amounts(), {"partitions": one.partitions}) for one in arrivals[key].new]
+            return [Event(key, one.arrived_at, one.to_amounts(), {"partitions": one.partitions}) for one in arrivals[key].new]
         if isinstance(leaf, Every):
             assert isinstance(leaf.period, timedelta), "checked when it was made"
             return [Event(key, now)] if now >= start + leaf.period else []
@@ -243,7 +243,13 @@ def _amounts(found: Arrivals) -> dict[str, int]:
 def place_to_json(place: Place) -> dict[str, Any]:
     """A place as the store keeps it."""
     at = None if place.committed_at is None else place.committed_at.isoformat()
-    return {"snapshot_id": place.snapshot_id, "sequence": place.sequence, "committed_at": at, "table": place.table_uuid}
+    return {
+        "snapshot_id": place.snapshot_id,
+        "sequence": place.sequence,
+        "committed_at": at,
+        "table": place.table_uuid,
+        "other_heads": list(place.other_heads),
+    }
 
 
 def place_from_json(said: Mapping[str, Any] | None) -> Place:
@@ -252,4 +258,5 @@ def place_from_json(said: Mapping[str, Any] | None) -> Place:
         return START
     at = said["committed_at"]
     moment = None if at is None else datetime.fromisoformat(at)
-    return Place(said["snapshot_id"], said["sequence"], moment, said.get("table"))  # it was not always kept
+    others = tuple(said.get("other_heads", ()))  # like the table, they were not always kept
+    return Place(said["snapshot_id"], said["sequence"], moment, said.get("table"), others)

@@ -135,6 +135,7 @@ class Poller:
             "sequence": to.sequence,
             "committed_at": to.committed_at,
             "table_uuid": to.table_uuid,
+            "other_heads": list(to.other_heads),
             "read_at": self._store.clock(),
         }
         statement = insert(table_places).values(table_key=str(name), **values)
@@ -147,7 +148,6 @@ class Poller:
 
 
 def _event(name: TableName, arrival: Arrival, found: Arrivals) -> Event:
-    first: datetime = arrival.committed_at
     detail: dict[str, Any] = {
         "table": name.dotted,
         "snapshot_id": arrival.snapshot_id,
@@ -156,8 +156,12 @@ def _event(name: TableName, arrival: Arrival, found: Arrivals) -> Event:
     }
     if found.expired and arrival is found.new[0]:
         detail["expired_before"] = found.expired
-    return Event(table_key(name), first, arrival.to_amounts(), detail, source_id=f"snapshot:{name}:{arrival.snapshot_id}")
+    return Event(
+        table_key(name), arrival.arrived_at, arrival.to_amounts(), detail, source_id=f"snapshot:{name}:{arrival.snapshot_id}"
+    )
 
 
 def _place_from(row: sa.Row[Any]) -> Place | None:
-    return None if row.read_at is None else Place(row.snapshot_id, row.sequence, row.committed_at, row.table_uuid)
+    if row.read_at is None:
+        return None
+    return Place(row.snapshot_id, row.sequence, row.committed_at, row.table_uuid, tuple(row.other_heads or ()))

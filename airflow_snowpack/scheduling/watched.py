@@ -3,7 +3,7 @@
     place = WatchedTable(store, "lake/web.views", TableName("lake", "web", "views"), load_catalog=config.load)
     for arrival in place.read().new:
         ...                     # pass it on
-        place.advance(arrival)  # only when it is safe with whoever it was for
+        place.advance(place_of(arrival))  # only when it is safe with whoever it was for
 
 The invariant: the place moves only past what was passed on. Whoever dies before is asked for the same arrivals again.
 """
@@ -85,5 +85,5 @@ class WatchedTable:
 
 
 def place_of(arrival: Arrival) -> Place:
-    """The place just behind an arrival."""
-    return Place(arrival.snapshot_id, arrival.sequence, arrival.committed_at, arrival.table_uuid)
+    """Return the place just behind an arrival."""
+    return arrival.place

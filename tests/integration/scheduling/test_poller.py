@@ -136,6 +136,31 @@ def test_of_more_tables_than_one_step_reads_the_one_that_waited_longest_comes_fi
 
 
 @pytest.mark.one_database
+def test_an_audited_branch_starts_a_run_when_it_is_published(scheduler: Any, poller: Poller, views: Table) -> None:
+    """Main had a newer commit, which was read and rolled back."""
+    views.append(rows())
+    base = views.metadata.current_snapshot_id
+    assert base is not None
+    listen(scheduler)
+    poller.step()
+    scheduler.clock.now = datetime.now(UTC)
+    scheduler.schedules.update(scheduler.schedules.get("counted").schedule)
+    views.manage_snapshots().create_branch(base, "audit").commit()
+    views.refresh().append(rows(5), branch="audit")
+    views.append(rows(2))
+    assert look_again(scheduler, poller) == 1
+    views.manage_snapshots().rollback_to_snapshot(base).commit()
+    assert look_again(scheduler, poller) == 0
+
+    views.refresh().manage_snapshots().set_current_snapshot(ref_name="audit").commit()
+    assert look_again(scheduler, poller) == 1
+    assert look_again(scheduler, poller) == 0
+    scheduler.work()
+    (launch,) = scheduler.started
+    assert [event["amounts"]["records"] for event in launch.conf["snowpack"]["events"]] == [2, 5]
+
+
+@pytest.mark.one_database
 def test_a_table_is_read_anew_only_after_the_period(scheduler: Any, poller: Poller, views: Table) -> None:
     listen(scheduler)
     assert poller.step().tables == 1

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from bounded import PATIENCE_S
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, NestedField, StringType
+from scripted_engine import eventually
 
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.iceberg.arrivals import Place, head_of, read_arrivals
@@ -110,6 +112,68 @@ def test_after_a_rollback_what_was_read_is_not_read_again(table: Table) -> None:
 
     table.append(rows("wed"))
     assert [arrival.partitions for arrival in read_arrivals(table, place).new] == [("day=wed",)]
+
+
+def test_the_commits_of_a_branch_arrive_when_it_is_published_although_main_had_a_newer_commit(table: Table) -> None:
+    """Write, audit, publish: the branch has lower sequence numbers than what was read and rolled back on main."""
+    table.append(rows("mon"))
+    base = table.metadata.current_snapshot_id
+    assert base is not None
+    table.manage_snapshots().create_branch(base, "audit").commit()
+    table.refresh()
+    table.append(rows("tue"), branch="audit")
+    table.append(rows("wed"), branch="audit")
+    table.append(rows("thu"))
+    place = read_arrivals(table, START).head
+    table.manage_snapshots().rollback_to_snapshot(base).commit()
+    rolled_back = read_arrivals(table.refresh(), place)
+    assert rolled_back.new == ()
+
+    table.manage_snapshots().set_current_snapshot(ref_name="audit").commit()
+    for since in (place, rolled_back.head):
+        found = read_arrivals(table.refresh(), since)
+        assert [arrival.partitions for arrival in found.new] == [("day=tue",), ("day=wed",)]
+        assert all(arrival.arrived_at > arrival.committed_at for arrival in found.new)
+        assert found.expired == 0
+        assert read_arrivals(table, found.head).new == ()
+        assert read_arrivals(table, found.new[0].place).new[0].partitions == ("day=wed",)
+
+
+def test_a_snapshot_that_was_read_before_a_rollback_is_not_read_again_when_main_returns_to_it(table: Table) -> None:
+    table.append(rows("mon"))
+    first = table.metadata.current_snapshot_id
+    table.append(rows("tue"))
+    second = table.metadata.current_snapshot_id
+    assert first is not None
+    place = read_arrivals(table, START).head
+    table.manage_snapshots().rollback_to_snapshot(first).commit()
+    table.append(rows("wed"))
+    found = read_arrivals(table, place)
+    assert [arrival.partitions for arrival in found.new] == [("day=wed",)]
+
+    table.manage_snapshots().set_current_snapshot(second).commit()
+    again = read_arrivals(table.refresh(), found.head)
+    assert again.new == ()
+    table.append(rows("thu"))
+    assert [arrival.partitions for arrival in read_arrivals(table, again.head).new] == [("day=thu",)]
+
+
+def test_a_branch_that_is_published_after_a_moment_arrives_after_it_although_it_was_committed_before(table: Table) -> None:
+    table.append(rows("mon"))
+    base = table.metadata.current_snapshot_id
+    assert base is not None
+    table.manage_snapshots().create_branch(base, "audit").commit()
+    table.refresh()
+    table.append(rows("tue"), branch="audit")
+    audited = table.snapshot_by_name("audit")
+    assert audited is not None
+    moment = datetime.fromtimestamp(audited.timestamp_ms / 1000 + 0.001, UTC)
+    eventually(lambda: datetime.now(UTC) > moment + timedelta(milliseconds=1), PATIENCE_S)
+    table.manage_snapshots().set_current_snapshot(ref_name="audit").commit()
+
+    found = read_arrivals(table.refresh(), Place.at(moment))
+    assert [arrival.partitions for arrival in found.new] == [("day=tue",)]
+    assert found.new[0].arrived_at > moment
 
 
 def test_from_a_moment_on_only_what_was_committed_since_arrives(table: Table) -> None:
