@@ -9,6 +9,7 @@ from airflow_snowpack.api.bodies import Body, moment
 if TYPE_CHECKING:
     from airflow_snowpack.scheduling import (
         Explanation,
+        Finding,
         PendingJob,
         Reason,
         RecordedEvent,
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
         StoredSchedule,
         SyncReport,
     )
+    from airflow_snowpack.scheduling.sources import Source
     from airflow_snowpack.scheduling.trigger import Judgement
 
 
@@ -79,7 +81,20 @@ def explanation_body(told: Explanation) -> Body:
         "launching": None if told.launching is None else pending_body(told.launching, told.problem),
         "next_tick": moment(told.next_tick),
         "deadline": moment(told.deadline),
+        "sources": [source_body(source) for source in told.sources],
+        "scheduler": {"is_alive": told.scheduler_is_alive, "seen_at": moment(told.scheduler_seen_at)},
         "ended": [pending_body(job) for job in told.ended],
+    }
+
+
+def source_body(source: Source) -> Body:
+    """A table or a DAG that a schedule listens to."""
+    return {
+        "kind": source.kind,
+        "name": source.name,
+        "read_at": moment(source.read_at),
+        "problem": source.problem,
+        "asked_at": moment(source.asked_at),
     }
 
 
@@ -91,6 +106,7 @@ def judgement_body(judgement: Judgement) -> Body:
         "have": judgement.have,
         "want": judgement.want,
         "next_at": moment(judgement.next_at),
+        "problem": judgement.problem,
         "parts": [judgement_body(part) for part in judgement.parts],
     }
 
@@ -118,6 +134,10 @@ def event_body(recorded: RecordedEvent) -> Body:
         "detail": dict(event.detail),
         "source_id": event.source_id,
     }
+
+
+def finding_body(finding: Finding) -> Body:
+    return {"schedule": finding.schedule, "problem": finding.problem, "blocks": finding.blocks}
 
 
 def sync_body(report: SyncReport) -> Body:

@@ -150,6 +150,7 @@ class JudgementShape(Shape):
     have: int | None = Field(description="How much there is of what is counted; null where nothing is.")
     want: int | None
     next_at: Moment = Field(description="When time alone may change it.")
+    problem: str | None = Field(description="Why no event can satisfy it as things are; null when nothing is wrong.")
     parts: list["JudgementShape"]
 
 
@@ -189,6 +190,23 @@ class PendingPageShape(Shape):
     next: str | None = Field(description="What to give as `cursor` for the next page.")
 
 
+class SourceShape(Shape):
+    """A table or a DAG that a schedule listens to."""
+
+    kind: Literal["table", "dag"]
+    name: str = Field(examples=["analytics.page_views"])
+    read_at: Moment = Field(description="When the table was last read; null for never, and for a DAG.")
+    problem: str | None = Field(examples=["the table analytics.page_views does not exist"])
+    asked_at: Moment = Field(description="When the problem was last confirmed.")
+
+
+class SchedulerShape(Shape):
+    """The dispatcher DAG, or `airflow snowpack scheduler`."""
+
+    is_alive: bool = Field(description="Whether one has worked on this store within the last five minutes.")
+    seen_at: Moment = Field(description="When one last did.")
+
+
 class ExplanationShape(Shape):
     """Why a schedule has not run."""
 
@@ -200,6 +218,8 @@ class ExplanationShape(Shape):
     launching: PendingShape | None = Field(description="A job whose run is being started.")
     next_tick: Moment = Field(description="When its own clock comes next.")
     deadline: Moment = Field(description="When it runs at the latest; null for a trigger without `at_latest`.")
+    sources: list[SourceShape] = Field(description="The tables and DAGs that it listens to; empty while it is suspended.")
+    scheduler: SchedulerShape
     ended: list[PendingShape] = Field(description="The newest that were launched or discarded, newest first.")
 
 

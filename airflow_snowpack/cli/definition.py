@@ -145,8 +145,13 @@ SCHEDULES = (
     ),
     command(
         "sync", "schedule_sync.sync", "Bring the store in line with the files that declare schedules",
-        a.SCHEDULE_PATHS, a.UPDATE_SCHEDULES, a.PLAN_SYNC, a.OUTPUT,
+        a.SCHEDULE_PATHS, a.UPDATE_SCHEDULES, a.PLAN_SYNC, a.CATALOG_CONN_ID, a.OUTPUT,
         example="schedules sync --dry-run",
+    ),
+    command(
+        "check", "schedule_check.check", "Fail if a table or a DAG that declared schedules need is missing or cannot be read",
+        a.SCHEDULE_PATHS, a.CATALOG_CONN_ID, a.OUTPUT,
+        example="schedules check dags",
     ),
 )  # fmt: skip
 

@@ -119,7 +119,7 @@ def _columns(now: datetime) -> list[Column[Explanation]]:
 
 
 def _blocked(told: Explanation) -> str | None:
-    said = [reason.says for reason in told.blocked_by] + ([told.problem] if told.problem else [])
+    said = [reason.says for reason in told.blocked_by] + [why for why in (told.trigger.problem, told.problem) if why]
     return "; ".join(said) or None
 
 

@@ -93,6 +93,18 @@ class AirflowDagRuns(ABC):
         """
         return self.count_active(dag_id, run_ids)[1]
 
+    def missing_dags(self, dag_ids: Iterable[str]) -> Mapping[str, bool]:
+        """Whether each of these DAGs is missing, without those that Airflow refuses to tell about.
+
+        :raises AirflowUnreachable: Airflow does not answer.
+        """
+        asked = {dag_id: told(partial(self.is_missing, dag_id)) for dag_id in dag_ids}
+        return {dag_id: missing for dag_id, missing in asked.items() if isinstance(missing, bool)}
+
+    def is_missing(self, dag_id: str) -> bool:
+        """Whether Airflow has no such DAG."""
+        return self.is_paused(dag_id) is None
+
     @abstractmethod
     def ended_runs(self, asked: Sequence[EndsAsked]) -> Mapping[str, EndsFound]:
         """The ends of these DAGs' runs, whoever started them.

@@ -52,6 +52,11 @@ class RestDagRuns(AirflowDagRuns):
         dag = self._found(f"/dags/{_quoted(dag_id)}", dag_id)
         return None if dag is None else bool(dag["is_paused"])
 
+    def is_missing(self, dag_id: str) -> bool:
+        """Whether Airflow has no such DAG, or its file is gone. A file that does not parse is there: its author will fix it."""
+        dag = self._found(f"/dags/{_quoted(dag_id)}", dag_id)
+        return dag is None or bool(dag.get("is_stale") and not dag.get("has_import_errors"))
+
     def trigger(self, launch: Launch) -> NotStarted | None:
         note = f"Started by the Snowpack schedule {launch.schedule}."
         body = {"dag_run_id": launch.run_id, "logical_date": None, "conf": dict(launch.conf), "note": note}

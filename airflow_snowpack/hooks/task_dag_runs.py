@@ -43,6 +43,10 @@ class TaskDagRuns(AirflowDagRuns):
         why = "a task cannot ask Airflow for pools; name a connection to its REST API in [snowpack] airflow_conn_id"
         return dict.fromkeys(pools, NotKnown(why))
 
+    def is_missing(self, dag_id: str) -> bool:
+        """Whether Airflow has no such DAG. That the file of one is gone, only the REST API shows."""
+        return super().is_missing(dag_id) if self._rest is None else self._rest.is_missing(dag_id)
+
     def is_paused(self, dag_id: str) -> bool | None:
         from airflow.sdk.execution_time.comms import GetDag
 

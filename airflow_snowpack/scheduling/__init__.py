@@ -105,6 +105,10 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling.schedules import StoredSchedule as StoredSchedule
     from airflow_snowpack.scheduling.sending import Sent as Sent
     from airflow_snowpack.scheduling.sending import send_event as send_event
+    from airflow_snowpack.scheduling.source_check import Finding as Finding
+    from airflow_snowpack.scheduling.source_check import check_scheduler as check_scheduler
+    from airflow_snowpack.scheduling.source_check import check_sources as check_sources
+    from airflow_snowpack.scheduling.source_check import named_dags as named_dags
     from airflow_snowpack.scheduling.subscriber import Subscriber as Subscriber
     from airflow_snowpack.scheduling.surroundings import DagRuns as DagRuns
     from airflow_snowpack.scheduling.surroundings import EndedRun as EndedRun
@@ -180,6 +184,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "schedule_writer": ["Origin"],
         "schedules": ["Schedules", "StoredSchedule"],
         "sending": ["Sent", "send_event"],
+        "source_check": ["Finding", "check_scheduler", "check_sources", "named_dags"],
         "subscriber": ["Subscriber"],
         "deployment": ["SyncReport", "plan_sync", "sync"],
         "surroundings": [

@@ -62,6 +62,7 @@ class AtLatest(Trigger):
     """Another trigger, or the time of a cron expression if the other one is not satisfied by then: one run in each period."""
 
     kind: ClassVar[str] = "at_latest"
+    needs_all: ClassVar[bool] = False
     trigger: Trigger
     by: Cron
 
@@ -160,6 +161,7 @@ class AnyOf(Composite):
     """One of these is enough."""
 
     kind: ClassVar[str] = "any_of"
+    needs_all: ClassVar[bool] = False
     word: ClassVar[str] = "or"
     triggers: tuple[Trigger, ...]
 

@@ -19,8 +19,11 @@ from airflow_snowpack.scheduling.gated_runs import GatedRun, waiting_at_gates
 from airflow_snowpack.scheduling.leaves import Deadline
 from airflow_snowpack.scheduling.pending import OPEN, PendingJob, PendingState, Reason, pending_from
 from airflow_snowpack.scheduling.schedules import Schedules, StoredSchedule
-from airflow_snowpack.scheduling.trigger import Judgement
-from airflow_snowpack.store.schedule_tables import launches, pending_jobs, schedule_clocks
+from airflow_snowpack.scheduling.signs_of_life import is_alive, last_beat
+from airflow_snowpack.scheduling.source_problems import NO_WIDER_THAN, SourceProblem, read_problems
+from airflow_snowpack.scheduling.sources import Source, blocking, source_key, sources_of, with_problems
+from airflow_snowpack.scheduling.trigger import TABLES, Judgement
+from airflow_snowpack.store.schedule_tables import launches, pending_jobs, schedule_clocks, table_places
 
 LAST = 5
 
@@ -35,6 +38,8 @@ class Explanation:
     :param absorbs: whether further events join the run that is being started.
     :param next_tick: when its own clock comes next.
     :param deadline: when it runs at the latest, for a trigger with ``at_latest``.
+    :param sources: the tables and DAGs that an enabled schedule listens to, when each table was last read, and what is wrong.
+    :param scheduler_seen_at: when a scheduler last worked on this store, and ``scheduler_is_alive``: whether it still counts.
     :param ended: the newest jobs that were launched or discarded, newest first.
     :param at_gates: the runs of its DAG that wait at a gate inside of the DAG, whoever started them, the oldest first.
     """
@@ -49,6 +54,9 @@ class Explanation:
     at_gates: tuple[GatedRun, ...] = ()
     deadline: datetime | None = None
     absorbs: bool = False
+    sources: tuple[Source, ...] = ()
+    scheduler_seen_at: datetime | None = None
+    scheduler_is_alive: bool = True
 
     @property
     def blocked_by(self) -> tuple[Reason, ...]:
@@ -73,13 +81,25 @@ class Explanation:
         if stored.read is None:
             return [f"{stored.name} is enabled.", *self._not_readable(), *self._launching(), *self._at_gates(), *self._endings()]
         lines = [f"{stored.name} is enabled and starts {stored.dag_id}."]
+        lines += self._scheduler()
         lines.append(f"Its trigger is {self._satisfied()}: {self.trigger.says}.")
+        if self.trigger.problem is not None:
+            lines.append(f"Its trigger cannot be satisfied as things are: {self.trigger.problem}.")
         lines += self._launching() + self._waiting()
         if self.next_tick is not None:
             lines.append(f"Its clock comes next at {_text(self.next_tick)}.")
         if self.deadline is not None and self.pending_trigger:
             lines.append(f"Its deadline is at {_text(self.deadline)}: then it does not wait for the rest of its trigger.")
+        lines += [_source(source) for source in self.sources if source.kind == "table" or source.problem is not None]
         return lines + self._at_gates() + self._endings()
+
+    def _scheduler(self) -> list[str]:
+        if self.scheduler_is_alive:
+            return []
+        last = "none has ever worked on this store"
+        if self.scheduler_seen_at is not None:
+            last = f"the last one worked at {_text(self.scheduler_seen_at)}"
+        return [f"No scheduler is running: {last}. Unpause the DAG snowpack_dispatcher, or run `airflow snowpack scheduler`."]
 
     def _not_readable(self) -> list[str]:
         if self.stored.read is not None:
@@ -136,27 +156,32 @@ def explain_all(schedules: Schedules, stored: Sequence[StoredSchedule]) -> dict[
     """Everything about several, by name: a few statements for all of them, and one for each whose events are to be counted."""
     if not stored:
         return {}
-    return schedules.store.read(lambda conn: _explain(conn, stored, schedules.store.clock()))
+    return schedules.store.read(lambda conn: _explain(conn, stored, schedules.catalog, schedules.store.clock()))
 
 
-def _explain(conn: sa.Connection, stored: Sequence[StoredSchedule], now: datetime) -> dict[str, Explanation]:
+def _explain(conn: sa.Connection, stored: Sequence[StoredSchedule], catalog: str, now: datetime) -> dict[str, Explanation]:
     names = [one.name for one in stored]
     waiting, launching = _current(conn, stored)
     ended, ticks = _ended(conn, names), _next_ticks(conn, names)
     at_gates = waiting_at_gates(conn, [one.dag_id for one in stored])
+    problems, read_at = _on_record(conn, stored, catalog)
+    seen_at = last_beat(conn)
     told = {}
     for one in stored:
         name, row = one.name, waiting.get(one.name)
         sent = launching.get(name)
         told[name] = Explanation(
             stored=one,
-            trigger=_judged(conn, one, row, now),
+            trigger=_with_problems(one, _judged(conn, one, row, now), problems, catalog),
             pending=_pending(row),
             launching=_pending(sent),
             problem=None if sent is None else sent.problem,
             absorbs=sent is not None and sent.absorbs,
             next_tick=min(ticks.get(name, {}).values(), default=None),
             deadline=_deadline(one, ticks.get(name, {})),
+            sources=sources_of(one.read.trigger, problems, read_at, catalog) if one.enabled and one.read is not None else (),
+            scheduler_seen_at=seen_at,
+            scheduler_is_alive=is_alive(seen_at, now),
             ended=tuple(ended.get(name, ())),
             at_gates=tuple(run for run in at_gates if run.place.dag_id == one.dag_id),
         )
@@ -168,6 +193,38 @@ def _judged(conn: sa.Connection, one: StoredSchedule, row: sa.Row[Any] | None, n
     if one.read is None:
         return Judgement(False, "not known, since its definition cannot be read")
     return one.read.trigger.judge({} if row is None else count_events(conn, row, one.read).progress, now)
+
+
+def _on_record(
+    conn: sa.Connection, stored: Sequence[StoredSchedule], catalog: str
+) -> tuple[dict[str, SourceProblem], dict[str, datetime]]:
+    """What is known of the sources of enabled schedules: their problems, and when each table was last read, by their keys."""
+    triggers = [one.read.trigger for one in stored if one.enabled and one.read is not None]
+    keys = {key for trigger in triggers for leaf in trigger.leaves() if (key := source_key(leaf, catalog)) is not None}
+    tables = sorted(key for key in keys if key.startswith(TABLES))
+    read_at: dict[str, datetime] = {}
+    for start in range(0, len(tables), NO_WIDER_THAN):
+        names = [key.removeprefix(TABLES) for key in tables[start : start + NO_WIDER_THAN]]
+        query = sa.select(table_places.c.table_key, table_places.c.read_at).where(table_places.c.table_key.in_(names))
+        read_at |= {f"{TABLES}{row.table_key}": row.read_at for row in conn.execute(query)}
+    return read_problems(conn, keys), read_at
+
+
+def _with_problems(one: StoredSchedule, judgement: Judgement, problems: Mapping[str, SourceProblem], catalog: str) -> Judgement:
+    if one.read is None or not one.enabled:
+        return judgement
+    return with_problems(one.read.trigger, judgement, blocking(one.read.trigger, problems, catalog))
+
+
+def _source(source: Source) -> str:
+    """One source in words."""
+    found = "" if source.problem is None else f"{source.problem[:1].upper()}{source.problem[1:]}"
+    if source.asked_at is not None:
+        found += f" (found at {_text(source.asked_at)}). "
+    if source.kind == "dag":
+        return found.strip()
+    last = "has not been read yet" if source.read_at is None else f"was last read at {_text(source.read_at)}"
+    return f"{found}{'It' if found else f'The table {source.name}'} {last}."
 
 
 def _current(conn: sa.Connection, stored: Sequence[StoredSchedule]) -> tuple[dict[str, sa.Row[Any]], dict[str, sa.Row[Any]]]:

@@ -20,6 +20,7 @@ from airflow_snowpack.scheduling.counting import count_each
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.pending import PendingState, Reason, is_open, reasons_to_json
 from airflow_snowpack.scheduling.schedule import Schedule
+from airflow_snowpack.scheduling.signs_of_life import beat
 from airflow_snowpack.scheduling.subscriber import BATCH, CURSOR, Subscriber
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import event_cursors, events, launches, pending_jobs, schedules
@@ -55,6 +56,7 @@ class Intake:
             if batch < BATCH:
                 break
         self._count_waiting()
+        beat(self._store)
         return taken
 
     def _has_unread(self) -> bool:

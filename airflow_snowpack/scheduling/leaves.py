@@ -23,7 +23,7 @@ from airflow_snowpack.scheduling.trigger import (
 )
 
 
-class _TableLeaf(Leaf):
+class TableLeaf(Leaf):
     """Listens to the commits of one table."""
 
     table: str
@@ -52,7 +52,7 @@ class _CountingLeaf(Leaf):
         return self.count
 
 
-class _CountingTableLeaf(_CountingLeaf, _TableLeaf):
+class _CountingTableLeaf(_CountingLeaf, TableLeaf):
     """Counts something that commits bring.
 
     :cvar unit: what it counts, for people.
@@ -112,7 +112,7 @@ class CommitsAdded(_CountingTableLeaf):
 
 
 @dataclass(frozen=True)
-class BytesAdded(_TableLeaf):
+class BytesAdded(TableLeaf):
     """So much data was added to a table.
 
     :param size: bytes, or text such as ``"100GB"`` or ``"512MiB"``.

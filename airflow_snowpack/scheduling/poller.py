@@ -26,9 +26,10 @@ from airflow_snowpack.iceberg.arrivals import Arrival, Arrivals, Place, read_arr
 from airflow_snowpack.iceberg.catalog import load_table
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.scheduling.events import Event, publish
+from airflow_snowpack.scheduling.source_problems import ProblemKind, SourceProblem, found_in, found_with, is_news, write_problem
 from airflow_snowpack.scheduling.trigger import table_key
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.schedule_tables import schedule_triggers, table_places
+from airflow_snowpack.store.schedule_tables import schedule_triggers, source_problems, table_places
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -37,6 +38,10 @@ log = logging.getLogger(__name__)
 
 PREFIX = table_key(TableName("c", "d", "t")).removesuffix("c.d.t")
 NO_WIDER_THAN = 1_000
+PROBLEM = tuple(
+    source_problems.c[name].label(f"problem_{label}")
+    for name, label in (("kind", "kind"), ("problem", "says"), ("began_at", "began_at"), ("asked_at", "asked_at"))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,7 @@ class Poller:
         due = self._due()
         if not due:
             return PollReport()
-        catalog, published, problems = self._load_catalog(), 0, {}
+        catalog, published, problems = self._load(due), 0, {}
         for table, row in due.items():
             self._in_vain[row.listened_to] = self._store.clock()
             try:
@@ -89,10 +94,30 @@ class Poller:
             except SnowpackError as problem:
                 log.warning("table_not_polled: %s", problem)
                 problems[str(table)] = str(problem)
+                self._note({table: row}, problem)
             except Exception as problem:  # a catalog or a file system of whatever kind; the other tables go on
                 log.exception("table_not_polled: %s", table)
                 problems[str(table)] = f"{type(problem).__name__}: {problem}"
+                self._note({table: row}, problem)
         return PollReport(len(due), published, problems)
+
+    def _load(self, due: Mapping[TableName, sa.Row[Any]]) -> Catalog:
+        try:
+            return self._load_catalog()
+        except Exception as problem:
+            self._note(due, problem)
+            raise
+
+    def _note(self, rows: Mapping[TableName, sa.Row[Any]], problem: Exception) -> None:
+        """Record why tables cannot be read, for whoever asks why their schedules do not run."""
+        found = found_with(problem)
+
+        def write(conn: sa.Connection) -> None:
+            for table, row in rows.items():
+                write_problem(conn, self._store, table_key(table), found, _problem_in(row))
+
+        if any(is_news(found, _problem_in(row), self._store.clock()) for row in rows.values()):
+            self._store.transact(write)
 
     def _due(self) -> dict[TableName, sa.Row[Any]]:
         """The tables to look at, with the place up to which each was read, and since when anybody listens to it."""
@@ -102,10 +127,12 @@ class Poller:
         query = (
             sa.select(name.label("listened_to"), sa.func.min(schedule_triggers.c.counts_from).label("since"), table_places)
             .join(table_places, table_places.c.table_key == name, isouter=True)
+            .join(source_problems, source_problems.c.key == schedule_triggers.c.event_key, isouter=True)
+            .add_columns(*PROBLEM)
             .where(sa.func.substr(schedule_triggers.c.event_key, 1, len(PREFIX)) == PREFIX)
             .where(sa.or_(table_places.c.read_at.is_(None), table_places.c.read_at <= before))
             .where(name.not_in(list(self._in_vain)))
-            .group_by(name, *table_places.c)
+            .group_by(name, *table_places.c, *source_problems.c)
             .order_by(table_places.c.read_at.asc().nulls_first(), name)
             .limit(NO_WIDER_THAN)
         )
@@ -117,11 +144,13 @@ class Poller:
 
     def _read(self, catalog: Catalog, name: TableName, row: sa.Row[Any]) -> int:
         place = _place_from(row)
-        found = read_arrivals(load_table(catalog, name), place or Place.at(row.since))
+        table = load_table(catalog, name)
+        found = read_arrivals(table, place or Place.at(row.since))
         if found.expired:
             log.warning("snapshots_expired_unread: %s of %s came and went before they could be read", found.expired, name)
 
         def write(conn: sa.Connection) -> int:
+            write_problem(conn, self._store, table_key(name), found_in(table), _problem_in(row))
             if not self._move(conn, name, place, found.head):
                 return 0  # another poller was here
             return publish(conn, self._store, [_event(name, arrival, found) for arrival in found.new])
@@ -159,6 +188,12 @@ def _event(name: TableName, arrival: Arrival, found: Arrivals) -> Event:
     return Event(
         table_key(name), arrival.arrived_at, arrival.to_amounts(), detail, source_id=f"snapshot:{name}:{arrival.snapshot_id}"
     )
+
+
+def _problem_in(row: sa.Row[Any]) -> SourceProblem | None:
+    if row.problem_kind is None:
+        return None
+    return SourceProblem(ProblemKind(row.problem_kind), row.problem_says, row.problem_began_at, row.problem_asked_at)
 
 
 def _place_from(row: sa.Row[Any]) -> Place | None:

@@ -14,7 +14,7 @@ what was told says that an end is missing, and the DAG's runs are searched for i
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -25,6 +25,7 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.scheduling.active_runs import launched_runs
 from airflow_snowpack.scheduling.events import last_number
 from airflow_snowpack.scheduling.runs import Runs, end_source
+from airflow_snowpack.scheduling.source_problems import Found, ProblemKind, dag_source, is_news, read_problems, write_problem
 from airflow_snowpack.scheduling.surroundings import EndedRun, EndsAsked, EndsFound, NotKnown, Surroundings
 from airflow_snowpack.scheduling.trigger import run_key
 from airflow_snowpack.store import Store
@@ -63,6 +64,7 @@ class RunEnds:
         places = self._store.transact(lambda conn: self._claim(conn, now, limit))
         try:
             named = {dag_id: row for dag_id, row in places.items() if row.is_named}
+            self._note_missing(list(named))
             return self._close_launched(list(places)) + self._record(named, now)
         except SnowpackError as problem:
             log.warning("run_ends_not_known: they are asked for again: %s", problem)
@@ -94,6 +96,20 @@ class RunEnds:
             if not isinstance(runs, NotKnown)
             for run_id, end in runs.ended.items()
         )
+
+    def _note_missing(self, dag_ids: Sequence[str]) -> None:
+        """Record which of the named DAGs do not exist, for whoever asks why their schedules do not run."""
+        missing = self._surroundings.missing_dags(dag_ids) if dag_ids else {}
+        found = {dag_source(dag_id): Found(ProblemKind.MISSING) if is_missing else None for dag_id, is_missing in missing.items()}
+        known = self._store.read(lambda conn: read_problems(conn, found)) if found else {}
+        news = [key for key, problem in found.items() if is_news(problem, known.get(key), self._store.clock())]
+
+        def write(conn: sa.Connection) -> None:
+            for key in news:
+                write_problem(conn, self._store, key, found[key], known.get(key))
+
+        if news:
+            self._store.transact(write)
 
     def _record(self, places: Mapping[str, sa.Row[Any]], now: datetime) -> int:
         asked = {dag_id: self._ask_for(row, now) for dag_id, row in places.items()}

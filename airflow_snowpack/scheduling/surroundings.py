@@ -130,6 +130,10 @@ class Surroundings(Protocol):
         """The ends of these DAGs' runs, whoever started them."""
         ...
 
+    def missing_dags(self, dag_ids: Iterable[str]) -> Mapping[str, bool]:
+        """Whether each of these DAGs does not exist; without those that Airflow does not tell about."""
+        ...
+
     def free_slots(self, pools: Iterable[str]) -> Mapping[str, Slots]:
         """Free slots of these pools; ``None`` for one that does not exist. What asks for one that is not known waits."""
         ...

@@ -45,6 +45,7 @@ class Judgement:
     :param word: ``and`` or ``or``, which joins its parts.
     :param have: how much there is of what is counted, and ``want``: how much there must be; ``None`` where nothing is.
     :param since: the moment that satisfied it: of the event that completed it, of a tick, or at which a time was over.
+    :param problem: why no event can satisfy it as things are, where its sources are known; ``None`` when nothing is wrong.
     """
 
     satisfied: bool
@@ -55,10 +56,16 @@ class Judgement:
     have: int | None = None
     want: int | None = None
     since: datetime | None = None
+    problem: str | None = None
 
 
 class Trigger(Declared):
-    """A rule that says when a run is wanted."""
+    """A rule that says when a run is wanted.
+
+    :cvar needs_all: it cannot be satisfied when one of its parts cannot be.
+    """
+
+    needs_all: ClassVar[bool] = True
 
     def leaves(self) -> tuple[Leaf, ...]:
         """What it is made of, each one once, in a fixed order."""
@@ -154,9 +161,12 @@ class Leaf(Trigger):
         return (known.reached_at or known.last_at) if known.amount >= self.wanted else None
 
 
+TABLES = "table:"
+
+
 def table_key(table: TableName) -> str:
     """The key of what is committed to a table."""
-    return f"table:{table}"
+    return f"{TABLES}{table}"
 
 
 def run_key(dag_id: str, state: str) -> str:

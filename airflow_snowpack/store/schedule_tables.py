@@ -249,6 +249,24 @@ table_places = sa.Table(
 )
 """``total_records``: of the table at this place. ``other_heads``: snapshots that were read and that a rollback left behind."""
 
+source_problems = sa.Table(
+    "source_problems",
+    metadata,
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("problem", sa.Text, nullable=False),
+    sa.Column("began_at", UtcDateTime, nullable=False),
+    sa.Column("asked_at", UtcDateTime, nullable=False),
+)
+"""What is wrong with the tables and DAGs that schedules listen to; a source without a row is fine, or was never asked."""
+
+scheduler_beats = sa.Table(
+    "scheduler_beats",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("seen_at", UtcDateTime, nullable=False),
+)
+
 considered = sa.Table(
     "considered",
     metadata,

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from airflow_snowpack.store.leases import lease_columns
 from airflow_snowpack.store.types import UtcDateTime
 
-REVISION = "0004_catalog_identity"
+REVISION = "0005_schedule_sources"
 """The newest migration; a test compares it with what Alembic finds."""
 
 metadata = sa.MetaData(

@@ -24,6 +24,7 @@ class Step:
     :param share: of :data:`FULL`; ``None`` where nothing is counted.
     :param joined: ``and`` or ``or``, between this one and the one before it.
     :param depth: how deep it is nested.
+    :param problem: why it cannot be satisfied as things are.
     """
 
     says: str
@@ -32,6 +33,7 @@ class Step:
     next_at: datetime | None
     joined: str | None
     depth: int
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ def _steps(judgement: Judgement, joined: str | None, depth: int) -> list[Step]:
     if judgement.word is None:
         inner = [step for part in judgement.parts for step in _steps(part, None, depth + 1)]
         share = None if judgement.have is None or not judgement.want else _share(judgement.have, judgement.want)
-        return [Step(judgement.says, judgement.satisfied, share, judgement.next_at, joined, depth), *inner]
+        return [Step(judgement.says, judgement.satisfied, share, judgement.next_at, joined, depth, judgement.problem), *inner]
     deeper = depth + 1 if joined else depth
     return [
         step for number, part in enumerate(judgement.parts) for step in _steps(part, judgement.word if number else joined, deeper)

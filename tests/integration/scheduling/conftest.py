@@ -30,6 +30,7 @@ from airflow_snowpack.scheduling import (
 )
 from airflow_snowpack.scheduling.history import read_history
 from airflow_snowpack.scheduling.pending import pending_from
+from airflow_snowpack.scheduling.signs_of_life import beat
 from airflow_snowpack.scheduling.trigger import custom_key, table_key
 from airflow_snowpack.store import Actor, AuditTrail, Store, open_store
 from airflow_snowpack.store.schedule_tables import pending_jobs
@@ -68,6 +69,7 @@ class FakeAirflow:
     started: list[Launch] = field(default_factory=list)
     refusal: NotStarted | None = None
     secret: set[str] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
 
     def dag_runs(self, known: Mapping[str, frozenset[str]]) -> Mapping[str, DagRuns | NotKnown]:
         return {
@@ -88,6 +90,9 @@ class FakeAirflow:
             one.dag_id: EndsFound({run: end for run, end in self.finished.get(one.dag_id, {}).items() if end.at >= one.since})
             for one in asked
         }
+
+    def missing_dags(self, dag_ids: Iterable[str]) -> Mapping[str, bool]:
+        return {dag_id: dag_id in self.gone for dag_id in dag_ids}
 
     def free_slots(self, pools: Iterable[str]) -> Mapping[str, Slots]:
         return {pool: self.pools.get(pool) for pool in pools}
@@ -161,6 +166,7 @@ class Scheduler:
         self.clocks.step()
         while self.subscriber.step():
             pass
+        beat(self.store)
         report = self.checker.step()
         self.launcher.step()
         return report

@@ -17,6 +17,7 @@ from airflow_snowpack.scheduling import (
     TimeWindow,
     explain,
 )
+from airflow_snowpack.scheduling.signs_of_life import beat
 
 pytestmark = pytest.mark.one_database
 
@@ -36,10 +37,12 @@ def test_a_trigger_tells_its_progress_with_the_events_that_no_check_has_counted_
     create(scheduler)
     scheduler.arrive(partitions=3, bytes=41_000_000_000)
     scheduler.subscriber.step()
+    beat(scheduler.store)
 
     assert said(scheduler) == [
         "nightly is enabled and starts maintain.",
         "Its trigger is not satisfied: 3 of 5 partitions of web.page_views and 41 GB of 100 GB of web.page_views.",
+        "The table web.page_views has not been read yet.",
         "It has not launched yet.",
     ]
 
@@ -54,6 +57,7 @@ def test_each_constraint_that_blocks_is_named_with_its_moment(scheduler: Any) ->
         "It waits because delayed by 0:10:00, until 2026-11-21 12:10:00 UTC.",
         "It is looked at next at 2026-11-21 22:00:00 UTC.",
         "If it still waits at 2026-11-22 12:00:00 UTC, the timeout says: discard.",
+        "The table web.page_views has not been read yet.",
         "It has not launched yet.",
     ]
 

@@ -26,7 +26,7 @@ from airflow_snowpack.scheduling import (
 from airflow_snowpack.store.schedule_tables import run_places
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from airflow_snowpack.scheduling import EndsAsked
 
@@ -305,6 +305,9 @@ class CountingAirflow:
 
     def dag_runs(self, known: Any) -> Any:
         return {}
+
+    def missing_dags(self, dag_ids: Iterable[str]) -> Mapping[str, bool]:
+        return dict.fromkeys(dag_ids, False)
 
     def ended_runs(self, asked: Sequence[EndsAsked]) -> Mapping[str, EndsFound]:
         return {one.dag_id: self.ends_of(one) if one.dag_id == "a" else EndsFound(counts=NONE) for one in asked}

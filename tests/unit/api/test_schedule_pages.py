@@ -12,6 +12,7 @@ from pages_world import SomebodyIs, World, open_world
 from schedules_world import PAUSED, Made, make_schedules
 
 from airflow_snowpack.scheduling import Delay, Event, Gate, GatePlace, run_now
+from airflow_snowpack.scheduling.source_problems import Found, ProblemKind, write_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,6 +83,19 @@ def test_a_schedule_shows_how_far_its_trigger_is(get: Any, made: Made) -> None:
     assert "or 4:00:00 since the last launch have not passed" in counting
     assert 'width="600"' in page.text
     assert 'width="410"' in page.text
+
+
+def test_a_schedule_shows_its_sources_and_what_is_wrong_with_them(get: Any, made: Made) -> None:
+    made.create("joined", {"all_of": [{"commits_added": "web.a"}, {"runs_succeeded": "gone"}]})
+    store, found = made.world.store, Found(ProblemKind.MISSING)
+    for key in ("table:lake.web.a", "dag:gone"):
+        store.transact(lambda conn, key=key: write_problem(conn, store, key, found, None))  # type: ignore[misc]  # mypy takes the default for an argument
+    told = words(get("/ui/schedules/joined"))
+    assert "Its trigger cannot be satisfied as things are: the table web.a does not exist; the DAG gone does not exist." in told
+    assert "No scheduler is running" in told
+    assert "table web.a the table web.a does not exist found" in told
+    assert "dag gone the DAG gone does not exist found" in told
+    assert "the table web.a does not exist" in row(get("/ui/schedules"), "joined")
 
 
 def test_a_schedule_shows_its_deadline(get: Any, made: Made) -> None:

@@ -10,6 +10,7 @@ from app_client import AppClient
 from pages_world import SomebodyIs, World, open_world
 
 from airflow_snowpack.scheduling import Checker, EndsFound, Launcher, NotStarted, Snapshot, Subscriber
+from airflow_snowpack.scheduling.source_problems import Found, ProblemKind, write_problem
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.store.schedule_tables import schedules
 
@@ -38,6 +39,9 @@ class Airflow:
 
     def ended_runs(self, asked: Sequence[EndsAsked]) -> Mapping[str, EndsFound]:
         return {one.dag_id: EndsFound() for one in asked}
+
+    def missing_dags(self, dag_ids: Iterable[str]) -> Mapping[str, bool]:
+        return dict.fromkeys(dag_ids, False)
 
     def free_slots(self, pools: Iterable[str]) -> Mapping[str, int | None]:
         return dict.fromkeys(pools)
@@ -171,6 +175,18 @@ def test_an_event_counts_and_the_explanation_tells_how_far_it_is(api: AppClient,
     assert told["pending"]["state"] == "pending_trigger"
     assert told["sentences"][0] == "nightly is enabled and starts maintain."
     assert told["next_tick"] is not None
+
+
+def test_an_explanation_has_the_sources_and_the_scheduler(api: AppClient, world: World) -> None:
+    api("POST", "/schedules", NIGHTLY | {"trigger": {"all_of": [{"commits_added": "web.a"}, {"runs_succeeded": "gone"}]}})
+    found = Found(ProblemKind.MISSING)
+    world.store.transact(lambda conn: write_problem(conn, world.store, "dag:gone", found, None))
+    told = api("GET", "/schedules/nightly/explain").json()
+    table, dag = told["sources"]
+    assert table == {"kind": "table", "name": "web.a", "read_at": None, "problem": None, "asked_at": None}
+    assert (dag["kind"], dag["name"], dag["problem"]) == ("dag", "gone", "the DAG gone does not exist")
+    assert told["trigger"]["problem"] == told["trigger"]["parts"][1]["problem"] == "the DAG gone does not exist"
+    assert told["scheduler"] == {"is_alive": False, "seen_at": None}
 
 
 def test_a_deadline_is_created_and_explained(api: AppClient) -> None:

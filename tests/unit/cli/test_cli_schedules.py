@@ -177,6 +177,7 @@ def test_a_sync_follows_the_files_and_a_dry_run_only_tells(snowpack: Run, declar
     assert snowpack("schedules", "sync", folder).out == "The store and the files agree.\n"
     declare(NIGHTLY | {"priority": 1})
     planned = snowpack("schedules", "sync", folder, "--dry-run", "-o", "json").json
+    assert planned.pop("problems")[0]["schedule"] is None, "no scheduler is running"
     assert planned == {"created": [], "updated": ["nightly"], "deleted": ["goes"], "left": []}
 
 

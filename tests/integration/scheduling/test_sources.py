@@ -1,0 +1,189 @@
+"""``explain`` knows the sources of a schedule: tables, DAGs, and whether a scheduler is there at all."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pyarrow as pa
+import pytest
+
+from airflow_snowpack.api.schedule_bodies import explanation_body
+from airflow_snowpack.iceberg import CatalogConfig
+from airflow_snowpack.scheduling import (
+    CommitsAdded,
+    Cron,
+    CustomEvents,
+    Explanation,
+    Intake,
+    PartitionsAdded,
+    Poller,
+    RunEnds,
+    RunsFailed,
+    RunsSucceeded,
+    Since,
+    explain,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from airflow_snowpack.store import Store
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> CatalogConfig:
+    config = CatalogConfig.embedded(tmp_path / "lake")
+    config.load().create_namespace("web")
+    return config
+
+
+@pytest.fixture
+def poller(store: Store, lake: CatalogConfig) -> Poller:
+    return Poller(store, catalog_name="lake", load_catalog=lake.load)
+
+
+@pytest.fixture(autouse=True)
+def _now(clock: Any) -> None:
+    """Tables are stamped with the real time."""
+    clock.now = datetime.now(UTC)
+
+
+def create(lake: CatalogConfig, name: str, *, partitioned: bool = True) -> None:
+    schema = pa.schema([pa.field("n", pa.int32())])
+    table = lake.load().create_table(("web", name), schema)
+    if partitioned:
+        with table.update_spec() as update:
+            update.add_identity("n")
+
+
+def told(scheduler: Any, name: str = "joined") -> Explanation:
+    return explain(scheduler.schedules, name)
+
+
+def poll(scheduler: Any, poller: Poller) -> None:
+    scheduler.clock.forward(minutes=2)
+    poller.step()
+
+
+def test_a_missing_table_is_named_until_it_is_there(scheduler: Any, poller: Poller, lake: CatalogConfig) -> None:
+    create(lake, "a")
+    scheduler.declare("joined", CommitsAdded("web.a") & CommitsAdded("web.b"))
+    assert [source.problem for source in told(scheduler).sources] == [None, None], "nobody has asked yet"
+    assert "The table web.a has not been read yet." in told(scheduler).sentences()
+
+    poll(scheduler, poller)
+    a, b = told(scheduler).sources
+    assert (a.read_at, a.problem) == (scheduler.clock(), None)
+    assert (b.read_at, b.problem, b.asked_at) == (None, "the table web.b does not exist", scheduler.clock())
+    assert told(scheduler).trigger.problem == "the table web.b does not exist"
+    said = told(scheduler).sentences()
+    assert "Its trigger cannot be satisfied as things are: the table web.b does not exist." in said
+    assert any(line.startswith("The table web.b does not exist (found at ") for line in said)
+
+    create(lake, "b")
+    poll(scheduler, poller)
+    assert [source.problem for source in told(scheduler).sources] == [None, None]
+    assert told(scheduler).trigger.problem is None
+
+
+def test_a_table_that_cannot_be_read_keeps_its_last_reading_and_shows_the_error(
+    scheduler: Any, poller: Poller, lake: CatalogConfig, store: Store
+) -> None:
+    create(lake, "a")
+    scheduler.declare("joined", CommitsAdded("web.a"))
+    poll(scheduler, poller)
+    read_at = scheduler.clock()
+
+    def down() -> NoReturn:
+        raise ConnectionError("no route to the catalog")
+
+    scheduler.clock.forward(minutes=2)
+    with pytest.raises(ConnectionError):
+        Poller(store, catalog_name="lake", load_catalog=down).step()
+    (a,) = told(scheduler).sources
+    assert (a.read_at, a.asked_at) == (read_at, scheduler.clock())
+    assert a.problem == "the table web.a cannot be read: ConnectionError: no route to the catalog"
+    poll(scheduler, poller)
+    assert told(scheduler).sources[0].problem is None
+
+
+@pytest.mark.one_database
+def test_partitions_of_a_table_without_partitions(scheduler: Any, poller: Poller, lake: CatalogConfig) -> None:
+    create(lake, "a", partitioned=False)
+    scheduler.declare("five", PartitionsAdded("web.a", 5))
+    scheduler.declare("one", PartitionsAdded("web.a", 1))
+    scheduler.declare("commits", CommitsAdded("web.a", 5))
+    poll(scheduler, poller)
+    problem = "the table web.a is not partitioned, so all of its data counts as one partition"
+    assert (told(scheduler, "five").trigger.problem, told(scheduler, "five").sources[0].problem) == (problem, problem)
+    assert (told(scheduler, "one").trigger.problem, told(scheduler, "one").sources[0].problem) == (None, problem)
+    assert (told(scheduler, "commits").trigger.problem, told(scheduler, "commits").sources[0].problem) == (None, None)
+
+    table = lake.load().load_table(("web", "a"))
+    with table.update_spec() as update:
+        update.add_identity("n")
+    poll(scheduler, poller)
+    assert told(scheduler, "five").trigger.problem is None
+
+
+@pytest.mark.parametrize("kind", [RunsSucceeded, RunsFailed])
+def test_a_dag_that_is_gone_is_named_and_blocks_every_and_that_needs_it(scheduler: Any, kind: Any) -> None:
+    gone, there = kind("gone"), CustomEvents("go")
+    triggers = {
+        "alone": gone,
+        "both": gone & there,
+        "either": gone | there,
+        "nested": (gone & there) | Since(gone, "1h"),
+        "at_latest": (gone & there).at_latest(Cron("0 7 * * *")),
+    }
+    for name, trigger in triggers.items():
+        scheduler.declare(name, trigger)
+    scheduler.airflow.gone = {"gone"}
+    ends = RunEnds(scheduler.store, scheduler.airflow)
+    ends.step()
+    problem = "the DAG gone does not exist"
+    blocked = {name: told(scheduler, name).trigger.problem for name in triggers}
+    assert blocked == {"alone": problem, "both": problem, "either": None, "nested": problem, "at_latest": None}
+    assert told(scheduler, "either").trigger.parts[0].problem == problem
+    assert any(line.startswith("The DAG gone does not exist (found at ") for line in told(scheduler, "either").sentences())
+
+    scheduler.airflow.gone.clear()
+    scheduler.clock.forward(minutes=2)
+    ends.step()
+    assert told(scheduler, "both").trigger.problem is None
+
+
+def test_a_problem_is_written_when_it_is_news_and_once_a_minute_while_it_lasts(scheduler: Any, poller: Poller) -> None:
+    scheduler.declare("joined", CommitsAdded("web.b"))
+    poll(scheduler, poller)
+    first = told(scheduler).sources[0].asked_at
+    scheduler.clock.forward(seconds=20)
+    poller.step()
+    assert told(scheduler).sources[0].asked_at == first
+    scheduler.clock.forward(seconds=50)
+    poller.step()
+    assert told(scheduler).sources[0].asked_at == first + timedelta(seconds=70)
+
+
+def test_no_scheduler_is_said_until_one_works_and_again_when_it_is_gone(scheduler: Any) -> None:
+    scheduler.declare("joined", CustomEvents("go"))
+    assert told(scheduler).sentences()[1] == (
+        "No scheduler is running: none has ever worked on this store. "
+        "Unpause the DAG snowpack_dispatcher, or run `airflow snowpack scheduler`."
+    )
+    Intake(scheduler.store).step()
+    seen_at = scheduler.clock()
+    assert (told(scheduler).scheduler_is_alive, told(scheduler).scheduler_seen_at) == (True, seen_at)
+    assert "No scheduler" not in str(told(scheduler))
+    scheduler.clock.forward(minutes=6)
+    assert f"the last one worked at {seen_at:%Y-%m-%d %H:%M:%S} UTC" in str(told(scheduler))
+    assert explanation_body(told(scheduler))["scheduler"]["is_alive"] is False
+
+
+@pytest.mark.one_database
+def test_a_suspended_schedule_has_no_sources_that_anybody_reads(scheduler: Any, poller: Poller) -> None:
+    scheduler.declare("joined", CommitsAdded("web.b"))
+    poll(scheduler, poller)
+    scheduler.schedules.suspend("joined")
+    assert told(scheduler).sources == ()
