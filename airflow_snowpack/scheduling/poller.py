@@ -124,16 +124,20 @@ class Poller:
         before = self._store.clock() - self._every
         self._in_vain = {key: asked_at for key, asked_at in self._in_vain.items() if asked_at > before}
         name = sa.func.substr(schedule_triggers.c.event_key, len(PREFIX) + 1)
-        query = (
-            sa.select(name.label("listened_to"), sa.func.min(schedule_triggers.c.counts_from).label("since"), table_places)
-            .join(table_places, table_places.c.table_key == name, isouter=True)
-            .join(source_problems, source_problems.c.key == schedule_triggers.c.event_key, isouter=True)
-            .add_columns(*PROBLEM)
+        # Grouped by itself: Postgres does not group by a column of JSON, which a place has.
+        tables = (
+            sa.select(name.label("listened_to"), sa.func.min(schedule_triggers.c.counts_from).label("since"))
             .where(sa.func.substr(schedule_triggers.c.event_key, 1, len(PREFIX)) == PREFIX)
-            .where(sa.or_(table_places.c.read_at.is_(None), table_places.c.read_at <= before))
             .where(name.not_in(list(self._in_vain)))
-            .group_by(name, *table_places.c, *source_problems.c)
-            .order_by(table_places.c.read_at.asc().nulls_first(), name)
+            .group_by(name)
+            .subquery()
+        )
+        query = (
+            sa.select(tables, table_places, *PROBLEM)
+            .join(table_places, table_places.c.table_key == tables.c.listened_to, isouter=True)
+            .join(source_problems, source_problems.c.key == PREFIX + tables.c.listened_to, isouter=True)
+            .where(sa.or_(table_places.c.read_at.is_(None), table_places.c.read_at <= before))
+            .order_by(table_places.c.read_at.asc().nulls_first(), tables.c.listened_to)
             .limit(NO_WIDER_THAN)
         )
         rows = self._store.read(lambda conn: conn.execute(query).all())
