@@ -4,9 +4,9 @@
     ├── store  StoreError: UnsupportedStore, StoreUnreachable, SchemaOutOfDate, UnknownRevision
     ├── iceberg  InvalidTableName, InvalidCatalogName, TableNotFound, TableUnreadable, WrongCatalog, LocationOutsideTable,
     │         CatalogUnreachable
-    ├── spark  SparkUnavailable (CatalogNotConfigured), SparkFailed, SparkInterrupted
+    ├── spark  SparkUnavailable (CatalogNotConfigured, OrphanStillRunning), SparkFailed, SparkInterrupted
     ├── jobs  JobError: TableLocked, DrainModeOn, JobNotFound, JobAlreadyFinished, JobStillActive, NotTheOwner, StaleAttempt,
-    │         LockInUse, InvalidCursor, InvalidKey, KeyUsedBefore
+    │         LeaseRanOut, WorkStillRunning, LockInUse, InvalidCursor, InvalidKey, KeyUsedBefore
     ├── maintenance  UnknownAction, NoActions, InvalidActionOrder, InvalidOption, OrphanRemovalRefused
     ├── scheduling  SchedulingError: InvalidSchedule (InvalidRun), ScheduleExists (NameTaken), ScheduleNotFound,
     │         ScheduleNotReadable, KeptByRun, RunExists, RunNotFound, InvalidEvent, InvalidPendingCursor, WrongTransition

@@ -22,7 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.jobs.engine import Engine
-from airflow_snowpack.jobs.errors import JobNotFound, StaleAttempt
+from airflow_snowpack.jobs.errors import JobNotFound, LeaseRanOut, StaleAttempt
 from airflow_snowpack.jobs.heartbeat import Heartbeat
 from airflow_snowpack.jobs.lifecycle import Jobs
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Claim, Job, JobStatus
@@ -65,9 +65,11 @@ class Attempt:
 
         :returns: the job as it ended; ``FAILED`` is a result and not an error.
         :raises StaleAttempt: the fence moved. The work was stopped and nothing was written.
+        :raises LeaseRanOut: the store did not answer until the lease had run out. The work was stopped.
         """
+        heartbeat = Heartbeat(self._jobs, self._claim, on_lost=self._lose)
         try:
-            with Heartbeat(self._jobs, self._claim, on_lost=self._lose) as heartbeat:
+            with heartbeat:
                 try:
                     error = self._end_orphans(heartbeat) or self._run_actions(heartbeat)
                 finally:
@@ -75,6 +77,8 @@ class Attempt:
                     self._work_left.set()
                 if self._abandoned is None and not self._stop.is_set():
                     self._finished = self._finish(heartbeat, error)
+        except LeaseRanOut:
+            raise  # the job is left to its successor: this attempt may no longer write
         except BaseException as failure:
             self.abandon(f"The attempt was ended by {type(failure).__name__}: {failure}".rstrip(": "))
             raise
@@ -82,8 +86,8 @@ class Attempt:
             self._jobs.flush()
         if self._abandoned is not None:
             self._await_abandon()
-        elif not self._finished and not self._ended_unheard():
-            self._leave()
+        elif not self._finished:
+            self._leave_unless_ended(heartbeat)
         return self._jobs.get(self._claim.job.job_id)
 
     def abandon(self, reason: str) -> bool:
@@ -182,12 +186,13 @@ class Attempt:
                 if not self._continue_on_error:
                     return error
             if place + 1 < len(actions):
-                self._record_progress()
+                self._record_progress(heartbeat)
         return error
 
-    def _record_progress(self) -> None:
+    def _record_progress(self, heartbeat: Heartbeat) -> None:
         try:
-            self._jobs.record_progress(self._claim, self._results)
+            with heartbeat.within_lease():
+                self._jobs.record_progress(self._claim, self._results)
         except StoreError:  # the heartbeat decides when that is too long; the terminal write brings all results again
             log.warning("progress_not_written: job %s", self._claim.job.job_id, exc_info=True)
 
@@ -212,9 +217,12 @@ class Attempt:
     def _outlasting_outages(self, heartbeat: Heartbeat, write: Callable[[], bool]) -> bool:
         while True:
             try:
-                return write()
-            except StoreError:
-                if heartbeat.lease_ran_out or self._stop.is_set():
+                with heartbeat.within_lease():
+                    return write()
+            except StoreError as away:
+                if heartbeat.lease_ran_out:
+                    raise self._lease_ran_out(heartbeat) from away
+                if self._stop.is_set():
                     raise
                 log.warning("write_failed: job %s; trying again", self._claim.job.job_id, exc_info=True)
                 self._stop.wait(self._jobs.policy.fence_check.total_seconds())
@@ -227,9 +235,25 @@ class Attempt:
             return False
         return job.status.is_terminal and job.attempt_id == self._claim.attempt_id
 
-    def _leave(self) -> None:
+    def _leave_unless_ended(self, heartbeat: Heartbeat) -> None:
+        try:
+            with heartbeat.within_lease():
+                if not self._ended_unheard():
+                    self._leave(heartbeat)
+        except StoreError as away:
+            if heartbeat.lease_ran_out:
+                raise self._lease_ran_out(heartbeat) from away
+            raise
+
+    def _lease_ran_out(self, heartbeat: Heartbeat) -> LeaseRanOut:
+        log.warning("lease_ran_out: job %s, attempt %s", self._claim.job.job_id, self._claim.attempt_id)
+        return LeaseRanOut(self._claim.job.job_id, self._claim.attempt_id, heartbeat.lease_until)
+
+    def _leave(self, heartbeat: Heartbeat) -> None:
         """The fence moved: free the table if the job was cancelled, and touch nothing else."""
         job_id, attempt_id = self._claim.job.job_id, self._claim.attempt_id
+        if self._jobs.holds(self._claim):
+            raise self._lease_ran_out(heartbeat)
         log.warning("writeback_stale_attempt: job %s, attempt %s leaves its results unwritten", job_id, attempt_id)
         self._jobs.release_lock(self._claim, left_work=self._left_work)
         self._jobs.flush()

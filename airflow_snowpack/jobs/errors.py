@@ -12,10 +12,13 @@ JobError
 ├── InvalidKey           an idempotency key that cannot be one
 ├── KeyUsedBefore        an idempotency key that came with another request
 ├── WorkStillRunning     an attempt's Spark work may go on where this process cannot end it
-└── StaleAttempt         the fence moved: this attempt no longer counts
+├── StaleAttempt         the fence moved: this attempt no longer counts
+└── LeaseRanOut          the store was away for longer than the lease
 """
 
 from __future__ import annotations
+
+from datetime import datetime
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.jobs.model import DrainState, JobStatus, TableLock
@@ -101,6 +104,17 @@ class StaleAttempt(JobError):
         super().__init__(
             f"The attempt {attempt_id} of job {job_id} was replaced; the job is {status} now. "
             "Nothing of this attempt was recorded, and its Spark work was stopped."
+        )
+
+
+class LeaseRanOut(JobError):
+    """The store did not answer until the lease of this attempt had run out. No other attempt has replaced it."""
+
+    def __init__(self, job_id: str, attempt_id: str, lease_until: datetime) -> None:
+        super().__init__(
+            f"The lease of attempt {attempt_id} of job {job_id} ran out at {lease_until.isoformat()}, because the store did not "
+            "answer for longer than the lease lasts. The Spark work was stopped and its end is not recorded; what it had "
+            "committed until then stays. No other attempt has replaced it: a retry of the task, or the next sweep, continues."
         )
 
 

@@ -13,11 +13,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Self
 
 from airflow_snowpack.jobs.lifecycle import Jobs
 from airflow_snowpack.jobs.model import Claim
+from airflow_snowpack.store.patience import answer_by
 from airflow_snowpack.store.pulse import Pulse
 
 log = logging.getLogger(__name__)
@@ -27,12 +29,13 @@ class Heartbeat:
     """Keeps a claim alive while the work goes on.
 
     :param on_lost: called once, from the heartbeat's thread, when the attempt no longer counts.
+    :ivar lease_until: the end of the lease as renewed last.
     """
 
     def __init__(self, jobs: Jobs, claim: Claim, on_lost: Callable[[], None]) -> None:
         self._jobs = jobs
         self._claim = claim
-        self._lease_until = claim.lease_until
+        self.lease_until = claim.lease_until
         self._renewed_at = time.monotonic()
         # Three beats to a lease at least, also for somebody who shortened the lease and nothing else.
         beat = min(jobs.policy.heartbeat, jobs.policy.lease / 3)
@@ -44,10 +47,19 @@ class Heartbeat:
     @property
     def lease_ran_out(self) -> bool:
         """Whether, by this process's clock, somebody else may hold the claim by now."""
-        return self._jobs.store.clock() >= self._lease_until
+        return self._jobs.store.clock() >= self.lease_until
+
+    def within_lease(self) -> AbstractContextManager[None]:
+        """Inside of it, the store neither waits nor repeats anything beyond the end of the lease."""
+        left = self.lease_until - self._jobs.store.clock()
+        return answer_by(time.monotonic() + max(left.total_seconds(), 0.0))
 
     def step(self) -> bool:
         """One look, and one renewal when it is due; ``False`` when the attempt no longer counts."""
+        with self.within_lease():
+            return self._step()
+
+    def _step(self) -> bool:
         try:
             if time.monotonic() - self._renewed_at < self._beat_seconds:
                 return self._jobs.holds(self._claim)
@@ -58,7 +70,7 @@ class Heartbeat:
             log.warning("heartbeat_failed: job %s; trying on until the lease runs out", self._claim.job.job_id, exc_info=True)
             return not self.lease_ran_out
         self._renewed_at = time.monotonic()
-        self._lease_until = now + self._jobs.policy.lease
+        self.lease_until = now + self._jobs.policy.lease
         return True
 
     def _tell(self) -> None:

@@ -16,7 +16,7 @@ from datetime import timedelta
 
 from airflow_snowpack.jobs.attempt import Attempt
 from airflow_snowpack.jobs.engine import Engine
-from airflow_snowpack.jobs.errors import StaleAttempt
+from airflow_snowpack.jobs.errors import LeaseRanOut, StaleAttempt
 from airflow_snowpack.jobs.lifecycle import Jobs
 from airflow_snowpack.jobs.model import JobStatus
 from airflow_snowpack.jobs.shutdown import ShutdownWatcher
@@ -66,7 +66,7 @@ class Worker:
     def run_once(self) -> JobStatus | None:
         """Claim one job and run it to its end; ``None`` when there was nothing to claim.
 
-        :returns: how the job ended; for a replaced attempt what the job is now.
+        :returns: how the job ended; for an attempt that was replaced or lost its lease, what the job is now.
         """
         attempt = self._next_attempt()
         if attempt is None:
@@ -76,6 +76,9 @@ class Worker:
         except StaleAttempt as stale:
             log.info("%s", stale)
             return stale.status
+        except LeaseRanOut as outage:
+            log.warning("%s", outage)
+            return JobStatus.RUNNING  # until a sweep returns it
         finally:
             self._attempt = None
 

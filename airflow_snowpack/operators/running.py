@@ -58,6 +58,7 @@ class RunsJob(LineageFacets, BaseOperator):
             then, so that a task which cannot work takes no job away from one that can.
         :raises SparkUnavailable: this machine has no Spark to run it on; nothing was claimed.
         :raises AirflowException: the job failed; the message is the error of its action.
+        :raises LeaseRanOut: the store was away for longer than the lease; a retry takes the job over.
         :raises AirflowFailException: somebody else has the job now, or cancelled it.
         """
         from airflow_snowpack.jobs import Attempt, JobStatus, StaleAttempt

@@ -95,25 +95,27 @@ def _open_postgres(url: sa.URL, patience: Patience | None) -> sa.Engine:
         pool_reset_on_return=None,
         **_pool(patience),
     )
+    sa.event.listen(engine, "do_connect", _connect_patiently)
     if patience is not None:
-        _limit_postgres(engine, patience)
+        _limit_statements(engine, patience)
     sa.event.listen(engine, "connect", _configure_postgres)
     _begin_with(engine, "BEGIN")
     return engine
 
 
-def _limit_postgres(engine: sa.Engine, patience: Patience) -> None:
+def _connect_patiently(_dialect: Any, _record: Any, arguments: Any, parameters: Any) -> Any:
+    """Open a connection that does not wait beyond the deadline of the work, such as the end of a lease."""
     from airflow_snowpack.store.patient_connection import PatientConnection
 
-    def connect(_dialect: Any, _record: Any, arguments: Any, parameters: Any) -> PatientConnection:
-        return PatientConnection.connect(*arguments, **parameters)
+    return PatientConnection.connect(*arguments, **parameters)
 
+
+def _limit_statements(engine: sa.Engine, patience: Patience) -> None:
     def limit(connection: DBAPIConnection, _record: Any) -> None:
         cursor = connection.cursor()
         cursor.execute(f"SET statement_timeout = {int(patience.statement.total_seconds() * 1000)}")
         cursor.close()
 
-    sa.event.listen(engine, "do_connect", connect)
     sa.event.listen(engine, "connect", limit)
 
 

@@ -24,7 +24,7 @@ from airflow_snowpack.store.clock import Clock, utc_now
 from airflow_snowpack.store.engine import open_engine, statement_by_statement
 from airflow_snowpack.store.errors import StoreUnreachable
 from airflow_snowpack.store.kept import KEPT, KeptConnections
-from airflow_snowpack.store.patience import Outage, Patience, answer_by
+from airflow_snowpack.store.patience import Outage, Patience, answer_by, deadline
 from airflow_snowpack.store.retry import is_away, is_too_slow, is_transient, is_unusable, retrying
 
 T = TypeVar("T")
@@ -110,8 +110,9 @@ class Store:
                 raise StoreUnreachable(self.where, error.orig or error) from error
             if not is_transient(error):
                 raise
+        until = deadline()
         try:
-            return self._retrying(once)
+            return (self._retrying if until is None else retrying(self._sleep, until))(once)
         except DBAPIError as error:
             if is_transient(error):
                 raise StoreUnreachable(self.where, error.orig or error) from error

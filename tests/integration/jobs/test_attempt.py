@@ -11,11 +11,13 @@ import pytest
 from scripted_engine import PATIENCE_S, ScriptedEngine
 from sqlalchemy.exc import OperationalError
 
-from airflow_snowpack.jobs import Attempt, Claim, Jobs, JobStatus, LifecyclePolicy, StaleAttempt, TableLocks
+from airflow_snowpack.jobs import Attempt, Claim, Jobs, JobStatus, LeaseRanOut, LifecyclePolicy, StaleAttempt, TableLocks
 from airflow_snowpack.store import Store, StoreUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from conftest import MovedClock
 
     from airflow_snowpack.iceberg import TableName
 
@@ -272,3 +274,47 @@ def test_an_error_of_the_store_that_does_not_pass_ends_the_attempt_and_is_raised
     assert job.status is JobStatus.FAILED
     assert "disk full" in (job.error or "")
     assert locks.list() == []
+
+
+@pytest.mark.parametrize("is_back", [False, True])
+def test_an_attempt_whose_lease_ran_out_in_an_outage_was_not_replaced_and_its_successor_continues(
+    shaky: ShakyStore, store: Store, claim: Claim, clock: MovedClock, is_back: bool
+) -> None:
+    def go_away(_action: str) -> None:
+        shaky.away = True
+        clock.forward(seconds=1801)
+
+    engine = ScriptedEngine({ACTIONS[0]: "block"}, between=go_away)
+
+    def come_back() -> None:
+        assert engine.interrupted.wait(PATIENCE_S)
+        shaky.away = not is_back
+
+    with ThreadPoolExecutor(1) as beside:
+        beside.submit(come_back)
+        with pytest.raises(LeaseRanOut, match=r"ran out at 2026-11-21T22:30:00\+00:00.*No other attempt has replaced it"):
+            Attempt(Jobs(shaky, QUICK), claim, engine).run()
+    jobs = Jobs(store)
+    assert jobs.get(claim.job.job_id).status is JobStatus.RUNNING
+    successor = jobs.take_over(claim.job.job_id, "try-2", owner="dag/task")
+    assert Attempt(jobs, successor, ScriptedEngine()).run().status is JobStatus.COMPLETED
+
+
+def test_a_terminal_write_stops_trying_when_the_lease_ends(shaky: ShakyStore, claim: Claim, clock: MovedClock) -> None:
+    def go_away(action: str) -> None:
+        if action == ACTIONS[-1]:
+            shaky.away = True
+            clock.forward(seconds=1801)
+
+    with pytest.raises(LeaseRanOut):
+        Attempt(Jobs(shaky), claim, ScriptedEngine(between=go_away)).run()
+    shaky.away = False
+    assert Jobs(shaky).get(claim.job.job_id).status is JobStatus.RUNNING
+
+
+def test_an_attempt_that_was_replaced_in_a_long_outage_is_told_so(shaky: ShakyStore, store: Store, claim: Claim) -> None:
+    def go_away(_action: str) -> None:
+        Jobs(store).take_over(claim.job.job_id, "try-2", owner="dag/task")
+
+    with pytest.raises(StaleAttempt, match="was replaced; the job is running now"):
+        Attempt(Jobs(shaky, QUICK), claim, ScriptedEngine(between=go_away)).run()

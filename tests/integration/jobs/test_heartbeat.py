@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from postgres_server import new_database
 from scripted_engine import PATIENCE_S, eventually
+from sqlalchemy.exc import OperationalError
 
 from airflow_snowpack.jobs import Claim, Jobs, LifecyclePolicy, TableLocks
 from airflow_snowpack.jobs.heartbeat import Heartbeat
-from airflow_snowpack.store import Store, StoreUnreachable
+from airflow_snowpack.store import Store, StoreUnreachable, upgrade_schema
+from airflow_snowpack.store.engine import open_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from conftest import MovedClock
+    from postgres_server import PostgresServer
 
     from airflow_snowpack.iceberg import TableName
 
@@ -120,3 +125,41 @@ def test_a_database_that_comes_back_before_the_lease_ends_finds_the_claim_as_it_
     assert not lost.is_set()
     assert jobs.holds(claim)
     assert jobs.sweep().requeued == ()
+
+
+@pytest.mark.one_database
+def test_a_statement_is_not_repeated_after_the_end_of_the_lease(store: Store, claim: Claim, clock: MovedClock) -> None:
+    waits: list[float] = []
+    tries: list[None] = []
+    busy = sqlite3.OperationalError("database is locked")
+    busy.sqlite_errorcode = sqlite3.SQLITE_BUSY
+
+    def fail(_conn: Any) -> None:
+        tries.append(None)
+        raise OperationalError("SELECT 1", {}, busy)
+
+    restless = Store(store.engine, clock, sleep=waits.append)
+    heartbeat = Heartbeat(Jobs(restless), claim, on_lost=lambda: None)
+    for past_lease, most_tries in ((False, 7), (True, 2)):
+        clock.forward(seconds=1800 * past_lease)
+        tries.clear()
+        waits.clear()
+        with heartbeat.within_lease(), pytest.raises(StoreUnreachable):
+            restless.read(fail)
+        assert (len(tries), len(waits)) == (most_tries, most_tries - 2)
+
+
+def test_a_postgres_that_hangs_does_not_keep_a_heartbeat_from_noticing_the_end_of_its_lease(
+    own_postgres: PostgresServer, table: TableName
+) -> None:
+    with new_database(own_postgres.url.render_as_string(hide_password=False)) as url, Store(open_engine(url)) as store:
+        upgrade_schema(store)
+        jobs = Jobs(store, LifecyclePolicy(lease=timedelta(seconds=3), fence_check=MOMENT))
+        claim = jobs.submit_and_claim(table, ["expire_snapshots"], "w1", owner="me")
+        lost = threading.Event()
+        with Heartbeat(jobs, claim, on_lost=lost.set):
+            own_postgres.freeze()
+            try:
+                assert lost.wait(PATIENCE_S)
+            finally:
+                own_postgres.thaw()

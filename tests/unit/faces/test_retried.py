@@ -1,0 +1,25 @@
+"""Which ends of a job Airflow retries."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from airflow_snowpack.jobs import JobStatus, LeaseRanOut, StaleAttempt
+from airflow_snowpack.operators.refusals import refusals_are_final
+from airflow_snowpack.operators.running import _left
+
+NOW = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
+
+
+def test_a_lease_that_ran_out_is_retried() -> None:
+    with pytest.raises(LeaseRanOut), refusals_are_final():
+        raise LeaseRanOut("job", "attempt", NOW)
+
+
+@pytest.mark.parametrize("status", JobStatus)
+def test_an_attempt_that_was_replaced_is_retried_only_when_its_job_waits_again(status: JobStatus) -> None:
+    end = AirflowException if status is JobStatus.PENDING else AirflowFailException
+    assert type(_left(StaleAttempt("job", "attempt", status))) is end
