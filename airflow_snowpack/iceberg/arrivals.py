@@ -4,7 +4,8 @@
     >>> [(one.files, one.bytes) for one in arrivals.new], arrivals.expired  # doctest: +SKIP
     ([(3, 8120), (1, 2210)], 0)
 
-Rewrites (``replace`` snapshots) move data and add none, so they never count, and neither does a commit that only deletes.
+Only a net gain is an arrival (``gains.py``): a rewrite (``replace`` snapshots), a commit that only deletes, and a copy-on-write
+DELETE or UPDATE, which writes the rows that stay once more, never count.
 Each place in the table's history is passed once: what is new is found by following the ancestors of the head to a snapshot that
 was read (``snapshot_line.py``). Snapshots that a rollback left behind stay read. A table that was dropped and made again under
 its name has a history of its own, which is read from its beginning.
@@ -18,6 +19,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from airflow_snowpack.iceberg.gains import read_gain
 from airflow_snowpack.iceberg.snapshot_line import SnapshotLine
 
 if TYPE_CHECKING:
@@ -29,7 +31,6 @@ log = logging.getLogger(__name__)
 MAX_NAMED_PARTITIONS = 1_000
 MAX_OTHER_HEADS = 100
 """More snapshots that rollbacks left behind are not kept; the oldest are dropped."""
-ADDED = 1  # the status of a manifest's entry, by the Iceberg specification
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,29 +174,19 @@ def _arrival(table: Table, snapshot: Snapshot, arrived_at: datetime, place: Plac
 
     if snapshot.summary is None or snapshot.summary.operation is Operation.REPLACE:
         return None
-    files = records = size = 0
-    partitions: set[str] = set()
-    for manifest in snapshot.manifests(table.io):
-        if manifest.added_snapshot_id != snapshot.snapshot_id or manifest.content != 0:
-            continue
-        spec = table.specs()[manifest.partition_spec_id]
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
-            if entry.status != ADDED or entry.snapshot_id not in (None, snapshot.snapshot_id):
-                continue
-            files, records, size = files + 1, records + entry.data_file.record_count, size + entry.data_file.file_size_in_bytes
-            partitions.add(spec.partition_to_path(entry.data_file.partition, table.schema()))
-    if not files:
+    gain = read_gain(table, snapshot)
+    if not gain.partitions:
         return None
     return Arrival(
         snapshot_id=snapshot.snapshot_id,
         sequence=snapshot.sequence_number or 0,
         committed_at=_moment(snapshot),
         operation=snapshot.summary.operation.value,
-        files=files,
-        records=records,
-        bytes=size,
-        partitions=tuple(sorted(partitions)[:MAX_NAMED_PARTITIONS]),
-        partition_count=len(partitions),
+        files=gain.files,
+        records=gain.records,
+        bytes=gain.bytes,
+        partitions=tuple(sorted(gain.partitions)[:MAX_NAMED_PARTITIONS]),
+        partition_count=len(gain.partitions),
         table_uuid=str(table.metadata.table_uuid),
         arrived_at=arrived_at,
         place=place,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from bounded import PATIENCE_S
+from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
@@ -46,6 +47,23 @@ def rows(*days: str) -> Any:
     return pa.table({"day": pa.array(days, pa.string()), "n": pa.array([1] * len(days), pa.int32())})
 
 
+def numbers(**days: list[int]) -> Any:
+    pairs = [(day, n) for day, ns in days.items() for n in ns]
+    return pa.table({"day": pa.array([day for day, _ in pairs], pa.string()), "n": pa.array([n for _, n in pairs], pa.int32())})
+
+
+def replace_files(table: Table, content: Any, properties: dict[str, str] | None = None) -> None:
+    """One commit that removes all files of the table and adds others, as copy-on-write does."""
+    old = [task.file for task in table.scan().plan_files()]
+    with table.transaction() as transaction:
+        new = list(_dataframe_to_data_files(transaction.table_metadata, content, table.io))
+        with transaction.update_snapshot(snapshot_properties=properties or {}).overwrite() as snapshot:
+            for file in old:
+                snapshot.delete_data_file(file)
+            for file in new:
+                snapshot.append_data_file(file)
+
+
 def test_a_commit_tells_its_partitions_files_records_and_bytes(table: Table) -> None:
     table.append(rows("mon", "tue", "tue"))
 
@@ -75,6 +93,60 @@ def test_a_commit_that_only_deletes_is_no_arrival(table: Table) -> None:
     found = read_arrivals(table, place)
     assert found.new == ()
     assert found.head.snapshot_id == table.metadata.current_snapshot_id
+
+
+def test_a_copy_on_write_delete_is_no_arrival(table: Table) -> None:
+    """It writes the rows that stay into a new file."""
+    table.append(numbers(mon=[1, 2, 3]))
+    place = head_of(table)
+    table.delete("n = 2")
+    newest = table.current_snapshot()
+    assert newest is not None
+    assert newest.summary is not None
+    assert newest.summary.operation.value == "overwrite"
+    assert read_arrivals(table, place).new == ()
+
+
+def test_an_update_is_no_arrival_and_a_merge_is_one_of_the_rows_that_it_inserts(table: Table) -> None:
+    table.append(numbers(mon=[1, 2, 3], tue=[4]))
+    place = head_of(table)
+    replace_files(table, numbers(mon=[1, 2, 9], tue=[4]))
+    assert read_arrivals(table, place).new == ()
+
+    replace_files(table, numbers(mon=[1, 2, 9, 10, 11], tue=[5]))
+    (merged,) = read_arrivals(table, place).new
+    assert (merged.partitions, merged.files, merged.records) == (("day=mon",), 0, 2)
+    assert merged.bytes < 500
+
+
+def test_a_partition_from_which_nothing_was_removed_gets_all_that_an_overwrite_adds(table: Table) -> None:
+    table.append(numbers(mon=[1, 2, 3]))
+    place = head_of(table)
+    replace_files(table, numbers(mon=[1], sun=[7, 8]))
+    (arrival,) = read_arrivals(table, place).new
+    assert (arrival.partitions, arrival.files, arrival.records) == (("day=sun",), 1, 2)
+
+
+def test_an_overwrite_of_whole_partitions_brings_all_that_it_writes(table: Table) -> None:
+    """Spark's INSERT OVERWRITE in dynamic mode: what it writes was not there before, however much that is."""
+    table.append(numbers(mon=[1, 2, 3]))
+    place = head_of(table)
+    replace_files(table, numbers(mon=[7, 8]), {"replace-partitions": "true"})
+    (arrival,) = read_arrivals(table, place).new
+    assert (arrival.partitions, arrival.files, arrival.records) == (("day=mon",), 1, 2)
+
+
+def test_rows_that_move_to_partitions_of_another_spec_are_no_arrival(table: Table) -> None:
+    table.append(numbers(mon=[1, 2, 3]))
+    place = head_of(table)
+    with table.update_spec() as spec:
+        spec.add_field("n", IdentityTransform(), "n")
+    table.refresh()
+    replace_files(table, numbers(mon=[1, 2]))
+    assert read_arrivals(table, place).new == ()
+
+    replace_files(table, numbers(mon=[1, 2, 3, 4]))
+    assert [arrival.records for arrival in read_arrivals(table, place).new] == [2]
 
 
 def test_what_an_overwrite_adds_arrives(table: Table) -> None:
