@@ -19,8 +19,9 @@ from pyarrow import parquet
 
 from airflow_snowpack.builds.keys import Key
 from airflow_snowpack.builds.model import Manifest
+from airflow_snowpack.builds.ranged_file import RangedFile
 from airflow_snowpack.builds.row_maker import Row
-from airflow_snowpack.builds.shard_reader import BATCH_ROWS, ShardReader
+from airflow_snowpack.builds.shard_reader import BATCH_ROWS, UNREADABLE, ShardReader
 from airflow_snowpack.builds.sharding import ARROW_TYPE
 
 
@@ -66,6 +67,27 @@ class ParquetReader(ShardReader[parquet.ParquetFile]):
 
     def _close(self, handle: parquet.ParquetFile) -> None:
         handle.close()
+
+
+class ParquetRangeReader(ParquetReader):
+    """Reads ``shard.parquet`` where the storage has it: its footer once, and the row groups that may hold the key."""
+
+    by_range = True
+
+    def __init__(self, file: RangedFile, manifest: Manifest) -> None:
+        super().__init__(lambda: Path(file.path), manifest)
+        self._file = file
+        self._path = file.path
+        self._footer: parquet.FileMetaData | None = None
+
+    def _opened(self) -> parquet.ParquetFile:
+        try:
+            # With pre_buffer, columns that lie side by side are one request.
+            opened = parquet.ParquetFile(self._file.stream(), metadata=self._footer, pre_buffer=True)
+        except UNREADABLE as error:
+            raise self._damage(error) from error
+        self._footer = opened.metadata
+        return opened
 
 
 def _key_ranges(file: parquet.ParquetFile, key_column: str) -> list[tuple[Any, Any] | None]:

@@ -30,7 +30,7 @@ from airflow_snowpack.builds.model import Current, Manifest
 from airflow_snowpack.builds.open_build import OpenBuild
 from airflow_snowpack.builds.published import find_manifest, newest_whole, read_pointer
 from airflow_snowpack.builds.row_maker import Row
-from airflow_snowpack.builds.shard_cache import MAX_BYTES, ShardCache
+from airflow_snowpack.builds.shard_cache import MAX_BYTES, RANGE_READS_ABOVE, ShardCache
 from airflow_snowpack.builds.storage import Storage
 
 T = TypeVar("T")
@@ -64,6 +64,8 @@ class SnapshotReader:
     :param cache_dir: where shards of a remote storage are copied to, shared by processes; ``~/.cache/snowpack/builds`` when none
         is named. Local storage is read in place.
     :param cache_bytes: the most that those copies take; the longest unused go first.
+    :param range_reads_above: bytes: a look-up in a greater shard of a remote storage reads the pages or row groups that it needs,
+        without checking the whole file's checksum, until half of the file was read; then the shard is copied as smaller ones are.
     :param ref: a run's id or a manifest's path, to read that build whatever is published meanwhile.
     :param reload_every: the period on which a question looks at the pointer first; ``None`` to look only when told.
     :param clock: seconds of a clock that never goes back.
@@ -79,15 +81,17 @@ class SnapshotReader:
         *,
         cache_dir: str | Path | None = None,
         cache_bytes: int = MAX_BYTES,
+        range_reads_above: int = RANGE_READS_ABOVE,
         ref: str | None = None,
         reload_every: timedelta | None = RELOAD_EVERY,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._storage = url if isinstance(url, Storage) else Storage(url, options)
         self._cache_dir = None if cache_dir is None else Path(cache_dir)
+        self._range_reads_above = range_reads_above
         self._cache_bytes, self._ref, self._reload_every, self._clock = cache_bytes, ref, reload_every, clock
         self._period = None if reload_every is None or ref is not None else reload_every.total_seconds()
-        self._cache = ShardCache(self._storage, self._cache_dir, cache_bytes)
+        self._cache = ShardCache(self._storage, self._cache_dir, cache_bytes, range_reads_above=range_reads_above)
         self._changing = threading.RLock()
         self._scans = 0
         self._damaged: dict[str, ManifestDamaged] = {}
@@ -102,7 +106,14 @@ class SnapshotReader:
         self._due = self._next_look()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _anew, (self._storage, self._cache_dir, self._cache_bytes, self._ref, self._reload_every)
+        return _anew, (
+            self._storage,
+            self._cache_dir,
+            self._cache_bytes,
+            self._range_reads_above,
+            self._ref,
+            self._reload_every,
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -281,6 +292,18 @@ class SnapshotReader:
 
 
 def _anew(
-    storage: Storage, cache_dir: Path | None, cache_bytes: int, ref: str | None, reload_every: timedelta | None
+    storage: Storage,
+    cache_dir: Path | None,
+    cache_bytes: int,
+    range_reads_above: int,
+    ref: str | None,
+    reload_every: timedelta | None,
 ) -> SnapshotReader:
-    return SnapshotReader(storage, cache_dir=cache_dir, cache_bytes=cache_bytes, ref=ref, reload_every=reload_every)
+    return SnapshotReader(
+        storage,
+        cache_dir=cache_dir,
+        cache_bytes=cache_bytes,
+        range_reads_above=range_reads_above,
+        ref=ref,
+        reload_every=reload_every,
+    )

@@ -22,11 +22,13 @@ import xxhash
 
 from airflow_snowpack.builds.errors import ManifestDamaged, ObjectMissing
 from airflow_snowpack.builds.model import ShardAttemptResult
+from airflow_snowpack.builds.ranged_file import RangedFile
 from airflow_snowpack.builds.storage import Storage
 
 log = logging.getLogger(__name__)
 
 MAX_BYTES = 20 * 2**30
+RANGE_READS_ABOVE = 64 * 2**20
 HALF = ".part"
 LOCKS = 64
 HALF_IS_LEFT_OVER_AFTER_S = 3600.0
@@ -43,6 +45,7 @@ class ShardCache:
 
     :param folder: for copies, shared by processes and datasets; ``~/.cache/snowpack/builds`` when none is named.
     :param max_bytes: of all copies of this dataset; one shard that is greater than that is kept alone.
+    :param range_reads_above: bytes from which on a look-up reads a shard of a remote storage by ranges instead of copying it.
     :param clock: seconds since 1970, as files tell their age.
     """
 
@@ -52,8 +55,10 @@ class ShardCache:
         folder: Path | None = None,
         max_bytes: int = MAX_BYTES,
         *,
+        range_reads_above: int = RANGE_READS_ABOVE,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        self._range_reads_above = range_reads_above
         self._storage = storage
         self._clock = clock
         self._folder = (folder or default_folder()) / xxhash.xxh3_64_hexdigest(storage.url.encode())
@@ -64,6 +69,17 @@ class ShardCache:
     def in_place(self) -> bool:
         """Whether files are read where the storage has them, so that others may write to them."""
         return self._storage.is_local
+
+    def ranged(self, shard: ShardAttemptResult, on_outgrown: Callable[[], None]) -> RangedFile | None:
+        """A shard's file, to be read by ranges; ``None`` if it is to be read from this machine: it is small, or copied already.
+
+        :param on_outgrown: called when so much was read that a copy is cheaper.
+        """
+        if self._storage.is_local or shard.url is None or shard.checksum is None or shard.bytes <= self._range_reads_above:
+            return None
+        if self._copy(shard.url, shard.checksum, shard.bytes).exists():
+            return None
+        return RangedFile(self._storage, shard.url, shard.bytes, on_outgrown)
 
     def locate(self, shard: ShardAttemptResult) -> Path:
         """The path of a shard's file, verified. It may be evicted at any time: who cannot open it asks again.
@@ -89,7 +105,7 @@ class ShardCache:
         return path
 
     def _copied(self, url: str, checksum: str, size: int) -> Path:
-        path = self._folder / f"{checksum.partition(':')[2]}-{size}{Path(url).suffix}"
+        path = self._copy(url, checksum, size)
         if path.name in self._verified and path.exists():
             _mark_used(path)
             return path
@@ -101,6 +117,9 @@ class ShardCache:
         _mark_used(path)
         self._make_room(keep=path)
         return path
+
+    def _copy(self, url: str, checksum: str, size: int) -> Path:
+        return self._folder / f"{checksum.partition(':')[2]}-{size}{Path(url).suffix}"
 
     def _download(self, url: str, path: Path, checksum: str, size: int) -> None:
         half = path.with_name(path.name + HALF)

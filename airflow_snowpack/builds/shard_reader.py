@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import apsw
 import pyarrow as pa
@@ -36,9 +36,13 @@ UNREADABLE = (apsw.Error, UnicodeDecodeError, OSError, pa.ArrowException)
 class ShardReader(ABC, Generic[Handle]):
     """Reads one shard.
 
+    :cvar by_range: it reads a file of the storage by ranges, so that each question waits for the network.
+
     :param locate: gives the path of its file; it is asked again when the file was evicted from the cache before it was opened.
     :param in_place: the file is the storage's own, which others may write to, and not a copy that only readers have.
     """
+
+    by_range: ClassVar[bool] = False
 
     def __init__(self, locate: Callable[[], Path], manifest: Manifest, in_place: bool = True) -> None:
         self._locate = locate
@@ -47,7 +51,7 @@ class ShardReader(ABC, Generic[Handle]):
         self._columns = manifest.columns
         self._idle: deque[Handle] = deque()
         self._closed = False
-        self._path: Path | None = None
+        self._path: Path | str | None = None
         self.hot = True
         """Whether it was asked since somebody last looked whether it was."""
 
@@ -77,6 +81,11 @@ class ShardReader(ABC, Generic[Handle]):
         self._closed = True
         while self._idle:
             self._close(self._idle.pop())
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the next question need not wait for a handle to be opened."""
+        return bool(self._idle)
 
     @contextmanager
     def _handle(self) -> Iterator[Handle]:

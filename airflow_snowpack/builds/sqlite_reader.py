@@ -30,8 +30,10 @@ from airflow_snowpack.builds.arrow_types import arrow_schema
 from airflow_snowpack.builds.cells import arrow_array, from_cell
 from airflow_snowpack.builds.keys import Key, KeyType
 from airflow_snowpack.builds.model import Manifest
+from airflow_snowpack.builds.ranged_file import RangedFile
 from airflow_snowpack.builds.row_maker import Row, RowMaker, row_maker
 from airflow_snowpack.builds.shard_reader import BATCH_ROWS, UNREADABLE, ShardReader
+from airflow_snowpack.builds.sqlite_ranges import registered
 from airflow_snowpack.builds.sqlite_shard import quoted
 
 MAPPED_BYTES = 2**40
@@ -122,18 +124,40 @@ class SqliteReader(ShardReader[apsw.Connection]):
             return self._connected(path, "mode=ro&immutable=1", pages)  # a mounted bucket, which knows no locks
 
     def _connected(self, path: Path, how: str, pages: str) -> apsw.Connection:
-        connection = apsw.Connection(f"file:{quote(str(path))}?{how}", flags=FLAGS, statementcachesize=64)
+        return self._connection(f"file:{quote(str(path))}?{how}", pages)
+
+    def _connection(self, uri: str, pages: str) -> apsw.Connection:
+        connection = apsw.Connection(uri, flags=FLAGS, statementcachesize=64)
         try:
             connection.set_busy_timeout(BUSY_MS)
             connection.execute(pages).fetchall()
             connection.execute(f"{self._all} LIMIT 1").fetchall()
-        except UNREADABLE:
+        except BaseException:
             connection.close()
             raise
         return connection
 
     def _close(self, handle: apsw.Connection) -> None:
         handle.close()
+
+
+class SqliteRangeReader(SqliteReader):
+    """Reads ``shard.sqlite`` where the storage has it, page by page."""
+
+    by_range = True
+
+    def __init__(self, file: RangedFile, manifest: Manifest) -> None:
+        super().__init__(lambda: Path(file.path), manifest)
+        self._file = file
+        self._path = file.path
+
+    def _opened(self) -> apsw.Connection:
+        pages = f"PRAGMA cache_size = -{MOST_CACHED // 1024}"
+        try:
+            with registered(self._file) as uri:
+                return self._connection(uri, pages)
+        except UNREADABLE as error:
+            raise self._damage(error) from error
 
 
 @lru_cache(maxsize=64)

@@ -241,6 +241,27 @@ class Storage:
 
         self._tried("read", path, get)
 
+    def open_ranges(self, path: str) -> tuple[Any, int]:
+        """Open an object for :meth:`read_range`; what to give it, and the object's size in bytes.
+
+        :raises ObjectMissing: there is no such object.
+        :raises StorageFailed: it could not be opened in three tries.
+        """
+
+        def opened() -> tuple[Any, int]:
+            file = self._fs.open_input_file(self._at(path))
+            return file, file.size()
+
+        return self._tried("read", path, opened)
+
+    def read_range(self, file: Any, path: str, offset: int, length: int) -> bytes:
+        """A range of an object's bytes, in one request; any number of threads may read one file.
+
+        :param file: what :meth:`open_ranges` gave for this path.
+        :raises StorageFailed: it could not be read in three tries.
+        """
+        return self._tried("read", path, lambda: bytes(file.read_at(length, offset)))
+
     def objects(self, folder: str, *, half_written: bool = False) -> Iterator[StoredObject]:
         """All objects below a folder, however deep; none if it is not there.
 

@@ -28,11 +28,13 @@ class Request:
     """What a client asks for.
 
     :param path: ``/bucket/key``.
+    :param range: of the object, such as ``bytes=0-99``; ``None`` for all of it.
     """
 
     method: str
     path: str
     client_port: int
+    range: str | None = None
 
     def client(self) -> psutil.Process:
         """The process that asks; it is one of this machine."""
@@ -57,7 +59,7 @@ def s3_server(before: Callable[[Request], bool] = lambda request: True) -> Itera
     moto = DomainDispatcherApplication(create_backend_app)
 
     def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        request = Request(environ["REQUEST_METHOD"], environ["PATH_INFO"], int(environ["REMOTE_PORT"]))
+        request = Request(environ["REQUEST_METHOD"], environ["PATH_INFO"], int(environ["REMOTE_PORT"]), environ.get("HTTP_RANGE"))
         if not before(request):
             environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
             start_response("503 Slow Down", [("Content-Type", "application/xml"), ("Content-Length", str(len(BUSY)))])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+from random import Random
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from bounded import PATIENCE_S
 from s3_server import Request, s3_server
 from snapshots import publish
 
@@ -64,3 +67,63 @@ def test_a_storage_that_fails_every_third_call_is_read_all_the_same(tmp_path: Pa
         with SnapshotReader(URL, options, cache_dir=tmp_path) as reader:
             assert len(reader.multi_get(KEYS)) == 300
             assert reader.fallback is None
+
+
+@pytest.mark.parametrize("shard_format", list(ShardFormat))
+def test_a_question_for_keys_of_all_shards_fetches_them_side_by_side(tmp_path: Path, shard_format: ShardFormat) -> None:
+    all_at_once = threading.Barrier(4)
+    waited: set[str] = set()
+
+    def meet(request: Request) -> bool:
+        if request.method == "GET" and "/shard." in request.path and request.path not in waited:
+            waited.add(request.path)
+            all_at_once.wait(PATIENCE_S)  # breaks, and fails the request, unless all four are asked for at the same time
+        return True
+
+    with s3_server(before=meet) as options:
+        publish(Storage(URL, options), ROWS, key="id", shard_format=shard_format)
+        with SnapshotReader(URL, options, cache_dir=tmp_path) as reader:
+            assert len(reader.multi_get(KEYS)) == 300
+    assert (len(waited), all_at_once.broken) == (4, False)
+
+
+@pytest.mark.parametrize(
+    ("shard_format", "cold", "warm", "most_bytes"),
+    [(ShardFormat.SQLITE, 4, 1, 300_000), (ShardFormat.PARQUET, 5, 2, 500_000)],
+)
+def test_a_look_up_in_a_large_shard_takes_few_requests_and_little_of_the_file(
+    tmp_path: Path, shard_format: ShardFormat, cold: int, warm: int, most_bytes: int
+) -> None:
+    """The numbers that docs/builds.md has."""
+    asked: list[Request] = []
+
+    def note(request: Request) -> bool:
+        if "/shard." in request.path and request.method in ("GET", "HEAD"):
+            asked.append(request)
+        return True
+
+    keys = range(60_000)
+    rows = pa.table({"id": keys, "text": [Random(key).randbytes(60).hex() for key in keys]})
+    with s3_server(before=note) as options:
+        current = publish(
+            Storage(URL, options), rows, key="id", sharding=Sharding.hash(1), shard_format=shard_format, batch_size=2_000
+        )
+        asked.clear()
+        with SnapshotReader(URL, options, cache_dir=tmp_path, range_reads_above=2**20) as reader:
+            assert reader.get(7) == rows.slice(7, 1).to_pylist()[0]
+            assert len(asked) <= cold
+            assert sum(map(length, asked)) <= most_bytes < reader.manifest.shards[0].bytes // 5
+            asked.clear()
+            assert reader.get(50_000) is not None
+            assert len(asked) <= warm
+            assert all(request.range for request in asked)
+            assert reader.manifest.run_id == current.run_id
+        assert [path for path in tmp_path.rglob("*") if path.suffix in (".sqlite", ".parquet")] == []
+
+
+def length(request: Request) -> int:
+    if request.range is None:
+        assert request.method == "HEAD", "the whole file was asked for"
+        return 0
+    first, _, last = request.range.removeprefix("bytes=").partition("-")
+    return int(last) - int(first) + 1

@@ -1,0 +1,142 @@
+"""A file of an object storage that is read by ranges, so that a look-up does not copy it whole.
+
+    file = RangedFile(storage, "data/…/shard.sqlite", size=4 * 2**30)
+    file.read(offset=8192, length=8192)           # fetches the block of 64 KiB that it is in, once
+    pyarrow.parquet.ParquetFile(file.stream())
+
+Blocks that lie side by side are fetched in one request, and those used last are kept. The invariant: what is read is of a file of
+exactly this size. Its checksum is not known to be right, as that needs the whole file; the formats' own structure is all that a
+read by ranges checks. Any number of threads may read at once.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from airflow_snowpack.builds.errors import ManifestDamaged, ObjectMissing
+from airflow_snowpack.builds.storage import Storage
+
+BLOCK = 64 * 1024
+BLOCKS_KEPT = 64
+
+
+class RangedFile:
+    """Reads one file.
+
+    :param path: relative to the storage's root.
+    :param size: in bytes, as the manifest has it.
+    :param on_outgrown: called once, when half as many bytes were fetched as the file has: a copy is cheaper from then on.
+    """
+
+    def __init__(self, storage: Storage, path: str, size: int, on_outgrown: Callable[[], None] = lambda: None) -> None:
+        self.path = path
+        self.size = size
+        self.requests = 0
+        self.fetched = 0
+        self._storage = storage
+        self._on_outgrown: Callable[[], None] | None = on_outgrown
+        self._blocks: OrderedDict[int, bytes] = OrderedDict()
+        self._changing = threading.Lock()
+        self._opening = threading.Lock()
+        self._file: Any = None
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return the bytes from an offset on; fewer at the end of the file.
+
+        :raises ManifestDamaged: the file has another size, or is gone.
+        :raises StorageFailed: it could not be read in three tries.
+        """
+        end = min(offset + length, self.size)
+        if offset >= end:
+            return b""
+        numbers = range(offset // BLOCK, (end - 1) // BLOCK + 1)
+        blocks = self._kept(numbers)
+        for first, last in _runs([number for number in numbers if number not in blocks]):
+            blocks |= self._fetch(first, last)
+        data = b"".join(blocks[number] for number in numbers)
+        begin = offset - numbers[0] * BLOCK
+        return data[begin : begin + end - offset]
+
+    def stream(self) -> io.RawIOBase:
+        """The file as Python and Arrow read files, with a position of its own."""
+        return _Stream(self)
+
+    def _kept(self, numbers: range) -> dict[int, bytes]:
+        with self._changing:
+            found = {number: self._blocks[number] for number in numbers if number in self._blocks}
+            for number in found:
+                self._blocks.move_to_end(number)
+        return found
+
+    def _fetch(self, first: int, last: int) -> dict[int, bytes]:
+        """Fetch blocks that lie side by side, in one request."""
+        begin, end = first * BLOCK, min((last + 1) * BLOCK, self.size)
+        try:
+            data = self._storage.read_range(self._opened(), self.path, begin, end - begin)
+        except ObjectMissing:
+            raise ManifestDamaged(self.path, "it is not there any more") from None
+        if len(data) != end - begin:
+            raise ManifestDamaged(self.path, f"it ends before byte {end:,}, and the manifest says that it has {self.size:,}")
+        blocks = {number: data[number * BLOCK - begin : (number + 1) * BLOCK - begin] for number in range(first, last + 1)}
+        with self._changing:
+            self.requests += 1
+            self.fetched += len(data)
+            self._blocks |= blocks
+            while len(self._blocks) > BLOCKS_KEPT:
+                self._blocks.popitem(last=False)
+            outgrown, told = self.fetched > self.size // 2, self._on_outgrown
+            self._on_outgrown = None if outgrown else told
+        if outgrown and told is not None:
+            told()
+        return blocks
+
+    def _opened(self) -> Any:
+        with self._opening:
+            if self._file is None:
+                try:
+                    file, size = self._storage.open_ranges(self.path)
+                except ObjectMissing:
+                    raise ManifestDamaged(self.path, "it is not there any more") from None
+                if size != self.size:
+                    raise ManifestDamaged(self.path, f"it has {size} bytes, and the manifest says {self.size}")
+                self._file = file
+            return self._file
+
+
+class _Stream(io.RawIOBase):
+    def __init__(self, file: RangedFile) -> None:
+        self._file = file
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size}[whence]
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        data = self._file.read(self._at, self._file.size if size is None or size < 0 else size)
+        self._at += len(data)
+        return data
+
+
+def _runs(numbers: list[int]) -> list[tuple[int, int]]:
+    """The first and last of numbers that follow each other."""
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1] = runs[-1][0], number
+        else:
+            runs.append((number, number))
+    return runs
