@@ -102,3 +102,16 @@ def test_only_what_airflow_had_and_knows_to_be_gone_is_gone(runs: RestDagRuns, a
     listed = [{"dag_id": name, "is_stale": stale, "has_import_errors": broken} for name, stale, broken in every]
     answers.by_path = {"/dags": (200, {"dags": listed})}
     assert runs.gone_dags() == {"gone"}
+
+
+def test_a_dag_is_missing_if_airflow_has_none_or_knows_its_file_to_be_gone(runs: RestDagRuns, answers: Answers) -> None:
+    there = {"is_stale": False, "has_import_errors": False}
+    answers.by_path = {
+        "/dags/there": (200, there),
+        "/dags/gone": (200, there | {"is_stale": True}),
+        "/dags/broken": (200, {"is_stale": True, "has_import_errors": True}),
+        "/dags/never": (404, {"detail": "The Dag with ID: `never` was not found"}),
+        "/dags/secret": (403, {"detail": "not for you"}),
+    }
+    asked = ["there", "gone", "broken", "never", "secret", "nothing_of_airflow"]
+    assert runs.missing_dags(asked) == {"there": False, "gone": True, "broken": False, "never": True}

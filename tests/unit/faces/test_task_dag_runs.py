@@ -235,3 +235,14 @@ class TestEnds:
         found = TaskDagRuns(Lists()).ended_runs([EndsAsked("maintain", AT)])  # type: ignore[arg-type]  # all that is asked of it
         assert found["maintain"].ended.keys() == {"r"}
         assert api.sent == []
+
+
+def test_a_dag_is_missing_if_airflow_has_none_and_the_rest_api_knows_more(api: ApiServer) -> None:
+    from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
+
+    class KnowsStaleOnes:
+        def is_missing(self, dag_id: str) -> bool:
+            return dag_id == "maintain"
+
+    assert TaskDagRuns().missing_dags(["maintain", "never"]) == {"maintain": False, "never": True}
+    assert TaskDagRuns(KnowsStaleOnes()).missing_dags(["maintain"]) == {"maintain": True}  # type: ignore[arg-type]  # all that is asked of it
