@@ -33,7 +33,7 @@ from airflow_snowpack.scheduling.rulings import Rulings, rule_all
 from airflow_snowpack.scheduling.runs import LOOK_AGAIN, ended_meanwhile
 from airflow_snowpack.scheduling.schedule import LaunchBacklog, Schedule, Then
 from airflow_snowpack.scheduling.surroundings import Snapshot, Surroundings
-from airflow_snowpack.scheduling.unmet import keep_unmet
+from airflow_snowpack.scheduling.unmet import keep_unmet, keep_unmet_of_expired
 from airflow_snowpack.scheduling.waiters import SELDOM, elder_due, next_in_line, stands_in_front, wake
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import pending_jobs, schedules
@@ -72,6 +72,10 @@ class _Due:
     @property
     def expires_at(self) -> datetime:
         return self.triggered_at + self.schedule.timeout.period
+
+    def is_discarded_at(self, now: datetime) -> bool:
+        """Whether its timeout discards it then, which keeps the events that arrived after the expiry; a skip would not."""
+        return now >= self.expires_at and self.schedule.timeout.then is Then.DISCARD
 
 
 class Checker:
@@ -172,7 +176,7 @@ class Checker:
         facts = StoredFacts(conn, snapshot, now, *place, triggered_at=due.triggered_at)
         rulings = rule_all(schedule.constraints, facts, reasons_from_json(due.row.reasons)[1:])
         reasons = (due.trigger, *rulings.reasons)
-        if rulings.skips:
+        if rulings.skips and not due.is_discarded_at(now):
             self._discard(conn, due.row, PendingState.CONSTRAINT, "; ".join(rulings.skips), reasons, what="skipped")
             keep_unmet(conn, self._store, due.row, schedule, due.counted)
             return PendingState.DISCARDED
@@ -208,7 +212,8 @@ class Checker:
         why = f"its constraints were not met within {timeout.period}: {unmet}"
         if timeout.then is Then.DISCARD:
             discarded = self._discard(conn, due.row, PendingState.CONSTRAINT, why, reasons, what="timed_out")
-            begin_with_late_events(conn, due.row, due.expires_at, self._store.clock())
+            late = begin_with_late_events(conn, due.row, due.expires_at, self._store.clock())
+            keep_unmet_of_expired(conn, self._store, due.row, due.schedule, due.counted, late)
             return discarded
         note(conn, self._store, due.schedule.name, "timed_out", due.row.pending_id, because=why, then="launch")
         return self._send_off(conn, due, reasons)

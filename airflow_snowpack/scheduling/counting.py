@@ -51,7 +51,12 @@ def count_events(conn: sa.Connection, row: sa.Row[Any], schedule: Schedule) -> C
     :param row: of the pending job, held by the caller.
     """
     mine = sa.and_(pending_events.c.pending_id == row.pending_id, pending_events.c.event_id > row.counted_to)
-    return _add_up(row, schedule, conn.execute(HEARD.where(mine)).all())
+    return _add_up(row.progress, row.counted_to, schedule, conn.execute(HEARD.where(mine)).all())
+
+
+def count_anew(conn: sa.Connection, pending_id: str, schedule: Schedule) -> Counted:
+    """Count all events of a pending job, whatever earlier looks have counted."""
+    return _add_up({}, 0, schedule, conn.execute(HEARD.where(pending_events.c.pending_id == pending_id)).all())
 
 
 def count_each(conn: sa.Connection, jobs: Sequence[tuple[sa.Row[Any], Schedule]]) -> list[Counted]:
@@ -65,12 +70,12 @@ def count_each(conn: sa.Connection, jobs: Sequence[tuple[sa.Row[Any], Schedule]]
     heard: dict[str, list[Any]] = {row.pending_id: [] for row, _ in jobs}
     for event in conn.execute(new):
         heard[event.pending_id].append(event)
-    return [_add_up(row, schedule, heard[row.pending_id]) for row, schedule in jobs]
+    return [_add_up(row.progress, row.counted_to, schedule, heard[row.pending_id]) for row, schedule in jobs]
 
 
-def _add_up(row: sa.Row[Any], schedule: Schedule, heard: Iterable[Any]) -> Counted:
+def _add_up(progress: Mapping[str, Any], counted_to: int, schedule: Schedule, heard: Iterable[Any]) -> Counted:
     leaves = schedule.trigger.leaves()
-    counted = Counted(leaves, {leaf: dict(sums) for leaf, sums in row.progress.items()}, row.counted_to)
+    counted = Counted(leaves, {leaf: dict(sums) for leaf, sums in progress.items()}, counted_to)
     names: dict[str, set[str]] = {leaf: set(sums.get("names", ())) for leaf, sums in counted.sums.items()}
     for event in heard:
         leaf = str(event.leaf)

@@ -161,7 +161,7 @@ class Leaf(Trigger):
         return (known.reached_at or known.last_at) if known.amount >= self.wanted else None
 
 
-TABLES = "table:"
+TABLES, CLOCKS = "table:", "clock:"
 
 
 def table_key(table: TableName) -> str:
@@ -186,4 +186,4 @@ def custom_key(name: str) -> str:
 
 def clock_key(schedule: str, number: int) -> str:
     """The key of a schedule's own ticks."""
-    return f"clock:{schedule}:{number}"
+    return f"{CLOCKS}{schedule}:{number}"

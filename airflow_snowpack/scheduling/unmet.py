@@ -1,6 +1,7 @@
-"""What a skipped request leaves behind: the progress of the triggers that were not met.
+"""What a skipped or expired request leaves behind: the progress of the triggers that were not met.
 
-    keep_unmet(conn, store, row, schedule, counted)     # in the transaction that discards the job
+    keep_unmet(conn, store, row, schedule, counted)                      # in the transaction that discards the job
+    keep_unmet_of_expired(conn, store, row, schedule, counted, late)     # likewise, after its late events have left it
 
 The invariant: an event belongs to one pending job. The events of the triggers that satisfied the request stay with it; those
 of the others move to a new pending job, with the sums that they add up to.
@@ -8,11 +9,13 @@ of the others move to a new pending job, with the sums that they add up to.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.counting import Counted
+from airflow_snowpack.scheduling.counting import Counted, count_anew
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.pending import PendingState, Reason, reasons_to_json
 from airflow_snowpack.scheduling.schedule import Schedule
@@ -25,9 +28,7 @@ def keep_unmet(conn: sa.Connection, store: Store, row: sa.Row[Any], schedule: Sc
 
     :param row: of the pending job, which the caller holds and has discarded.
     """
-    now = store.clock()
-    spent = set(schedule.trigger.spent(counted.progress, now))
-    unmet = {number for number, leaf in enumerate(counted.leaves) if leaf not in spent and str(number) in counted.sums}
+    now, unmet = store.clock(), _unmet(schedule, counted, store.clock())
     if not unmet:
         return
     left = Counted(counted.leaves, {str(number): counted.sums[str(number)] for number in sorted(unmet)}, counted.upto)
@@ -46,6 +47,30 @@ def keep_unmet(conn: sa.Connection, store: Store, row: sa.Row[Any], schedule: Sc
         **left.to_row(),
     }
     conn.execute(sa.insert(pending_jobs).values(**values))
-    theirs = sa.and_(pending_events.c.pending_id == row.pending_id, pending_events.c.leaf.in_(unmet))
-    conn.execute(sa.update(pending_events).where(theirs).values(pending_id=pending_id))
+    _move_events(conn, row.pending_id, pending_id, unmet)
     note(conn, store, row.schedule, "progress_kept", pending_id, says=judgement.says)
+
+
+def keep_unmet_of_expired(
+    conn: sa.Connection, store: Store, row: sa.Row[Any], schedule: Schedule, counted: Counted, late: str | None
+) -> None:
+    """Do the same for a job that has expired.
+
+    :param late: the pending job that its late events began, which has not counted them yet; ``None`` when there were none.
+    """
+    if late is None:
+        keep_unmet(conn, store, row, schedule, counted)
+        return
+    before = count_anew(conn, row.pending_id, schedule)
+    _move_events(conn, row.pending_id, late, _unmet(schedule, before, store.clock()))
+
+
+def _unmet(schedule: Schedule, counted: Counted, now: datetime) -> set[int]:
+    """The numbers of the leaves that have collected something and did not satisfy the trigger."""
+    spent = set(schedule.trigger.spent(counted.progress, now))
+    return {number for number, leaf in enumerate(counted.leaves) if leaf not in spent and str(number) in counted.sums}
+
+
+def _move_events(conn: sa.Connection, was: str, to: str, leaves: Collection[int]) -> None:
+    theirs = sa.and_(pending_events.c.pending_id == was, pending_events.c.leaf.in_(leaves))
+    conn.execute(sa.update(pending_events).where(theirs).values(pending_id=to))

@@ -153,6 +153,18 @@ def test_a_run_that_cannot_be_started_yet_keeps_the_deadlines_from_adding_runs(s
     assert started_at(scheduler) == ["Mon 03:00"]
 
 
+def test_a_deadline_that_joins_a_run_that_waits_for_its_dag_names_what_is_missing_then(scheduler: Any) -> None:
+    scheduler.declare("morning", CustomEvents("now") | MORNING)
+    scheduler.airflow.refusal = NotStarted("paused")
+    scheduler.send("now")
+    arrive(scheduler, "a")
+    at(scheduler, 24, 7)
+    scheduler.airflow.refusal = None
+    scheduler.go_on(minutes=10)
+    assert len(scheduler.started) == 1
+    assert missing(scheduler) == ["0 of 1 partitions of web.b", "0 of 1 partitions of web.c"]
+
+
 @pytest.mark.parametrize(("missed", "runs"), [("one", 1), ("all", 1), ("none", 0)])
 def test_deadlines_that_were_missed_are_one_run(scheduler: Any, missed: str, runs: int) -> None:
     scheduler.declare("morning", MORNING, missed=missed)

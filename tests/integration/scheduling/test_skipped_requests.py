@@ -6,17 +6,20 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 from bounded import PATIENCE_S
 from scripted_engine import eventually
 
 from airflow_snowpack.scheduling import (
     CustomEvents,
+    Delay,
     Every,
     MaxConcurrent,
     PartitionsAdded,
     Since,
     Subscriber,
+    Timeout,
     TimeWindow,
     explain,
 )
@@ -105,6 +108,38 @@ def test_progress_survives_skip_after_skip(scheduler: Any) -> None:
     scheduler.go_on(minutes=1)
     assert skipped(scheduler, "busy") == 2
     assert event_keys(scheduler) == ["event:b"] * 3
+
+
+@pytest.mark.parametrize("with_late", [False, True])
+def test_what_an_unmet_alternative_had_counted_survives_a_timeout(scheduler: Any, with_late: bool) -> None:
+    scheduler.declare("either", A | B, MaxConcurrent(1), timeout=Timeout("1h"))
+    scheduler.airflow.running["maintain"] = {"manual"}
+    scheduler.send("b", 2)
+    scheduler.send("a")
+    scheduler.work()
+    scheduler.clock.forward(hours=1)
+    if with_late:
+        scheduler.send("c")
+        scheduler.send("b")
+    scheduler.work()
+    assert scheduler.history("either").count("timed_out") == 1
+    if not with_late:
+        scheduler.send("b")
+    scheduler.airflow.running["maintain"].clear()
+    scheduler.go_on(minutes=1)
+    assert event_keys(scheduler) == ["event:b"] * 3
+
+
+def test_a_skip_after_the_expiry_keeps_the_events_that_arrived_since(scheduler: Any) -> None:
+    scheduler.declare("one", A, TimeWindow("14:00", "15:00", on_unmet="skip"), Delay("30m"), timeout=Timeout("1h"))
+    scheduler.send("a")
+    scheduler.subscriber.step()
+    scheduler.clock.forward(hours=1, minutes=45)
+    scheduler.send("a")
+    scheduler.work()
+    assert (skipped(scheduler, "one"), scheduler.history("one").count("timed_out")) == (0, 1)
+    scheduler.go_on(minutes=35)
+    assert len(event_keys(scheduler)) == 1
 
 
 def test_events_that_arrive_while_a_request_is_skipped_join_the_progress_that_it_leaves(
