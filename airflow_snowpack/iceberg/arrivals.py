@@ -9,7 +9,8 @@ DELETE or UPDATE, which writes the rows that stay once more, never count.
 Each place in the table's history is passed once: what is new is found by following the ancestors of the head to a snapshot that
 was read (``snapshot_line.py``). Snapshots that a rollback left behind stay read. A table that was dropped and made again under
 its name has a history of its own, which is read from its beginning.
-What was expired before anybody looked cannot be read any more; it is counted, so that somebody can be told.
+Snapshots that were expired before they were read count, too, as far as the oldest snapshot that is left shows what they brought
+(``expired_gains.py``).
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.iceberg.gains import read_gain
+from airflow_snowpack.iceberg.expired_gains import read_expired_gains, records_after, records_before
+from airflow_snowpack.iceberg.gains import Gain, read_gain
 from airflow_snowpack.iceberg.snapshot_line import SnapshotLine
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_NAMED_PARTITIONS = 1_000
+EXPIRED = "expired"
 MAX_OTHER_HEADS = 100
 """More snapshots that rollbacks left behind are not kept; the oldest are dropped."""
 
@@ -37,10 +40,11 @@ MAX_OTHER_HEADS = 100
 class Place:
     """A place in a table's history: everything up to this snapshot has been considered.
 
-    :param snapshot_id: ``None`` for a table without a snapshot.
+    :param snapshot_id: ``None`` for a table without a snapshot, and where the snapshot was expired unread.
     :param sequence: its sequence number; 0 for a moment instead of a snapshot, see :meth:`at`.
     :param table_uuid: of the table; ``None`` where it was not kept.
     :param other_heads: snapshots that were considered, too, and that a rollback left behind.
+    :param total_records: of the table at this place; ``None`` where it is not known.
     """
 
     snapshot_id: int | None
@@ -48,6 +52,7 @@ class Place:
     committed_at: datetime | None
     table_uuid: str | None = None
     other_heads: tuple[int, ...] = ()
+    total_records: int | None = None
 
     @classmethod
     def at(cls, moment: datetime) -> Place:
@@ -59,13 +64,15 @@ class Place:
 class Arrival:
     """What one snapshot added.
 
+    :param snapshot_id: ``None`` for one that was expired unread and whose id is not known any more.
     :param committed_at: by the clock of the writer; ``arrived_at``: when it became part of the main branch, which is later for a
-        branch that was published after an audit.
+        branch that was published after an audit. For one that was expired unread, both are those of the oldest snapshot after it.
+    :param operation: what the writer did; :data:`EXPIRED` for a snapshot that was expired unread.
     :param partitions: the names of the partitions that got data, such as ``day=2026-11-21``; at most 1,000 of them.
     :param partition_count: how many partitions got data.
     """
 
-    snapshot_id: int
+    snapshot_id: int | None
     sequence: int
     committed_at: datetime
     operation: str
@@ -103,7 +110,13 @@ def head_of(table: Table) -> Place:
 
 
 def _place_of(table: Table, snapshot: Snapshot) -> Place:
-    return Place(snapshot.snapshot_id, snapshot.sequence_number or 0, _moment(snapshot), str(table.metadata.table_uuid))
+    return Place(
+        snapshot.snapshot_id,
+        snapshot.sequence_number or 0,
+        _moment(snapshot),
+        str(table.metadata.table_uuid),
+        total_records=records_after(snapshot),
+    )
 
 
 def read_arrivals(table: Table, since: Place) -> Arrivals:
@@ -113,26 +126,60 @@ def read_arrivals(table: Table, since: Place) -> Arrivals:
             "table_made_anew: %s is another table than the one that was read before: it is read from its beginning",
             ".".join(table.name()),
         )
-        since = Place(None, 0, None)
+        since = Place(None, 0, None, str(table.metadata.table_uuid), total_records=0)
     snapshots = SnapshotLine(table)
-    new, _ = snapshots.after(_read_before(snapshots, since), lambda snapshot: _is_after(snapshot, since))
+    since = _known(table, snapshots, since)
+    new, has_gap = snapshots.after(_read_before(since), lambda snapshot: _is_after(snapshot, since))
     head = _move(snapshots, since, head_of(table))
     arrived = snapshots.published_at(new)
-    found = (
-        _arrival(
-            table, snapshot, arrived[snapshot.snapshot_id], replace(_place_of(table, snapshot), other_heads=head.other_heads)
-        )
-        for snapshot in new
-    )
-    return Arrivals(tuple(arrival for arrival in found if arrival is not None), _expired(new, since), head)
+    found = (_arrival(table, one, arrived[one.snapshot_id], head.other_heads) for one in new)
+    missing = new[0].sequence_number - since.sequence - 1 if has_gap and new[0].sequence_number and _is_numbered(since) else 0
+    unread = _expired_arrivals(table, new[0], arrived[new[0].snapshot_id], since) if missing > 0 else []
+    return Arrivals((*unread, *(arrival for arrival in found if arrival is not None)), max(0, missing), head)
 
 
-def _read_before(snapshots: SnapshotLine, since: Place) -> list[int]:
-    """The snapshots that a place names as considered; for a moment, where the main branch stood then."""
+def _known(table: Table, snapshots: SnapshotLine, since: Place) -> Place:
+    """A place with what the table itself can add: for a moment, the snapshot at which the main branch stood then."""
     head = since.snapshot_id
     if head is None and since.committed_at is not None and not since.sequence:
         head = snapshots.head_before(since.committed_at)
-    return [*([] if head is None else [head]), *since.other_heads]
+    snapshot = None if head is None else table.snapshot_by_id(head)
+    if snapshot is None:
+        return since
+    return replace(_place_of(table, snapshot), other_heads=since.other_heads)
+
+
+def _is_numbered(since: Place) -> bool:
+    """Whether sequence numbers tell what came after a place: after a snapshot of format version 2, or after an empty table."""
+    return since.sequence > 0 or (since.snapshot_id is None and since.committed_at is None and since.table_uuid is not None)
+
+
+def _expired_arrivals(table: Table, oldest: Snapshot, arrived_at: datetime, since: Place) -> list[Arrival]:
+    """What came between a place and the oldest snapshot that is left after it."""
+    before = records_before(oldest)
+    gained = None if before is None or since.total_records is None else before - since.total_records
+    total, uuid, found = since.total_records, str(table.metadata.table_uuid), []
+    for expired in read_expired_gains(table, oldest, since.sequence, gained):
+        total = None if total is None else total + expired.gain.records
+        place = Place(None, expired.sequence, None, uuid, since.other_heads, total)
+        found.append(
+            _arrival_of(
+                expired.gain,
+                snapshot_id=expired.snapshot_id,
+                sequence=expired.sequence,
+                committed_at=_moment(oldest),
+                operation=EXPIRED,
+                table_uuid=uuid,
+                arrived_at=arrived_at,
+                place=place,
+            )
+        )
+    return found
+
+
+def _read_before(since: Place) -> list[int]:
+    """The snapshots that a place names as considered."""
+    return [*([] if since.snapshot_id is None else [since.snapshot_id]), *since.other_heads]
 
 
 def _move(snapshots: SnapshotLine, since: Place, head: Place) -> Place:
@@ -140,7 +187,7 @@ def _move(snapshots: SnapshotLine, since: Place, head: Place) -> Place:
     if head.snapshot_id is None:
         return since if since.snapshot_id is not None and head.table_uuid == since.table_uuid else head
     line = snapshots.ancestors(head.snapshot_id)
-    others = [one for one in _read_before(snapshots, since) if snapshots.has(one) and one not in line]
+    others = [one for one in _read_before(since) if snapshots.has(one) and one not in line]
     return replace(head, other_heads=tuple(others[:MAX_OTHER_HEADS]))
 
 
@@ -163,13 +210,7 @@ def _is_after(snapshot: Snapshot, since: Place) -> bool:
     return since.committed_at is None or _moment(snapshot) >= since.committed_at
 
 
-def _expired(line: list[Snapshot], since: Place) -> int:
-    if not line or not line[0].sequence_number or not since.sequence or line[0].parent_snapshot_id == since.snapshot_id:
-        return 0
-    return max(0, line[0].sequence_number - since.sequence - 1)
-
-
-def _arrival(table: Table, snapshot: Snapshot, arrived_at: datetime, place: Place) -> Arrival | None:
+def _arrival(table: Table, snapshot: Snapshot, arrived_at: datetime, other_heads: tuple[int, ...]) -> Arrival | None:
     from pyiceberg.table.snapshots import Operation
 
     if snapshot.summary is None or snapshot.summary.operation is Operation.REPLACE:
@@ -177,19 +218,26 @@ def _arrival(table: Table, snapshot: Snapshot, arrived_at: datetime, place: Plac
     gain = read_gain(table, snapshot)
     if not gain.partitions:
         return None
-    return Arrival(
+    return _arrival_of(
+        gain,
         snapshot_id=snapshot.snapshot_id,
         sequence=snapshot.sequence_number or 0,
         committed_at=_moment(snapshot),
         operation=snapshot.summary.operation.value,
+        table_uuid=str(table.metadata.table_uuid),
+        arrived_at=arrived_at,
+        place=replace(_place_of(table, snapshot), other_heads=other_heads),
+    )
+
+
+def _arrival_of(gain: Gain, **fields: Any) -> Arrival:
+    return Arrival(
         files=gain.files,
         records=gain.records,
         bytes=gain.bytes,
         partitions=tuple(sorted(gain.partitions)[:MAX_NAMED_PARTITIONS]),
         partition_count=len(gain.partitions),
-        table_uuid=str(table.metadata.table_uuid),
-        arrived_at=arrived_at,
-        place=place,
+        **fields,
     )
 
 

@@ -33,7 +33,7 @@ class SnapshotLine:
 
         :param read: their ids; their ancestors were read, too. They need not be in the table any more.
         :param is_after: whether a snapshot comes after them; asked only where the line does not lead to one of them.
-        :returns: the snapshots, and whether others between them and what was read have been expired.
+        :returns: the snapshots, and whether others between them and what was read may have been expired.
         """
         before = {ancestor for snapshot_id in read for ancestor in self.ancestors(snapshot_id)}
         line: list[Snapshot] = []
@@ -44,7 +44,7 @@ class SnapshotLine:
         if next_id is not None and next_id in before:
             return line[::-1], False
         new = list(takewhile(is_after, line))
-        return new[::-1], bool(new) and len(new) == len(line) and next_id is not None
+        return new[::-1], bool(new) and len(new) == len(line)
 
     def ancestors(self, snapshot_id: int) -> set[int]:
         """Return the snapshot's id and those of its ancestors, up to and with the first one that has been expired."""

@@ -249,6 +249,7 @@ def place_to_json(place: Place) -> dict[str, Any]:
         "committed_at": at,
         "table": place.table_uuid,
         "other_heads": list(place.other_heads),
+        "records": place.total_records,
     }
 
 
@@ -258,5 +259,5 @@ def place_from_json(said: Mapping[str, Any] | None) -> Place:
         return START
     at = said["committed_at"]
     moment = None if at is None else datetime.fromisoformat(at)
-    others = tuple(said.get("other_heads", ()))  # like the table, they were not always kept
-    return Place(said["snapshot_id"], said["sequence"], moment, said.get("table"), others)
+    others = tuple(said.get("other_heads", ()))  # like the table and the records, they were not always kept
+    return Place(said["snapshot_id"], said["sequence"], moment, said.get("table"), others, said.get("records"))

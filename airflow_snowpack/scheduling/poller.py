@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.iceberg.arrivals import Arrival, Arrivals, Place, read_arrivals
+from airflow_snowpack.iceberg.arrivals import EXPIRED, Arrival, Arrivals, Place, read_arrivals
 from airflow_snowpack.iceberg.catalog import load_table
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.scheduling.events import Event, publish
@@ -151,7 +151,7 @@ class Poller:
         table = load_table(catalog, name)
         found = read_arrivals(table, place or Place.at(row.since))
         if found.expired:
-            log.warning("snapshots_expired_unread: %s of %s came and went before they could be read", found.expired, name)
+            log.warning("snapshots_expired_unread: %s of %s were expired before they were read", found.expired, name)
 
         def write(conn: sa.Connection) -> int:
             write_problem(conn, self._store, table_key(name), found_in(table), _problem_in(row))
@@ -169,6 +169,7 @@ class Poller:
             "committed_at": to.committed_at,
             "table_uuid": to.table_uuid,
             "other_heads": list(to.other_heads),
+            "total_records": to.total_records,
             "read_at": self._store.clock(),
         }
         statement = insert(table_places).values(table_key=str(name), **values)
@@ -189,9 +190,10 @@ def _event(name: TableName, arrival: Arrival, found: Arrivals) -> Event:
     }
     if found.expired and arrival is found.new[0]:
         detail["expired_before"] = found.expired
-    return Event(
-        table_key(name), arrival.arrived_at, arrival.to_amounts(), detail, source_id=f"snapshot:{name}:{arrival.snapshot_id}"
-    )
+    # An expired commit is known by its number, which begins anew in a table that is made again.
+    known_by = arrival.snapshot_id if arrival.operation != EXPIRED else f"{arrival.table_uuid}:{arrival.sequence}"
+    source = f"snapshot:{name}:{known_by}"
+    return Event(table_key(name), arrival.arrived_at, arrival.to_amounts(), detail, source_id=source)
 
 
 def _problem_in(row: sa.Row[Any]) -> SourceProblem | None:
@@ -203,4 +205,4 @@ def _problem_in(row: sa.Row[Any]) -> SourceProblem | None:
 def _place_from(row: sa.Row[Any]) -> Place | None:
     if row.read_at is None:
         return None
-    return Place(row.snapshot_id, row.sequence, row.committed_at, row.table_uuid, tuple(row.other_heads or ()))
+    return Place(row.snapshot_id, row.sequence, row.committed_at, row.table_uuid, tuple(row.other_heads or ()), row.total_records)

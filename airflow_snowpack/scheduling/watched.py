@@ -48,8 +48,8 @@ class WatchedTable:
     def read(self) -> Arrivals:
         """What arrived since this object was asked last; the first time, since the place that was kept.
 
-        A watcher that is new begins at the table's present state. Snapshots that came and were expired before anybody could read
-        them are logged.
+        A watcher that is new begins at the table's present state. Snapshots that were expired before they were read are
+        logged.
 
         :raises TableNotFound, CatalogUnreachable: from the catalog.
         """
@@ -60,7 +60,7 @@ class WatchedTable:
             self._keep(place, if_new=True)
         found = read_arrivals(table, place)
         if found.expired:
-            log.warning("snapshots_expired_unread: %s of %s came and went before they could be read", found.expired, self._name)
+            log.warning("snapshots_expired_unread: %s of %s were expired before they were read", found.expired, self._name)
         self._passed = found.head
         return found
 

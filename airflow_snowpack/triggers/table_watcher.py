@@ -2,9 +2,9 @@
 
 It is the trigger of :class:`airflow_snowpack.assets.IcebergTableWatcher`. The invariant: **no arrival is lost.** Airflow confirms
 an event only when it has stored it, and only then does the watcher's place in our store move on; a triggerer that is killed in
-between reads the same arrivals again. An event may then come twice, with the same ``snapshot_id``. Snapshots that were expired
-before anybody could read them are told by the event after them (``expired_before``). Rewrites and deletes are no arrivals, so
-that a DAG which maintains the table that it is scheduled on does not start itself.
+between reads the same arrivals again. An event may then come twice, with the same ``sequence_number``. Snapshots that were
+expired before they were read are events with the operation ``expired`` and perhaps without a ``snapshot_id``. Rewrites and
+deletes are no arrivals, so that a DAG which maintains the table that it is scheduled on does not start itself.
 """
 
 from __future__ import annotations
@@ -142,6 +142,7 @@ def _payload(table: str, arrival: Arrival, expired: int) -> dict[str, Any]:
     return {
         "table": table,
         "snapshot_id": arrival.snapshot_id,
+        "sequence_number": arrival.sequence,
         "committed_at": arrival.committed_at.isoformat(),
         "operation": arrival.operation,
         "partitions": list(arrival.partitions),

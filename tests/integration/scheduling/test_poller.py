@@ -185,9 +185,7 @@ def test_a_table_that_is_dropped_and_made_again_is_heard_from_its_beginning(
 
 
 @pytest.mark.one_database
-def test_snapshots_that_were_expired_during_an_outage_are_told_with_the_next_event(
-    scheduler: Any, poller: Poller, views: Table
-) -> None:
+def test_snapshots_that_were_expired_during_an_outage_are_events_too(scheduler: Any, poller: Poller, views: Table) -> None:
     listen(scheduler)
     views.append(rows())
     poller.step()
@@ -197,6 +195,10 @@ def test_snapshots_that_were_expired_during_an_outage_are_told_with_the_next_eve
     assert missed is not None
     views.maintenance.expire_snapshots().by_id(missed).commit()
 
-    assert look_again(scheduler, poller) == 1
-    newest = EventLog(scheduler.store).latest(limit=1)[0]
-    assert newest.event.detail["expired_before"] == 1
+    assert look_again(scheduler, poller) == 2
+    newest, expired, _ = EventLog(scheduler.store).latest(limit=3)
+    assert (newest.event.detail["operation"], expired.event.detail["operation"]) == ("append", "expired")
+    assert (expired.event.amounts["records"], expired.event.detail["snapshot_id"]) == (1, missed)
+    assert expired.event.detail["expired_before"] == 1
+    scheduler.work()
+    assert len(scheduler.started) == 1

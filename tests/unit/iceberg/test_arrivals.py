@@ -11,12 +11,14 @@ from bounded import PATIENCE_S
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.update.snapshot import _OverwriteFiles
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, NestedField, StringType
 from scripted_engine import eventually
 
 from airflow_snowpack.iceberg import CatalogConfig
-from airflow_snowpack.iceberg.arrivals import Place, head_of, read_arrivals
+from airflow_snowpack.iceberg.arrivals import EXPIRED, Place, head_of, read_arrivals
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,11 +30,15 @@ START = Place(None, 0, None)
 
 @pytest.fixture(params=["1", "2"])
 def table(tmp_path: Path, request: pytest.FixtureRequest) -> Table:
+    return new_table(tmp_path, request.param)
+
+
+def new_table(tmp_path: Path, version: str) -> Table:
     catalog = CatalogConfig.embedded(tmp_path).load()
     catalog.create_namespace("web")
     schema = Schema(NestedField(1, "day", StringType()), NestedField(2, "n", IntegerType()))
     spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "day"))
-    properties = {"format-version": request.param}
+    properties = {"format-version": version}
     return catalog.create_table(("web", "views"), schema, partition_spec=spec, properties=properties)
 
 
@@ -50,6 +56,39 @@ def rows(*days: str) -> Any:
 def numbers(**days: list[int]) -> Any:
     pairs = [(day, n) for day, ns in days.items() for n in ns]
     return pa.table({"day": pa.array([day for day, _ in pairs], pa.string()), "n": pa.array([n for _, n in pairs], pa.int32())})
+
+
+@pytest.fixture
+def numbered(tmp_path: Path) -> Table:
+    """A table of format version 2, whose commits have sequence numbers."""
+    return new_table(tmp_path, "2")
+
+
+def expire_all_but_the_head(table: Table) -> None:
+    kept = table.metadata.current_snapshot_id
+    gone = [each.snapshot_id for each in table.metadata.snapshots if each.snapshot_id != kept]
+    table.maintenance.expire_snapshots().by_ids(gone).commit()
+    table.refresh()
+
+
+class Compaction(_OverwriteFiles):
+    """PyIceberg cannot compact: an overwrite that says so."""
+
+    def _summary(self, snapshot_properties: dict[str, str] | None = None) -> Summary:
+        summary = super()._summary(snapshot_properties or {})
+        return Summary(Operation.REPLACE, **summary.additional_properties)
+
+
+def compact(table: Table) -> None:
+    """Write each partition into one file."""
+    old, content = [task.file for task in table.scan().plan_files()], table.scan().to_arrow()
+    with table.transaction() as transaction:
+        new = list(_dataframe_to_data_files(transaction.table_metadata, content, table.io))
+        with Compaction(operation=Operation.OVERWRITE, transaction=transaction, io=table.io) as snapshot:
+            for file in old:
+                snapshot.delete_data_file(file)
+            for file in new:
+                snapshot.append_data_file(file)
 
 
 def replace_files(table: Table, content: Any, properties: dict[str, str] | None = None) -> None:
@@ -157,19 +196,82 @@ def test_what_an_overwrite_adds_arrives(table: Table) -> None:
     assert {name for arrival in read_arrivals(table, place).new for name in arrival.partitions} == {"day=mon", "day=sun"}
 
 
-def test_snapshots_that_were_expired_unread_are_counted(table: Table) -> None:
+def test_snapshots_that_were_expired_unread_arrive_all_the_same(table: Table) -> None:
     table.append(rows("mon"))
     place = head_of(table)
     for day in ("tue", "wed", "thu"):
         table.append(rows(day))
-    kept = table.metadata.current_snapshot_id
-    gone = [each.snapshot_id for each in table.metadata.snapshots if each.snapshot_id != kept]
-    table.maintenance.expire_snapshots().by_ids(gone).commit()
-    table.refresh()
+    expire_all_but_the_head(table)
 
     found = read_arrivals(table, place)
-    assert [arrival.partitions for arrival in found.new] == [("day=thu",)]
-    assert found.expired == (2 if table.format_version > 1 else 0)  # version 1 has no numbers to tell it by
+    if table.format_version == 1:  # it has no numbers to tell them by
+        assert ([arrival.partitions for arrival in found.new], found.expired) == ([("day=thu",)], 0)
+        return
+    assert [arrival.partitions for arrival in found.new] == [("day=tue",), ("day=wed",), ("day=thu",)]
+    assert [arrival.operation for arrival in found.new] == [EXPIRED, EXPIRED, "append"]
+    assert all((arrival.files, arrival.records) == (1, 1) for arrival in found.new)
+    assert all(arrival.bytes > 0 for arrival in found.new)
+    assert found.expired == 2
+    assert [arrival.partitions for arrival in read_arrivals(table, found.new[0].place).new] == [("day=wed",), ("day=thu",)]
+    assert read_arrivals(table, found.head).new == ()
+
+
+def test_what_was_compacted_and_expired_unread_arrives_once(numbered: Table) -> None:
+    """Two appends, a compaction and an expiry between two reads."""
+    numbered.append(numbers(mon=[1, 2]))
+    place = head_of(numbered)
+    numbered.append(numbers(tue=[3]))
+    numbered.append(numbers(mon=[4], wed=[5, 6]))
+    compact(numbered)
+    expire_all_but_the_head(numbered)
+
+    found = read_arrivals(numbered, place)
+    assert [(arrival.partitions, arrival.records) for arrival in found.new] == [(("day=tue",), 1), (("day=mon", "day=wed"), 3)]
+    assert [arrival.snapshot_id for arrival in found.new] == [None, None]
+    assert read_arrivals(numbered, found.new[0].place).new == found.new[1:]
+    assert read_arrivals(numbered, found.head).new == ()
+
+
+def test_a_compaction_that_was_expired_unread_is_no_arrival(numbered: Table) -> None:
+    numbered.append(numbers(mon=[1, 2]))
+    numbered.append(numbers(mon=[3]))
+    place = head_of(numbered)
+    compact(numbered)
+    compact(numbered)
+    expire_all_but_the_head(numbered)
+
+    found = read_arrivals(numbered, place)
+    assert (found.new, found.expired) == ((), 1)
+
+
+def test_an_append_and_a_compaction_that_were_expired_unread_bring_no_more_than_the_table_has_gained(numbered: Table) -> None:
+    numbered.append(numbers(mon=list(range(50))))
+    place = head_of(numbered)
+    numbered.append(numbers(mon=[50]))
+    compact(numbered)
+    numbered.append(numbers(tue=[51]))
+    expire_all_but_the_head(numbered)
+
+    found = read_arrivals(numbered, place)
+    assert [(arrival.partitions, arrival.records) for arrival in found.new] == [(("day=mon",), 1), (("day=tue",), 1)]
+
+
+def test_a_table_that_was_empty_when_it_was_read_tells_what_was_expired_since(numbered: Table) -> None:
+    place = read_arrivals(numbered, START).head
+    numbered.append(numbers(mon=[1]))
+    numbered.append(numbers(tue=[2]))
+    expire_all_but_the_head(numbered)
+    assert [arrival.partitions for arrival in read_arrivals(numbered, place).new] == [("day=mon",), ("day=tue",)]
+
+
+def test_from_a_moment_on_nothing_counts_that_was_expired_before(numbered: Table) -> None:
+    for day in ("mon", "tue", "wed"):
+        numbered.append(rows(day))
+    expire_all_but_the_head(numbered)
+    committed = head_of(numbered).committed_at
+    assert committed is not None
+    found = read_arrivals(numbered, Place.at(committed))
+    assert ([arrival.partitions for arrival in found.new], found.expired) == ([("day=wed",)], 0)
 
 
 def test_after_a_rollback_what_was_read_is_not_read_again(table: Table) -> None:
