@@ -4,7 +4,7 @@
     ├── store  StoreError: UnsupportedStore, StoreUnreachable, SchemaOutOfDate, UnknownRevision
     ├── iceberg  InvalidTableName, InvalidCatalogName, TableNotFound, TableUnreadable, WrongCatalog, LocationOutsideTable,
     │         CatalogUnreachable
-    ├── spark  SparkUnavailable (CatalogNotConfigured, OrphanStillRunning), SparkFailed, SparkInterrupted
+    ├── spark  SparkUnavailable (CatalogNotConfigured, OrphanStillRunning), SparkFailed (SparkDied), SparkInterrupted
     ├── jobs  JobError: TableLocked, DrainModeOn, JobNotFound, JobAlreadyFinished, JobStillActive, NotTheOwner, StaleAttempt,
     │         LeaseRanOut, WorkStillRunning, LockInUse, InvalidCursor, InvalidKey, KeyUsedBefore
     ├── maintenance  UnknownAction, NoActions, InvalidActionOrder, InvalidOption, OrphanRemovalRefused

@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.iceberg.errors import TableNotFound
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action, parse_actions
 from airflow_snowpack.maintenance.action_run import ActionRun
@@ -47,6 +48,8 @@ from airflow_snowpack.spark import (
     SparkWork,
     leave_session,
     session_id_of,
+    spark_errors,
+    translate,
     turns,
 )
 
@@ -130,6 +133,7 @@ class SparkEngine:
     def _effect(self, job: Job, action: Action, options: ActionOptions, watch: ChangeWatch) -> Effect:
         if self._work.interrupted:
             return Effect(ActionOutcome.INTERRUPTED, "Interrupted before it began", error=str(SparkInterrupted()))
+        calls_before = self._work.calls
         try:
             with self._session_for(job) as session:
                 run = self._action_run(job, action, session)
@@ -142,8 +146,20 @@ class SparkEngine:
             return Effect(ActionOutcome.INTERRUPTED, "Interrupted", error=str(stop))
         except SparkUnavailable:
             raise
+        except spark_errors() as error:
+            return self._ended_early(translate(error), calls_before)
         except SnowpackError as error:
-            return Effect(ActionOutcome.FAILED, "Failed before anything was done", error=str(error))
+            return self._ended_early(error, calls_before)
+
+    def _ended_early(self, error: SnowpackError, calls_before: int) -> Effect:
+        """The end of an action that could not tell what reached the table."""
+        if self._work.calls == calls_before:
+            message = "Failed before anything was done"
+        elif isinstance(error, TableNotFound):
+            message = "The table was dropped while the action ran"
+        else:
+            message = "Failed while the action ran; what it had committed is not known"
+        return Effect(ActionOutcome.FAILED, message, error=str(error))
 
     @contextmanager
     def _session_for(self, job: Job) -> Iterator[SparkSession]:

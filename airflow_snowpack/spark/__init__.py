@@ -3,17 +3,18 @@
 Importing this room is cheap: pyspark and the JVM come with the first session.
 """
 
-from airflow_snowpack.spark.causes import JavaCause, java_causes
+from airflow_snowpack.spark.causes import JavaCause, java_causes, translate
 from airflow_snowpack.spark.config import SparkConfig
 from airflow_snowpack.spark.connect import ConnectServer, connect_session, end_session, leave_session, session_id_of, turns
 from airflow_snowpack.spark.errors import (
     CatalogNotConfigured,
     OrphanStillRunning,
+    SparkDied,
     SparkFailed,
     SparkInterrupted,
     SparkUnavailable,
 )
-from airflow_snowpack.spark.interrupt import SparkWork
+from airflow_snowpack.spark.interrupt import SparkWork, spark_errors
 from airflow_snowpack.spark.session import check_local, local_session
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "JavaCause",
     "OrphanStillRunning",
     "SparkConfig",
+    "SparkDied",
     "SparkFailed",
     "SparkInterrupted",
     "SparkUnavailable",
@@ -33,5 +35,7 @@ __all__ = [
     "leave_session",
     "local_session",
     "session_id_of",
+    "spark_errors",
+    "translate",
     "turns",
 ]

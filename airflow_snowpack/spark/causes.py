@@ -14,7 +14,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from airflow_snowpack.spark.errors import SparkFailed
+from airflow_snowpack.spark.errors import SparkDied, SparkFailed
+from airflow_snowpack.spark.jvm import has_ended, why_gone
 
 # A chain of causes may in theory be a circle.
 MAX_DEPTH = 20
@@ -55,7 +56,9 @@ def java_causes(error: BaseException) -> tuple[JavaCause, ...]:
 
 
 def translate(error: BaseException) -> SparkFailed:
-    """The same failure with the whole chain of causes as its message."""
+    """The same failure with the whole chain of causes as its message; a lost connection to the JVM says why that ended."""
+    if _is_lost(error):
+        return SparkDied(why_gone(error))
     causes = _safe_causes(error)
     if not causes:
         return SparkFailed(f"{type(error).__name__}: {error}")
@@ -65,6 +68,14 @@ def translate(error: BaseException) -> SparkFailed:
         if not told or cause.message not in told[-1]:
             told.append(str(cause))
     return SparkFailed("; caused by ".join(told), causes)
+
+
+def _is_lost(error: BaseException) -> bool:
+    """Whether the connection to the JVM is lost; of some failed calls Py4J says no more than that they failed."""
+    from py4j.protocol import Py4JError, Py4JNetworkError
+
+    unexplained = type(error) is Py4JError and "Trace:" not in str(error)
+    return isinstance(error, ConnectionError | Py4JNetworkError) or (unexplained and has_ended())
 
 
 def _safe_causes(error: BaseException) -> tuple[JavaCause, ...]:

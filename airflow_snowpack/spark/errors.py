@@ -5,6 +5,7 @@ SparkUnavailable          there is no Spark to work with: no Java, a wrong pyspa
 └── OrphanStillRunning    what a killed client left on a Spark Connect server has not ended yet
 SparkInterrupted          the work was stopped on purpose
 SparkFailed               the work was done and Spark refused or failed; the Java causes are in the message
+└── SparkDied             its JVM is gone
 """
 
 from __future__ import annotations
@@ -59,3 +60,13 @@ class SparkFailed(SnowpackError):
     def __init__(self, message: str, causes: tuple[JavaCause, ...] = ()) -> None:
         super().__init__(message)
         self.causes = causes
+
+
+class SparkDied(SparkFailed):
+    """Spark's JVM ended, or its connection was lost, while there was work for it. The work may be run again."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"Spark's JVM is gone: {reason}. Run the work again; a new JVM starts. If that one dies too, give it more memory "
+            "([snowpack] spark_driver_memory) or more room on its machine."
+        )

@@ -44,6 +44,7 @@ class SparkWork:
         self._tag = f"snowpack-{uuid4().hex}"
         self._cancel_every = cancel_every.total_seconds() if cancel_every else 0.1
         self._interrupted = False
+        self.calls = 0  # how many have begun
 
     @property
     def interrupted(self) -> bool:
@@ -62,6 +63,7 @@ class SparkWork:
         """
         if self._interrupted:
             raise SparkInterrupted
+        self.calls += 1
         ended = Event()
         watcher = Thread(target=self._cancel_until, args=(session, ended), name=f"{self._tag}-interrupt", daemon=True)
         watcher.start()
@@ -98,7 +100,7 @@ class SparkWork:
         except Exception as error:
             if self._interrupted:
                 raise SparkInterrupted from error
-            if not isinstance(error, _spark_errors()):
+            if not isinstance(error, spark_errors()):
                 raise
             raise translate(error) from error
         return result
@@ -135,7 +137,8 @@ def is_connect(session: SparkSession) -> bool:
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
-def _spark_errors() -> tuple[type[BaseException], ...]:
+def spark_errors() -> tuple[type[Exception], ...]:
+    """What a call of Spark raises."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 

@@ -10,24 +10,39 @@ standard error. So that goes through a pipe: on to our own standard error, as it
 from __future__ import annotations
 
 import os
+import re
+import signal
 from collections import deque
 from contextlib import contextmanager
+from subprocess import TimeoutExpired
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_snowpack.spark.errors import SparkUnavailable
 from airflow_snowpack.spark.jars import explain_download
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from subprocess import Popen
 
     from airflow_snowpack.spark.java import Java
 
 STDERR = 2
 KEPT_LINES = 400
+# What a JVM writes when it ends by itself.
+FATAL = re.compile(r"OutOfMemoryError|fatal error|SIGSEGV|StackOverflowError|# There is insufficient memory")
 SHORT_LOG = 8
 # Until the JVM has said its last word after its end.
 LAST_WORDS_SECONDS = 5.0
+
+
+class _Started(NamedTuple):
+    process: Popen[bytes]
+    log: JvmLog
+
+
+_last: _Started | None = None
+"""The JVM that this process started last."""
 
 
 class JvmLog:
@@ -73,6 +88,7 @@ def start_jvm(conf: Mapping[str, str], java: Java, log: JvmLog) -> Any:
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
 
+    global _last
     launch = SparkConf(loadDefaults=False)
     for key, value in conf.items():
         launch.set(key, value)
@@ -81,7 +97,9 @@ def start_jvm(conf: Mapping[str, str], java: Java, log: JvmLog) -> Any:
     try:
         with _java_home(java):
             launch_untyped: Callable[..., Any] = launch_gateway
-            return launch_untyped(launch, {"stderr": theirs})
+            gateway = launch_untyped(launch, {"stderr": theirs})
+            _last = _Started(gateway.proc, log)
+            return gateway
     except PySparkRuntimeError as error:
         os.close(theirs)
         theirs = -1
@@ -91,6 +109,37 @@ def start_jvm(conf: Mapping[str, str], java: Java, log: JvmLog) -> Any:
         # The JVM has its own copy.
         if theirs >= 0:
             os.close(theirs)
+
+
+def has_ended() -> bool:
+    """Whether the JVM that this process started last is gone, or goes within a few seconds."""
+    if _last is None:
+        return False
+    try:
+        _last.process.wait(LAST_WORDS_SECONDS)
+    except TimeoutExpired:
+        return False
+    return True
+
+
+def why_gone(error: BaseException) -> str:
+    """Why the JVM does not answer, as far as its end tells.
+
+    :param error: how the connection to it failed.
+    """
+    lost = " ".join(f"{type(error).__name__}: {error}".split())
+    if _last is None:
+        return f"it does not answer ({lost})"
+    if not has_ended():
+        return f"process {_last.process.pid} runs and does not answer ({lost})"
+    code = _last.process.returncode
+    _last.log.wait_for_end()
+    said = [line.strip() for line in _last.log.tail() if FATAL.search(line)]
+    how = f"process {_last.process.pid} ended with exit code {code}"
+    if code < 0:
+        out_of_memory = ", as when its machine or its container is out of memory" if code == -signal.SIGKILL else ""
+        how = f"process {_last.process.pid} was killed by {signal.Signals(-code).name}{out_of_memory}"
+    return f"{how}; it said: {'; '.join(said[-2:])}" if said else how
 
 
 @contextmanager

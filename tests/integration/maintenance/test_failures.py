@@ -61,6 +61,7 @@ def test_a_table_that_is_dropped_meanwhile_fails_the_action_and_nothing_else(
     with meanwhile(lambda: catalog.drop_table(name.identifier)):
         result = engine.run(job, Action.REWRITE_DATA_FILES)
     assert result.outcome is ActionOutcome.FAILED
+    assert result.message == "The table was dropped while the action ran"
     assert result.error is not None
     assert name.table in result.error
 

@@ -43,7 +43,7 @@ def test_a_jvm_that_refuses_its_settings_is_quoted() -> None:
 SECRET_AND_RESTART = """
     import os, signal
     from pathlib import Path
-    from airflow_snowpack.spark import SparkConfig, SparkFailed, SparkWork, local_session
+    from airflow_snowpack.spark import SparkConfig, SparkDied, SparkWork, local_session
 
     config = SparkConfig(conf={"spark.hadoop.fs.s3a.secret.key": "hunter2", "spark.cleaner.ttl.note": "true"})
     session = local_session(config)
@@ -54,17 +54,35 @@ SECRET_AND_RESTART = """
     print(context._jsc.hadoopConfiguration().get("fs.s3a.secret.key"))
     try:
         SparkWork().run(session, lambda: (os.kill(jvm, signal.SIGKILL), session.range(5).count()))
-    except SparkFailed:
-        print("failed")
+    except SparkDied as error:
+        print(str(error).replace(str(jvm), "PID"))
     again = local_session(config)
     print(again is not session, again.range(5).count())
+
+    import sys
+    import pyarrow as pa
+    from datetime import UTC, datetime
+    from airflow_snowpack.iceberg import CatalogConfig, TableName
+    from airflow_snowpack.jobs.model import Job, JobStatus
+    from airflow_snowpack.maintenance import Action, SparkEngine
+
+    lake = CatalogConfig.embedded(Path(sys.argv[1]))
+    catalog, rows = lake.load(), pa.table({"id": [1]})
+    catalog.create_namespace("db")
+    catalog.create_table("db.t", rows.schema).append(rows)
+    jvm = int(again.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
+    os.kill(jvm, signal.SIGKILL)
+    job = Job("j1", TableName("lake", "db", "t"), tuple(Action), {}, False, JobStatus.RUNNING, datetime.now(UTC))
+    for action in (Action.REWRITE_DATA_FILES, Action.EXPIRE_SNAPSHOTS):
+        result = SparkEngine(lambda: again, lake.load).run(job, action)
+        print(result.outcome, "|", result.message, "|", result.error.replace(str(jvm), "PID"))
 """
 
 
 @pytest.fixture(scope="module")
-def printed() -> list[str]:
-    """What a process printed that started Spark with a secret, killed its JVM and started another."""
-    command = [sys.executable, "-c", dedent(SECRET_AND_RESTART)]
+def printed(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What a process printed that started Spark with a secret, killed its JVM, started another and killed that."""
+    command = [sys.executable, "-c", dedent(SECRET_AND_RESTART), str(tmp_path_factory.mktemp("lake"))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.splitlines()
@@ -75,4 +93,22 @@ def test_a_secret_setting_reaches_hadoop_and_is_not_on_the_jvms_command_line(pri
 
 
 def test_a_jvm_that_died_is_replaced_by_the_next_session(printed: list[str]) -> None:
-    assert printed[2:] == ["failed", "True 5"]
+    assert printed[3] == "True 5"
+
+
+DIED = (
+    "Spark's JVM is gone: process PID was killed by SIGKILL, as when its machine or its container is out of memory. Run the work "
+    "again; a new JVM starts. If that one dies too, give it more memory ([snowpack] spark_driver_memory) or more room on its "
+    "machine."
+)
+
+
+def test_a_jvm_that_dies_in_a_call_is_reported_with_how_it_ended(printed: list[str]) -> None:
+    assert printed[2] == DIED
+
+
+def test_a_jvm_that_dies_before_the_first_call_of_an_action_is_reported_with_how_it_ended(printed: list[str]) -> None:
+    rewrite, expire = printed[4:]
+    assert rewrite == f"failed | Failed before anything was done | {DIED}"
+    assert expire.startswith("failed | Failed")
+    assert expire.endswith(DIED)
