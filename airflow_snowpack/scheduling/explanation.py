@@ -20,7 +20,7 @@ from airflow_snowpack.scheduling.leaves import Deadline
 from airflow_snowpack.scheduling.pending import OPEN, PendingJob, PendingState, Reason, pending_from
 from airflow_snowpack.scheduling.schedules import Schedules, StoredSchedule
 from airflow_snowpack.scheduling.signs_of_life import is_alive, last_beat
-from airflow_snowpack.scheduling.source_problems import NO_WIDER_THAN, SourceProblem, read_problems
+from airflow_snowpack.scheduling.source_problems import NO_WIDER_THAN, SourceProblem, dag_source, read_problems
 from airflow_snowpack.scheduling.sources import Source, blocking, source_key, sources_of, with_problems
 from airflow_snowpack.scheduling.trigger import TABLES, Judgement
 from airflow_snowpack.store.schedule_tables import launches, pending_jobs, schedule_clocks, table_places
@@ -65,6 +65,16 @@ class Explanation:
         return tuple(reason for reason in reasons if not reason.met and reason.what != "trigger")
 
     @property
+    def no_scheduler(self) -> str | None:
+        """What to do when no scheduler is running for an enabled schedule; ``None`` when there is nothing to do."""
+        if self.scheduler_is_alive or not self.stored.enabled:
+            return None
+        last = "none has ever worked on this store"
+        if self.scheduler_seen_at is not None:
+            last = f"the last one worked at {_text(self.scheduler_seen_at)}"
+        return f"No scheduler is running: {last}. Unpause the DAG snowpack_dispatcher, or run `airflow snowpack scheduler`."
+
+    @property
     def pending_trigger(self) -> bool:
         """Whether its trigger is still to be satisfied."""
         return self.pending is None or self.pending.state is PendingState.TRIGGER
@@ -81,7 +91,7 @@ class Explanation:
         if stored.read is None:
             return [f"{stored.name} is enabled.", *self._not_readable(), *self._launching(), *self._at_gates(), *self._endings()]
         lines = [f"{stored.name} is enabled and starts {stored.dag_id}."]
-        lines += self._scheduler()
+        lines += [self.no_scheduler] if self.no_scheduler is not None else []
         lines.append(f"Its trigger is {self._satisfied()}: {self.trigger.says}.")
         if self.trigger.problem is not None:
             lines.append(f"Its trigger cannot be satisfied as things are: {self.trigger.problem}.")
@@ -92,14 +102,6 @@ class Explanation:
             lines.append(f"Its deadline is at {_text(self.deadline)}: then it does not wait for the rest of its trigger.")
         lines += [_source(source) for source in self.sources if source.kind == "table" or source.problem is not None]
         return lines + self._at_gates() + self._endings()
-
-    def _scheduler(self) -> list[str]:
-        if self.scheduler_is_alive:
-            return []
-        last = "none has ever worked on this store"
-        if self.scheduler_seen_at is not None:
-            last = f"the last one worked at {_text(self.scheduler_seen_at)}"
-        return [f"No scheduler is running: {last}. Unpause the DAG snowpack_dispatcher, or run `airflow snowpack scheduler`."]
 
     def _not_readable(self) -> list[str]:
         if self.stored.read is not None:
@@ -179,7 +181,7 @@ def _explain(conn: sa.Connection, stored: Sequence[StoredSchedule], catalog: str
             absorbs=sent is not None and sent.absorbs,
             next_tick=min(ticks.get(name, {}).values(), default=None),
             deadline=_deadline(one, ticks.get(name, {})),
-            sources=sources_of(one.read.trigger, problems, read_at, catalog) if one.enabled and one.read is not None else (),
+            sources=_sources(one, problems, read_at, catalog),
             scheduler_seen_at=seen_at,
             scheduler_is_alive=is_alive(seen_at, now),
             ended=tuple(ended.get(name, ())),
@@ -199,8 +201,9 @@ def _on_record(
     conn: sa.Connection, stored: Sequence[StoredSchedule], catalog: str
 ) -> tuple[dict[str, SourceProblem], dict[str, datetime]]:
     """What is known of the sources of enabled schedules: their problems, and when each table was last read, by their keys."""
-    triggers = [one.read.trigger for one in stored if one.enabled and one.read is not None]
-    keys = {key for trigger in triggers for leaf in trigger.leaves() if (key := source_key(leaf, catalog)) is not None}
+    enabled = [(one.dag_id, one.read.trigger) for one in stored if one.enabled and one.read is not None]
+    keys = {key for _, trigger in enabled for leaf in trigger.leaves() if (key := source_key(leaf, catalog)) is not None}
+    keys |= {dag_source(dag_id) for dag_id, _ in enabled}
     tables = sorted(key for key in keys if key.startswith(TABLES))
     read_at: dict[str, datetime] = {}
     for start in range(0, len(tables), NO_WIDER_THAN):
@@ -214,6 +217,19 @@ def _with_problems(one: StoredSchedule, judgement: Judgement, problems: Mapping[
     if one.read is None or not one.enabled:
         return judgement
     return with_problems(one.read.trigger, judgement, blocking(one.read.trigger, problems, catalog))
+
+
+def _sources(
+    one: StoredSchedule, problems: Mapping[str, SourceProblem], read_at: Mapping[str, datetime], catalog: str
+) -> tuple[Source, ...]:
+    """What an enabled schedule listens to, and the DAG that it starts if that does not exist."""
+    if one.read is None or not one.enabled:
+        return ()
+    found = sources_of(one.read.trigger, problems, read_at, catalog)
+    target = problems.get(dag_source(one.dag_id))
+    if target is None or any((source.kind, source.name) == ("dag", one.dag_id) for source in found):
+        return found
+    return (*found, Source("dag", one.dag_id, None, f"the DAG {one.dag_id}, which it starts, does not exist", target.asked_at))
 
 
 def _source(source: Source) -> str:

@@ -29,6 +29,7 @@ from airflow_snowpack.store.schedule_tables import (
     schedule_history,
     schedule_runs,
     schedules,
+    source_problems,
 )
 
 KEEP = timedelta(days=90)
@@ -45,7 +46,14 @@ def forget_old(store: Store, *, keep: timedelta = KEEP) -> int:
     """
     before, counted = store.clock() - keep, store.read(lambda conn: _counted_from(conn, store.clock(), keep))
     rows = 0
-    for forget, moment in ((_jobs, before), (_events, before), (_history, before), (_runs, counted), (_gates, counted)):
+    for forget, moment in (
+        (_jobs, before),
+        (_events, before),
+        (_history, before),
+        (_runs, counted),
+        (_gates, counted),
+        (_problems, before),
+    ):
         for _ in range(MOST_BATCHES):
             found, gone = store.transact(lambda conn, forget=forget, moment=moment: forget(conn, moment))  # type: ignore[misc]  # mypy takes the defaults for arguments
             rows += gone
@@ -89,6 +97,11 @@ def _runs(conn: sa.Connection, before: datetime) -> tuple[int, int]:
 
 def _gates(conn: sa.Connection, before: datetime) -> tuple[int, int]:
     return 0, conn.execute(sa.delete(gated_runs).where(gated_runs.c.ended_at < before)).rowcount
+
+
+def _problems(conn: sa.Connection, before: datetime) -> tuple[int, int]:
+    """Of sources that nobody listens to any more; what still is wrong with another is found again."""
+    return 0, conn.execute(sa.delete(source_problems).where(source_problems.c.asked_at < before)).rowcount
 
 
 def _counted_from(conn: sa.Connection, now: datetime, keep: timedelta) -> datetime:

@@ -71,7 +71,10 @@ def found_with(error: Exception) -> Found:
     """Return what an error says about the table that was to be read."""
     if isinstance(error, TableNotFound):
         return Found(ProblemKind.MISSING, str(error))
-    return Found(ProblemKind.UNREADABLE, str(error) if isinstance(error, SnowpackError) else f"{type(error).__name__}: {error}")
+    if isinstance(error, SnowpackError):
+        return Found(ProblemKind.UNREADABLE, str(error))
+    first_line = (str(error).splitlines() or [""])[0]  # drivers add the statement and a link below
+    return Found(ProblemKind.UNREADABLE, f"{type(error).__name__}: {first_line:.300}")
 
 
 def is_news(found: Found | None, known: SourceProblem | None, now: datetime) -> bool:

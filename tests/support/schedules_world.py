@@ -38,6 +38,7 @@ from airflow_snowpack.scheduling import (
     parse_trigger,
     send_event,
 )
+from airflow_snowpack.scheduling.signs_of_life import beat
 from airflow_snowpack.store import Actor, utc_now
 from airflow_snowpack.store.schedule_tables import schedules
 
@@ -199,4 +200,5 @@ def build_schedules(world: World) -> Made:
     made.go_round()
     world.clock.moment = end
     made.go_round()
+    beat(world.store)
     return made

@@ -16,6 +16,7 @@ from airflow_snowpack.scheduling import (
     CustomEvents,
     Explanation,
     Intake,
+    MaxConcurrent,
     PartitionsAdded,
     Poller,
     RunEnds,
@@ -23,6 +24,7 @@ from airflow_snowpack.scheduling import (
     RunsSucceeded,
     Since,
     explain,
+    forget_old,
 )
 
 if TYPE_CHECKING:
@@ -152,6 +154,26 @@ def test_a_dag_that_is_gone_is_named_and_blocks_every_and_that_needs_it(schedule
     scheduler.clock.forward(minutes=2)
     ends.step()
     assert told(scheduler, "both").trigger.problem is None
+
+
+@pytest.mark.one_database
+def test_the_dag_that_a_schedule_starts_is_named_when_it_is_missing(scheduler: Any) -> None:
+    scheduler.declare("joined", CustomEvents("go"), MaxConcurrent(1), dag_id="gone")
+    scheduler.airflow.gone = {"gone"}
+    RunEnds(scheduler.store, scheduler.airflow).step()
+    assert [source.problem for source in told(scheduler).sources] == ["the DAG gone, which it starts, does not exist"]
+    assert told(scheduler).trigger.problem is None
+
+
+@pytest.mark.one_database
+def test_what_was_wrong_with_a_source_that_nobody_listens_to_is_forgotten(scheduler: Any, poller: Poller) -> None:
+    scheduler.declare("joined", CommitsAdded("web.b"))
+    poll(scheduler, poller)
+    scheduler.schedules.suspend("joined")
+    scheduler.clock.forward(days=91)
+    forget_old(scheduler.store)
+    scheduler.schedules.resume("joined")
+    assert [source.problem for source in told(scheduler).sources] == [None]
 
 
 def test_a_problem_is_written_when_it_is_news_and_once_a_minute_while_it_lasts(scheduler: Any, poller: Poller) -> None:

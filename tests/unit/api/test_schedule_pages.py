@@ -12,6 +12,7 @@ from pages_world import SomebodyIs, World, open_world
 from schedules_world import PAUSED, Made, make_schedules
 
 from airflow_snowpack.scheduling import Delay, Event, Gate, GatePlace, run_now
+from airflow_snowpack.scheduling.signs_of_life import beat
 from airflow_snowpack.scheduling.source_problems import Found, ProblemKind, write_problem
 
 if TYPE_CHECKING:
@@ -96,6 +97,9 @@ def test_a_schedule_shows_its_sources_and_what_is_wrong_with_them(get: Any, made
     assert "table web.a the table web.a does not exist found" in told
     assert "dag gone the DAG gone does not exist found" in told
     assert "the table web.a does not exist" in row(get("/ui/schedules"), "joined")
+    assert words(get("/ui/schedules")).count("No scheduler is running") == 1
+    beat(store)
+    assert "No scheduler is running" not in words(get("/ui/schedules"))
 
 
 def test_a_schedule_shows_its_deadline(get: Any, made: Made) -> None:
