@@ -100,7 +100,8 @@ class Job:
     :param inline: it belongs to the process that submitted it and never goes to another worker.
     :param attempt: how many times it was claimed or taken over.
     :param attempt_id: the fence; ``None`` while nobody holds the job.
-    :param results: one per action that ran, in order; of the attempt that ended the job.
+    :param started_at: when the present or last attempt began; ``None`` while the job waits, also for another attempt.
+    :param results: one per action that ran, in order; of the present or last attempt, like ``started_at``.
     :param spark_server: the Airflow connection of the Spark Connect server on which an attempt may have left work running;
         ``None``: nothing of this job runs outside of its worker.
     :param cancelled_by: who cancelled it.

@@ -87,7 +87,10 @@ def enqueue(source: sa.FromClause | None = None) -> Any:
 
 
 def start_job(claimed: sa.FromClause | None = None) -> Any:
-    """Set the claimed job to running under its new fence; gives the job's row."""
+    """Set the claimed job to running under its new fence; gives the job's row.
+
+    The start and the results are the present attempt's; those of the attempts before it are in the history.
+    """
     if claimed is None:
         key: Any = job_id
         fence: Any = attempt_id
@@ -101,7 +104,8 @@ def start_job(claimed: sa.FromClause | None = None) -> Any:
             status=sa.literal_column("'running'"),
             attempt_id=fence,
             attempt=attempt,
-            started_at=sa.func.coalesce(jobs.c.started_at, now),
+            started_at=now,
+            results=sa.null(),
         )
         .returning(*(jobs.c[name] for name in JOB_COLUMNS), LOCK_KEY)
     )

@@ -83,7 +83,7 @@ def _among(conn: sa.Connection, keys: list[str], which: sa.ColumnElement[bool]) 
 
 def _requeue(conn: sa.Connection, lease: Expired, visible_at: datetime) -> None:
     do.LEASES.give_back(conn, lease.key, lease.attempt_id, visible_at)
-    waiting = {"status": JobStatus.PENDING.value, "attempt_id": None}
+    waiting = {"status": JobStatus.PENDING.value, "attempt_id": None, "started_at": None, "results": None}
     conn.execute(sa.update(jobs).where(jobs.c.job_id == lease.key).values(**waiting))
 
 

@@ -273,6 +273,35 @@ def test_a_retry_takes_over_what_its_own_earlier_try_had_claimed_and_nothing_els
     assert jobs.reclaim("DAG/run/work try ", "x") is None
 
 
+def test_a_job_that_waits_again_shows_nothing_of_its_lost_attempt(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
+    job = jobs.submit(table, ACTIONS)
+    lost = jobs.claim("w1")
+    assert lost is not None
+    assert jobs.record_progress(lost, [DONE])
+    assert jobs.get(job.job_id).results == (DONE,)
+    clock.forward(seconds=1800)
+    jobs.sweep()
+
+    waiting = jobs.get(job.job_id)
+    assert (waiting.status, waiting.started_at, waiting.results) == (JobStatus.PENDING, None, ())
+    clock.forward(hours=1)
+    claim = jobs.claim("w2")
+    assert claim is not None
+    assert (claim.job.started_at, claim.job.results) == (clock.now, ())
+
+
+def test_a_job_that_is_taken_over_shows_the_start_and_the_results_of_the_new_attempt(
+    jobs: Jobs, table: TableName, clock: MovedClock
+) -> None:
+    lost = jobs.submit_and_claim(table, ACTIONS, "try 1", owner="me")
+    assert jobs.record_progress(lost, [DONE])
+    clock.forward(minutes=5)
+    claim = jobs.take_over(lost.job.job_id, "try 2", owner="me")
+
+    taken = jobs.get(lost.job.job_id)
+    assert (taken.started_at, taken.results) == (clock.now, ()) == (claim.job.started_at, claim.job.results)
+
+
 def test_cancelling_a_pending_job_frees_its_table_at_once(jobs: Jobs, locks: TableLocks, table: TableName) -> None:
     job = jobs.submit(table, ACTIONS)
     cancelled = jobs.cancel(job.job_id)
