@@ -7,7 +7,7 @@
     ├── spark  SparkUnavailable (CatalogNotConfigured, OrphanStillRunning), SparkFailed (SparkDied), SparkInterrupted
     ├── jobs  JobError: TableLocked, DrainModeOn, JobNotFound, JobAlreadyFinished, JobStillActive, NotTheOwner, StaleAttempt,
     │         LeaseRanOut, WorkStillRunning, LockInUse, InvalidCursor, InvalidKey, KeyUsedBefore
-    ├── maintenance  UnknownAction, NoActions, InvalidActionOrder, InvalidOption, OrphanRemovalRefused
+    ├── maintenance  UnknownAction, NoActions, InvalidActionOrder, InvalidOption (InvalidPredicate), OrphanRemovalRefused
     ├── scheduling  SchedulingError: InvalidSchedule (InvalidRun), ScheduleExists (NameTaken), ScheduleNotFound,
     │         ScheduleNotReadable, KeptByRun, RunExists, RunNotFound, InvalidEvent, InvalidPendingCursor, WrongTransition
     ├── builds  BuildError: InvalidBuild, InvalidKey, ShardCoverageError, TooManyKeys, ShardFailed, DatasetNotFound,

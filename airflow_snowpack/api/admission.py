@@ -15,7 +15,7 @@ from airflow_snowpack.api.parameters import parse_body
 from airflow_snowpack.api.shapes import SubmitBody
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.jobs import Asked
-from airflow_snowpack.maintenance.submit import MaintenanceRequest, plan_request, refuse_if_draining
+from airflow_snowpack.maintenance.submit import MaintenanceRequest, check_options, plan_request, refuse_if_draining
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,6 +53,8 @@ class Admission:
             before = None if key is None else self._came_before(request, key, body.dry_run)
             if before is None:
                 self._require(name)
+                if not body.dry_run:
+                    self._check_options(request)
         if before is not None:
             refuse_if_draining(self._services.jobs)
             return Asked(before, again=True)
@@ -68,9 +70,11 @@ class Admission:
         with self._drain_mode_first():
             job = self._services.jobs.get(job_id)
             self._require(job.table)
+            request = MaintenanceRequest.again(job, order=self._services.order)
+            if not job.dry_run:
+                self._check_options(request)
         if not job.dry_run:
             return self._desk.rerun(job_id)
-        request = MaintenanceRequest.again(job, order=self._services.order)
         return self._desk.record_dry_run(job.table, request.actions, self._plan(request), options=request.options).job
 
     @contextmanager
@@ -92,6 +96,10 @@ class Admission:
         inventory = self._services.inventory
         if not inventory.has(table):
             self._services.ask_catalog(lambda: inventory.require(table))
+
+    def _check_options(self, request: MaintenanceRequest) -> None:
+        if request.depends_on_table:  # otherwise nothing is asked of a catalog that may be away
+            self._services.ask_catalog(lambda: check_options(self._services.inventory.catalog, request))
 
     def _plan(self, request: MaintenanceRequest) -> list[ActionResult]:
         inventory, clock = self._services.inventory, self._services.jobs.store.clock

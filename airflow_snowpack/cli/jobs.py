@@ -89,12 +89,13 @@ def rerun(args: Namespace) -> ExitCode | None:
 
 def _ask_again(here: Opened, job: Job) -> Job:
     """The same request as a new job; a dry run is one again."""
-    from airflow_snowpack.maintenance.submit import MaintenanceRequest, plan_request
+    from airflow_snowpack.maintenance.submit import MaintenanceRequest, check_options, plan_request
 
     here.inventory.require(job.table)
-    if not job.dry_run:
-        return here.desk.rerun(job.job_id)
     request = MaintenanceRequest.again(job, order=here.settings.action_order)
+    if not job.dry_run:
+        check_options(here.inventory.catalog, request)
+        return here.desk.rerun(job.job_id)
     results = plan_request(here.inventory.catalog(), request, here.now)
     return here.desk.record_dry_run(job.table, request.actions, results, options=request.options).job
 

@@ -78,7 +78,7 @@ def _read_request(args: Namespace, here: Opened) -> MaintenanceRequest:
 
 def _ask(args: Namespace, here: Opened, request: MaintenanceRequest) -> Asked:
     from airflow_snowpack.jobs import Asked
-    from airflow_snowpack.maintenance.submit import plan_request
+    from airflow_snowpack.maintenance.submit import check_options, plan_request
 
     desk, key, said = here.desk, args.idempotency_key, request.options
     before = None if key is None else desk.find(request.table, request.actions, key=key, options=said, dry_run=args.dry_run)
@@ -88,6 +88,7 @@ def _ask(args: Namespace, here: Opened, request: MaintenanceRequest) -> Asked:
         results = plan_request(here.inventory.catalog(), request, here.now)
         return desk.record_dry_run(request.table, request.actions, results, options=said, key=key)
     here.inventory.require(request.table)
+    check_options(here.inventory.catalog, request)
     return desk.submit(request.table, request.actions, options=said, key=key)
 
 

@@ -76,6 +76,7 @@ class ActionResult:
     :param message: for people, such as "Compacted 87 files into 12".
     :param metrics: the same as numbers; file counts and bytes, by name.
     :param error: the cause in full when the action did not succeed.
+    :param final: running the action again with the same options would fail in the same way.
     :param change: what became of the table; the lineage keeps it, and not the job. ``None``: nothing, as far as is known.
     """
 
@@ -85,6 +86,7 @@ class ActionResult:
     elapsed_seconds: float
     error: str | None = None
     metrics: Mapping[str, int | float] = field(default_factory=dict)
+    final: bool = False
     change: TableChange | None = field(default=None, compare=False)
 
     @property

@@ -102,6 +102,7 @@ def results_to_json(results: Sequence[ActionResult]) -> list[dict[str, Any]]:
             "error": None if result.error is None else storable(result.error),
             # JSON has no NaN and no infinity, and Postgres insists.
             "metrics": {name: value for name, value in result.metrics.items() if math.isfinite(value)},
+            **({"final": True} if result.final else {}),
         }
         for result in results
     ]

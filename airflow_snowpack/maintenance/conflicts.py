@@ -26,6 +26,12 @@ LOST_RACE = re.compile(
 )
 # Iceberg's own wrapping of both, for a rewrite without partial progress; a Spark Connect client sees only text.
 WRAPPED = "Cannot commit rewrite because of a ValidationException or CommitFailedException"
+# How the procedures refuse their arguments. A predicate with functions that choose no files passes the check at submit.
+REFUSED = re.compile(
+    r"Cannot (?:parse predicates in where option|translate Spark expression|convert Spark filter)"
+    r"|Cannot find (?:field|column) '"
+    r"|is unsorted and no sort order is provided"
+)
 FAILED_COMMITS = re.compile(r"is true but (?P<count>\d+) rewrite commits failed")
 
 
@@ -43,3 +49,8 @@ def failed_commits(error: SparkFailed) -> int | None:
     """How many commits of partial progress did not land, when that is what the failure says."""
     match = FAILED_COMMITS.search(str(error))
     return int(match["count"]) if match else None
+
+
+def is_refused(error: SparkFailed) -> bool:
+    """Whether a procedure refused its arguments: the same call would be refused again."""
+    return REFUSED.search(str(error)) is not None

@@ -20,16 +20,18 @@ class Effect:
     :param message: for people.
     :param metrics: the procedure's own numbers by their column names, and what was counted beside them.
     :param error: the cause in full unless it succeeded.
+    :param final: the same options would fail again.
     """
 
     outcome: ActionOutcome
     message: str
     metrics: Mapping[str, int | float] = field(default_factory=dict)
     error: str | None = None
+    final: bool = False
 
     def result(self, action: Action, elapsed_seconds: float) -> ActionResult:
         """The same as the job keeps it."""
-        return ActionResult(action.value, self.outcome, self.message, elapsed_seconds, self.error, self.metrics)
+        return ActionResult(action.value, self.outcome, self.message, elapsed_seconds, self.error, self.metrics, self.final)
 
 
 def counted(number: int, noun: str) -> str:

@@ -33,3 +33,10 @@ class InvalidOption(SnowpackError):
 
     def __init__(self, action: str, option: str, problem: str, allowed: tuple[str, ...]) -> None:
         super().__init__(f"The option {option[:80]!r} of {action} {problem}. {action} takes: {', '.join(allowed)}.")
+
+
+class InvalidPredicate(InvalidOption):
+    """A ``where`` that cannot be evaluated on the table."""
+
+    def __init__(self, action: str, table: str, where: str, problem: str) -> None:
+        SnowpackError.__init__(self, f"The predicate {where[:200]!r} of {action} cannot be evaluated on {table}: {problem}.")

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance import procedures
-from airflow_snowpack.maintenance.conflicts import failed_commits, is_conflict
+from airflow_snowpack.maintenance.conflicts import failed_commits, is_conflict, is_refused
 from airflow_snowpack.maintenance.effect import Effect, counted
 from airflow_snowpack.maintenance.options import RewriteDataFiles, RewriteManifests, RewritePositionDeleteFiles
 from airflow_snowpack.spark import SparkFailed, SparkInterrupted
@@ -129,7 +129,9 @@ def rewrite(run: ActionRun, options: Rewrite) -> Effect:
         except SparkInterrupted as stop:
             return _stopped(shape, _committed_since(run, start, shape), ActionOutcome.INTERRUPTED, str(stop))
         except SparkFailed as failure:
-            return _stopped(shape, _committed_since(run, start, shape), ActionOutcome.FAILED, str(run.explained(failure)))
+            return _stopped(
+                shape, _committed_since(run, start, shape), ActionOutcome.FAILED, str(run.explained(failure)), is_refused(failure)
+            )
         # What one try could not write, the next one tries again.
         counts.pop(FAILED_FILES, None)
         counts.update(tried.counts)
@@ -205,10 +207,10 @@ def _sums(commits: Commits, shape: Shape) -> dict[str, int]:
     return {column: commits.total(key) for column, key in shape.summary.items()}
 
 
-def _stopped(shape: Shape, counts: Mapping[str, int], outcome: ActionOutcome, error: str) -> Effect:
+def _stopped(shape: Shape, counts: Mapping[str, int], outcome: ActionOutcome, error: str, final: bool = False) -> Effect:
     how = "Interrupted" if outcome is ActionOutcome.INTERRUPTED else "Failed"
     if not counts.get(shape.before):
-        return Effect(outcome, f"{how} before anything was committed", counts, error)
+        return Effect(outcome, f"{how} before anything was committed", counts, error, final)
     return Effect(outcome, f"{how} after it had {_said(shape, counts, shape.participle)}", counts, error)
 
 

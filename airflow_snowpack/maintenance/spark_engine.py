@@ -27,7 +27,7 @@ from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action, parse_actions
 from airflow_snowpack.maintenance.action_run import ActionRun
 from airflow_snowpack.maintenance.change_watch import ChangeWatch
-from airflow_snowpack.maintenance.conflicts import is_conflict
+from airflow_snowpack.maintenance.conflicts import is_conflict, is_refused
 from airflow_snowpack.maintenance.effect import Effect
 from airflow_snowpack.maintenance.options import (
     ExpireSnapshots,
@@ -193,4 +193,4 @@ def _perform(run: ActionRun, options: ActionOptions) -> Effect:
 def _failed(run: ActionRun, failure: SparkFailed) -> Effect:
     if is_conflict(failure):
         return Effect(ActionOutcome.CONFLICT, "Lost to a concurrent writer", error=str(failure))
-    return Effect(ActionOutcome.FAILED, "Failed", error=str(run.explained(failure)))
+    return Effect(ActionOutcome.FAILED, "Failed", error=str(run.explained(failure)), final=is_refused(failure))

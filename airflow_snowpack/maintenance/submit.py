@@ -20,9 +20,10 @@ from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.maintenance.action import DEFAULT_ORDER, Action, in_order
 from airflow_snowpack.maintenance.errors import InvalidOption
 from airflow_snowpack.maintenance.options import OPTIONS, option_names, parse_all_options
+from airflow_snowpack.maintenance.table_check import TABLE_OPTIONS, check_against
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from pyiceberg.catalog import Catalog
@@ -77,6 +78,11 @@ class MaintenanceRequest:
         said = {action.value: _as_said(parsed[action], given[action.value]) for action in asked if action in parsed}
         return cls(name, asked, {action: values for action, values in said.items() if values})
 
+    @property
+    def depends_on_table(self) -> bool:
+        """Whether an option can be checked only against the table, such as ``where``."""
+        return any(not TABLE_OPTIONS.isdisjoint(said) for said in self.options.values())
+
     @classmethod
     def again(cls, job: Job, *, order: Sequence[Action] = DEFAULT_ORDER) -> MaintenanceRequest:
         """The request that a job was made from, checked against the rules of now."""
@@ -106,6 +112,7 @@ def submit(
 
     :raises DrainModeOn: submissions are refused for now.
     :raises TableNotFound, CatalogUnreachable: from the catalog.
+    :raises InvalidPredicate: a ``where`` that cannot be evaluated.
     :raises TableLocked: another job or holder has the table.
     """
     _admit(jobs, catalog, request)
@@ -157,6 +164,7 @@ def claim_own(
     own = jobs.find_owned(owner)
     with suppress(JobAlreadyFinished):  # it ended between the two looks
         if own is not None and own.table == request.table:
+            check_options(lambda: catalog, request)
             return jobs.take_over(own.job_id, worker_id, owner=owner, actions=request.actions, options=request.options)
         if own is not None:
             jobs.cancel(own.job_id, by=owner)
@@ -166,7 +174,7 @@ def claim_own(
 def dry_run(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, submitted_by: str | None = None) -> Job:
     """Record what each action would do, read from the table's metadata: completed at once, with no lock and no JVM.
 
-    :raises DrainModeOn, TableNotFound, CatalogUnreachable: as :func:`submit`.
+    :raises DrainModeOn, TableNotFound, CatalogUnreachable, InvalidPredicate: as :func:`submit`.
     """
     _admit(jobs, catalog, request)
     results = plan_request(catalog, request, jobs.store.clock())
@@ -178,11 +186,13 @@ def plan_request(catalog: Catalog, request: MaintenanceRequest, now: datetime) -
 
     :param now: the moment that ages count back from.
     :raises TableNotFound, CatalogUnreachable: from the catalog.
+    :raises InvalidPredicate: a ``where`` that cannot be evaluated.
     """
     from airflow_snowpack.iceberg import load_table
     from airflow_snowpack.maintenance.plan import plan_action
 
     table = load_table(catalog, request.table)
+    check_against(table, request.table.dotted, request.options)
     parsed = parse_all_options(request.options)
     return [plan_action(action, parsed.get(action) or OPTIONS[action](), table, catalog, now=now) for action in request.actions]
 
@@ -191,7 +201,21 @@ def _admit(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest) -> None:
     from airflow_snowpack.iceberg import load_table
 
     refuse_if_draining(jobs)
-    load_table(catalog, request.table)
+    check_against(load_table(catalog, request.table), request.table.dotted, request.options)
+
+
+def check_options(catalog: Callable[[], Catalog], request: MaintenanceRequest) -> None:
+    """Check the options that depend on the table, for a way to submit that does not open it otherwise.
+
+    :param catalog: connects to the catalog; not called for a request without such options.
+    :raises InvalidPredicate: a ``where`` that cannot be evaluated. The same request would fail again.
+    :raises InvalidOption: another option that the table does not allow.
+    :raises TableNotFound, CatalogUnreachable: from the catalog.
+    """
+    from airflow_snowpack.iceberg import load_table
+
+    if request.depends_on_table:
+        check_against(load_table(catalog(), request.table), request.table.dotted, request.options)
 
 
 def _checked(options: Mapping[str, Mapping[str, Any]]) -> Mapping[Action, Mapping[str, Any]]:

@@ -59,7 +59,7 @@ class RunsJob(LineageFacets, BaseOperator):
         :raises SparkUnavailable: this machine has no Spark to run it on; nothing was claimed.
         :raises AirflowException: the job failed; the message is the error of its action.
         :raises LeaseRanOut: the store was away for longer than the lease; a retry takes the job over.
-        :raises AirflowFailException: somebody else has the job now, or cancelled it.
+        :raises AirflowFailException: the same request would fail again, or another process has the job now, or it was cancelled.
         """
         from airflow_snowpack.jobs import Attempt, JobStatus, StaleAttempt
         from airflow_snowpack.maintenance import SparkEngine
@@ -85,7 +85,8 @@ class RunsJob(LineageFacets, BaseOperator):
         finally:
             self._running = None
         if job.status is not JobStatus.COMPLETED:
-            raise AirflowException(f"The maintenance of {job.table} ended as {job.status} (job {job.job_id}): {job.error}")
+            failure = AirflowFailException if any(result.final for result in job.results) else AirflowException
+            raise failure(f"The maintenance of {job.table} ended as {job.status} (job {job.job_id}): {job.error}")
         return job
 
     def on_kill(self) -> None:

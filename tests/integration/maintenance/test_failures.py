@@ -39,6 +39,7 @@ def test_a_rewrite_that_spark_refuses_fails_with_its_reason(
     assert result.message == "Failed before anything was committed"
     assert result.error is not None
     assert reason in result.error
+    assert result.final, "the same call would be refused again"
 
 
 @pytest.mark.parametrize("action", list(Action))

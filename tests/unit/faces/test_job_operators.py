@@ -112,6 +112,30 @@ def test_a_request_that_no_retry_can_mend_fails_for_good(
     assert message in str(outcome.error)
 
 
+@pytest.mark.parametrize("operator", ["SubmitMaintenanceOperator", "MaintainTableOperator"])
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"where": "nope = 1"}, "has no column 'nope'; it has: month, delay"),
+        ({"where": "month = 0); DROP TABLE x; --"}, "cannot be evaluated on demo.flights"),
+        ({"options": {"rewrite_data_files": {"strategy": "sort"}}}, "demo.flights has no sort order of its own"),
+        ({"options": {"rewrite_data_files": {"strategy": "sort", "sort_order": "nope"}}}, "names 'nope'"),
+        ({"options": {"rewrite_data_files": {"strategy": "zorder", "zorder_columns": ["nope"]}}}, "names 'nope'"),
+    ],
+)
+def test_what_the_table_does_not_allow_fails_for_good_before_there_is_a_job(
+    run_operator: Runner, jobs: Jobs, flights: TableName, operator: str, dry_run: bool, wrong: dict[str, Any], message: str
+) -> None:
+    arguments = {"table": "demo.flights", "actions": ["rewrite_data_files"], "dry_run": dry_run, **wrong}
+    outcome = run_operator(getattr(operators, operator)(task_id="refused", **arguments))
+
+    assert outcome.state == "failed"
+    assert message in str(outcome.error)
+    assert jobs.list() == []
+    assert jobs.locks.list() == []
+
+
 def test_a_missing_table_is_named_together_with_its_neighbours(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
     outcome = run_operator(submit(table="demo.flight"))
 

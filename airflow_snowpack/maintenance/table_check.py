@@ -1,0 +1,60 @@
+"""Check a request's options against the table that they are for: its columns, its sort order.
+
+    check_against(table, "demo.flights", {"rewrite_data_files": {"where": "month = 3"}})
+
+The invariant: every way to submit, a dry run included, gives the same verdict, and gives it before a job exists. What is refused
+here would fail on Spark, at every try.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_snowpack.maintenance.condition import UnusableCondition, check_condition, has_column
+from airflow_snowpack.maintenance.errors import InvalidOption, InvalidPredicate
+from airflow_snowpack.maintenance.options import option_names, parse_all_options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyiceberg.table import Table
+
+    from airflow_snowpack.maintenance.options import ActionOptions
+
+TABLE_OPTIONS = frozenset({"where", "strategy", "sort_order", "zorder_columns"})
+"""The options that can be checked only against the table."""
+
+
+def check_against(table: Table, name: str, options: Mapping[str, Mapping[str, Any]]) -> None:
+    """Check the options of each action against the table.
+
+    :param name: ``database.table``, for the message.
+    :raises InvalidPredicate: a ``where`` that cannot be evaluated.
+    :raises InvalidOption: another option that the table does not allow.
+    """
+    for action, parsed in parse_all_options(options).items():
+        where = getattr(parsed, "where", None)
+        if where is not None:
+            try:
+                check_condition(where, table.schema())
+            except UnusableCondition as problem:
+                raise InvalidPredicate(action.value, name, where, str(problem)) from problem
+        _check_order(table, name, parsed)
+
+
+def _check_order(table: Table, name: str, options: ActionOptions) -> None:
+    order = getattr(options, "sort_order", None)
+    named = {
+        "sort_order": [part.split()[0] for part in order.split(",")] if order else [],
+        "zorder_columns": getattr(options, "zorder_columns", ()),
+    }
+    for option, columns in named.items():
+        for column in columns:
+            if not has_column(table.schema(), column):
+                raise _refused(options, option, f"names {column!r}, and {name} has no such column")
+    if getattr(options, "strategy", None) == "sort" and not order and table.sort_order().is_unsorted:
+        raise _refused(options, "sort_order", f"is needed for strategy 'sort', because {name} has no sort order of its own")
+
+
+def _refused(options: ActionOptions, option: str, problem: str) -> InvalidOption:
+    return InvalidOption(options.action.value, option, problem, option_names(options.action))
