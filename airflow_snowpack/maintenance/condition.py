@@ -7,8 +7,8 @@
 
 It reads the part of Spark's grammar that a predicate of a rewrite can have. The invariant: what Spark runs is accepted. What is
 refused has text after its end, a subquery, an unknown column, a text compared with a column of numbers, or no truth value.
-Function calls are left to Spark, apart from the columns in their arguments. One exception: Spark takes a word after the end for an
-alias, and runs ``p = 0 AND`` as ``p = 0``; that is refused, because the rest is missing.
+Function calls are left to Spark, apart from the columns in their arguments. One exception: Spark takes a word after the end
+for an alias, and runs ``p = 0 AND`` as ``p = 0``; that is refused, because the rest is missing.
 """
 
 from __future__ import annotations
