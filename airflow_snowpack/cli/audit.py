@@ -8,7 +8,7 @@ from airflow_snowpack.api import bodies
 from airflow_snowpack.cli.job_id import HEXADECIMAL, WHOLE, short_id
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.cli.output import Column, print_data, print_rows, say
+from airflow_snowpack.cli.output import Column, none_of, print_data, print_rows, say
 from airflow_snowpack.cli.people import ago
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def show(args: Namespace) -> ExitCode | None:
     if args.output in ("json", "yaml"):
         print_data(args.output, {"entries": [bodies.audit_body(entry) for entry in entries], "next": before})
         return None
-    print_rows(args.output, entries, _columns(now), empty="Nobody changed anything yet.")
+    print_rows(args.output, entries, _columns(now), empty=none_of("changes", filters=(args.subject,), after=args.before))
     if before is not None:
         say(f"There are more: --before {before} goes on.")
     return None

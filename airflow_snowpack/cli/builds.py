@@ -9,7 +9,7 @@ from airflow_snowpack.api.bodies import moment
 from airflow_snowpack.cli.exit_code import ExitCode
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.cli.output import Column, print_data, print_one, print_rows, say
+from airflow_snowpack.cli.output import Column, none_of, print_data, print_one, print_rows, say
 from airflow_snowpack.cli.people import ago, size
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def list_datasets(args: Namespace) -> ExitCode | None:
     if args.output in PROGRAMS:
         print_data(args.output, {"datasets": [bodies.dataset_body(each) for each in shown], "next": after})
         return None
-    print_rows(args.output, shown, _dataset_columns(now), empty="Nothing has been built yet.")
+    print_rows(args.output, shown, _dataset_columns(now), empty=none_of("datasets", after=args.after))
     if after is not None:
         say(f"There are more: --after {after} goes on.")
     return None
@@ -103,7 +103,7 @@ def _show_dataset(args: Namespace, desk: BuildDesk, now: datetime) -> None:
     }
     print_one(args.output, bodies.dataset_body(known), fields)
     print()
-    print_rows(args.output, shown, _run_columns(known.current_run, now), empty="It has no runs.")
+    print_rows(args.output, shown, _run_columns(known.current_run, now), empty=none_of("runs"))
     if before is not None:
         say(f"There are more: --before {before} goes on.")
 

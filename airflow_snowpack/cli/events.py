@@ -10,7 +10,7 @@ from airflow_snowpack.api.bodies import moment
 from airflow_snowpack.cli.errors import UsageProblem
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.cli.output import Column, is_for_people, print_data, print_one, print_rows, say
+from airflow_snowpack.cli.output import Column, is_for_people, none_of, print_data, print_one, print_rows, say
 from airflow_snowpack.cli.people import ago
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def list_events(args: Namespace) -> ExitCode | None:
     if args.output in ("json", "yaml"):
         print_data(args.output, {"events": [bodies.event_body(each) for each in shown], "next": before})
         return None
-    print_rows(args.output, shown, _columns(now), empty="No such event was recorded.")
+    print_rows(args.output, shown, _columns(now), empty=none_of("events", filters=(args.key,), after=args.before))
     if before is not None:
         say(f"There are more: --before {before} goes on.")
     return None

@@ -10,7 +10,7 @@ from airflow_snowpack.api.bodies import moment
 from airflow_snowpack.api.interim_bodies import interim_body
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.cli.output import Column, print_data, print_one, print_rows, say
+from airflow_snowpack.cli.output import Column, none_of, print_data, print_one, print_rows, say
 from airflow_snowpack.cli.people import ago
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ def list_interim(args: Namespace) -> ExitCode | None:
     if args.output in PROGRAMS:
         print_data(args.output, {"tables": [interim_body(table, now) for table in page.tables], "next": page.next})
         return None
-    print_rows(args.output, page.tables, _columns(now), empty="There are no interim tables.")
+    empty = none_of("interim tables", filters=(args.dag, args.run_id, args.state), after=args.cursor)
+    print_rows(args.output, page.tables, _columns(now), empty=empty)
     if page.next is not None:
         say(f"There are more: --cursor {page.next} goes on.")
     return None

@@ -17,7 +17,17 @@ from airflow_snowpack.cli.job_filter import filter_of
 from airflow_snowpack.cli.job_id import short_id
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.cli.output import Column, console, is_for_people, print_data, print_list, print_one, print_rows, say
+from airflow_snowpack.cli.output import (
+    Column,
+    console,
+    is_for_people,
+    none_of,
+    print_data,
+    print_list,
+    print_one,
+    print_rows,
+    say,
+)
 from airflow_snowpack.cli.people import ago, clock_time, period, printable, status_text
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.errors import catalog_label
@@ -43,7 +53,9 @@ def list_jobs(args: Namespace) -> ExitCode | None:
         while args.all and page.next is not None:
             page = here.jobs.page(which, after=page.next, limit=PAGE)
             found += page.jobs
-        print_list(args.output, found, bodies.job_body, job_columns(here.now), empty="There is no such job.")
+        filters = (args.table, args.status, args.search, args.dag, args.dry_run is not None, args.since, args.until)
+        empty = none_of("jobs", filters=filters, after=args.cursor, empty="No jobs yet. Submit one: airflow snowpack jobs submit")
+        print_list(args.output, found, bodies.job_body, job_columns(here.now), empty=empty)
     if page.next is not None:
         say(f"There are more: --cursor {page.next} goes on, --all shows all of them.")
     return None

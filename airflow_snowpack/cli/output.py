@@ -24,7 +24,7 @@ from tabulate import tabulate  # type: ignore[import-untyped]  # it ships no typ
 from airflow_snowpack.cli.people import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 T = TypeVar("T")
 
@@ -74,6 +74,21 @@ def print_rows(output: str, items: Sequence[T], columns: Sequence[Column[T]], *,
         for row in zip(*said.values(), strict=True):
             table.add_row(*row)
         console().print(table)
+
+
+def none_of(what: str, *, filters: Iterable[object] = (), after: object = None, empty: str | None = None) -> str:
+    """Return what people read in place of a list without entries.
+
+    :param what: the entries, in the plural.
+    :param filters: the values of the options that narrow the list.
+    :param after: where the page starts; ``None`` for the first page.
+    :param empty: the sentence for a list that nothing narrows; without it, "No … yet.".
+    """
+    if any(each not in (None, False, [], ()) for each in filters):
+        return f"No {what} match the filter."
+    if after is not None:
+        return f"No more {what}."
+    return empty or f"No {what} yet."
 
 
 def print_one(output: str, data: Any, fields: Mapping[str, object]) -> None:

@@ -8,7 +8,7 @@ from airflow_snowpack.api import schedule_bodies as bodies
 from airflow_snowpack.api.bodies import moment
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.cli.output import Column, print_data, print_rows, say
+from airflow_snowpack.cli.output import Column, none_of, print_data, print_rows, say
 from airflow_snowpack.cli.people import ago
 
 if TYPE_CHECKING:
@@ -32,7 +32,9 @@ def list_pending(args: Namespace) -> ExitCode | None:
         waiting = [bodies.pending_body(each.job, each.problem) for each in page.jobs]
         print_data(args.output, {"pending": waiting, "next": page.next})
         return None
-    print_rows(args.output, page.jobs, _columns(now), empty="Nothing is pending.")
+    filters = (args.state, args.of_schedule)
+    empty = none_of("pending runs", filters=filters, after=args.cursor, empty="No runs are pending.")
+    print_rows(args.output, page.jobs, _columns(now), empty=empty)
     if page.next is not None:
         say(f"There are more: --cursor {page.next} goes on.")
     return None

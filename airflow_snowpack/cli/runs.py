@@ -8,7 +8,7 @@ from airflow_snowpack.api.bodies import moment
 from airflow_snowpack.api.run_bodies import registered_run_body
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.cli.output import Column, is_for_people, print_data, print_one, print_rows, say
+from airflow_snowpack.cli.output import Column, is_for_people, none_of, print_data, print_one, print_rows, say
 from airflow_snowpack.cli.people import ago, printable
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ def list_runs(args: Namespace) -> ExitCode | None:
     if args.output in ("json", "yaml"):
         print_data(args.output, {"runs": [registered_run_body(one) for one in shown], "next": after})
         return None
-    print_rows(args.output, shown, _columns(now), empty="No such run is registered.")
+    empty = none_of("registered runs", filters=(args.dag, args.enabled is not None, args.search), after=args.after)
+    print_rows(args.output, shown, _columns(now), empty=empty)
     if after is not None:
         say(f"There are more: --after {after} goes on.")
     return None

@@ -8,7 +8,7 @@ from airflow_snowpack.api import schedule_bodies as bodies
 from airflow_snowpack.api.bodies import moment
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.cli.output import Column, is_for_people, print_data, print_one, print_rows, say
+from airflow_snowpack.cli.output import Column, is_for_people, none_of, print_data, print_one, print_rows, say
 from airflow_snowpack.cli.people import ago, printable
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ def list_schedules(args: Namespace) -> ExitCode | None:
     if args.output in ("json", "yaml"):
         print_data(args.output, {"schedules": [bodies.schedule_body(one) for one in shown], "next": after})
         return None
-    print_rows(args.output, [told[one.name] for one in shown], _columns(now), empty="There is no such schedule.")
+    empty = none_of("schedules", filters=(args.dag, args.enabled is not None, args.search), after=args.after)
+    print_rows(args.output, [told[one.name] for one in shown], _columns(now), empty=empty)
     if after is not None:
         say(f"There are more: --after {after} goes on.")
     return None
@@ -95,7 +96,7 @@ def history(args: Namespace) -> ExitCode | None:
     if args.output in ("json", "yaml"):
         print_data(args.output, {"entries": [bodies.entry_body(line) for line in shown], "next": before})
         return None
-    print_rows(args.output, shown, _history_columns(now), empty="There is nothing older.")
+    print_rows(args.output, shown, _history_columns(now), empty=none_of("entries", after=args.before))
     if before is not None:
         say(f"There are more: --before {before} goes on.")
     return None

@@ -12,7 +12,7 @@ from airflow_snowpack.cli.job_id import short_id
 from airflow_snowpack.cli.jobs import job_columns
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.cli.output import Column, is_for_people, print_data, print_one, print_rows, say
+from airflow_snowpack.cli.output import Column, is_for_people, none_of, print_data, print_one, print_rows, say
 from airflow_snowpack.cli.people import ago, period, size, status_text
 
 if TYPE_CHECKING:
@@ -45,7 +45,9 @@ def list_tables(args: Namespace) -> ExitCode | None:
         tables = [bodies.table_body(each) for each in found]
         print_data(args.output, {"tables": tables, **bodies.inventory_body(state, now), "next": after})
         return None
-    print_rows(args.output, found, standing_columns(now), empty="The catalog has no such table.")
+    filters = (args.database, args.search)
+    empty = none_of("tables", filters=filters, after=args.after, empty="The catalog has no tables.")
+    print_rows(args.output, found, standing_columns(now), empty=empty)
     say(_age(state, now))
     if after is not None:
         say(f"There are more: --after {after} goes on.")

@@ -33,7 +33,7 @@ def changes(jobs: Jobs) -> list[tuple[str, str, str, str]]:
 
 
 def test_before_anything_is_built_that_is_said(snowpack: Run) -> None:
-    assert snowpack("builds", "list").out == "Nothing has been built yet.\n"
+    assert snowpack("builds", "list").out == "No datasets yet.\n"
     said = snowpack("builds", "show", "flights")
     assert (said.code, "There is no dataset 'flights'" in said.err) == (4, True)
 

@@ -69,7 +69,7 @@ def on_disk(table: str, folder: Path, rows: int = 3) -> Path:
 
 
 def test_before_there_is_any_that_is_said(snowpack: Run) -> None:
-    assert snowpack("interim", "list").out == "There are no interim tables.\n"
+    assert snowpack("interim", "list").out == "No interim tables yet.\n"
     said = snowpack("interim", "show", "lake.snowpack_interim.flights_clean_0123456789ab4cde8f01")
     assert (said.code, "There is no interim table" in said.err) == (4, True)
 

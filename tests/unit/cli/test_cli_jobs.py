@@ -159,7 +159,7 @@ def test_plain_text_has_whole_ids_and_exact_moments(snowpack: Run, jobs: Jobs, f
 
 def test_an_empty_list_is_an_empty_array_for_programs_and_a_sentence_for_people(snowpack: Run, jobs: Jobs) -> None:
     assert snowpack("jobs", "list", "-o", "json").json == []
-    assert snowpack("jobs", "list").out == "There is no such job.\n"
+    assert snowpack("jobs", "list").out == "No jobs yet. Submit one: airflow snowpack jobs submit\n"
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def test_a_new_table_is_in_the_list_after_a_refresh(snowpack: Run, flights: Tabl
     assert [table["table_name"] for table in snowpack("tables", "list", "--search", "CLI", "-o", "json").json["tables"]] == [
         "clicks"
     ]
-    assert snowpack("tables", "list", "--database", "other").out == "The catalog has no such table.\n"
+    assert snowpack("tables", "list", "--database", "other").out == "No tables match the filter.\n"
 
 
 def test_a_table_is_shown_in_numbers_from_its_metadata(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
@@ -202,7 +202,7 @@ def test_in_drain_mode_nothing_is_swept_and_the_code_says_later(snowpack: Run) -
 
 
 def test_the_audit_trail_is_told_newest_first_page_by_page_and_by_subject(snowpack: Run, jobs: Jobs) -> None:
-    assert snowpack("audit").out == "Nobody changed anything yet.\n"
+    assert snowpack("audit").out == "No changes yet.\n"
     snowpack("drain", "on", "--reason", "x")
     snowpack("drain", "off")
     job = jobs.submit(CLICKS, ["expire_snapshots"])

@@ -138,7 +138,7 @@ def test_running_now_tells_the_run_and_the_queue_has_it(snowpack: Run, declare: 
     (pending,) = snowpack("pending", "list", "-o", "json").json["pending"]
     assert pending["run_id"] == job["run_id"]
     assert "its start" in snowpack("pending", "list").out
-    assert snowpack("pending", "list", "--state", "pending_trigger").out == "Nothing is pending.\n"
+    assert snowpack("pending", "list", "--state", "pending_trigger").out == "No pending runs match the filter.\n"
     whats = [entry["what"] for entry in snowpack("schedules", "history", "nightly", "-o", "json").json["entries"]]
     assert whats == ["asked_for", "created"]
 
@@ -159,7 +159,7 @@ def test_events_are_sent_once_for_each_source_id_and_listed(snowpack: Run) -> No
     (event,) = snowpack("events", "list", "--key", "event:arrived", "-o", "json").json["events"]
     assert (event["amounts"], event["detail"]) == ({"records": 900}, {"day": "mon"})
     assert "records=900" in snowpack("events", "list").out
-    assert snowpack("events", "list", "--key", "event:other").out == "No such event was recorded.\n"
+    assert snowpack("events", "list", "--key", "event:other").out == "No events match the filter.\n"
 
 
 @pytest.mark.parametrize("more", [("--amount", "records"), ("--amount", "records=-1"), ("--detail", "[]"), ("--detail", "{")])
