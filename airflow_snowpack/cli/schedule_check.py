@@ -24,18 +24,19 @@ if TYPE_CHECKING:
 @ends_cleanly
 def check(args: Namespace) -> ExitCode | None:
     """``schedules check``"""
+    from airflow_snowpack.maintenance.effect import counted
     from airflow_snowpack.scheduling import named_dags
 
     log_to_stderr()
     with opened(args) as here:
         declared = declared_in(args.paths, here.settings)
-        known, gone = dags_of_airflow()
-        unknown = named_dags(declared) - known - gone
-        findings = find_problems(args, here, declared, gone | (unknown - _dags_of_files() if unknown else set()))
+        known, _ = dags_of_airflow()
+        unknown = named_dags(declared) - known
+        findings = find_problems(args, here, declared, unknown - _dags_of_files() if unknown else ())
     if args.output in ("json", "yaml"):
         print_data(args.output, {"problems": [bodies.finding_body(one) for one in findings]})
     elif is_for_people(args.output):
-        fine = f"Nothing is wrong with the sources of {len(declared)} schedules."
+        fine = f"Nothing is wrong with the sources of {counted(len(declared), 'schedule')}."
         print("\n".join(str(finding) for finding in findings) or fine)
     else:
         columns = [Column[Any]("schedule", lambda one: one.schedule), Column[Any]("problem", lambda one: one.problem)]

@@ -150,21 +150,23 @@ def restart_periods(conn: sa.Connection, store: Store, schedule: Schedule, took:
             continue  # a suspended schedule has no clocks
         # A period or a deadline that ended a moment ago and is on its way to the subscriber was this launch's, and does not count
         # any more. The clock's row is held from here on, so none is under way that this does not see.
-        if isinstance(leaf, Every) or not (leaf in took or _is_unheard(conn, clock_key(schedule.name, number))):
+        if isinstance(leaf, Every) or not (leaf in took or _is_unheard(conn, row)):
             next_at = _after(leaf, store.clock() if isinstance(leaf, Every) else max(row.next_at, store.clock()))
             conn.execute(sa.update(schedule_clocks).where(mine).values(next_at=next_at, look_at=next_at))
         mine = sa.and_(schedule_triggers.c.schedule == schedule.name, schedule_triggers.c.leaf == number)
         conn.execute(sa.update(schedule_triggers).where(mine).values(counts_after=last_number(conn)))
 
 
-def _is_unheard(conn: sa.Connection, key: str) -> bool:
-    """Whether the subscriber has not taken the newest tick of a clock yet."""
-    return bool(conn.execute(sa.select(_unheard(key))).scalar_one())
+def _is_unheard(conn: sa.Connection, clock: sa.Row[Any]) -> bool:
+    """Whether a tick of a clock counts that the subscriber has not taken yet."""
+    mine = sa.and_(schedule_triggers.c.schedule == clock.schedule, schedule_triggers.c.leaf == clock.leaf)
+    counts_after = sa.select(schedule_triggers.c.counts_after).where(mine).scalar_subquery()
+    return bool(conn.execute(sa.select(_unheard(clock_key(clock.schedule, clock.leaf), events.c.id > counts_after))).scalar_one())
 
 
-def _unheard(key: str) -> sa.Exists:
+def _unheard(key: str, *also: sa.ColumnElement[bool]) -> sa.Exists:
     passed = sa.select(sa.func.max(event_cursors.c.position)).where(event_cursors.c.name == CURSOR).scalar_subquery()
-    return sa.exists().where(events.c.key == key, events.c.id > sa.func.coalesce(passed, 0))
+    return sa.exists().where(events.c.key == key, events.c.id > sa.func.coalesce(passed, 0), *also)
 
 
 def _due_moments(leaf: Leaf, next_at: datetime, now: datetime) -> list[datetime]:

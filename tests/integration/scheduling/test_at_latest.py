@@ -136,6 +136,20 @@ def test_a_launch_that_somebody_asks_for_restarts_the_clock(scheduler: Any, aske
     assert len(scheduler.started) == 2
 
 
+def test_a_tick_that_was_read_by_nobody_serves_one_launch_and_not_the_next(scheduler: Any, asked: Schedules) -> None:
+    scheduler.declare("morning", MORNING)
+    scheduler.clock.now = datetime(2026, 11, 23, 6, tzinfo=UTC)
+    scheduler.clocks.step()
+    run_now(asked, "morning")
+    assert explain(scheduler.schedules, "morning").deadline == datetime(2026, 11, 24, 6, tzinfo=UTC), "the tick was its own"
+    run_now(asked, "morning")
+    assert explain(scheduler.schedules, "morning").deadline == datetime(2026, 11, 25, 6, tzinfo=UTC), (
+        "this one has served Tuesday"
+    )
+    at(scheduler, 24, 12)
+    assert len(scheduler.started) == 2
+
+
 def test_a_launch_by_another_part_of_the_trigger_restarts_the_clock(scheduler: Any) -> None:
     scheduler.declare("morning", CustomEvents("now") | MORNING)
     scheduler.send("now")
