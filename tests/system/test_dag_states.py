@@ -95,6 +95,20 @@ def test_a_missing_dag_and_a_broken_one_keep_their_launches_waiting_and_get_them
     assert launched(airflow, schedules, missing)
 
 
+def test_a_dag_that_is_missing_is_named_by_the_schedule_that_listens_to_it(airflow: RunningAirflow, schedules: Schedules) -> None:
+    names = {dag_id: f"after_{uuid4().hex[:8]}" for dag_id in ("system_never_there", TARGET)}
+    for dag_id, name in names.items():
+        trigger = RunsSucceeded(dag_id) & CustomEvents(name)
+        schedules.create(Schedule(name, dag_id="system_asset", trigger=trigger, enabled=True))
+    blocked = names["system_never_there"]
+    airflow.until(lambda: explain(schedules, blocked).trigger.problem, f"{blocked} names what is missing")
+    assert explain(schedules, blocked).trigger.problem == "the DAG system_never_there does not exist"
+    assert explain(schedules, names[TARGET]).trigger.problem is None
+    airflow.until(lambda: explain(schedules, blocked).scheduler_is_alive, "the scheduler leaves its sign of life")
+    for name in names.values():
+        schedules.suspend(name)
+
+
 def test_a_run_that_ends_and_an_asset_that_changes_are_events(airflow: RunningAirflow, schedules: Schedules) -> None:
     after_run, after_asset = f"after_{uuid4().hex[:8]}", f"after_{uuid4().hex[:8]}"
     for name, trigger in ((after_run, RunsSucceeded("system_asset")), (after_asset, AssetEvents("x://system/late"))):
