@@ -118,13 +118,16 @@ def read_manifests(table: Table, snapshot: Snapshot | None) -> tuple[ManifestFil
     return tuple(snapshot.manifests(table.io)) if snapshot else ()
 
 
-def read_files(table: Table) -> TableFiles:
-    """Read every manifest of the current snapshot once."""
+def read_files(table: Table, branch: str | None = None) -> TableFiles:
+    """Read every manifest of a branch's current snapshot once.
+
+    :param branch: ``None`` for main.
+    """
     from pyiceberg.manifest import ManifestContent
 
     data: list[LiveFile] = []
     deletes: list[LiveDelete] = []
-    manifests = read_manifests(table, table.current_snapshot())
+    manifests = read_manifests(table, table.current_snapshot() if branch is None else table.snapshot_by_name(branch))
     for manifest in manifests:
         # Equal and not identical: in format version 1 the content is left out, and PyIceberg reads a bare 0.
         if manifest.content == ManifestContent.DATA:

@@ -54,9 +54,12 @@ class ActionRun:
         """
         return load_table(self.catalog, self.name)
 
-    def trail(self, table: Table) -> CommitTrail:
-        """Follow the table's commits from here."""
-        return CommitTrail(self.job_id if can_stamp(self.session) else None).start(table)
+    def trail(self, table: Table, branch: str | None = None) -> CommitTrail:
+        """Follow the commits to a branch of the table from here.
+
+        :param branch: ``None`` for main.
+        """
+        return CommitTrail(self.job_id if can_stamp(self.session) else None, branch=branch).start(table)
 
     def call(self, call: Call) -> list[dict[str, Any]]:
         """Run the procedure; the answer is its rows.

@@ -38,13 +38,15 @@ class ChangeWatch:
         self._trail: CommitTrail | None = None
         self._snapshots: frozenset[int] = frozenset()
 
-    def begin(self, run: ActionRun) -> None:
-        """Look at the table before the action.
+    def begin(self, run: ActionRun, branch: str | None = None) -> None:
+        """Read the table before the action.
+
+        :param branch: the branch that the action commits to; ``None`` for main.
 
         :raises TableNotFound, TableUnreadable, CatalogUnreachable: from the catalog; the action could not begin either.
         """
         table = run.table()
-        self._run, self._trail, self._snapshots = run, run.trail(table), _snapshots(table)
+        self._run, self._trail, self._snapshots = run, run.trail(table, branch), _snapshots(table)
 
     def change(self, effect: Effect) -> TableChange | None:
         """What the action changed; ``None`` when it changed nothing, never began, or nobody can tell."""

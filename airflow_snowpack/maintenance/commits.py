@@ -30,7 +30,7 @@ ACTION = "snowpack.action"
 
 @dataclass(frozen=True, slots=True)
 class Commits:
-    """The commits to the table's main branch since some snapshot, the oldest first.
+    """The commits to one branch of the table since some snapshot, the oldest first.
 
     :param own: made by this job.
     :param others: made by anybody else.
@@ -55,20 +55,22 @@ class CommitTrail:
 
     :param job_id: the stamp of our commits, or ``None`` where they cannot be stamped.
     :param base: the snapshot to start from; ``None`` for an empty table.
+    :param branch: ``None`` for main.
     """
 
     job_id: str | None
     base: int | None = None
+    branch: str | None = None
 
     def start(self, table: Table) -> CommitTrail:
-        """The trail from the table's current snapshot on."""
-        current = table.current_snapshot()
-        return CommitTrail(self.job_id, current.snapshot_id if current else None)
+        """The trail from the branch's current snapshot on."""
+        current = self._head(table)
+        return CommitTrail(self.job_id, current.snapshot_id if current else None, self.branch)
 
     def since(self, table: Table) -> Commits:
         """The commits between the base and the current snapshot of the table as it was loaded now."""
         new: list[Snapshot] = []
-        snapshot = table.current_snapshot()
+        snapshot = self._head(table)
         while snapshot is not None and snapshot.snapshot_id != self.base:
             new.insert(0, snapshot)
             parent = snapshot.parent_snapshot_id
@@ -77,6 +79,9 @@ class CommitTrail:
             own=tuple(snapshot for snapshot in new if self._is_own(snapshot)),
             others=tuple(snapshot for snapshot in new if not self._is_own(snapshot)),
         )
+
+    def _head(self, table: Table) -> Snapshot | None:
+        return table.current_snapshot() if self.branch is None else table.snapshot_by_name(self.branch)
 
     def _is_own(self, snapshot: Snapshot) -> bool:
         if _operation(snapshot) != "replace":

@@ -12,17 +12,18 @@ tag other than ``main`` goes once its snapshot is older than ``max-ref-age-ms``,
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import datetime
+    from collections.abc import Collection, Iterator
 
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.refs import SnapshotRef
     from pyiceberg.table.snapshots import Snapshot
 
 MAIN = "main"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_REF_AGE_PROPERTY = "history.expire.max-ref-age-ms"
 
 
@@ -58,6 +59,17 @@ def plan_expiry(metadata: TableMetadata, *, older_than: datetime, retain_last: i
         snapshots=tuple(each for each in metadata.snapshots if each.snapshot_id not in kept),
         kept=tuple(each for each in metadata.snapshots if each.snapshot_id in kept),
         refs=tuple(sorted(metadata.refs.keys() - refs.keys())),
+    )
+
+
+def plan_expiry_of(metadata: TableMetadata, snapshot_ids: Collection[int], *, now: datetime) -> Expiry:
+    """Tell the snapshots that are named from those that would stay. Branches and tags go at their own age all the same."""
+    by_age = plan_expiry(metadata, older_than=EPOCH, retain_last=1, now=now)
+    gone = {*snapshot_ids, *(snapshot.snapshot_id for snapshot in by_age.snapshots)}
+    return Expiry(
+        snapshots=tuple(each for each in metadata.snapshots if each.snapshot_id in gone),
+        kept=tuple(each for each in metadata.snapshots if each.snapshot_id not in gone),
+        refs=by_age.refs,
     )
 
 

@@ -126,12 +126,29 @@ def data_file_groups(
     def has_many_deletes(file: LiveFile) -> bool:
         return _has_many_deletes(file, files.deletes_of(file), options)
 
-    return [
-        FileGroup(tuple(group), total, bounds.outputs(total))
+    groups = [
+        group
         for partition in partitions
         for group in bounds.groups(partition, size=lambda file: file.bytes, needs_it=has_many_deletes)
+    ]
+    return [
+        FileGroup(tuple(group), total, bounds.outputs(total))
+        for group in _limited(groups, options.max_files_to_rewrite)
         for total in [sum(file.bytes for file in group)]
     ]
+
+
+def _limited(groups: list[list[LiveFile]], most: int | None) -> list[list[LiveFile]]:
+    """The groups up to so many files; the last one may lose some of its files, as in Iceberg's planner."""
+    if most is None:
+        return groups
+    taken: list[list[LiveFile]] = []
+    for group in groups:
+        room = most - sum(map(len, taken))
+        if room <= 0:
+            break
+        taken.append(group[:room])
+    return taken
 
 
 def delete_file_groups(

@@ -21,7 +21,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_snowpack.durations import format_duration
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.errors import InvalidOption, UnknownAction
-from airflow_snowpack.maintenance.readers import columns, duration, flag, one_of, ratio, sort_order, text, whole_number
+from airflow_snowpack.maintenance.readers import (
+    branch_name,
+    columns,
+    duration,
+    flag,
+    ids,
+    one_of,
+    ratio,
+    sort_order,
+    text,
+    text_map,
+    whole_number,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +42,8 @@ if TYPE_CHECKING:
 
 MIN_SIZE_SHARE = 0.75
 MAX_SIZE_SHARE = 1.8
+DEFAULT_MAX_AGE = timedelta(days=5)
+DEFAULT_RETAIN_LAST = 3
 ORPHAN_AGE_FLOOR = timedelta(hours=24)
 
 
@@ -39,6 +53,24 @@ class Strategy(StrEnum):
     BINPACK = "binpack"
     SORT = "sort"
     ZORDER = "zorder"
+
+
+class JobOrder(StrEnum):
+    """Which file groups a rewrite works on first."""
+
+    BYTES_ASC = "bytes-asc"
+    BYTES_DESC = "bytes-desc"
+    FILES_ASC = "files-asc"
+    FILES_DESC = "files-desc"
+    NONE = "none"
+
+
+class PrefixMismatch(StrEnum):
+    """What becomes of a file whose scheme or authority differs from the one that the metadata has for its path."""
+
+    ERROR = "error"
+    IGNORE = "ignore"
+    DELETE = "delete"
 
 
 def read_by(read: Reader, *, procedure_option: str | None = None) -> dict[str, Any]:
@@ -85,6 +117,9 @@ class RewriteDataFiles(ActionOptions):
     :param partial_progress_max_commits: into how many commits, at most.
     :param max_concurrent_file_group_rewrites: groups that Spark works on at once.
     :param remove_dangling_deletes: also drop delete files that no data file needs any more.
+    :param max_files_to_rewrite: stop choosing files after this many; without it, no limit.
+    :param rewrite_job_order: which file groups come first; without it, as they are found.
+    :param branch: rewrite the files of this branch, and commit to it; without it, ``main``.
     :param sort_order: for ``sort``; without it, the table's own order.
     :param zorder_columns: for ``zorder``.
     :param where: rewrite only files that may hold matching rows; a Spark predicate.
@@ -124,6 +159,13 @@ class RewriteDataFiles(ActionOptions):
         default=5, metadata=read_by(whole_number(at_least=1, at_most=1000), procedure_option="max-concurrent-file-group-rewrites")
     )
     remove_dangling_deletes: bool = field(default=False, metadata=read_by(flag(), procedure_option="remove-dangling-deletes"))
+    max_files_to_rewrite: int | None = field(
+        default=None, metadata=read_by(whole_number(at_least=1, at_most=2**31 - 1), procedure_option="max-files-to-rewrite")
+    )
+    rewrite_job_order: JobOrder | None = field(
+        default=None, metadata=read_by(one_of(JobOrder), procedure_option="rewrite-job-order")
+    )
+    branch: str | None = field(default=None, metadata=read_by(branch_name()))
 
     def __post_init__(self) -> None:
         # The bounds follow the target, so that a caller who changes one number gets a consistent set.
@@ -163,6 +205,7 @@ class RewritePositionDeleteFiles(ActionOptions):
     :param target_file_size_bytes: without it the table's ``write.delete.target-file-size-bytes``, 64 MiB.
     :param min_input_files: a group with this many files is worth rewriting.
     :param where: only delete files of matching partitions; a Spark predicate.
+    :param rewrite_job_order: which file groups come first; without it, as they are found.
     """
 
     action: ClassVar[Action] = Action.REWRITE_POSITION_DELETE_FILES
@@ -182,6 +225,9 @@ class RewritePositionDeleteFiles(ActionOptions):
     max_concurrent_file_group_rewrites: int = field(
         default=5, metadata=read_by(whole_number(at_least=1, at_most=1000), procedure_option="max-concurrent-file-group-rewrites")
     )
+    rewrite_job_order: JobOrder | None = field(
+        default=None, metadata=read_by(one_of(JobOrder), procedure_option="rewrite-job-order")
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,12 +236,14 @@ class RewriteManifests(ActionOptions):
 
     :param use_caching: cache the entries in Spark meanwhile; faster for many manifests, needs memory. Iceberg's default is off.
     :param spec_id: manifests of this partition spec; without it, of the current one.
+    :param sort_by: partition fields by which the entries are ordered; without it, as the spec has them.
     """
 
     action: ClassVar[Action] = Action.REWRITE_MANIFESTS
 
     use_caching: bool | None = field(default=None, metadata=read_by(flag()))
     spec_id: int | None = field(default=None, metadata=read_by(whole_number(at_least=0, at_most=2**31 - 1)))
+    sort_by: tuple[str, ...] = field(default=(), metadata=read_by(columns()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,14 +254,22 @@ class ExpireSnapshots(ActionOptions):
     :param retain_last: this many stay whatever their age.
     :param stream_results: keep the list of deleted files off the driver's memory.
     :param max_concurrent_deletes: threads that delete files; without it, Iceberg's own.
+    :param snapshot_ids: expire exactly these, whatever their age, and no others.
+    :param clean_expired_metadata: also forget partition specs and schemas that no snapshot uses; off by default.
     """
 
     action: ClassVar[Action] = Action.EXPIRE_SNAPSHOTS
 
-    max_age: timedelta = field(default=timedelta(days=5), metadata=read_by(duration(at_least=timedelta(0))))
-    retain_last: int = field(default=3, metadata=read_by(whole_number(at_least=1, at_most=2**31 - 1)))
+    max_age: timedelta = field(default=DEFAULT_MAX_AGE, metadata=read_by(duration(at_least=timedelta(0))))
+    retain_last: int = field(default=DEFAULT_RETAIN_LAST, metadata=read_by(whole_number(at_least=1, at_most=2**31 - 1)))
     stream_results: bool = field(default=True, metadata=read_by(flag()))
     max_concurrent_deletes: int | None = field(default=None, metadata=read_by(whole_number(at_least=1, at_most=1000)))
+    snapshot_ids: tuple[int, ...] = field(default=(), metadata=read_by(ids()))
+    clean_expired_metadata: bool | None = field(default=None, metadata=read_by(flag()))
+
+    def check(self) -> None:
+        if self.snapshot_ids and (self.max_age, self.retain_last) != (DEFAULT_MAX_AGE, DEFAULT_RETAIN_LAST):
+            raise _refused(self, "snapshot_ids", "expires exactly these snapshots: leave max_age and retain_last out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +283,8 @@ class RemoveOrphanFiles(ActionOptions):
     :param prefix_listing: list through the table's own file access instead of Hadoop's; object stores need it. Without a value,
         it is on for whatever is neither a local path nor HDFS.
     :param max_concurrent_deletes: threads that delete files; without it, Iceberg's own.
+    :param prefix_mismatch_mode: what becomes of files whose scheme or authority is not the metadata's; an error by default.
+    :param equal_schemes: schemes that mean the same, such as ``{"s3a,s3n": "s3"}``; ``equal_authorities`` likewise for hosts.
     """
 
     action: ClassVar[Action] = Action.REMOVE_ORPHAN_FILES
@@ -235,6 +293,9 @@ class RemoveOrphanFiles(ActionOptions):
     location: str | None = field(default=None, metadata=read_by(text()))
     prefix_listing: bool | None = field(default=None, metadata=read_by(flag()))
     max_concurrent_deletes: int | None = field(default=None, metadata=read_by(whole_number(at_least=1, at_most=1000)))
+    prefix_mismatch_mode: PrefixMismatch | None = field(default=None, metadata=read_by(one_of(PrefixMismatch)))
+    equal_schemes: tuple[tuple[str, str], ...] = field(default=(), metadata=read_by(text_map()))
+    equal_authorities: tuple[tuple[str, str], ...] = field(default=(), metadata=read_by(text_map()))
 
 
 OPTIONS: Mapping[Action, type[ActionOptions]] = {
@@ -298,6 +359,8 @@ def _plain(value: Any) -> Any:
         return format_duration(value)
     if isinstance(value, StrEnum):
         return value.value
+    if isinstance(value, tuple) and value and isinstance(value[0], tuple):
+        return dict(value)
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -27,7 +27,7 @@ from airflow_snowpack.iceberg.references import live_contents, manifests_of
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.effect import Effect, counted
-from airflow_snowpack.maintenance.expiry import plan_expiry
+from airflow_snowpack.maintenance.expiry import plan_expiry, plan_expiry_of
 from airflow_snowpack.maintenance.file_groups import data_file_groups, delete_file_groups
 from airflow_snowpack.maintenance.options import (
     ActionOptions,
@@ -91,8 +91,8 @@ def _plan(options: ActionOptions, table: Table, catalog: Catalog, now: datetime)
 
 
 def _plan_data_files(options: RewriteDataFiles, table: Table) -> Effect:
-    files = read_files(table)
-    selection = select_files(table, options.where)
+    files = read_files(table, options.branch)
+    selection = select_files(table, options.where, options.branch)
     spec = table.spec()
     groups = data_file_groups(files, options, spec_id=spec.spec_id, spec_fields=len(spec.fields), only=selection.paths)
     taken, added = sum(len(group.files) for group in groups), sum(group.outputs for group in groups)
@@ -155,7 +155,10 @@ def _plan_manifests(options: RewriteManifests, table: Table) -> Effect:
 def _plan_expiry(options: ExpireSnapshots, table: Table, now: datetime) -> Effect:
     if _is_protected(table):
         return _refused(f"the table's property {GC_PROPERTY} is false, so Iceberg deletes no files of it")
-    expiry = plan_expiry(table.metadata, older_than=now - options.max_age, retain_last=options.retain_last, now=now)
+    if options.snapshot_ids:
+        expiry = plan_expiry_of(table.metadata, options.snapshot_ids, now=now)
+    else:
+        expiry = plan_expiry(table.metadata, older_than=now - options.max_age, retain_last=options.retain_last, now=now)
     metrics = {
         "expired_snapshots_count": len(expiry.snapshots),
         "kept_snapshots_count": len(expiry.kept),

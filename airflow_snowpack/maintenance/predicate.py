@@ -29,14 +29,18 @@ class Selection:
     problem: str | None = None
 
 
-def select_files(table: Table, where: str | None) -> Selection:
-    """The data files that a predicate may match; all of them without one."""
+def select_files(table: Table, where: str | None, branch: str | None = None) -> Selection:
+    """The data files that a predicate may match; all of them without one.
+
+    :param branch: whose files; ``None`` for main.
+    """
     from pyparsing import ParseBaseException
 
     if where is None:
         return Selection()
     try:
-        tasks = table.scan(row_filter=where, case_sensitive=False).plan_files()
+        scan = table.scan(row_filter=where, case_sensitive=False)
+        tasks = (scan if branch is None else scan.use_ref(branch)).plan_files()
         return Selection(frozenset(task.file.file_path for task in tasks))
     # PyIceberg: text it cannot read, columns it does not know, literals of another type, equality deletes.
     except (ParseBaseException, ValueError, TypeError, NotImplementedError) as error:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.maintenance.options import (
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.iceberg.names import TableName
 
+LONG_AGO = datetime(1970, 1, 2, tzinfo=UTC)
 # Iceberg's name for "how many commits of partial progress may fail before the procedure says so".
 MAX_FAILED_COMMITS = "partial-progress.max-failed-commits"
 
@@ -61,6 +63,7 @@ def rewrite_data_files(table: TableName, options: RewriteDataFiles, by: Attribut
         "strategy": options.strategy_argument,
         "sort_order": options.sort_order_argument,
         "where": options.where,
+        "branch": options.branch,
     }
     return _call(table, options, by, arguments, settings)
 
@@ -72,14 +75,19 @@ def rewrite_position_delete_files(table: TableName, options: RewritePositionDele
 
 def rewrite_manifests(table: TableName, options: RewriteManifests, by: Attribution) -> Call:
     """Compact manifests."""
-    return _call(table, options, by, {"use_caching": options.use_caching, "spec_id": options.spec_id})
+    return _call(
+        table, options, by, {"use_caching": options.use_caching, "spec_id": options.spec_id, "sort_by": options.sort_by or None}
+    )
 
 
 def expire_snapshots(table: TableName, options: ExpireSnapshots, by: Attribution, *, now: datetime) -> Call:
-    """Forget snapshots that are older than the options' age at this moment."""
+    """Forget snapshots that are older than the options' age at this moment, or exactly those that the options name."""
     arguments = {
-        "older_than": now - options.max_age,
+        # None is that old, so that nothing goes beside the snapshots that are named.
+        "older_than": LONG_AGO if options.snapshot_ids else now - options.max_age,
         "retain_last": options.retain_last,
+        "snapshot_ids": options.snapshot_ids or None,
+        "clean_expired_metadata": options.clean_expired_metadata,
         "stream_results": options.stream_results,
         "max_concurrent_deletes": options.max_concurrent_deletes,
     }
@@ -95,6 +103,7 @@ def plan_orphan_removal(
         "location": options.location,
         "dry_run": True,
         "prefix_listing": prefix_listing or None,
+        **_prefixes(options),
     }
     return _call(table, options, by, arguments)
 
@@ -112,8 +121,18 @@ def remove_planned_orphans(
         "location": location,
         "file_list_view": plan_view,
         "max_concurrent_deletes": options.max_concurrent_deletes,
+        **_prefixes(options),
     }
     return _call(table, options, by, arguments)
+
+
+def _prefixes(options: RemoveOrphanFiles) -> dict[str, Any]:
+    """How paths that differ in scheme or authority alone are compared; the plan and the removal must agree."""
+    return {
+        "prefix_mismatch_mode": options.prefix_mismatch_mode,
+        "equal_schemes": dict(options.equal_schemes) or None,
+        "equal_authorities": dict(options.equal_authorities) or None,
+    }
 
 
 def _call(
@@ -124,9 +143,11 @@ def _call(
     settings: Mapping[str, str] | None = None,
 ) -> Call:
     """A statement of the arguments that are set; ``None`` leaves the procedure its own default."""
-    args: dict[str, Any] = {"table": table.quoted}
-    args |= {name: value for name, value in arguments.items() if value is not None}
-    parts = [f"{name} => :{name}" for name in args]
+    args: dict[str, Any] = {}
+    parts = []
+    for name, value in {"table": table.quoted, **arguments}.items():
+        if value is not None:
+            parts.append(f"{name} => {_marked(name, value, args)}")
     if settings:
         markers = {f"setting_{number}": key for number, key in enumerate(settings)}
         args |= {marker: settings[key] for marker, key in markers.items()}
@@ -134,6 +155,22 @@ def _call(
         parts.append(f"options => map({entries})")
     sql = f"{_comment(table, options, by)} CALL `{table.catalog}`.system.{options.action.value}({', '.join(parts)})"
     return Call(sql, args)
+
+
+def _marked(name: str, value: Any, args: dict[str, Any]) -> str:
+    """The markers of a value, which is added to the arguments; of a list or a map, one marker for each element."""
+    if isinstance(value, dict):
+        elements = [each for pair in value.items() for each in pair]
+    elif isinstance(value, tuple):
+        elements = list(value)
+    else:
+        args[name] = value.value if isinstance(value, StrEnum) else value
+        return f":{name}"
+    markers = {f"{name}_{number}": each for number, each in enumerate(elements)}
+    args |= markers
+    # A small number would be bound as an integer, and an id is a long.
+    cast = "CAST(:{} AS BIGINT)" if isinstance(elements[0], int) else ":{}"
+    return f"{'map' if isinstance(value, dict) else 'array'}({', '.join(cast.format(marker) for marker in markers)})"
 
 
 def _comment(table: TableName, options: ActionOptions, by: Attribution) -> str:

@@ -29,6 +29,7 @@ COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 SORT_FIELD = re.compile(
     rf"(?P<column>{COLUMN.pattern})(?:\s+(?P<direction>ASC|DESC))?(?:\s+NULLS\s+(?P<nulls>FIRST|LAST))?", re.IGNORECASE
 )
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,254}")
 TRUTH = {"true": True, "false": False}
 MAX_TEXT = 8192
 MAX_AGE = timedelta(days=36_500)
@@ -116,6 +117,43 @@ def one_of(choices: type[StrEnum]) -> Reader:
             if value == choice.value:
                 return choice
         raise ValueError(f"must be one of {', '.join(choices)}, not {_shown(value)}")
+
+    return read
+
+
+def ids() -> Reader:
+    """Ids of snapshots; a list, or text with commas."""
+    read_id = whole_number(at_least=1, at_most=2**63 - 1)
+
+    def read(value: object) -> tuple[int, ...]:
+        given = value.split(",") if isinstance(value, str) else [value] if isinstance(value, int) else value
+        if not isinstance(given, list | tuple):
+            raise ValueError(f"must be a list of snapshot ids, not {_shown(value)}")
+        return tuple(read_id(each) for each in given)
+
+    return read
+
+
+def text_map() -> Reader:
+    """A map of texts, such as ``{"s3a,s3": "s3"}``."""
+
+    def read(value: object) -> tuple[tuple[str, str], ...]:
+        if value in ([], ()):
+            return ()  # as the default is written
+        if not isinstance(value, dict) or not all(isinstance(each, str) and each for pair in value.items() for each in pair):
+            raise ValueError(f'must be a map of texts such as {{"s3a,s3n": "s3"}}, not {_shown(value)}')
+        return tuple((key.strip(), item.strip()) for key, item in value.items())
+
+    return read
+
+
+def branch_name() -> Reader:
+    """The name of a branch."""
+
+    def read(value: object) -> str:
+        if not isinstance(value, str) or not NAME.fullmatch(value.strip()):
+            raise ValueError(f"must be a name of letters, digits, '_', '-', '.' and '/', not {_shown(value)}")
+        return value.strip()
 
     return read
 

@@ -121,7 +121,8 @@ def rewrite(run: ActionRun, options: Rewrite) -> Effect:
     """
     shape = SHAPES[type(options)]
     counts: Counter[str] = Counter()
-    start = trail = run.trail(run.table())
+    branch = getattr(options, "branch", None)
+    start = trail = run.trail(run.table(), branch)
     tried = Try({})
     for number in range(1, run.tries + 1):
         try:
@@ -138,7 +139,7 @@ def rewrite(run: ActionRun, options: Rewrite) -> Effect:
         if tried.doubt is None:
             break
         log.warning("Try %d of %d of %s on %s: %s", number, run.tries, run.action.value, run.name, tried.doubt)
-        trail = run.trail(run.table())
+        trail = run.trail(run.table(), branch)
     if number > 1:
         counts[TRIES] = number
     return _conclude(shape, counts, tried)

@@ -137,7 +137,7 @@ class SparkEngine:
         try:
             with self._session_for(job) as session:
                 run = self._action_run(job, action, session)
-                watch.begin(run)
+                watch.begin(run, getattr(options, "branch", None))
                 try:
                     return _perform(run, options)
                 except SparkFailed as failure:

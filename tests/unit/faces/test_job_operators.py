@@ -122,6 +122,11 @@ def test_a_request_that_no_retry_can_mend_fails_for_good(
         ({"options": {"rewrite_data_files": {"strategy": "sort"}}}, "demo.flights has no sort order of its own"),
         ({"options": {"rewrite_data_files": {"strategy": "sort", "sort_order": "nope"}}}, "names 'nope'"),
         ({"options": {"rewrite_data_files": {"strategy": "zorder", "zorder_columns": ["nope"]}}}, "names 'nope'"),
+        ({"options": {"rewrite_data_files": {"branch": "nope"}}}, "has no such branch"),
+        (
+            {"actions": ["expire_snapshots"], "options": {"expire_snapshots": {"snapshot_ids": [7]}}},
+            "names 7, and demo.flights has no such snapshot",
+        ),
     ],
 )
 def test_what_the_table_does_not_allow_fails_for_good_before_there_is_a_job(

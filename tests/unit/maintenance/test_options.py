@@ -108,9 +108,28 @@ def test_an_unknown_option_is_answered_with_those_that_exist() -> None:
         parse_options(Action.EXPIRE_SNAPSHOTS, {"retain": 3})
 
 
-def test_snapshots_cannot_be_picked_by_id_since_iceberg_ignores_unknown_ones() -> None:
-    with pytest.raises(InvalidOption, match="is not known"):
-        parse_options(Action.EXPIRE_SNAPSHOTS, {"snapshot_ids": [1]})
+def test_snapshots_are_picked_by_id_alone_and_not_by_age_too() -> None:
+    picked = parse_options(Action.EXPIRE_SNAPSHOTS, {"snapshot_ids": "7, 8"})
+    assert picked.to_json()["snapshot_ids"] == [7, 8]
+    for more in ({"max_age": "1d"}, {"retain_last": 5}):
+        with pytest.raises(InvalidOption, match="leave max_age and retain_last out"):
+            parse_options(Action.EXPIRE_SNAPSHOTS, {"snapshot_ids": [7], **more})
+
+
+@pytest.mark.parametrize(
+    ("action", "given", "problem"),
+    [
+        (Action.REWRITE_DATA_FILES, {"max_files_to_rewrite": 0}, "must be at least 1"),
+        (Action.REWRITE_DATA_FILES, {"rewrite_job_order": "biggest"}, "must be one of bytes-asc"),
+        (Action.REWRITE_DATA_FILES, {"branch": "a b"}, "must be a name"),
+        (Action.EXPIRE_SNAPSHOTS, {"snapshot_ids": ["x"]}, "must be a whole number"),
+        (Action.REMOVE_ORPHAN_FILES, {"prefix_mismatch_mode": "keep"}, "must be one of error, ignore, delete"),
+        (Action.REMOVE_ORPHAN_FILES, {"equal_schemes": ["s3a"]}, "must be a map of texts"),
+    ],
+)
+def test_a_newer_option_of_iceberg_is_read_as_strictly(action: Action, given: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InvalidOption, match=problem):
+        parse_options(action, given)
 
 
 @pytest.mark.parametrize(

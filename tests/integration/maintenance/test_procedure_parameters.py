@@ -1,0 +1,165 @@
+"""Our options beside the parameters of the running Iceberg's procedures, so that an upgrade shows what is new.
+
+Also the options at work that came after the first release.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_snowpack.jobs.model import ActionOutcome
+from airflow_snowpack.maintenance import Action, SparkEngine
+from airflow_snowpack.maintenance.options import OPTIONS, parse_options
+from airflow_snowpack.maintenance.plan import plan_action
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
+
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.jobs.model import Job
+
+SET_BY_US = {
+    Action.REWRITE_DATA_FILES: {"table", "options"},
+    Action.REWRITE_POSITION_DELETE_FILES: {"table", "options"},
+    Action.REWRITE_MANIFESTS: {"table"},
+    # max_age is the option, because a job may wait.
+    Action.EXPIRE_SNAPSHOTS: {"table"},
+    # We always plan first, by dry_run, and remove exactly the files of that plan, which a streamed result would cut short.
+    Action.REMOVE_ORPHAN_FILES: {"table", "dry_run", "file_list_view", "stream_results"},
+}
+OUR_NAMES = {
+    Action.REWRITE_DATA_FILES: {"zorder_columns": "sort_order"},
+    Action.EXPIRE_SNAPSHOTS: {"max_age": "older_than"},
+}
+NOT_OFFERED = {
+    Action.REWRITE_DATA_FILES: {
+        "cache-delete-files",  # a setting of the session: spark.sql.iceberg.executor-cache.delete-files.enabled
+        "output-spec-id",  # rewrites into another partition spec: a change of layout and not maintenance
+        "partial-progress.max-failed-commits",  # set by us, to find commits that did not land
+        "use-starting-sequence-number",  # off would let deletes that are committed meanwhile miss rewritten rows
+    },
+}
+SPARK_ACTIONS = {
+    Action.REWRITE_DATA_FILES: "org.apache.iceberg.spark.actions.RewriteDataFilesSparkAction",
+    Action.REWRITE_POSITION_DELETE_FILES: "org.apache.iceberg.spark.actions.RewritePositionDeleteFilesSparkAction",
+}
+
+
+def parameters(spark: SparkSession, action: Action) -> set[str]:
+    """The names of the procedure's parameters, from the procedure itself."""
+    jvm: Any = spark._jvm
+    namespace = spark.sparkContext._gateway.new_array(jvm.java.lang.String, 1)
+    namespace[0] = "system"
+    catalog = spark._jsparkSession.sessionState().catalogManager().catalog("lake")
+    procedure = catalog.loadProcedure(jvm.org.apache.spark.sql.connector.catalog.Identifier.of(namespace, action.value))
+    return {each.name() for each in procedure.bind(jvm.org.apache.spark.sql.types.StructType()).parameters()}
+
+
+def settings(spark: SparkSession, action: Action) -> set[str]:
+    """The keys of the procedure's ``options`` map that the action itself reads."""
+    jvm: Any = spark._jvm
+    catalog = spark._jsparkSession.sessionState().catalogManager().catalog("lake")
+    loaded = jvm.java.lang.Class.forName(SPARK_ACTIONS[action], True, catalog.getClass().getClassLoader())
+    declared = loaded.getDeclaredField("VALID_OPTIONS")
+    declared.setAccessible(True)
+    return set(declared.get(None))
+
+
+@pytest.mark.parametrize("action", list(Action))
+def test_every_parameter_of_a_procedure_is_an_option_or_is_left_out_on_purpose(spark: SparkSession, action: Action) -> None:
+    renamed = OUR_NAMES.get(action, {})
+    ours = {renamed.get(each.name, each.name) for each in fields(OPTIONS[action]) if not each.metadata["procedure_option"]}
+
+    assert parameters(spark, action) - SET_BY_US[action] == ours
+
+
+@pytest.mark.parametrize("action", list(SPARK_ACTIONS))
+def test_every_setting_of_a_rewrite_is_an_option_or_is_left_out_on_purpose(spark: SparkSession, action: Action) -> None:
+    ours = {each.metadata["procedure_option"] for each in fields(OPTIONS[action])}
+
+    assert settings(spark, action) - ours == NOT_OFFERED.get(action, set())
+
+
+def test_a_rewrite_stops_at_so_many_files_as_its_dry_run_says(
+    engine: SparkEngine,
+    job_for: Callable[..., Job],
+    rewritable: Callable[..., TableName],
+    table_of: Callable[[TableName], Table],
+    catalog: Catalog,
+) -> None:
+    name = rewritable(commits=6, parts=1, deletes=0)
+    said = {"min_input_files": 2, "max_files_to_rewrite": 4, "rewrite_job_order": "bytes-asc"}
+    options = parse_options(Action.REWRITE_DATA_FILES, said)
+    planned = plan_action(Action.REWRITE_DATA_FILES, options, table_of(name), catalog, now=datetime.now(UTC))
+    result = engine.run(job_for(name, rewrite_data_files=said), Action.REWRITE_DATA_FILES)
+
+    assert result.outcome is ActionOutcome.SUCCEEDED, result.error
+    assert result.metrics["rewritten_data_files_count"] == planned.metrics["rewritten_data_files_count"] == 4
+
+
+def test_a_rewrite_of_a_branch_commits_to_the_branch_alone(
+    engine: SparkEngine,
+    job_for: Callable[..., Job],
+    rewritable: Callable[..., TableName],
+    table_of: Callable[[TableName], Table],
+    spark: SparkSession,
+) -> None:
+    name = rewritable(commits=3, parts=1, deletes=0)
+    main = table_of(name).current_snapshot()
+    spark.sql(f"ALTER TABLE {name.quoted} CREATE BRANCH audit")
+    said = {"min_input_files": 2, "branch": "audit"}
+    result = engine.run(job_for(name, rewrite_data_files=said), Action.REWRITE_DATA_FILES)
+
+    assert result.outcome is ActionOutcome.SUCCEEDED, result.error
+    assert result.metrics["rewritten_data_files_count"] == 3
+    table = table_of(name)
+    assert table.current_snapshot() == main
+    branch = table.snapshot_by_name("audit")
+    assert branch is not None
+    assert result.change is not None
+    assert result.change.after == branch.snapshot_id
+    assert main is not None
+    assert result.change.before == main.snapshot_id
+
+
+def test_exactly_the_snapshots_that_are_named_expire(
+    engine: SparkEngine,
+    job_for: Callable[..., Job],
+    fragmented: Callable[..., TableName],
+    table_of: Callable[[TableName], Table],
+    catalog: Catalog,
+) -> None:
+    name = fragmented(commits=4, parts=1, deletes=0)
+    snapshots = [snapshot.snapshot_id for snapshot in table_of(name).snapshots()]
+    said = {"snapshot_ids": [snapshots[1]], "clean_expired_metadata": True}
+    options = parse_options(Action.EXPIRE_SNAPSHOTS, said)
+    planned = plan_action(Action.EXPIRE_SNAPSHOTS, options, table_of(name), catalog, now=datetime.now(UTC))
+    result = engine.run(job_for(name, expire_snapshots=said), Action.EXPIRE_SNAPSHOTS)
+
+    assert result.outcome is ActionOutcome.SUCCEEDED, result.error
+    assert result.metrics["expired_snapshots_count"] == planned.metrics["expired_snapshots_count"] == 1
+    left = [snapshot.snapshot_id for snapshot in table_of(name).snapshots()]
+    assert left == [each for each in snapshots if each != snapshots[1]]
+
+
+def test_manifests_are_sorted_and_prefixes_compared_as_the_options_say(
+    engine: SparkEngine, job_for: Callable[..., Job], new_table: Callable[..., TableName], append: Callable[..., None]
+) -> None:
+    name = new_table("id BIGINT, part INT", "part")
+    for part in range(3):
+        append(name, id=range(3), part=[part] * 3)
+    rewritten = engine.run(job_for(name, rewrite_manifests={"sort_by": ["part"]}), Action.REWRITE_MANIFESTS)
+    said = {"prefix_mismatch_mode": "ignore", "equal_schemes": {"s3a,s3n": "s3"}, "equal_authorities": {"a,b": "c"}}
+    removed = engine.run(job_for(name, remove_orphan_files=said), Action.REMOVE_ORPHAN_FILES)
+
+    assert rewritten.outcome is ActionOutcome.SUCCEEDED, rewritten.error
+    assert rewritten.metrics["rewritten_manifests_count"] == 3
+    assert removed.outcome is ActionOutcome.SUCCEEDED, removed.error
