@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Self
 
 from airflow_snowpack.builds.errors import StaleBuild
+from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.store.pulse import Pulse
 
 log = logging.getLogger(__name__)
@@ -48,6 +49,7 @@ class Heartbeat:
         self._lease_s = lease.total_seconds()
         self._what = what
         self._on_lost = on_lost
+        self._problem = Recurring(log)
         self._monotonic = monotonic
         self._renewed_at = monotonic()
         self._lost = threading.Event()
@@ -68,10 +70,11 @@ class Heartbeat:
         asked_at = self._monotonic()
         try:
             alive = self._renew()
-        except Exception:  # whatever it is: a heartbeat that died unheard would let the work go on without a lease
-            log.warning("heartbeat_failed: %s; trying on until the lease runs out", self._what, exc_info=True)
+        except Exception as error:  # noqa: BLE001 - a heartbeat that ended here would let the work go on without a lease
+            self._problem.failed(error, "heartbeat_failed: %s, repeated until the lease runs out", self._what)
             alive = asked_at - self._renewed_at < self._lease_s
         else:
+            self._problem.passed()
             self._renewed_at = asked_at
         if not alive:
             self._lost.set()

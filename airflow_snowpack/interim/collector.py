@@ -25,6 +25,7 @@ from airflow_snowpack.interim.due_runs import DueRuns
 from airflow_snowpack.interim.ledger import CollectorLedger
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.interim.run_states import RunStanding, RunStates
+from airflow_snowpack.recurring import Recurring
 
 log = logging.getLogger(__name__)
 
@@ -109,12 +110,12 @@ class Collector:
         return standings
 
     def _drop(self, tables: Sequence[Doomed], dropper: Dropper) -> Collected:
-        dropped, failed, missing = [], [], []
+        dropped, failed, missing, problem = [], [], [], Recurring(log)
         for doomed in self._held(tables):
             try:
                 why_not = dropper.drop(doomed, partial(self._ledger.locate, doomed))
-            except Exception as error:  # whatever a storage raises: the row stays, and the others go on
-                log.warning("interim_drop_failed: %s, made by %s", doomed.table, doomed.producer, exc_info=True)
+            except Exception as error:  # noqa: BLE001 - whatever a storage raises: the row stays, and the others go on
+                problem.failed(error, "interim_drop_failed: %s, made by %s", doomed.table, doomed.producer)
                 self._ledger.failed(doomed, str(error))
                 failed.append(NotDropped(doomed, str(error)))
             else:

@@ -6,8 +6,8 @@ import logging
 import threading
 from datetime import timedelta
 
-from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.inventory.inventory import REFRESH_EVERY, Inventory
+from airflow_snowpack.recurring import Recurring
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +21,7 @@ class Refresher:
     def __init__(self, inventory: Inventory, every: timedelta = REFRESH_EVERY) -> None:
         self._inventory = inventory
         self._every = every
+        self._problem = Recurring(log)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="snowpack-inventory", daemon=True)
 
@@ -35,10 +36,10 @@ class Refresher:
         """One look; whatever goes wrong is logged, and a later look may mend it: the thread must not end with it."""
         try:
             self._inventory.refresh_if_older(self._every)
-        except SnowpackError as problem:
-            log.warning("inventory_not_refreshed: %s", problem)
-        except Exception:
-            log.exception("inventory_not_refreshed")
+        except Exception as problem:  # noqa: BLE001 - whatever it is, it is logged, and the thread goes on
+            self._problem.failed(problem, "inventory_not_refreshed")
+        else:
+            self._problem.passed()
 
     def _run(self) -> None:
         while not self._stopped.is_set():

@@ -26,6 +26,7 @@ from airflow_snowpack.jobs.errors import JobNotFound, LeaseRanOut, StaleAttempt
 from airflow_snowpack.jobs.heartbeat import Heartbeat
 from airflow_snowpack.jobs.lifecycle import Jobs
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Claim, Job, JobStatus
+from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.store import StoreError
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ class Attempt:
         self._work_left = threading.Event()  # no action is running any more
         self._left_work = claim.job.spark_server is not None  # on a Spark server, by this attempt or those before it
         self._works_on: str | None = None  # the server that goes on with this attempt's work without it
+        self._problem = Recurring(log)
         self._finished = False
         self._abandoned: str | None = None
         # Bare locks, and not events, for abandon: a signal handler may have stopped its own thread inside of an event.
@@ -152,7 +154,7 @@ class Attempt:
             except SnowpackError as problem:
                 if time.monotonic() >= give_up_at:
                     return f"{type(problem).__name__}: {problem}"
-                log.warning("orphan_still_running: job %s waits for its earlier attempts: %s", job.job_id, problem)
+                self._problem.failed(problem, "orphan_still_running: job %s waits for its earlier attempts", job.job_id)
                 self._stop.wait(self._jobs.policy.fence_check.total_seconds())
         if server == job.spark_server or self._outlasting_outages(heartbeat, lambda: self._jobs.note_server(self._claim, server)):
             self._works_on, self._left_work = server, server is not None
@@ -193,8 +195,8 @@ class Attempt:
         try:
             with heartbeat.within_lease():
                 self._jobs.record_progress(self._claim, self._results)
-        except StoreError:  # the heartbeat decides when that is too long; the terminal write brings all results again
-            log.warning("progress_not_written: job %s", self._claim.job.job_id, exc_info=True)
+        except StoreError as away:  # the heartbeat decides when that is too long; the terminal write brings all results again
+            self._problem.failed(away, "progress_not_written: job %s", self._claim.job.job_id)
 
     def _run_action(self, action: str) -> ActionResult:
         started = time.monotonic()
@@ -224,7 +226,7 @@ class Attempt:
                     raise self._lease_ran_out(heartbeat) from away
                 if self._stop.is_set():
                     raise
-                log.warning("write_failed: job %s; trying again", self._claim.job.job_id, exc_info=True)
+                self._problem.failed(away, "write_failed: job %s, repeated until the lease runs out", self._claim.job.job_id)
                 self._stop.wait(self._jobs.policy.fence_check.total_seconds())
 
     def _ended_unheard(self) -> bool:

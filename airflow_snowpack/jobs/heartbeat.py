@@ -19,6 +19,7 @@ from typing import Self
 
 from airflow_snowpack.jobs.lifecycle import Jobs
 from airflow_snowpack.jobs.model import Claim
+from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.store.patience import answer_by
 from airflow_snowpack.store.pulse import Pulse
 
@@ -42,6 +43,7 @@ class Heartbeat:
         self._beat_seconds = beat.total_seconds()
         look, name = min(jobs.policy.fence_check, beat), f"snowpack-heartbeat-{claim.job.job_id[:8]}"
         self._on_lost = on_lost
+        self._problem = Recurring(log)
         self._pulse = Pulse(self.step, every=look, name=name, on_last=self._tell)
 
     @property
@@ -62,13 +64,16 @@ class Heartbeat:
     def _step(self) -> bool:
         try:
             if time.monotonic() - self._renewed_at < self._beat_seconds:
-                return self._jobs.holds(self._claim)
+                holds = self._jobs.holds(self._claim)
+                self._problem.passed()
+                return holds
             now = self._jobs.store.clock()
             if not self._jobs.renew(self._claim):
                 return False
-        except Exception:  # whatever it is: a heartbeat that died unheard would let the work go on without a lease
-            log.warning("heartbeat_failed: job %s; trying on until the lease runs out", self._claim.job.job_id, exc_info=True)
+        except Exception as error:  # noqa: BLE001 - a heartbeat that ended here would let the work go on without a lease
+            self._problem.failed(error, "heartbeat_failed: job %s, repeated until the lease runs out", self._claim.job.job_id)
             return not self.lease_ran_out
+        self._problem.passed()
         self._renewed_at = time.monotonic()
         self.lease_until = now + self._jobs.policy.lease
         return True

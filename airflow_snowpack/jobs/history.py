@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from airflow_snowpack.jobs.model import HistoryEntry
+from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.store import Store, StoreError, repeatable, storable
 from airflow_snowpack.store.schema import job_history
 
@@ -48,6 +49,7 @@ class History:
         self._writing = threading.Lock()
         self._writer: threading.Thread | None = None
         self._closed = threading.Event()
+        self._problem = Recurring(log)
 
     def record(self, job_id: str, event: str, attempt_id: str | None = None, **detail: Any) -> None:
         """Note an event; it reaches the database a moment later."""
@@ -69,8 +71,10 @@ class History:
                 return
             try:
                 self._write(batch)
-            except (SQLAlchemyError, StoreError):
-                log.warning("history_not_written: %d events of jobs were lost", len(batch), exc_info=True)
+            except (SQLAlchemyError, StoreError) as error:
+                self._problem.failed(error, "history_not_written: %d events of jobs were lost", len(batch))
+            else:
+                self._problem.passed()
 
     def close(self) -> None:
         """Write what is pending and stop the background thread."""

@@ -20,6 +20,7 @@ from airflow_snowpack.jobs.errors import LeaseRanOut, StaleAttempt
 from airflow_snowpack.jobs.lifecycle import Jobs
 from airflow_snowpack.jobs.model import JobStatus
 from airflow_snowpack.jobs.shutdown import ShutdownWatcher
+from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.store import StoreError
 from airflow_snowpack.store.leases import EVER
 
@@ -89,7 +90,7 @@ class Worker:
         :param until_idle: leave as soon as there is nothing to claim. A store that does not answer is then an error, and not
             waited for.
         """
-        left = max_jobs
+        left, problem = max_jobs, Recurring(log)
         with ShutdownWatcher(on_signal=self._leave) as watcher:
             log.info("Worker %s takes jobs from the store at %s", self._worker_id, self._jobs.store.where)
             while left != 0 and not watcher.requested.is_set():
@@ -97,10 +98,11 @@ class Worker:
                     idle = self.run_once() is None
                     if idle:
                         self._report_left()
-                except StoreError:
+                    problem.passed()
+                except StoreError as away:
                     if until_idle:
                         raise
-                    log.exception("store_unreachable: waiting")
+                    problem.failed(away, "store_unreachable: worker %s waits", self._worker_id)
                     idle = True
                 if idle and until_idle:
                     break

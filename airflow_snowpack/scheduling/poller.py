@@ -13,6 +13,7 @@ and one that could not be read, such as one that is not there yet, is asked for 
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -25,6 +26,7 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.arrivals import EXPIRED, Arrival, Arrivals, Place, read_arrivals
 from airflow_snowpack.iceberg.catalog import load_table
 from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.scheduling.events import Event, publish
 from airflow_snowpack.scheduling.source_problems import ProblemKind, SourceProblem, found_in, found_with, is_news, write_problem
 from airflow_snowpack.scheduling.trigger import table_key
@@ -77,6 +79,7 @@ class Poller:
         self._catalog_name = catalog_name
         self._load_catalog = load_catalog
         self._every = every
+        self._problems: defaultdict[str, Recurring] = defaultdict(lambda: Recurring(log))
         self._in_vain: dict[str, datetime] = {}
         """When this poller asked in vain, by the key of the table."""
 
@@ -91,13 +94,11 @@ class Poller:
             try:
                 published += self._read(catalog, table, row)
                 del self._in_vain[row.listened_to]
-            except SnowpackError as problem:
-                log.warning("table_not_polled: %s", problem)
-                problems[str(table)] = str(problem)
-                self._note({table: row}, problem)
-            except Exception as problem:  # a catalog or a file system of whatever kind; the other tables go on
-                log.exception("table_not_polled: %s", table)
-                problems[str(table)] = f"{type(problem).__name__}: {problem}"
+                self._problems[str(table)].passed()
+            except Exception as problem:  # noqa: BLE001 - a catalog raises anything; the other tables go on
+                self._problems[str(table)].failed(problem, "table_not_polled: %s", table)
+                known = isinstance(problem, SnowpackError)
+                problems[str(table)] = str(problem) if known else f"{type(problem).__name__}: {problem}"
                 self._note({table: row}, problem)
         return PollReport(len(due), published, problems)
 

@@ -12,6 +12,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
+from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.scheduling.poller import Poller
 
 log = logging.getLogger(__name__)
@@ -49,9 +50,11 @@ class Polling:
         self.stop(wait=timedelta(seconds=5))
 
     def _run(self) -> None:
+        problem = Recurring(log)
         while not self._stop.is_set():
             try:
                 self._poller.step()
-            except Exception:  # catalogs and file systems raise anything; whatever it is, the next step tries again
-                log.exception("tables_not_polled")
+                problem.passed()
+            except Exception as error:  # noqa: BLE001 - catalogs and file systems raise anything; the next step tries again
+                problem.failed(error, "tables_not_polled")
             self._stop.wait(self._pause.total_seconds())

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.scheduling.checker import Checker
 from airflow_snowpack.scheduling.intake import Intake
 from airflow_snowpack.scheduling.launcher import Launcher
@@ -86,11 +87,13 @@ class Rounds:
         :param pause: after a round that had nothing to do.
         :param until: no longer than this.
         """
+        failing = Recurring(log)
         while not stop.is_set() and (until is None or self._store.clock() < until):
             try:
                 wait = pause if self.step().is_idle else timedelta(0)
+                failing.passed()
             except SnowpackError as problem:
-                log.warning("round_failed: %s", problem)
+                failing.failed(problem, "round_failed")
                 wait = AFTER_A_FAILURE
             stop.wait(wait.total_seconds())
 

@@ -19,6 +19,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
+from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.spark.causes import translate
 from airflow_snowpack.spark.errors import SparkInterrupted
 
@@ -114,16 +115,16 @@ class SparkWork:
             raise
 
     def _cancel_until(self, session: SparkSession, ended: Event) -> None:
-        over = False
+        over, problem = False, Recurring(log)
         while not over:
             over = ended.wait(self._cancel_every)
             if not self._interrupted:
                 continue
             try:
                 self._cancel(session)
-            except Exception:
-                # Whatever went wrong with one cancel, the next one is the only remedy.
-                log.warning("A cancel of the Spark work %s failed; trying again", self._tag, exc_info=True)
+                problem.passed()
+            except Exception as error:  # noqa: BLE001 - whatever went wrong with one cancel, the next one is the only remedy
+                problem.failed(error, "A cancel of the Spark work %s failed and is repeated", self._tag)
 
     def _cancel(self, session: SparkSession) -> None:
         if is_connect(session):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger
 
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.triggers.event import event_of
 from airflow_snowpack.triggers.settling import Settling
 from airflow_snowpack.triggers.shared_store import shared_store
@@ -68,12 +69,14 @@ class BuildPublishedTrigger(BaseTrigger):
         from airflow_snowpack.store import StoreUnreachable
 
         awaited = Awaited(self.dataset, datetime.fromisoformat(self.as_of) if self.as_of else None, self.newer_than)
+        problem = Recurring(log)
         while True:
             try:
                 served = await asyncio.to_thread(served_build, await shared_store(self.store_conn_id), self.dataset)
             except StoreUnreachable as outage:
-                log.warning("Waiting on for %s: %s", self.dataset, outage)
+                problem.failed(outage, "Still waiting for a build of %s", self.dataset)
             else:
+                problem.passed()
                 if served is not None and awaited.is_met(served):
                     return served.publication
                 log.info("%s", awaited.unmet(served))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger
 
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.triggers.event import event_of
 from airflow_snowpack.triggers.settling import Settling
 from airflow_snowpack.triggers.shared_catalog import catalog_loader
@@ -68,13 +69,15 @@ class DataArrivalTrigger(BaseTrigger):
 
         until, consumer = datetime.fromisoformat(self.until), None
         await Settling().rest()
+        failing = Recurring(log)
         while utc_now() < until:
             try:
                 consumer = consumer or await self._open()
                 look = await asyncio.to_thread(consumer.look, self.owner)
             except SnowpackError as problem:
-                log.warning("Waiting on for arrivals: %s", problem)
+                failing.failed(problem, "Still waiting for arrivals")
             else:
+                failing.passed()
                 if look.satisfied:
                     yield event_of({"why": "arrived", "says": look.judgement.says})
                     return

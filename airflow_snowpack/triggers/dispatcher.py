@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger
 
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.triggers.event import event_of
 from airflow_snowpack.triggers.settling import Settling
 from airflow_snowpack.triggers.shared_catalog import catalog_loader
@@ -82,15 +83,17 @@ class DispatcherTrigger(BaseTrigger):
         from airflow_snowpack.store import StoreUnreachable, utc_now
 
         until = datetime.fromisoformat(self.until)
+        problem = Recurring(log)
         while utc_now() < until:
             try:
                 store = await shared_store(self.store_conn_id)
                 await self._start_polling(store)
                 if await asyncio.to_thread(_take_in, store) and settling.is_over:
                     return "due"
+                problem.passed()
                 pause = self.look_seconds
             except StoreUnreachable as outage:
-                log.warning("Waiting on for the store: %s", outage)
+                problem.failed(outage, "Still waiting for the store")
                 pause = AFTER_A_FAILURE_S
             await asyncio.sleep(pause)
         await settling.rest()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger
 
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.triggers.event import event_of
 from airflow_snowpack.triggers.settling import Settling
 from airflow_snowpack.triggers.shared_store import shared_store
@@ -56,13 +57,15 @@ class MaintenanceJobTrigger(BaseTrigger):
         from airflow_snowpack.jobs import Jobs
         from airflow_snowpack.store import StoreUnreachable
 
+        problem = Recurring(log)
         while True:
             try:
                 jobs = Jobs(await shared_store(self.store_conn_id))
                 job = await asyncio.to_thread(jobs.get, self.job_id)
             except StoreUnreachable as outage:
-                log.warning("Waiting on for the job %s: %s", self.job_id, outage)
+                problem.failed(outage, "Still waiting for the job %s", self.job_id)
             else:
+                problem.passed()
                 if job.status.is_terminal:
                     return job.status.value
             await asyncio.sleep(self.poll_seconds)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger
 
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.triggers.event import event_of
 from airflow_snowpack.triggers.settling import Settling
 from airflow_snowpack.triggers.shared_store import shared_store
@@ -76,14 +77,16 @@ class RunConstraintTrigger(BaseTrigger):
         while named is not None and utc_now() < named:
             await asyncio.sleep(min(NAP_S, (named - utc_now()).total_seconds()))
         line: Line | None = None
+        failing = Recurring(log)
         while utc_now() < until:
             try:
                 line = line or await self._open()
                 if named is not None or await asyncio.to_thread(line.calls):
                     yield event_of({"why": "called"})
                     return
+                failing.passed()
             except SnowpackError as problem:
-                log.warning("Waiting on at the gate: %s", problem)
+                failing.failed(problem, "Still waiting at the gate")
             pause = min(LOOK_S, self.recheck_seconds, (until - utc_now()).total_seconds())
             await asyncio.sleep(max(0.1, pause))
         yield event_of({"why": "over"})

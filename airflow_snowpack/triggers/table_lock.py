@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger
 
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.triggers.event import event_of
 from airflow_snowpack.triggers.settling import Settling
 from airflow_snowpack.triggers.shared_store import shared_store
@@ -80,6 +81,7 @@ class TableLockTrigger(BaseTrigger):
         from airflow_snowpack.store import StoreUnreachable
 
         name = TableName.parse(self.table, catalog=self.catalog, catalog_id=self.catalog_id)
+        problem = Recurring(log)
         while True:
             try:
                 locks = TableLocks(await shared_store(self.store_conn_id))
@@ -87,8 +89,9 @@ class TableLockTrigger(BaseTrigger):
             except StoreUnreachable as outage:
                 if self._is_over():
                     raise
-                log.warning("Waiting on for the table %s: %s", name, outage)
+                problem.failed(outage, "Still waiting for the table %s", name)
             else:
+                problem.passed()
                 if lock is None or self._is_over():
                     return None if lock is None else lock.holder
             await asyncio.sleep(self.poll_seconds)

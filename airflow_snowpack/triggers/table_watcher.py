@@ -17,6 +17,7 @@ from airflow.triggers.base import BaseEventTrigger
 from airflow.triggers.shared_stream import SharedStreamProducer
 
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.triggers.event import event_of
 from airflow_snowpack.triggers.shared_catalog import catalog_loader
 from airflow_snowpack.triggers.shared_store import shared_store
@@ -55,13 +56,15 @@ class ArrivalProducer(SharedStreamProducer):
         """Arrivals as they come, oldest first."""
         from airflow_snowpack.scheduling.watched import place_of
 
+        failing = Recurring(log)
         while True:
             try:
                 self._watched = self._watched or await self._open()
                 found = await asyncio.to_thread(self._watched.read)
             except SnowpackError as problem:
-                log.warning("Watching on: %s", problem)
+                failing.failed(problem, "Still watching %s", self._table)
             else:
+                failing.passed()
                 for number, arrival in enumerate(found.new):
                     yield _payload(self._table, arrival, 0 if number else found.expired), place_of(arrival)
             await asyncio.sleep(self._poll_seconds)

@@ -163,3 +163,18 @@ def test_a_postgres_that_hangs_does_not_keep_a_heartbeat_from_noticing_the_end_o
                 assert lost.wait(PATIENCE_S)
             finally:
                 own_postgres.thaw()
+
+
+@pytest.mark.one_database
+def test_an_outage_fills_the_log_of_a_heartbeat_with_one_line(
+    away: AwayStore, claim: Claim, caplog: pytest.LogCaptureFixture
+) -> None:
+    heartbeat = Heartbeat(Jobs(away, QUICK), claim, on_lost=lambda: None)
+    away.away = UNREACHABLE
+    with caplog.at_level("INFO"):
+        assert all(heartbeat.step() for _ in range(30))
+        away.away = None
+        assert heartbeat.step()
+
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert len(caplog.text.splitlines()) == 2

@@ -1,0 +1,64 @@
+"""Logs a problem that recurs at every turn of a loop: one line at once, then one every 30 seconds, and one when it is over.
+
+problem = Recurring(log)
+try:
+    step()
+except StoreError as error:
+    problem.failed(error, "heartbeat_failed: job %s", job_id)
+else:
+    problem.passed()
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.errors import SnowpackError
+
+if TYPE_CHECKING:
+    from logging import Logger
+
+EVERY = timedelta(seconds=30)
+
+
+class Recurring:
+    """One loop's problem. An error of ours is one line; any other one comes with its stack trace, as rarely.
+
+    :param every: the pause between two lines.
+    :param monotonic: seconds.
+    """
+
+    def __init__(self, log: Logger, *, every: timedelta = EVERY, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
+        self._every_s = every.total_seconds()
+        self._monotonic = monotonic
+        self._failures = 0
+        self._unlogged = 0
+        self._began = self._logged_at = 0.0
+
+    def failed(self, error: BaseException, message: str, *arguments: object) -> None:
+        """Note a failure, and log it unless that was done a moment ago.
+
+        :param message: what failed, with the arguments that it names.
+        """
+        now = self._monotonic()
+        if not self._failures:
+            self._began = now
+        elif now - self._logged_at < self._every_s:
+            self._failures, self._unlogged = self._failures + 1, self._unlogged + 1
+            return
+        more = f" ({self._unlogged} more failures since the last line)" if self._unlogged else ""
+        self._failures, self._unlogged, self._logged_at = self._failures + 1, 0, now
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        trace = None if isinstance(error, SnowpackError) else error
+        self._log.warning(f"{message}: %s%s", *arguments, said, more, exc_info=trace)
+
+    def passed(self) -> None:
+        """Note a success; the first one after failures is logged."""
+        if self._failures:
+            period = timedelta(seconds=round(self._monotonic() - self._began))
+            self._log.info("recovered: after %d failures in %s", self._failures, period)
+            self._failures = self._unlogged = 0
