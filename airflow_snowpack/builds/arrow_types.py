@@ -21,6 +21,7 @@ _DECIMAL = re.compile(r"decimal(32|64|128|256)\((\d+), (-?\d+)\)")
 _BINARY = re.compile(r"fixed_size_binary\[(\d+)\]")
 _NESTED = re.compile(r"(list|large_list|fixed_size_list|struct|map|dictionary)<(.*)>(?:\[(\d+)\])?", re.DOTALL)
 _DECIMALS = {"32": pa.decimal32, "64": pa.decimal64, "128": pa.decimal128, "256": pa.decimal256}
+_ENTRIES = re.compile(r" \('[^']*'\)$")
 _NOT_NULL = " not null"
 
 
@@ -66,7 +67,8 @@ def _nested(kind: str, inside: str, size: str | None) -> pa.DataType:
         case "struct":
             return pa.struct([_field(part) for part in _parts(inside)])
         case "map":
-            key, item = list(_parts(inside))[:2]
+            # Arrow adds the name of the entries where it is not its own, as after reading Parquet; no value depends on it.
+            key, item = list(_parts(_ENTRIES.sub("", inside)))[:2]
             return pa.map_(_read(key), _read(item.removesuffix(_NOT_NULL)))
     told = dict(part.split("=", 1) for part in _parts(inside))
     return pa.dictionary(_read(told["indices"]), _read(told["values"]), told["ordered"] == "1")

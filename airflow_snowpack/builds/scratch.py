@@ -40,7 +40,8 @@ def scratch(prefix: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix=prefix) as name:
         folder = Path(name)
         with (folder / LOCK).open("wb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            with suppress(OSError):  # a file system without locks, where nobody can find it unlocked either
+                fcntl.flock(lock, fcntl.LOCK_EX)
             yield folder
 
 
@@ -50,7 +51,10 @@ def sweep(now: float | None = None) -> list[Path]:
     :param now: seconds since 1970.
     """
     now = time.time() if now is None else now
-    found = [entry for entry in os.scandir(tempfile.gettempdir()) if entry.name.startswith(PREFIXES)]
+    try:
+        found = [entry for entry in os.scandir(tempfile.gettempdir()) if entry.name.startswith(PREFIXES)]
+    except OSError:  # a folder in which files can be made, but not listed
+        return []
     return [Path(entry.path) for entry in found if _is_left_over(entry, now) and _removed(Path(entry.path))]
 
 

@@ -178,12 +178,15 @@ class Storage:
         :raises StorageFailed: it could not be read in three tries.
         """
         writes = self._conditional
-        if writes is None:
+        if writes is not None:
             try:
-                return self.read(path), None
-            except ObjectMissing:
-                return None, None
-        return self._tried("read", path, lambda: writes.read(*self._bucket_and_key(path)))
+                return self._tried("read", path, lambda: writes.read(*self._bucket_and_key(path)))
+            except StorageFailed as error:
+                log.warning("no_conditional_writes: trying without them, as %s", error)
+        try:
+            return self.read(path), None
+        except ObjectMissing:
+            return None, None
 
     def replace(self, path: str, data: bytes, version: str | None) -> None:
         """Replace an object in one try, whole or not at all, if it still has the version that was read.

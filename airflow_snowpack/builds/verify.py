@@ -115,9 +115,17 @@ def _rows(storage: Storage, manifest: Manifest, shard: ShardAttemptResult) -> in
     return found.rows
 
 
-def _columns_of(manifest: Manifest) -> pa.Schema:
-    """The columns as a reader gets them: Parquet has no seconds, for example, and reads milliseconds."""
-    schema = arrow_schema(manifest.columns)
+def _columns_of(manifest: Manifest) -> pa.Schema | None:
+    """The columns as a reader gets them: Parquet has no seconds, for example, and reads milliseconds.
+
+    :returns: ``None`` where a Parquet shard has a type that the manifest cannot name, such as an extension's.
+    """
+    try:
+        schema = arrow_schema(manifest.columns)
+    except InvalidBuild:
+        if manifest.shard_format is ShardFormat.SQLITE:
+            raise
+        return None
     if manifest.shard_format is ShardFormat.SQLITE:
         return schema
     sink = pa.BufferOutputStream()
@@ -137,7 +145,9 @@ class _Found:
         self.last: Key | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
-        if not self._columns.equals(batch.schema):
+        if batch.schema.names != [name for name, _ in self._manifest.columns] or not (
+            self._columns is None or self._columns.equals(batch.schema)
+        ):
             raise ManifestDamaged(self._url, f"its columns are {str(batch.schema)!r:.300}")
         if not len(batch):
             return

@@ -151,13 +151,16 @@ def test_a_write_whose_answer_was_lost_counts(registry: BuildRegistry, on_s3: St
 
 
 @pytest.mark.one_database
-@pytest.mark.parametrize("why", ["an option that only Arrow's client knows", "no botocore"])
+@pytest.mark.parametrize("why", ["an option that only Arrow's client knows", "no botocore", "a client that does not get through"])
 def test_without_a_compare_and_set_the_pointer_is_replaced_under_the_lock_alone(
     registry: BuildRegistry, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
     if why == "no botocore":
         monkeypatch.setitem(sys.modules, "botocore", None)
         storage = Storage(URL, options)
+    elif why == "a client that does not get through":
+        monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")  # which Arrow's client does not read
+        storage = Storage(URL, options, sleep=lambda _: None)
     else:
         storage = Storage(URL, options | {"default_metadata": {"Content-Type": "application/json"}})
     assert published(registry, storage, 0, 1)[-1] == served(storage)

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_snowpack.builds.arrow_types import arrow_schema, arrow_type
@@ -92,6 +93,15 @@ def test_a_type_is_read_back_from_its_name(kind: pa.DataType, values: list[Any])
 )
 def test_a_nested_type_is_read_back_from_its_name(kind: pa.DataType) -> None:
     assert arrow_type(str(kind)) == kind
+
+
+def test_a_map_that_was_read_from_parquet_is_read_back_from_its_name() -> None:
+    kind = pa.map_(pa.string(), pa.list_(pa.int64()))
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"numbers": pa.array([[("a", [1])]], kind)}), sink)
+    read = pq.read_schema(pa.BufferReader(sink.getvalue())).field("numbers").type
+    assert "numbers" in str(read), "Arrow names the entries"
+    assert arrow_type(str(read)) == read
 
 
 def test_a_schema_is_read_from_a_manifests_columns() -> None:

@@ -102,6 +102,13 @@ def test_rows_that_stand_in_the_wrong_shard_are_found(storage: Storage, shard_fo
     assert ["belongs to another shard" in each.problem for each in problems] == [True, True]
 
 
+def test_a_type_that_the_manifest_cannot_name_is_no_damage(storage: Storage) -> None:
+    ids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes([at]) * 16 for at in range(4)], pa.binary(16)))
+    table = pa.table({"id": range(4), "uuid": ids})
+    publish(storage, table, key="id", run_id="r1", shard_format=ShardFormat.PARQUET)
+    assert verify(storage, PATH, manifest_at(storage, PATH)).problems == ()
+
+
 def test_other_columns_than_the_manifest_says_are_found(storage: Storage) -> None:
     manifest = written(storage, shard_format=ShardFormat.PARQUET, sharding=Sharding.hash(1))
     plan = ShardPlan(ROWS.schema.remove(4), "id", ShardFormat.PARQUET)
