@@ -97,7 +97,7 @@ class Clocks:
             self._note_missed(conn, row, schedule.missed, missed)
         if len(missed) == len(moments) and schedule.missed is Missed.NONE:
             return None
-        return _event(row, moments)
+        return _event(row, leaf, moments)
 
     def _one_at_a_time(
         self, conn: sa.Connection, row: sa.Row[Any], leaf: Leaf, moments: list[datetime], missed: list[datetime], now: datetime
@@ -109,7 +109,7 @@ class Clocks:
         self._set(conn, row, moments[1] if len(moments) > 1 else _after(leaf, now))
         if moments[0] in missed:
             self._note_missed(conn, row, Missed.ALL, moments[:1])
-        return _event(row, moments[:1])
+        return _event(row, leaf, moments[:1])
 
     def _is_on_its_way(self, conn: sa.Connection, row: sa.Row[Any]) -> bool:
         """Whether the tick before has not become a launched run yet, or has not even reached the subscriber.
@@ -187,9 +187,10 @@ def _after(leaf: Leaf, now: datetime) -> datetime:
     return now + leaf.period
 
 
-def _event(row: sa.Row[Any], moments: list[datetime]) -> Event:
+def _event(row: sa.Row[Any], leaf: Leaf, moments: list[datetime]) -> Event:
     key = clock_key(row.schedule, row.leaf)
-    source = f"tick:{row.generation}:{row.leaf}:{moments[-1].isoformat()}"
+    # A tick comes once, also when the clock is set back over it. Two periods may well end at the same moment then.
+    source = None if isinstance(leaf, Every) else f"tick:{row.generation}:{row.leaf}:{moments[-1].isoformat()}"
     return Event(key, moments[-1], detail={"ticks": _texts(moments[-MAX_TOLD:])}, source_id=source)
 
 

@@ -183,7 +183,8 @@ class Consumer:
         """
         start = datetime.fromisoformat(since["at"])
         if key in arrivals:
-            return [Event(key, one.arrived_at, one.to_amounts(), {"partitions": one.partitions}) for one in arrivals[key].new]
+            new = arrivals[key].new
+            return [Event(key, min(one.arrived_at, now), one.to_amounts(), {"partitions": one.partitions}) for one in new]
         if isinstance(leaf, Every):
             assert isinstance(leaf.period, timedelta), "checked when it was made"
             return [Event(key, now)] if now >= start + leaf.period else []

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -24,6 +24,8 @@ from airflow_snowpack.store import Store, new_id
 from airflow_snowpack.store.schedule_tables import events
 
 MAX_KEY = 1_000
+AHEAD = timedelta(hours=1)
+"""So far ahead may the clock of a sender be. One that is further ahead would delay all that counts from its events."""
 NUMBERING = "SELECT pg_advisory_xact_lock(hashtext('airflow_snowpack_events'))"
 
 
@@ -32,7 +34,7 @@ class Event:
     """Something that happened.
 
     :param key: what triggers look it up by.
-    :param at: when it happened.
+    :param at: when it happened. A moment that is more than :data:`AHEAD` in the future is recorded as the present one.
     :param amounts: what it brought, by measure: ``partitions``, ``files``, ``records``, ``bytes``.
     :param detail: for people and for the run that it starts; ``partitions`` names the partitions, so that one counts once.
     :param source_id: what its source knows it by; the same one again is the same event.
@@ -132,7 +134,7 @@ def _row(event: Event, now: datetime) -> dict[str, Any]:
     return {
         "key": event.key,
         "source_id": event.source_id,
-        "at": event.at,
+        "at": event.at if event.at <= now + AHEAD else now,
         "recorded_at": now,
         "amounts": dict(event.amounts),
         "detail": dict(event.detail),

@@ -20,6 +20,7 @@ from airflow_snowpack.scheduling.counting import count_each
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.pending import PendingState, Reason, is_open, reasons_to_json
 from airflow_snowpack.scheduling.schedule import Schedule
+from airflow_snowpack.scheduling.set_back import recover_from_set_back
 from airflow_snowpack.scheduling.signs_of_life import beat
 from airflow_snowpack.scheduling.subscriber import BATCH, CURSOR, Subscriber
 from airflow_snowpack.store import Store
@@ -49,6 +50,7 @@ class Intake:
 
         :returns: how many events were handed to pending jobs.
         """
+        recover_from_set_back(self._store)
         self._clocks.step()
         taken = 0
         while self._has_unread() and (batch := self._subscriber.step()):

@@ -22,6 +22,7 @@ from airflow_snowpack.scheduling.absorbing import close_launch, reopen_launch
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.holding import let_go
 from airflow_snowpack.scheduling.pending import PendingState, move
+from airflow_snowpack.scheduling.set_back import TOLERANCE
 from airflow_snowpack.scheduling.surroundings import Launch, NotStarted, Starter
 from airflow_snowpack.store import IdMaker, Leases, Store, new_id
 from airflow_snowpack.store.schedule_tables import launches, pending_jobs, schedule_runs
@@ -148,11 +149,13 @@ class Launcher:
         self._store.transact(write)
 
     def _reclaim(self) -> None:
-        """Take back the launches of processes that died."""
+        """Take back the launches of processes that died, and those that wait for a moment which no pause leads to."""
 
         def write(conn: sa.Connection) -> None:
             now: datetime = self._store.clock()
             for expired in LEASES.expired(conn, now):
                 LEASES.give_back(conn, expired.key, expired.attempt_id, now)
+            set_back = launches.c.visible_at > now + LONGEST_PAUSE + TOLERANCE  # the clock leapt, and was set back
+            conn.execute(sa.update(launches).where(set_back).values(visible_at=now))
 
         self._store.transact(write)

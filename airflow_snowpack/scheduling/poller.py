@@ -123,7 +123,7 @@ class Poller:
     def _due(self) -> dict[TableName, sa.Row[Any]]:
         """The tables to look at, with the place up to which each was read, and since when anybody listens to it."""
         before = self._store.clock() - self._every
-        self._in_vain = {key: asked_at for key, asked_at in self._in_vain.items() if asked_at > before}
+        self._in_vain = {key: asked_at for key, asked_at in self._in_vain.items() if before < asked_at <= self._store.clock()}
         name = sa.func.substr(schedule_triggers.c.event_key, len(PREFIX) + 1)
         # Grouped by itself: Postgres does not group by a column of JSON, which a place has.
         tables = (
@@ -148,7 +148,7 @@ class Poller:
         return TableName.parse(key.removeprefix(f"{self._catalog_name}."), catalog=self._catalog_name)
 
     def _read(self, catalog: Catalog, name: TableName, row: sa.Row[Any]) -> int:
-        place = _place_from(row)
+        place, asked_at = _place_from(row), self._store.clock()
         table = load_table(catalog, name)
         found = read_arrivals(table, place or Place.at(row.since))
         if found.expired:
@@ -156,13 +156,13 @@ class Poller:
 
         def write(conn: sa.Connection) -> int:
             write_problem(conn, self._store, table_key(name), found_in(table), _problem_in(row))
-            if not self._move(conn, name, place, found.head):
+            if not self._move(conn, name, place, found.head, asked_at):
                 return 0  # another poller was here
-            return publish(conn, self._store, [_event(name, arrival, found) for arrival in found.new])
+            return publish(conn, self._store, [_event(name, arrival, found, row.read_at) for arrival in found.new])
 
         return self._store.transact(write)
 
-    def _move(self, conn: sa.Connection, name: TableName, was: Place | None, to: Place) -> bool:
+    def _move(self, conn: sa.Connection, name: TableName, was: Place | None, to: Place, asked_at: datetime) -> bool:
         insert = postgresql.insert if self._store.is_postgres else sqlite.insert
         values: dict[str, Any] = {
             "snapshot_id": to.snapshot_id,
@@ -171,7 +171,7 @@ class Poller:
             "table_uuid": to.table_uuid,
             "other_heads": list(to.other_heads),
             "total_records": to.total_records,
-            "read_at": self._store.clock(),
+            "read_at": asked_at,
         }
         statement = insert(table_places).values(table_key=str(name), **values)
         if was is None:
@@ -182,7 +182,11 @@ class Poller:
         return conn.execute(statement.returning(table_places.c.table_key)).first() is not None
 
 
-def _event(name: TableName, arrival: Arrival, found: Arrivals) -> Event:
+def _event(name: TableName, arrival: Arrival, found: Arrivals, read_at: datetime | None) -> Event:
+    """What arrived, as an event.
+
+    :param read_at: when the table was read before: what is new has arrived since, whatever the clock of its writer says.
+    """
     detail: dict[str, Any] = {
         "table": name.dotted,
         "snapshot_id": arrival.snapshot_id,
@@ -194,7 +198,8 @@ def _event(name: TableName, arrival: Arrival, found: Arrivals) -> Event:
     # An expired commit is known by its number, which begins anew in a table that is made again.
     known_by = arrival.snapshot_id if arrival.operation != EXPIRED else f"{arrival.table_uuid}:{arrival.sequence}"
     source = f"snapshot:{name}:{known_by}"
-    return Event(table_key(name), arrival.arrived_at, arrival.to_amounts(), detail, source_id=source)
+    at = arrival.arrived_at if read_at is None else max(arrival.arrived_at, read_at)
+    return Event(table_key(name), at, arrival.to_amounts(), detail, source_id=source)
 
 
 def _problem_in(row: sa.Row[Any]) -> SourceProblem | None:

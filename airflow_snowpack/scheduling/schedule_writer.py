@@ -16,6 +16,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.scheduling.constraints import MaxConcurrent, SinceLastRun
 from airflow_snowpack.scheduling.cron import next_tick
 from airflow_snowpack.scheduling.errors import InvalidSchedule, ScheduleExists, ScheduleNotFound, ScheduleNotReadable
@@ -26,6 +27,7 @@ from airflow_snowpack.scheduling.leaves import Cron, Every, RunsFailed, RunsSucc
 from airflow_snowpack.scheduling.pending import OPEN, PendingState
 from airflow_snowpack.scheduling.run_ends import watch_runs
 from airflow_snowpack.scheduling.schedule import Schedule
+from airflow_snowpack.scheduling.trigger import table_key
 from airflow_snowpack.store import Actor, IdMaker, Store, new_id, storable, write_audit
 from airflow_snowpack.store.schedule_tables import (
     launches,
@@ -37,6 +39,12 @@ from airflow_snowpack.store.schedule_tables import (
     schedule_triggers,
     schedules,
 )
+
+SLOW_WRITERS = timedelta(seconds=1)
+"""So slow may the clock of a writer be that commits to a table right after a schedule was created, changed or resumed. What was
+committed so shortly before, and has not been read yet, counts too.
+"""
+TABLES = table_key(TableName("c", "d", "t")).removesuffix("c.d.t")
 
 CHANGES = {
     "created": "create_schedule",
@@ -194,7 +202,8 @@ class ScheduleWriter:
         for number, leaf in enumerate(schedule.trigger.leaves()):
             key = leaf.event_key(self._catalog, name, number)
             values = {"schedule": name, "leaf": number, "generation": row.generation, "event_key": key}
-            conn.execute(sa.insert(schedule_triggers).values(**values, counts_after=counts_after, counts_from=counts_from))
+            since = counts_from - SLOW_WRITERS if key.startswith(TABLES) else counts_from
+            conn.execute(sa.insert(schedule_triggers).values(**values, counts_after=counts_after, counts_from=since))
             first = first_tick(leaf, now)
             if first is not None:
                 conn.execute(sa.insert(schedule_clocks).values(schedule=name, leaf=number, next_at=first, look_at=first))

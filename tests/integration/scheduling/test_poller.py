@@ -136,6 +136,22 @@ def test_of_more_tables_than_one_step_reads_the_one_that_waited_longest_comes_fi
 
 
 @pytest.mark.one_database
+def test_once_a_table_was_read_a_writer_may_be_as_slow_as_it_likes(scheduler: Any, poller: Poller, views: Table) -> None:
+    """What is new at a read has arrived since the read before, whatever the writer's clock says."""
+    listen(scheduler)
+    poller.step()
+    scheduler.clock.now += timedelta(hours=1)  # by which the writer is slow
+    scheduler.schedules.update(scheduler.schedules.get("counted").schedule)
+    scheduler.clock.now += timedelta(seconds=11)
+    assert poller.step().events == 0
+    views.append(rows(5))
+    scheduler.clock.now += timedelta(seconds=11)
+    assert poller.step().events == 1
+    scheduler.work()
+    assert len(scheduler.started) == 1
+
+
+@pytest.mark.one_database
 def test_an_audited_branch_starts_a_run_when_it_is_published(scheduler: Any, poller: Poller, views: Table) -> None:
     """Main had a newer commit, which was read and rolled back."""
     views.append(rows())

@@ -1,0 +1,146 @@
+"""Recovers from a clock that was set back: moments that were written before it was are still to come, and would be waited for.
+
+    recover_from_set_back(store)     # in each round, before the sign of life
+
+The last sign of life of a scheduler shows that the clock was set back: it lies in the future. After a leap of two days and back,
+each wait, period and pause that was computed meanwhile would end two days late. The invariant: **once the clock is right again,
+nothing waits longer than it would have without the leap.** What the clock said can only be doubted, so constraints are asked
+again, and moments that lie in the future become the present one. A clock that is off by less than :data:`TOLERANCE` is left
+alone, since no two hosts agree exactly; it delays by no more than that.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_snowpack.scheduling.cron import next_tick
+from airflow_snowpack.scheduling.errors import InvalidSchedule
+from airflow_snowpack.scheduling.events import AHEAD, number_in_turn
+from airflow_snowpack.scheduling.gated_runs import GateState
+from airflow_snowpack.scheduling.leaves import Cron, Deadline, Every
+from airflow_snowpack.scheduling.pending import is_open
+from airflow_snowpack.scheduling.schedule import Schedule
+from airflow_snowpack.scheduling.signs_of_life import last_beat
+from airflow_snowpack.scheduling.trigger import Leaf, clock_key
+from airflow_snowpack.store import Store
+from airflow_snowpack.store.schedule_tables import (
+    dag_successes,
+    events,
+    gated_runs,
+    launches,
+    pending_jobs,
+    run_places,
+    schedule_clocks,
+    schedule_runs,
+    schedule_triggers,
+    scheduler_beats,
+    schedules,
+    source_problems,
+    table_places,
+)
+
+log = logging.getLogger(__name__)
+
+TOLERANCE = timedelta(minutes=1)
+"""Clocks of several hosts may differ by so much."""
+
+LAUNCHING = (launches.c.visible_at, schedule_runs.c.reserved_at, schedule_runs.c.launched_at)
+PRESENT = (
+    schedule_triggers.c.counts_from,
+    dag_successes.c.ended_at,
+    run_places.c.since,
+    run_places.c.look_at,
+    table_places.c.read_at,
+    source_problems.c.asked_at,
+    gated_runs.c.arrived_at,
+    gated_runs.c.looked_at,
+    gated_runs.c.seen_at,
+    gated_runs.c.passed_at,
+    scheduler_beats.c.seen_at,
+)
+"""Moments that have happened, or are due, and become the present one where they lie in the future."""
+
+
+def recover_from_set_back(store: Store) -> bool:
+    """Bring all moments back, if the last sign of life of a scheduler lies in the future.
+
+    :returns: whether it did.
+    """
+    seen_at = store.read(last_beat)
+    if seen_at is None or seen_at <= store.clock() + TOLERANCE:
+        return False
+    recovered = store.transact(lambda conn: _recover(conn, store))
+    if recovered:
+        log.warning(
+            "clock_set_back: a scheduler has worked at %s, and it is %s now. Waits are computed again.", seen_at, store.clock()
+        )
+    return recovered
+
+
+def _recover(conn: sa.Connection, store: Store) -> bool:
+    number_in_turn(conn)
+    now, seen_at = store.clock(), last_beat(conn)
+    if seen_at is None or seen_at <= now + TOLERANCE:
+        return False  # another scheduler was faster
+    _ask_again(conn, now)
+    _bring_back(conn, LAUNCHING, now)
+    for row in conn.execute(_clocks_after(now)).all():
+        _restart_clock(conn, row, now)
+    _bring_back(conn, PRESENT, now)
+    # Their ids would swallow the ticks of the days that were leapt over; within the hour, a tick does not come twice.
+    ticks = sa.and_(events.c.key.startswith(clock_key("", 0).removesuffix(":0")), events.c.at > now + AHEAD)
+    conn.execute(sa.update(events).where(ticks).values(source_id=None))
+    _bring_back(conn, [events.c.at], now)
+    return True
+
+
+def _bring_back(conn: sa.Connection, columns: Iterable[sa.Column[Any]], now: datetime) -> None:
+    for column in columns:
+        conn.execute(sa.update(column.table).where(column > now).values({column.name: now}))
+
+
+def _ask_again(conn: sa.Connection, now: datetime) -> None:
+    """All that waits is read again; sums are counted anew, since they keep the moments of their events."""
+    in_order = (pending_jobs.c.schedule, pending_jobs.c.generation)  # as by everybody who locks several
+    for row in conn.execute(sa.select(pending_jobs).where(is_open).order_by(*in_order).with_for_update()).all():
+        early = {} if row.triggered_at is None or row.triggered_at <= now else _shifted(row, now)
+        again: dict[str, Any] = {"next_check_at": now, "waits_for": None, "reasons": [], "counted_to": 0, "progress": {}}
+        conn.execute(sa.update(pending_jobs).where(pending_jobs.c.pending_id == row.pending_id).values(**again, **early))
+    waiting = gated_runs.c.state == GateState.WAITING.value
+    conn.execute(sa.update(gated_runs).where(waiting, gated_runs.c.not_before > now).values(not_before=None, reasons=[]))
+
+
+def _shifted(row: sa.Row[Any], now: datetime) -> dict[str, datetime]:
+    return {"triggered_at": now, "expires_at": row.expires_at - (row.triggered_at - now)}
+
+
+def _clocks_after(now: datetime) -> sa.Select[Any]:
+    query = sa.select(schedule_clocks, schedules.c.definition)
+    query = query.join(schedules, schedules.c.name == schedule_clocks.c.schedule).where(schedule_clocks.c.next_at > now)
+    return query.order_by(schedule_clocks.c.schedule, schedule_clocks.c.leaf).with_for_update(of=schedule_clocks)
+
+
+def _restart_clock(conn: sa.Connection, row: sa.Row[Any], now: datetime) -> None:
+    try:
+        leaf = Schedule.from_json(row.definition).trigger.leaves()[row.leaf]
+    except InvalidSchedule:  # of a newer version, which a scheduler of that version will have to recover
+        return
+    next_at = min(row.next_at, _latest(leaf, now))
+    mine = sa.and_(schedule_clocks.c.schedule == row.schedule, schedule_clocks.c.leaf == row.leaf)
+    conn.execute(sa.update(schedule_clocks).where(mine).values(next_at=next_at, look_at=next_at))
+
+
+def _latest(leaf: Leaf, now: datetime) -> datetime:
+    """When a clock comes next at the latest."""
+    if isinstance(leaf, Cron):
+        following = next_tick(leaf.expression, leaf.tz, now)
+        # A launch may have moved a deadline to the period after this one.
+        return next_tick(leaf.expression, leaf.tz, following) if isinstance(leaf, Deadline) else following
+    assert isinstance(leaf, Every), "only these have clocks"
+    assert isinstance(leaf.period, timedelta), "checked when it was made"
+    return now + leaf.period

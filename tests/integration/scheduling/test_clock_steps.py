@@ -1,0 +1,168 @@
+"""Clocks that are slow, ahead, or set back delay and lose nothing beyond a tolerance."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from airflow_snowpack.scheduling import (
+    CommitsAdded,
+    Cron,
+    CustomEvents,
+    Delay,
+    Event,
+    Every,
+    Intake,
+    MaxRuns,
+    NotStarted,
+    PoolSlots,
+    Schedule,
+    Since,
+)
+from airflow_snowpack.scheduling.set_back import recover_from_set_back
+from airflow_snowpack.scheduling.trigger import custom_key
+
+GO = CustomEvents("go")
+LEAP = timedelta(days=2)
+
+
+def work(scheduler: Any) -> None:
+    """One round, as a scheduler goes about it."""
+    Intake(scheduler.store).step()
+    scheduler.checker.step()
+    scheduler.launcher.step()
+
+
+def leap(scheduler: Any) -> None:
+    """The clock leaps forward by two days, a round sees it, and the clock is set back."""
+    work(scheduler)
+    scheduler.clock.now += LEAP
+    work(scheduler)
+    scheduler.clock.now -= LEAP
+
+
+def test_a_launch_that_failed_during_a_leap_is_tried_again_when_the_clock_is_set_back(scheduler: Any) -> None:
+    scheduler.declare("feed", GO)
+    scheduler.airflow.refusal = NotStarted("the DAG is paused")
+    scheduler.send("go")
+    leap(scheduler)
+    scheduler.airflow.refusal = None
+    scheduler.launcher.step()
+    assert len(scheduler.started) == 1
+
+
+@pytest.mark.parametrize("constraint", [Delay("10m"), PoolSlots("spark", 1)])
+def test_a_run_that_was_triggered_during_a_leap_waits_no_longer_than_without_it(scheduler: Any, constraint: Any) -> None:
+    scheduler.airflow.pools["spark"] = 0
+    scheduler.declare("feed", GO, constraint)
+    work(scheduler)
+    scheduler.clock.now += LEAP
+    scheduler.send("go")
+    work(scheduler)
+    scheduler.clock.now -= LEAP
+    scheduler.airflow.pools["spark"] = 1
+    for _ in range(2):
+        work(scheduler)
+        scheduler.clock.forward(minutes=10)
+    work(scheduler)
+    assert len(scheduler.started) == 1
+
+
+def test_events_count_after_a_leap_for_a_schedule_that_was_made_during_it(scheduler: Any) -> None:
+    work(scheduler)
+    scheduler.clock.now += LEAP
+    scheduler.declare("feed", GO)
+    work(scheduler)
+    scheduler.clock.now -= LEAP
+    work(scheduler)
+    scheduler.send("go")
+    work(scheduler)
+    assert len(scheduler.started) == 1
+
+
+def test_periods_and_ticks_go_on_after_a_leap(scheduler: Any) -> None:
+    scheduler.declare("period", Every("1h"))
+    scheduler.declare("tick", Cron("0 * * * *"))
+    leap(scheduler)
+    before = len(scheduler.started)
+    work(scheduler)
+    scheduler.clock.forward(minutes=61)
+    work(scheduler)
+    assert sorted(launch.schedule for launch in scheduler.started[before:]) == ["period", "tick"]
+
+
+def test_a_tick_comes_once_though_the_clock_is_set_back_over_it(scheduler: Any) -> None:
+    scheduler.declare("tick", Cron("0 * * * *"))
+    scheduler.clock.forward(minutes=59)
+    work(scheduler)
+    for _ in range(3):
+        scheduler.clock.forward(minutes=2)
+        work(scheduler)
+        scheduler.clock.forward(minutes=-2)
+        work(scheduler)
+    assert len(scheduler.started) == 1
+
+
+def test_a_launch_during_a_leap_does_not_count_for_two_days(scheduler: Any) -> None:
+    scheduler.declare("feed", GO, MaxRuns(1, per="1h"))
+    scheduler.send("go")
+    work(scheduler)
+    scheduler.clock.now += LEAP
+    scheduler.send("go")
+    work(scheduler)
+    assert len(scheduler.started) == 2
+    scheduler.clock.now -= LEAP
+    work(scheduler)
+    scheduler.send("go")
+    for _ in range(2):
+        work(scheduler)
+        scheduler.clock.forward(minutes=61)
+    work(scheduler)
+    assert len(scheduler.started) == 3
+
+
+def test_an_event_of_a_clock_that_is_two_days_ahead_has_happened_now(scheduler: Any) -> None:
+    scheduler.declare("quiet", Since(GO, "30m"))
+    scheduler.log.publish([Event(custom_key("go"), scheduler.clock() + LEAP)])
+    work(scheduler)
+    scheduler.clock.forward(minutes=31)
+    work(scheduler)
+    assert len(scheduler.started) == 1
+
+
+def test_clocks_that_differ_by_less_than_a_minute_change_nothing(scheduler: Any) -> None:
+    scheduler.declare("feed", GO, Delay("10m"))
+    scheduler.send("go")
+    work(scheduler)
+    scheduler.clock.forward(seconds=-59)
+    assert not recover_from_set_back(scheduler.store)
+    scheduler.clock.forward(seconds=-2)
+    assert recover_from_set_back(scheduler.store)
+    assert not recover_from_set_back(scheduler.store)
+
+
+class TestSlowWriters:
+    """Their clock says that a commit was made before it was."""
+
+    def commit(self, scheduler: Any, *, slow: timedelta) -> None:
+        scheduler.log.publish([Event("table:lake.web.views", scheduler.clock() - slow)])
+
+    @pytest.mark.parametrize("change", ["create", "update", "resume"])
+    def test_a_commit_right_after_a_change_counts_though_its_clock_is_a_second_slow(self, scheduler: Any, change: str) -> None:
+        schedule = Schedule("feed", dag_id="maintain", trigger=CommitsAdded("web.views"), enabled=change != "resume")
+        scheduler.schedules.create(schedule)
+        if change == "update":
+            scheduler.schedules.update(schedule)
+        if change == "resume":
+            scheduler.schedules.resume("feed")
+        self.commit(scheduler, slow=timedelta(seconds=1))
+        work(scheduler)
+        assert len(scheduler.started) == 1
+
+    def test_what_was_committed_longer_before_a_change_does_not_count(self, scheduler: Any) -> None:
+        scheduler.declare("feed", CommitsAdded("web.views"))
+        self.commit(scheduler, slow=timedelta(seconds=1, milliseconds=1))
+        work(scheduler)
+        assert scheduler.started == []
