@@ -1,14 +1,17 @@
-"""Start the JVM, and keep the last lines that it wrote.
+"""Start the JVM, log the lines that it writes, and keep the last ones.
 
     >>> log = JvmLog()
     >>> gateway = start_jvm(conf, java, log)
 
 When Spark's launcher ends early, pyspark says ``[JAVA_GATEWAY_EXITED]`` and nothing else; why stands in what the JVM wrote to its
-standard error. So that goes through a pipe: on to our own standard error, as it would without us, and its end is kept.
+standard error. So that goes through a pipe: each line is logged at the level that the line itself names, and the end is kept.
+Airflow logs whatever a task writes to its standard error as errors, and most of these lines are none.
 """
 
 from __future__ import annotations
 
+import atexit
+import logging
 import os
 import re
 import signal
@@ -22,13 +25,33 @@ from airflow_snowpack.spark.errors import SparkUnavailable
 from airflow_snowpack.spark.jars import explain_download
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from subprocess import Popen
 
     from airflow_snowpack.spark.java import Java
 
+log = logging.getLogger(__name__)
+
 STDERR = 2
 KEPT_LINES = 400
+LEVELS = {
+    "TRACE": logging.DEBUG,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "NOTE": logging.INFO,
+    "WARN": logging.WARNING,
+    "WARNING": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "SEVERE": logging.ERROR,
+    "FATAL": logging.CRITICAL,
+}
+_NAMES = "|".join(LEVELS)
+# Behind a moment, as Spark's own patterns have it; at the start, as Java has it; or in a line of JSON.
+NAMED_LEVEL = re.compile(
+    rf"(?:\[?[\d/.:,+TZ -]{{8,40}}\]?\s+)?\[?(?P<plain>{_NAMES})\b" rf'|\{{.*"level"\s*:\s*"(?P<json>{_NAMES})"'
+)
+EXCEPTION = re.compile(r"[\w.$]+(?:Exception|Error)\b")
+CONTINUATION = re.compile(r"\s|Caused by:|Suppressed:")
 # What a JVM writes when it ends by itself.
 FATAL = re.compile(r"OutOfMemoryError|fatal error|SIGSEGV|StackOverflowError|# There is insufficient memory")
 SHORT_LOG = 8
@@ -45,10 +68,40 @@ _last: _Started | None = None
 """The JVM that this process started last."""
 
 
+class Levels:
+    """The levels of the lines of one JVM, in their order: a stack trace has the level of the line that it follows.
+
+    >>> levels = Levels()
+    >>> levels.of("26/11/22 10:50:26 WARN NativeCodeLoader: Unable to load native-hadoop library")
+    30
+    """
+
+    def __init__(self) -> None:
+        self._last = logging.INFO
+
+    def of(self, line: str) -> int:
+        """Return the level of the next line; a line that names none is information."""
+        named = NAMED_LEVEL.match(line)
+        if named:
+            self._last = LEVELS[named["plain"] or named["json"]]
+        elif line.startswith("Exception in thread"):
+            self._last = logging.ERROR
+        elif EXCEPTION.match(line):
+            self._last = self._last if self._last >= logging.WARNING else logging.ERROR
+        elif not CONTINUATION.match(line):
+            self._last = logging.INFO
+        return self._last
+
+
 class JvmLog:
     """The end of what the JVM wrote to its standard error."""
 
     def __init__(self) -> None:
+        self._levels = Levels()
+        # A thread that holds a handler's lock when the interpreter ends would bring it down, so logging stops before that.
+        self._logging = Lock()
+        self._ends = False
+        atexit.register(self._stop_logging)
         self._lines: deque[str] = deque(maxlen=KEPT_LINES)
         self._lock = Lock()
         self._pump: Thread | None = None
@@ -71,12 +124,27 @@ class JvmLog:
     def _copy(self, source: int) -> None:
         rest = b""
         while chunk := os.read(source, 65536):
-            # Not through sys.stderr: a thread that holds its lock when the interpreter ends would bring it down.
-            os.write(STDERR, chunk)
             *lines, rest = (rest + chunk).split(b"\n")
-            with self._lock:
-                self._lines.extend(line.decode(errors="replace") for line in lines)
+            self._take(lines)
+        self._take([rest] if rest else [])
         os.close(source)
+
+    def _take(self, lines: Sequence[bytes]) -> None:
+        texts = [line.decode(errors="replace") for line in lines]
+        with self._lock:
+            self._lines.extend(texts)
+        with self._logging:
+            for text in texts:
+                if self._ends or not log.hasHandlers():
+                    os.write(STDERR, f"{text}\n".encode())  # as it would be without us
+                else:
+                    log.log(self._levels.of(text), "%s", text)
+
+    def _stop_logging(self) -> None:
+        # After a fork the lock may be one that no thread of this process holds.
+        if self._logging.acquire(timeout=LAST_WORDS_SECONDS):
+            self._ends = True
+            self._logging.release()
 
 
 def start_jvm(conf: Mapping[str, str], java: Java, log: JvmLog) -> Any:
@@ -166,5 +234,5 @@ def _why(tail: tuple[str, ...], conf: Mapping[str, str], java: Java) -> str:
     reason = "; ".join(line.strip() for line in said[:3]) or "it wrote nothing"
     return (
         f"Spark's JVM ended before it was ready, with Java {java.version} of {java.origin} ({java.home}). It said: {reason}. "
-        "Correct that (memory, a setting, the Java installation); all that it wrote is in this process's standard error."
+        "Correct that (memory, a setting, the Java installation); all that it wrote is in this process's log."
     )
