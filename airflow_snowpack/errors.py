@@ -18,7 +18,8 @@
     │         FunctionError (UnusableFunction, InvalidColumns, InvalidReduction, WrongRows, FunctionFailed)
     ├── preservation  InvalidPreservation
     ├── cli  UsageProblem (AmbiguousJobId, Unconfirmed, NoAirflow), NotTheHolder, NoToken, WeakToken, Declined
-    └── Airflow  InvalidSetting, ConnectionNotFound, UnsuitableConnection, IncompleteConnection, OtherCatalog, OtherInstallation,
+    └── Airflow  InvalidSetting, ConnectionNotFound, UnsuitableConnection, IncompleteConnection, EmbeddedNotShared, OtherCatalog,
+              OtherInstallation,
               AirflowUnreachable, UnreadableArgument
 
 Each room keeps its own branch in its ``errors.py``. A message is a complete sentence with the value, the rule and the way out.

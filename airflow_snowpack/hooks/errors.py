@@ -30,6 +30,18 @@ class UnsuitableConnection(SnowpackError):
         )
 
 
+class EmbeddedNotShared(SnowpackError):
+    """Embedded files under an executor that runs tasks on other hosts."""
+
+    def __init__(self, setting: str, what: str, place: str, executors: Sequence[str]) -> None:
+        runs = f"{executors[0]} runs" if len(executors) == 1 else f"{' and '.join(executors)} run"
+        super().__init__(
+            f"{runs} tasks on other hosts, and [snowpack] {setting} names no connection: each host would have {what} of its own "
+            f"at {place!r}, with its own locks. Name a connection that every host reaches, such as one of the type postgres. "
+            "A connection of the type sqlite is accepted too: name a file on storage that all hosts share."
+        )
+
+
 class UnusableAddress(SnowpackError):
     """An address that names no catalog. It is not repeated here: a password may stand in it."""
 

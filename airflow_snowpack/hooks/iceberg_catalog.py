@@ -18,8 +18,10 @@ from airflow.sdk import BaseHook
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.hooks.catalog_connection import PURPOSE, catalog_config
 from airflow_snowpack.hooks.connections import read_connection, read_connection_in_trigger
+from airflow_snowpack.hooks.embedded import refuse_on_remote_executor
 from airflow_snowpack.hooks.errors import (
     ConnectionNotFound,
+    EmbeddedNotShared,
     IncompleteConnection,
     UnsuitableConnection,
     UnusableAddress,
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.iceberg import CatalogConfig, TableName
 
-UNUSABLE = (ConnectionNotFound, UnsuitableConnection, IncompleteConnection, UnusableAddress, UnusableExtra)
+UNUSABLE = (ConnectionNotFound, EmbeddedNotShared, UnsuitableConnection, IncompleteConnection, UnusableAddress, UnusableExtra)
 SECRET_KEYS = ("credential", "key", "password", "secret", "token")
 
 
@@ -64,12 +66,14 @@ class IcebergCatalogHook(BaseHook):
         """The catalog's description, for PyIceberg and for Spark.
 
         :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the Airflow connection.
+        :raises EmbeddedNotShared: there is none, and tasks may run on other hosts.
         """
         from airflow_snowpack.iceberg import CatalogConfig
 
         conn_id = self._given_conn_id or self.settings.catalog_conn_id
         name = self.settings.catalog_name
         if conn_id is None:
+            refuse_on_remote_executor("catalog_conn_id", "a catalog", self.settings.home)
             return CatalogConfig.embedded(self.settings.home, name)
         return catalog_config(read_connection(conn_id, PURPOSE), name)
 

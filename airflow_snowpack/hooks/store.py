@@ -16,6 +16,7 @@ from airflow.sdk import BaseHook
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.hooks.connections import read_connection, read_connection_in_trigger
+from airflow_snowpack.hooks.embedded import refuse_on_remote_executor
 from airflow_snowpack.hooks.errors import IncompleteConnection, UnsuitableConnection
 from airflow_snowpack.hooks.trial import in_words, without_secrets
 from airflow_snowpack.settings import Settings
@@ -71,6 +72,7 @@ class SnowpackHook(BaseHook):
         """Where the store is. It holds the password.
 
         :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the Airflow connection.
+        :raises EmbeddedNotShared: there is none, and tasks may run on other hosts.
         """
         conn_id = self.store_conn_id
         return self._embedded_url() if conn_id is None else store_url(read_connection(conn_id, PURPOSE))
@@ -168,6 +170,7 @@ class SnowpackHook(BaseHook):
     def _embedded_url(self) -> URL:
         from sqlalchemy.engine import URL
 
+        refuse_on_remote_executor("store_conn_id", "a store", self.settings.store_path)
         return URL.create("sqlite", database=str(self.settings.store_path))
 
 

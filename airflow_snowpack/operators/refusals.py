@@ -35,7 +35,13 @@ def refusals_are_final() -> Iterator[None]:
 
 def _refusals() -> tuple[type[SnowpackError], ...]:
     from airflow_snowpack.builds.errors import BuildNotFound, DatasetNotFound, InvalidBuild, InvalidKey, StaleBuild
-    from airflow_snowpack.hooks.errors import IncompleteConnection, UnsuitableConnection, UnusableAddress, UnusableExtra
+    from airflow_snowpack.hooks.errors import (
+        EmbeddedNotShared,
+        IncompleteConnection,
+        UnsuitableConnection,
+        UnusableAddress,
+        UnusableExtra,
+    )
     from airflow_snowpack.iceberg.errors import InvalidTableName, WrongCatalog
     from airflow_snowpack.interim.function_errors import InvalidColumns, InvalidReduction, UnusableFunction
     from airflow_snowpack.jobs.errors import JobNotFound
@@ -55,6 +61,7 @@ def _refusals() -> tuple[type[SnowpackError], ...]:
         InvalidSetting,
         UnsuitableConnection,
         IncompleteConnection,
+        EmbeddedNotShared,
         UnusableAddress,
         UnusableExtra,
         JobNotFound,
