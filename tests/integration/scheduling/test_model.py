@@ -6,19 +6,34 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from effort import rounds
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from airflow_snowpack.scheduling import Cron, CustomEvents, Delay, NotStarted, Schedule, TimeWindow, run_now
+from airflow_snowpack.scheduling import (
+    Cron,
+    CustomEvents,
+    Delay,
+    NotStarted,
+    PoolSlots,
+    Schedule,
+    Timeout,
+    TimeWindow,
+    run_now,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-WANTED, DELAY = 3, timedelta(minutes=10)
+WANTED, DELAY, TIMEOUT = 3, timedelta(minutes=10), timedelta(minutes=30)
+SLOTS = 100_000
+"""More than all runs of a walk take."""
 WALKS, SHORTEST = rounds(8, soak=420), 25
 steps = st.lists(
-    st.sampled_from(["wait", "send", "send", "send", "work", "work", "suspend", "resume", "update", "pause", "unpause"]),
+    st.sampled_from(
+        ["wait", "send", "send", "send", "work", "work", "suspend", "resume", "update", "pause", "unpause", "fill", "drain"]
+    ),
     min_size=SHORTEST,
     max_size=40,
 )
@@ -26,11 +41,13 @@ steps = st.lists(
 
 @dataclass
 class Model:
-    """One schedule that wants three events and then waits ten minutes."""
+    """One schedule that wants three events, then waits ten minutes, and for a pool, for half an hour at most."""
 
+    backlog: str
     minutes: int = 0
     enabled: bool = True
     paused: bool = False
+    full: bool = False
     unread: list[int] = field(default_factory=list)
     waiting: list[int] = field(default_factory=list)
     triggered: int | None = None
@@ -45,27 +62,33 @@ class Model:
         self.triggered, self.enabled, self.launching = None, enabled, []
 
     def work(self) -> None:
-        if self.launching and not self.waiting:
+        if self.backlog == "one" and self.launching and not self.waiting:
             self.launching[-1] += len(self.unread)  # a launch that waits takes further events
         else:
             self.waiting = self.waiting + self.unread
         self.unread = []
         if self.triggered is None and len(self.waiting) >= WANTED:
             self.triggered = self.waiting[WANTED - 1]  # when the event came that completed it, not when somebody looked
-        if self.triggered is not None and self.minutes >= self.triggered + 10:
+        if self.triggered is not None and self.minutes >= self.triggered + 10 and not self.full:
             self.launching.append(len(self.waiting))
             self.waiting, self.triggered = [], None
+        elif self.triggered is not None and self.minutes >= self.triggered + 30:
+            late = [minutes for minutes in self.waiting if minutes >= self.triggered + 30]
+            self.waiting, self.triggered = late, None  # what arrived after the expiry belongs to the next run
         if not self.paused:
             self.launched, self.launching = self.launched + self.launching, []
 
 
-def test_the_scheduler_does_what_the_model_says(scheduler: Any, record_property: Callable[[str, object], None]) -> None:
+@pytest.mark.parametrize("backlog", ["one", "all"])
+def test_the_scheduler_does_what_the_model_says(
+    scheduler: Any, backlog: str, record_property: Callable[[str, object], None]
+) -> None:
     taken: list[str] = []
 
     @settings(max_examples=WALKS, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(sequence=steps)
     def try_one(sequence: list[str]) -> None:
-        walk(scheduler, sequence)
+        walk(scheduler, sequence, backlog)
         taken.extend(sequence)
 
     try_one()
@@ -73,13 +96,22 @@ def test_the_scheduler_does_what_the_model_says(scheduler: Any, record_property:
     assert len(taken) >= WALKS * SHORTEST
 
 
-def walk(scheduler: Any, sequence: list[str]) -> None:
+def walk(scheduler: Any, sequence: list[str], backlog: str) -> None:
     """Take the steps with a new schedule, and compare what was launched with the model after each."""
-    declared = Schedule("one", dag_id="maintain", trigger=CustomEvents("go", WANTED), constraints=[Delay(DELAY)], enabled=True)
+    declared = Schedule(
+        "one",
+        dag_id="maintain",
+        trigger=CustomEvents("go", WANTED),
+        constraints=[Delay(DELAY), PoolSlots("spark")],
+        timeout=Timeout(TIMEOUT),
+        enabled=True,
+        backlog=backlog,
+    )
     scheduler.airflow.started.clear()
     scheduler.airflow.refusal = None
     scheduler.schedules.create(declared)
-    model = Model()
+    scheduler.airflow.pools["spark"] = SLOTS
+    model = Model(backlog)
     try:
         for step in sequence:
             take(scheduler, model, declared, step)
@@ -114,6 +146,11 @@ def take(scheduler: Any, model: Model, declared: Schedule, step: str) -> None:
             model.paused = step == "pause"
             scheduler.airflow.refusal = NotStarted("the DAG is paused") if model.paused else None
             scheduler.clock.forward(minutes=5)  # longer than the pause after a launch that did not work
+            model.minutes += 5
+        case "fill" | "drain":
+            model.full = step == "fill"
+            scheduler.airflow.pools["spark"] = 0 if model.full else SLOTS
+            scheduler.clock.forward(minutes=5)  # longer than the pause after a look at a full pool
             model.minutes += 5
 
 
