@@ -49,6 +49,7 @@ PROMISES = (
             "integration/scheduling/test_model.py",
             "integration/scheduling/test_races.py",
             "integration/scheduling/test_scheduling_kills.py",
+            "integration/scheduling/test_skipped_requests.py",
             "system/test_dispatcher_kills.py",
             "system/test_interim_tables.py",
         ),
@@ -74,6 +75,7 @@ PROMISES = (
             "integration/api/test_schemathesis.py",
             "integration/jobs/test_standing.py",
             "integration/scheduling/test_explanation.py",
+            "integration/scheduling/test_sources.py",
         ),
     ),
     Promise(
