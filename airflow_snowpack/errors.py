@@ -11,8 +11,8 @@
     ├── scheduling  SchedulingError: InvalidSchedule (InvalidRun), ScheduleExists (NameTaken), ScheduleNotFound,
     │         ScheduleNotReadable, KeptByRun, RunExists, RunNotFound, InvalidEvent, InvalidPendingCursor, WrongTransition
     ├── builds  BuildError: InvalidBuild, InvalidKey, ShardCoverageError, TooManyKeys, ShardFailed, DatasetNotFound,
-    │         BuildNotFound, DatasetBusy, StaleBuild (LockLost), PublishFailed (PointerMoved, PointerUnknown), CleanupIncomplete,
-    │         NothingPublished, ManifestDamaged, StorageFailed (ObjectMissing, ObjectChanged)
+    │         BuildNotFound, DatasetBusy, StaleBuild (LockLost, BuildLeaseRanOut), PublishFailed (PointerMoved,
+    │         PointerUnknown), CleanupIncomplete, NothingPublished, ManifestDamaged, StorageFailed (ObjectMissing, ObjectChanged)
     ├── interim  InterimError: InvalidInterimRef, InvalidInterimTable, InterimTableGone, InterimTableNotFound, InterimTableInUse,
     │         InvalidInterimCursor, InterimReadingLost, StaleInterimAttempt, ForeignNamespace, UnmarkedNamespace, DropFailed,
     │         FunctionError (UnusableFunction, InvalidColumns, InvalidReduction, WrongRows, FunctionFailed)

@@ -10,7 +10,8 @@ BuildError
 ├── BuildNotFound       the dataset has no such run, manifest or publication
 ├── DatasetBusy         somebody else publishes, rolls back or cleans up this dataset
 ├── StaleBuild          the fence has moved: another attempt has this run now
-│   └── LockLost        somebody else has this dataset now; the run is what it was
+│   ├── LockLost        somebody else has this dataset now; the run is what it was
+│   └── BuildLeaseRanOut  the store was away for longer than the lease; no other attempt has taken over
 ├── PublishFailed       the pointer could not be set; it is what it was
 │   ├── PointerMoved    another installation published this dataset meanwhile
 │   └── PointerUnknown  nor could it be read afterwards, so nobody knows
@@ -130,6 +131,17 @@ class StaleBuild(BuildError):
 
 class LockLost(StaleBuild):
     """The dataset's lock has gone to somebody else. The run is still its holder's, who may try again."""
+
+
+class BuildLeaseRanOut(StaleBuild):
+    """The store did not answer until the lease had run out. The run is still its holder's, who may try again."""
+
+    def __init__(self, held: str) -> None:
+        BuildError.__init__(
+            self,
+            f"The lease of {held} ran out, because the store did not answer for longer than it lasts. This attempt stops without "
+            "writing anything more. No other attempt is known to have taken over: retry the task.",
+        )
 
 
 class PublishFailed(BuildError):

@@ -19,7 +19,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
-from airflow_snowpack.builds.errors import StaleBuild
+from airflow_snowpack.builds.errors import BuildLeaseRanOut, StaleBuild
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.store.pulse import Pulse
 
@@ -52,6 +52,7 @@ class Heartbeat:
         self._problem = Recurring(log)
         self._monotonic = monotonic
         self._renewed_at = monotonic()
+        self._ran_out = False
         self._lost = threading.Event()
         self._pulse = Pulse(self.step, every=min(every, lease / 3), name="snowpack-build-heartbeat", on_last=self._tell)
 
@@ -61,7 +62,13 @@ class Heartbeat:
         return self._lost.is_set()
 
     def check(self) -> None:
-        """:raises StaleBuild: the lease is lost."""
+        """Raise if the lease is lost.
+
+        :raises BuildLeaseRanOut: it ran out while the store did not answer.
+        :raises StaleBuild: another attempt has taken over.
+        """
+        if self.lost and self._ran_out:
+            raise BuildLeaseRanOut(self._what)
         if self.lost:
             raise StaleBuild(self._what)
 
@@ -73,6 +80,7 @@ class Heartbeat:
         except Exception as error:  # noqa: BLE001 - a heartbeat that ended here would let the work go on without a lease
             self._problem.failed(error, "heartbeat_failed: %s, repeated until the lease runs out", self._what)
             alive = asked_at - self._renewed_at < self._lease_s
+            self._ran_out = not alive
         else:
             self._problem.passed()
             self._renewed_at = asked_at

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 @contextmanager
 def refusals_are_final() -> Iterator[None]:
     """Turn refusals of the arguments into failures that Airflow does not retry."""
-    from airflow_snowpack.builds.errors import LockLost
+    from airflow_snowpack.builds.errors import BuildLeaseRanOut, LockLost
 
     try:
         yield
-    except LockLost:
+    except (LockLost, BuildLeaseRanOut):
         raise  # the run is whole, and still this task's
     except _refusals() as refused:
         raise AirflowFailException(str(refused)) from refused

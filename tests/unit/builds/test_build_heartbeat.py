@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from bounded import PATIENCE_S
 
-from airflow_snowpack.builds.errors import StaleBuild
+from airflow_snowpack.builds.errors import BuildLeaseRanOut, StaleBuild
 from airflow_snowpack.builds.heartbeat import Heartbeat
 
 LEASE = timedelta(seconds=60)
@@ -55,6 +55,8 @@ def test_a_store_that_is_away_is_waited_for_as_long_as_the_lease_lasts() -> None
     hand.seconds = 119.0
     assert not beat.step()
     assert beat.lost
+    with pytest.raises(BuildLeaseRanOut, match="No other attempt is known to have taken over"):
+        beat.check()
 
 
 def test_whoever_works_is_told_once_that_the_lease_is_lost() -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from airflow_snowpack.builds.errors import BuildLeaseRanOut, StaleBuild
 from airflow_snowpack.jobs import JobStatus, LeaseRanOut, StaleAttempt
 from airflow_snowpack.operators.refusals import refusals_are_final
 from airflow_snowpack.operators.running import _left
@@ -14,9 +15,15 @@ from airflow_snowpack.operators.running import _left
 NOW = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
 
 
-def test_a_lease_that_ran_out_is_retried() -> None:
-    with pytest.raises(LeaseRanOut), refusals_are_final():
-        raise LeaseRanOut("job", "attempt", NOW)
+@pytest.mark.parametrize("end", [LeaseRanOut("job", "attempt", NOW), BuildLeaseRanOut("the run r1 of flights")])
+def test_a_lease_that_ran_out_is_retried(end: Exception) -> None:
+    with pytest.raises(type(end)), refusals_are_final():
+        raise end
+
+
+def test_a_build_that_another_attempt_has_taken_over_is_not_retried() -> None:
+    with pytest.raises(AirflowFailException), refusals_are_final():
+        raise StaleBuild("the run r1 of flights")
 
 
 @pytest.mark.parametrize("status", JobStatus)
