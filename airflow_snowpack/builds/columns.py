@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import types
 
 from airflow_snowpack.builds.arrow_types import arrow_type
 from airflow_snowpack.builds.cells import to_cells
@@ -50,6 +51,21 @@ def _try(schema: pa.Schema, shard_format: ShardFormat) -> None:
         pq.write_table(nothing, pa.BufferOutputStream())
         return
     for field in schema:
-        if arrow_type(str(field.type)) != field.type:
+        if _without_nullness(arrow_type(str(field.type))) != _without_nullness(field.type):
             raise InvalidBuild("columns", field.name, f"{field.type} cannot be told from another type in the manifest")
         to_cells(nothing.column(field.name) if schema.names.count(field.name) == 1 else pa.array([], field.type))
+
+
+def _without_nullness(kind: pa.DataType) -> pa.DataType:
+    """The type without what no value depends on: Arrow's names leave out whether a map's values may be null, for example."""
+    if types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _without_nullness(field.type)) for field in kind])
+    if types.is_map(kind):
+        return pa.map_(_without_nullness(kind.key_type), _without_nullness(kind.item_type))
+    if types.is_fixed_size_list(kind):
+        return pa.list_(_without_nullness(kind.value_type), kind.list_size)
+    if types.is_list(kind):
+        return pa.list_(_without_nullness(kind.value_type))
+    if types.is_large_list(kind):
+        return pa.large_list(_without_nullness(kind.value_type))
+    return kind

@@ -88,6 +88,10 @@ def test_what_is_no_key_has_no_shard(key: object) -> None:
         (pa.run_end_encoded(pa.int32(), pa.int64()), {"parquet", "sqlite"}),
         (pa.uuid(), {"sqlite"}),
         (pa.struct([pa.field("a: b", pa.int64())]), {"sqlite"}),
+        (pa.struct([pa.field("a: int64, b", pa.string())]), {"sqlite"}),
+        (pa.struct([pa.field("a", pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False)))]), set()),
+        (pa.list_(pa.field("element", pa.list_(pa.int8(), 2), nullable=False)), set()),
+        (pa.large_list(pa.map_(pa.string(), pa.dictionary(pa.int32(), pa.string()))), set()),
     ],
 )
 def test_a_type_that_no_shard_can_hold_is_refused_with_its_column(
