@@ -30,7 +30,7 @@ def check_columns(schema: pa.Schema, shard_format: ShardFormat) -> None:
             raise InvalidBuild("columns", field.name, "a name must not contain NUL")
     try:
         _try(schema, shard_format)
-    except (pa.ArrowException, InvalidBuild):
+    except (pa.ArrowException, OSError, InvalidBuild):
         for field in schema:
             _check(field, shard_format)
         raise
@@ -39,7 +39,7 @@ def check_columns(schema: pa.Schema, shard_format: ShardFormat) -> None:
 def _check(field: pa.Field, shard_format: ShardFormat) -> None:
     try:
         _try(pa.schema([field]), shard_format)
-    except (pa.ArrowException, InvalidBuild) as error:
+    except (pa.ArrowException, OSError, InvalidBuild) as error:
         problem = f"a {shard_format.value} shard cannot hold its type {field.type}; leave it out, or cast it ({error})"
         raise InvalidBuild("columns", field.name, problem) from error
 

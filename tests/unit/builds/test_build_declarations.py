@@ -87,6 +87,7 @@ def test_what_is_no_key_has_no_shard(key: object) -> None:
         (pa.string_view(), {"parquet", "sqlite"}),
         (pa.run_end_encoded(pa.int32(), pa.int64()), {"parquet", "sqlite"}),
         (pa.uuid(), {"sqlite"}),
+        (pa.decimal128(5, -2), {"parquet"}),
         (pa.struct([pa.field("a: b", pa.int64())]), {"sqlite"}),
         (pa.struct([pa.field("a: int64, b", pa.string())]), {"sqlite"}),
         (pa.struct([pa.field("a", pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False)))]), set()),
