@@ -9,6 +9,7 @@ A year of flights arrives in 365 commits, the cancelled ones are deleted, files 
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -153,13 +154,17 @@ class Demo:
 
     @contextmanager
     def _screen(self) -> Iterator[None]:
-        """Progress for people; what the JVM writes to the standard error goes into a file."""
-        ours = os.dup(STDERR)
+        """Progress for people; what the JVM writes goes into a file, through its logger or by the standard error."""
+        ours, jvm = os.dup(STDERR), logging.getLogger("airflow_snowpack.spark.jvm")
         with self._spark_log.open("w") as log, self._progress:
             os.dup2(log.fileno(), STDERR)
+            handler, jvm.propagate = logging.StreamHandler(log), False
+            jvm.addHandler(handler)
             try:
                 yield
             finally:
+                jvm.removeHandler(handler)
+                jvm.propagate = True
                 os.dup2(ours, STDERR)
                 os.close(ours)
 
