@@ -338,6 +338,15 @@ def test_the_server_that_may_go_on_working_is_noted_by_the_present_attempt_alone
     jobs.end_work(jobs.get(claim.job.job_id), [1, 2])  # nothing is left, so there is nothing to reach
 
 
+def test_jobs_of_other_catalogs_are_counted_as_waiting_elsewhere(jobs: Jobs, table: TableName) -> None:
+    elsewhere = replace(table, catalog_id="lake-0123456789ab")
+    jobs.submit(table, ACTIONS)
+    jobs.submit(elsewhere, ACTIONS)
+
+    assert jobs.waiting_elsewhere(table.catalog_id) == {elsewhere.catalog_id: 1}
+    assert jobs.waiting_elsewhere(elsewhere.catalog_id) == {table.catalog_id: 1}
+
+
 def test_the_sweep_frees_the_table_of_a_cancelled_job_whose_worker_never_left(
     jobs: Jobs, locks: TableLocks, table: TableName, clock: MovedClock
 ) -> None:
