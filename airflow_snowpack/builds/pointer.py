@@ -81,12 +81,12 @@ def set_pointer(
     """
     data = to_json(current)
     for wait in (*waits, None):
-        lock.check()
         try:
             found, version = storage.read_version(layout.CURRENT)
             if found == data:
                 return None  # a write whose answer was lost had worked
             _check_number(found, current, above)
+            lock.check()  # right before the write, as the read may have taken long
             return storage.replace(layout.CURRENT, data, version)
         except StorageFailed as error:
             log.warning("pointer_not_set: of %s to the run %s: %s", current.dataset, current.run_id, error)

@@ -136,6 +136,43 @@ def test_a_publication_that_was_interrupted_is_not_completed_when_its_files_are_
     assert registry.dataset(DATASET).current_run == before
 
 
+class SlowToRead(Storage):
+    """A storage in which something happens while the pointer is read for its replacement."""
+
+    meanwhile: Callable[[], None] | None = None
+    pointers = 0
+
+    def write(self, path: str, data: bytes, *, tries: int = 3) -> None:
+        self.pointers += path == layout.CURRENT
+        super().write(path, data, tries=tries)
+
+    def read_version(self, path: str) -> tuple[bytes | None, str | None]:
+        found = super().read_version(path)
+        if self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile()
+        return found
+
+
+def test_a_publisher_whose_read_of_the_pointer_outlasts_its_lease_does_not_write_it(
+    registry: BuildRegistry, storage: Storage, tmp_path: Path, clock: MovedClock
+) -> None:
+    published(registry, storage, 0)
+    slow = SlowToRead(tmp_path / "flights")
+    mine = built(registry, storage, MIDNIGHT + DAY)
+    seen: list[str | None] = []
+
+    def be_overtaken() -> None:
+        clock.move(registry.policy.lock_lease)
+        published(registry, storage, 2)
+        seen.append(storage.read(layout.CURRENT).decode())
+
+    slow.meanwhile = be_overtaken
+    publish(registry, slow, *mine)
+    assert seen == [storage.read(layout.CURRENT).decode()]
+    assert slow.pointers == 0
+
+
 class Mute(Pointed):
     """A storage that, once it is mute, neither takes the pointer nor gives it away."""
 
