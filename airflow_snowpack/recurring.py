@@ -35,6 +35,7 @@ class Recurring:
         self._log = log
         self._every_s = every.total_seconds()
         self._monotonic = monotonic
+        self._what = ""
         self._failures = 0
         self._unlogged = 0
         self._began = self._logged_at = 0.0
@@ -44,7 +45,7 @@ class Recurring:
 
         :param message: what failed, with the arguments that it names.
         """
-        now = self._monotonic()
+        now, self._what = self._monotonic(), message % arguments
         if not self._failures:
             self._began = now
         elif now - self._logged_at < self._every_s:
@@ -54,11 +55,12 @@ class Recurring:
         self._failures, self._unlogged, self._logged_at = self._failures + 1, 0, now
         said = " ".join(f"{type(error).__name__}: {error}".split())
         trace = None if isinstance(error, SnowpackError) else error
-        self._log.warning(f"{message}: %s%s", *arguments, said, more, exc_info=trace)
+        self._log.warning("%s: %s%s", self._what, said, more, exc_info=trace)
 
     def passed(self) -> None:
         """Note a success; the first one after failures is logged."""
         if self._failures:
             period = timedelta(seconds=round(self._monotonic() - self._began))
-            self._log.info("recovered: after %d failures in %s", self._failures, period)
+            times = "1 failure" if self._failures == 1 else f"{self._failures} failures"
+            self._log.info("recovered after %s in %s: %s", times, period, self._what)
             self._failures = self._unlogged = 0

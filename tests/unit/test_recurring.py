@@ -37,7 +37,7 @@ def test_an_outage_of_a_minute_is_a_line_at_once_one_every_half_minute_and_one_a
     assert first.startswith("heartbeat_failed: job j1: StoreUnreachable: The Snowpack store at postgresql://db/snowpack")
     assert half.endswith("(14 more failures since the last line)")
     assert whole.endswith("(14 more failures since the last line)")
-    assert end == "recovered: after 31 failures in 0:01:02"
+    assert end == "recovered after 31 failures in 0:01:02: heartbeat_failed: job j1"
     assert all("\n" not in message for message in caplog.messages)
     assert not any(record.exc_info for record in caplog.records)
 
