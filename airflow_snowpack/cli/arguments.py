@@ -48,6 +48,8 @@ CATALOG_CONN_ID = conn_id("catalog", "the Iceberg catalog", "catalog_conn_id", "
 AIRFLOW_CONN_ID = conn_id("airflow", "Airflow's own REST API", "airflow_conn_id", "an error")
 SPARK_CONN_ID = conn_id("spark", "the Spark cluster", "spark_conn_id", "a session in this process")
 
+NO_SPARK = arg("--no-spark", action="store_true", help="Do not start Spark, which takes some seconds")
+
 TABLE = arg("table", metavar="DATABASE.TABLE", help="The table, without its catalog")
 JOB_ID = arg("job_id", metavar="JOB", help="A job's id, or at least its first 8 characters")
 JOB_IDS = arg("job_ids", metavar="JOB", nargs="+", help="Jobs' ids, or at least the first 8 characters of each")

@@ -327,6 +327,11 @@ def get_cli_commands() -> list[CLICommand]:
                     example="lineage shop.report --up --depth 3",
                 ),
                 command(
+                    "doctor", "doctor.examine", "Check this installation, and say what to do about what is wrong",
+                    a.NO_SPARK, a.CATALOG_CONN_ID, a.SPARK_CONN_ID, a.OUTPUT,
+                    example="doctor --no-spark",
+                ),
+                command(
                     "worker", "worker.work", "Run jobs from the queue until it is told to stop",
                     a.ONCE, a.MAX_JOBS, a.WORKER_POLL, a.WORKER_ID, a.CATALOG_CONN_ID, a.SPARK_CONN_ID,
                     example="worker --worker-id pod-7",

@@ -19,7 +19,8 @@ from airflow_snowpack.cli.airflow_api import airflow_rest
 from airflow_snowpack.cli.job_filter import read_period
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.hooks.iceberg_catalog import reach_catalog
+from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook, reach_catalog
+from airflow_snowpack.hooks.presence import note_presence
 from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
 from airflow_snowpack.hooks.scheduling import dags_folder, deploy, open_poller
 from airflow_snowpack.hooks.store import SnowpackHook
@@ -46,6 +47,7 @@ def schedule(args: Namespace) -> ExitCode | None:
     with SnowpackHook(args.store_conn_id) as hook, airflow_rest(args, hook.settings, "what runs") as rest:
         store, runs = hook.store(), RestDagRuns(rest)
         rounds = Rounds(store, runs, runs, name)
+        note_presence(store, "scheduler", IcebergCatalogHook(args.catalog_conn_id))
         log.info("Scheduler %s works on the store at %s and the Airflow at %s", name, store.where, rest.address)
         with Polling(open_poller(store, hook.settings, lambda: reach_catalog(args.catalog_conn_id))):
             while not stop.is_set():

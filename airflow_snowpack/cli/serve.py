@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from airflow_snowpack.cli.errors import NoToken, WeakToken
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.hooks.build_storage import BuildStorageHook
-from airflow_snowpack.hooks.iceberg_catalog import reach_catalog, read_catalog_id
+from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook, reach_catalog, read_catalog_id
+from airflow_snowpack.hooks.presence import note_presence
 from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.settings import Settings
 
@@ -72,6 +73,7 @@ def services_of(args: Namespace) -> Callable[[], Services]:
         hook = SnowpackHook(args.store_conn_id, patience=Patience(), ends_orphans=False)
         settings = hook.settings
         # The connection is read anew with each try, so that a corrected one is found without a restart.
+        note_presence(hook.store(), "api", IcebergCatalogHook(args.catalog_conn_id))
         reach, read_id = partial(reach_catalog, args.catalog_conn_id), partial(read_catalog_id, args.catalog_conn_id)
         inventory = Inventory(hook.store(), settings.catalog_name, reach, read_id)
         storage = BuildStorageHook().storage

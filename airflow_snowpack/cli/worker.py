@@ -18,6 +18,7 @@ from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import log_to_stderr
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
+from airflow_snowpack.hooks.presence import note_presence
 from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.iceberg.errors import catalog_label
 
@@ -39,7 +40,9 @@ def work(args: Namespace) -> ExitCode | None:
     poll = read_period("--poll", args.poll)
     name = args.worker_id or f"{socket.gethostname()}:{os.getpid()}"
     with SnowpackHook(args.store_conn_id) as hook:
-        catalog, go_on = IcebergCatalogHook(args.catalog_conn_id).config, hook.settings.continue_on_error
+        catalog_hook = IcebergCatalogHook(args.catalog_conn_id)
+        catalog, go_on = catalog_hook.config, hook.settings.continue_on_error
+        note_presence(hook.store(), "worker", catalog_hook)
         worker = Worker(hook.jobs(), spark_engines(args), name, catalog_id=catalog.catalog_id, poll=poll, continue_on_error=go_on)
         log.info("Worker %s takes jobs of the catalog %s", name, catalog_label(catalog.name, catalog.catalog_id))
         worker.run_forever(max_jobs=1 if args.once else args.max_jobs, until_idle=args.once)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from airflow_snowpack.api.services import Services
 from airflow_snowpack.hooks.build_storage import BuildStorageHook
-from airflow_snowpack.hooks.iceberg_catalog import reach_catalog, read_catalog_id
+from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook, reach_catalog, read_catalog_id
+from airflow_snowpack.hooks.presence import note_presence
 from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.inventory import Inventory
 from airflow_snowpack.store import Patience
@@ -21,5 +22,6 @@ def open_services() -> Services:
     """
     hook = SnowpackHook(patience=Patience(), ends_orphans=False)
     settings = hook.settings
+    note_presence(hook.store(), "api", IcebergCatalogHook())
     inventory = Inventory(hook.store(), settings.catalog_name, reach_catalog, read_catalog_id)
     return Services(hook.jobs(), inventory, settings.action_order, settings.table_cache_refresh, BuildStorageHook().storage)

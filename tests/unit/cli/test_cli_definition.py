@@ -49,6 +49,7 @@ def test_every_command_is_there() -> None:
         "builds list", "builds show", "builds verify", "builds publish", "builds rollback", "builds cleanup",
         "interim list", "interim show", "interim collect", "interim sweep", "interim adopt", "interim drop",
         "drain on", "drain off", "drain status", "db upgrade", "db check", "queue", "sweep", "audit", "lineage", "worker", "api",
+        "doctor",
     }  # fmt: skip
 
 

@@ -1,0 +1,33 @@
+"""The check of Spark by ``airflow snowpack doctor``, with a real session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_snowpack.cli.doctor_checks import Examined, Verdict, diagnose, spark_sees_catalog
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_spark_sees_the_catalog_and_the_warehouse_of_the_installation(installation: Path) -> None:
+    finding = spark_sees_catalog(Examined())
+
+    assert finding.verdict is Verdict.OK
+    assert "Spark and PyIceberg see the same databases: " in finding.message
+
+
+def test_a_spark_with_another_catalog_is_wrong(installation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_OTHER",
+        f'{{"conn_type": "sqlite", "host": "{tmp_path}/c.db", "extra": {{"warehouse": "file://{tmp_path}"}}}}',
+    )
+    examined = Examined(catalog_conn_id="other")
+    examined.__dict__["spark"] = Examined().spark  # a Connect server has a configuration of its own
+    found = {finding.check: finding for finding in diagnose(examined)}["spark sees catalog"]
+
+    assert found.verdict is Verdict.WRONG
+    assert "and PyIceberg sees none." in found.message
+    assert "spark.sql.catalog.*" in found.to_do

@@ -1,0 +1,128 @@
+"""``airflow snowpack doctor``: each thing that a new installation gets wrong is found, and comes with what to do."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.store.sightings import note_process
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from command_line import Run
+
+    from airflow_snowpack.jobs import Jobs
+
+pytestmark = pytest.mark.one_database
+
+
+def findings(snowpack: Run, *arguments: str) -> tuple[int, dict[str, dict[str, Any]]]:
+    """The exit code, and the findings by their check."""
+    said = snowpack("doctor", "--no-spark", "-o", "json", *arguments)
+    return said.code, {each["check"]: each for each in said.json}
+
+
+@pytest.mark.usefixtures("flights")
+def test_an_installation_that_works_has_nothing_wrong(snowpack: Run) -> None:
+    code, found = findings(snowpack)
+
+    assert [each for each in found.values() if each["verdict"] == "wrong"] == []
+    assert code == 0
+    assert {name for name, each in found.items() if each["verdict"] == "ok"} >= {
+        "settings", "store place", "store schema", "catalog answers", "warehouse writable", "spark installed", "plugin loaded",
+        "schedulers", "queue moves",
+    }  # fmt: skip
+    assert found["spark sees catalog"]["verdict"] == "skipped"
+
+
+@pytest.mark.usefixtures("flights")
+def test_people_read_what_to_do_below_the_table(snowpack: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__CATALOG_CONN_ID", "nowhere")
+    said = snowpack("doctor", "--no-spark")
+
+    assert said.code == 1
+    assert "same store: Open a Snowpack page" in said.out
+
+
+def test_a_missing_connection_is_named_in_each_check_that_needs_it_and_nothing_is_raised(
+    snowpack: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__CATALOG_CONN_ID", "nowhere")
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__AIRFLOW_CONN_ID", "nobody")
+    code, found = findings(snowpack)
+
+    assert code == 1
+    assert found["catalog answers"]["verdict"] == "wrong"
+    assert "'nowhere'" in found["catalog answers"]["message"]
+    assert "'nobody'" in found["airflow api"]["message"]
+    assert found["store schema"]["verdict"] == "ok"
+
+
+def test_a_setting_that_cannot_be_read_is_wrong(snowpack: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__LEASE", "soon")
+    code, found = findings(snowpack)
+
+    assert code == 1
+    assert "[snowpack] lease = 'soon' is not usable" in found["settings"]["message"]
+
+
+def test_a_store_that_cannot_be_opened_is_wrong(snowpack: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = {"conn_type": "sqlite", "host": str(tmp_path)}
+    monkeypatch.setenv("AIRFLOW_CONN_TEST_STORE", json.dumps(broken))
+    code, found = findings(snowpack)
+
+    assert code == 1
+    assert found["store schema"]["verdict"] == "wrong"
+
+
+def test_embedded_defaults_under_a_remote_executor_are_wrong(snowpack: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", "CeleryExecutor")
+    code, found = findings(snowpack)
+
+    assert code == 1
+    assert found["store place"]["verdict"] == "warning", "the store has a connection, whose file may be shared"
+    assert "[snowpack] catalog_conn_id names no connection" in found["catalog answers"]["message"]
+
+
+def test_a_warehouse_that_cannot_be_written_to_is_wrong(snowpack: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a_file").write_text("")
+    catalog = {"conn_type": "sqlite", "host": f"{tmp_path}/c.db", "extra": {"warehouse": f"file://{tmp_path}/a_file/lake"}}
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(catalog))
+    code, found = findings(snowpack, "--catalog-conn-id", "lake")
+
+    assert code == 1
+    assert found["catalog answers"]["verdict"] == "ok"
+    assert found["warehouse writable"]["verdict"] == "wrong"
+
+
+def test_no_secret_of_a_catalog_is_printed(snowpack: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = {
+        "conn_type": "http",
+        "host": "http://user:hidden-password@127.0.0.1:1",
+        "login": "id",
+        "password": "secret-word",
+        "extra": {"token": "token-word"},
+    }
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(catalog))
+    said = snowpack("doctor", "--no-spark", "-o", "json", "--catalog-conn-id", "lake")
+
+    assert said.code == 1
+    for secret in ("secret-word", "token-word", "hidden-password"):
+        assert secret not in said.out
+
+
+@pytest.mark.usefixtures("flights")
+def test_a_process_with_another_catalog_and_jobs_for_it_are_warnings(snowpack: Run, jobs: Jobs) -> None:
+    note_process(jobs.store, "api", "web", {"catalog_id": "bbbbbbbbbbbb", "warehouse": "s3://other"})
+    jobs.submit(TableName("lake", "demo", "flights", "bbbbbbbbbbbb"), ["expire_snapshots"])
+    code, found = findings(snowpack)
+
+    assert code == 0
+    assert found["same store"]["verdict"] == "ok"
+    assert found["same catalog"]["verdict"] == "warning"
+    assert "api on web reaches bbbbbbbbbbbb as its catalog" in found["same catalog"]["message"]
+    assert found["queue moves"]["message"] == "Jobs wait for workers of other catalogs: 1 for catalog bbbbbbbbbbbb."
