@@ -97,6 +97,20 @@ def _written_file(rows: pa.Table, columns: Schema, number: int, metadata: TableM
     )
 
 
+def is_changed_by_projection(columns: Schema) -> bool:
+    """Whether PyIceberg's own reading makes empty lists and maps of null ones: where structs are their elements or values."""
+    from pyiceberg.types import ListType, MapType, StructType
+
+    def changed(kind: object) -> bool:
+        if isinstance(kind, StructType):
+            return any(changed(field.field_type) for field in kind.fields)
+        if isinstance(kind, ListType):
+            return isinstance(kind.element_type, StructType) or changed(kind.element_type)
+        return isinstance(kind, MapType) and (isinstance(kind.value_type, StructType) or changed(kind.value_type))
+
+    return changed(columns.as_struct())
+
+
 def rows_of(scan: DataScan) -> pa.Table:
     """Read the rows that the scan finds. Its filter leaves out only rows that do not match, not each of them.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.interim.frame_errors import UnfitForm
+from airflow_snowpack.interim.frame_errors import UnfitForm, is_panic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,8 +52,10 @@ def in_form(rows: pa.Table, form: Form) -> Any:
         return _converted(rows, form)
     except ImportError:
         raise
-    except Exception as problem:  # each library has errors of its own
-        raise UnfitForm(form, problem) from problem
+    except BaseException as problem:  # each library has errors of its own
+        if isinstance(problem, Exception) or is_panic(problem):
+            raise UnfitForm(form, problem) from problem
+        raise
 
 
 def _converted(rows: pa.Table, form: Form) -> Any:

@@ -33,9 +33,13 @@ class UnwritableFrame(FrameError):
 
 
 class UnreadableTable(FrameError):
-    """A data file that cannot be read without Spark: no interim table is written like that."""
+    """A data file that cannot be read without Spark: no interim table is written like that.
+
+    :ivar problem: what is wrong with it.
+    """
 
     def __init__(self, path: str, problem: object) -> None:
+        self.problem = f"the file {path} cannot be read without Spark: {_first_line(problem)}"
         super().__init__(
             f"The file {path} cannot be read without Spark: {_first_line(problem)}. Take the table as a DataFrame of "
             "Spark (leave the parameter's annotation out), and do not change interim tables."
@@ -70,6 +74,11 @@ class UnusableOutput(FrameError):
     def __init__(self, field: str, value: object, problem: str) -> None:
         self.field = field
         super().__init__(f"{field} = {value!r:.200} cannot be handed on: {problem.rstrip('.')}.")
+
+
+def is_panic(problem: BaseException) -> bool:
+    """Whether a library that is written in Rust, such as Polars, has given up on a value: it says so with no ``Exception``."""
+    return type(problem).__name__ == "PanicException"
 
 
 def _first_line(problem: object) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.interim.frame_errors import UnwritableFrame
+from airflow_snowpack.interim.frame_errors import UnwritableFrame, is_panic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,8 +59,10 @@ def as_arrow(frame: Any) -> pa.Table:
 
     try:
         return _table_of(frame)
-    except (pa.ArrowException, TypeError) as problem:
-        raise UnwritableFrame(f"a {type(frame).__name__} is no table: {problem}") from problem
+    except BaseException as problem:
+        if isinstance(problem, pa.ArrowException | TypeError) or is_panic(problem):
+            raise UnwritableFrame(f"this {type(frame).__name__} cannot become a table of Arrow: {problem}") from problem
+        raise
 
 
 def _table_of(frame: Any) -> pa.Table:
@@ -74,6 +76,11 @@ def _table_of(frame: Any) -> pa.Table:
         return frame
     if isinstance(frame, pa.RecordBatch):
         return pa.Table.from_batches([frame])
-    if not hasattr(frame, STREAM):
-        frame = frame.collect()  # a query of Polars
+    if _is_of_polars(frame):
+        # Its stream ends the whole process for some types, where this raises.
+        return (frame.collect() if hasattr(frame, "collect") else frame).to_arrow()
     return pa.RecordBatchReader.from_stream(frame).read_all()
+
+
+def _is_of_polars(frame: Any) -> bool:
+    return type(frame).__module__.partition(".")[0] == "polars" and type(frame).__name__ in ("DataFrame", "LazyFrame")

@@ -24,6 +24,23 @@ Loss = Callable[[Any], str | None]
 TOO_LARGE_FOR_SINGLE = float(2**128 - 2**103)
 NUMBERS = (None, "i", "u", "f")  # as numpy has them; None: it is not numpy's
 TEXT = (str, bytes, bytearray)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def is_raw(kind: pa.DataType) -> bool:
+    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind))
+
+
+# Values of these classes are kept by columns of these types, whatever the values are.
+KEPT: list[tuple[Callable[[pa.DataType], bool], set[type]]] = [
+    (types.is_integer, {int}),
+    (types.is_floating, {int, float}),
+    (is_text, {str}),
+    (is_raw, {bytes}),
+]
 NO_NULL = "It must not be null"
 NO_NANOSECONDS = "Its nanoseconds would be cut off"
 
@@ -50,7 +67,7 @@ def _unharmed(field: pa.Field) -> Callable[[Iterable[Any]], bool]:
             return (nullable or not made.null_count) and not compute.any(compute.is_inf(made)).as_py()
 
         return no_infinity
-    kept: set[type] = {int} if types.is_integer(kind) else {int, float} if types.is_floating(kind) else set()
+    kept = next((classes for is_kind, classes in KEPT if is_kind(kind)), set())
     classes = frozenset(kept | {type(None)} if nullable else kept)
     return lambda values: classes.issuperset(map(type, values))
 
@@ -71,6 +88,10 @@ def _loss_in(kind: pa.DataType) -> Loss | None:
         return _of_time
     if types.is_duration(kind):
         return partial(_of_duration, kind)
+    if is_text(kind):
+        return _of_text
+    if is_raw(kind):
+        return _of_bytes
     if types.is_struct(kind):
         return _in_fields(kind)
     if types.is_map(kind):
@@ -126,6 +147,15 @@ def _of_unit(kind: pa.DataType, value: Any) -> str | None:
     """Of numpy's arrays Arrow takes the numbers, whatever they count."""
     fits = value.dtype.str.endswith(f"[{kind.unit}]")
     return None if fits else f"It counts {value.dtype}; give it in {kind.unit}, as by .astype"
+
+
+def _of_text(value: Any) -> str | None:
+    # Arrow takes bytes for text, also those that are none.
+    return "It is bytes and no text; decode it" if isinstance(value, bytes | bytearray | memoryview) else None
+
+
+def _of_bytes(value: Any) -> str | None:
+    return "It is text and no bytes; encode it" if isinstance(value, str) else None
 
 
 def _of_time(value: Any) -> str | None:

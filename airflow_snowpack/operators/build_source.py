@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from airflow.sdk import Context
+    from pyiceberg.table import DataScan
     from pyspark.sql import SparkSession
 
     from airflow_snowpack.builds.build_source import RowsSource, SparkSource
@@ -59,9 +60,24 @@ def python_source(operator: TakesBuildArguments, context: Context) -> RowsSource
     snapshot = table.current_snapshot()
     told: dict[str, Any] = {"table": str(name)} | ({"snapshot_id": snapshot.snapshot_id} if snapshot else {})
     scan = table.scan(snapshot_id=snapshot.snapshot_id if snapshot else None)
-    # Keys can only be counted first where all rows are held.
-    rows = scan.to_arrow_batch_reader() if operator.max_keys_per_shard is None else scan.to_arrow()
-    return RowsSource(rows, sources=(told,))
+    return RowsSource(_rows_of(scan, all_at_once=operator.max_keys_per_shard is not None), sources=(told,))
+
+
+def _rows_of(scan: DataScan, *, all_at_once: bool) -> Any:
+    """The rows of a scan; keys can only be counted first where all of them are held.
+
+    :raises InvalidBuild: PyIceberg would change some, and they cannot be read past it.
+    """
+    from airflow_snowpack.builds.errors import InvalidBuild
+    from airflow_snowpack.interim.data_files import is_changed_by_projection, rows_of
+    from airflow_snowpack.interim.frame_errors import UnreadableTable
+
+    if not is_changed_by_projection(scan.projection()):
+        return scan.to_arrow() if all_at_once else scan.to_arrow_batch_reader()
+    try:
+        return rows_of(scan)
+    except UnreadableTable as problem:
+        raise InvalidBuild("engine", "python", f"{problem.problem}; build it with engine='spark'") from problem
 
 
 def _called(operator: TakesBuildArguments, context: Context, *session: SparkSession) -> Any:

@@ -66,6 +66,7 @@ PROMISES = (
             "unit/builds/test_build_winners.py",
             "unit/interim/test_interim_frames.py",
             "unit/interim/test_lossless.py",
+            "unit/interim/test_rows_contract.py",
         ),
     ),
     Promise(

@@ -69,7 +69,7 @@ def test_what_holds_rows_is_known_by_its_class_and_nothing_else_is() -> None:
 
 @pytest.mark.parametrize("column", [pa.table(FLIGHTS)["id"], pl.Series([1]), pd.Series([1])])
 def test_a_column_is_no_table_and_is_refused(column: Any) -> None:
-    with pytest.raises(UnwritableFrame, match=f"a {type(column).__name__} is no table"):
+    with pytest.raises(UnwritableFrame, match=f"this {type(column).__name__} cannot become a table of Arrow"):
         as_arrow(column)
 
 

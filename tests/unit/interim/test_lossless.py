@@ -190,3 +190,16 @@ def test_columns_of_single_precision_round_also_inside_of_lists() -> None:
 def test_what_arrow_would_not_have_refused_is_an_error_of_arrows() -> None:
     with pytest.raises(CutOff):
         cast_whole(pa.array([5]), pa.bool_())
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "told"),
+    [
+        (pa.string(), b"x", "It is bytes and no text; decode it"),
+        (pa.large_string(), bytearray(b"x"), "It is bytes and no text; decode it"),
+        (pa.binary(), "x", "It is text and no bytes; encode it"),
+    ],
+)
+def test_text_and_bytes_are_two_things(kind: pa.DataType, value: Any, told: str) -> None:
+    assert loss_among(pa.field("c", kind))([value]) == told
+    assert loss_among(pa.field("c", pa.list_(kind)))([[value]]) == told

@@ -117,6 +117,8 @@ def test_an_index_that_is_called_like_a_column_is_refused() -> None:
     ("values", "told"),
     [
         ([date(2026, 1, 1), datetime(2026, 1, 1, 5)], "Its time of day would be cut off"),  # noqa: DTZ001
+        ([["a", b"b"]], "It is bytes and no text"),
+        (["a", b"\xd8"], "It is text and no bytes"),
         ([2**64], "Python int too large"),
         ([LARGE, 0.5], "outside of the range exactly representable"),
         ([1, "a"], "the column c: "),
