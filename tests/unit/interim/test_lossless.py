@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from airflow_snowpack.interim.lossless import loss_among
 from airflow_snowpack.interim.lossless_cast import CutOff, cast_whole
 from airflow_snowpack.interim.row_batch import Misfit, RowBatches, rows_of
 
