@@ -26,10 +26,16 @@ from airflow_snowpack.scheduling.holding import let_go
 from airflow_snowpack.scheduling.pending import PendingState, is_open
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.surroundings import Launch
-from airflow_snowpack.scheduling.trigger import CLOCKS
 from airflow_snowpack.scheduling.waiters import next_in_line, wake
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.schedule_tables import events, launches, pending_events, pending_jobs, schedule_runs, schedules
+from airflow_snowpack.store.schedule_tables import (
+    launches,
+    pending_events,
+    pending_jobs,
+    schedule_clocks,
+    schedule_runs,
+    schedules,
+)
 
 
 def close_launch(conn: sa.Connection, row: sa.Row[Any], now: datetime) -> Mapping[str, Any]:
@@ -42,17 +48,17 @@ def close_launch(conn: sa.Connection, row: sa.Row[Any], now: datetime) -> Mappin
         conf: Mapping[str, Any] = row.conf
         return conf
     told = row.conf["snowpack"]
-    may_miss = told["missing"] or _has_tick(conn, row.pending_id)
+    may_miss = told["missing"] or _has_tick(conn, row.pending_id, row.schedule)
     told = told | (_still_missing(conn, row.pending_id, now) if may_miss else told_events(conn, row.pending_id))
     conf = {**row.conf, "snowpack": told}
     conn.execute(sa.update(launches).where(launches.c.pending_id == row.pending_id).values(absorbs=False, conf=conf))
     return conf
 
 
-def _has_tick(conn: sa.Connection, pending_id: str) -> bool:
+def _has_tick(conn: sa.Connection, pending_id: str, schedule: str) -> bool:
     """Whether the clock of its schedule has come for it: a deadline that passed may have joined the run."""
-    heard = sa.select(pending_events.c.event_id).join(events, events.c.id == pending_events.c.event_id)
-    ticks = heard.where(pending_events.c.pending_id == pending_id, events.c.key.startswith(CLOCKS, autoescape=True))
+    of_clock = sa.and_(schedule_clocks.c.schedule == schedule, schedule_clocks.c.leaf == pending_events.c.leaf)
+    ticks = sa.select(pending_events.c.event_id).where(pending_events.c.pending_id == pending_id, sa.exists().where(of_clock))
     return conn.execute(ticks.limit(1)).first() is not None
 
 
