@@ -60,7 +60,7 @@ def _moments(unit: str, zone: str | None) -> st.SearchStrategy[Any]:
 
 
 def _decimals(precision: int, scale: int, digits: int | None = None) -> st.SearchStrategy[Decimal]:
-    most = 10 ** (digits or precision) - 1
+    most = 10 ** max((digits or precision) + min(scale, 0), 0) - 1
     exact = Context(prec=80)
     if scale < 0:
         return st.integers(-most, most).map(lambda number: Decimal(number * 10**-scale))
@@ -301,7 +301,7 @@ def _alike_leaf(value: Any, kind: Any) -> Any:
         value = None if np.isnat(value) else pd.Timestamp(value)
     elif isinstance(value, np.generic):
         value = value.item()
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
         # Objects of pandas may have whole numbers beside others; -0.0 is told from 0.0.
         return "NaN" if math.isnan(value) else (value, math.copysign(1, value))
     if isinstance(value, pd.Timestamp):
