@@ -60,6 +60,7 @@ PROMISES = (
         (
             "integration/builds/test_cluster_builds_on_spark.py",
             "integration/interim/test_reduction_killed_on_spark.py",
+            "integration/interim/test_rows_contract_on_spark.py",
             "integration/maintenance/test_conflicts.py",
             "integration/maintenance/test_interrupting.py",
             "integration/maintenance/test_worker_on_spark.py",
