@@ -28,7 +28,7 @@ TOKEN = re.compile(
       | (?P<text> [rR]?'(?:[^'\\]|\\.|'')*' | [rR]?"(?:[^"\\]|\\.|"")*" )
       | (?P<quoted> `(?:[^`]|``)+` )
       | (?P<number> (?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?:BD|[LSYFD])?(?!\w) )
-      | (?P<word> [^\W\d]\w* )
+      | (?P<word> \w+ )
       | (?P<sign> <=> | <> | != | >= | <= | == | \|\| | :: | -> | [=<>+\-*/%&|^~!().,\[\]] )""",
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
@@ -36,6 +36,7 @@ DATE_TEXT = re.compile(r"\s*(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?\s*"
 COMPARISONS = frozenset({"=", "==", "<=>", "<>", "!=", "<", "<=", ">", ">="})
 ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "||", "&", "|", "^", "DIV"})
 TYPED = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "X"})
+SPECIAL_MOMENTS = (["epoch"], ["now"], ["today"], ["tomorrow"], ["yesterday"])
 BARE_FUNCTIONS = frozenset(
     ["CURRENT_DATE", "CURRENT_TIMESTAMP", "CURRENT_TIME", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_USER", "USER"]
 )
@@ -370,13 +371,14 @@ class _Parser:
         return Value("truth")
 
     def _check_typed(self, word: str, text: str) -> None:
-        match = DATE_TEXT.fullmatch(text)
-        if word == "X":
+        if word == "X" or text.lower().split()[:1] in SPECIAL_MOMENTS:
             return
+        match = DATE_TEXT.fullmatch(text)
         try:
-            if match is None:
+            if match is not None:
+                date(int(match[1]), int(match[2] or 1), int(match[3] or 1))
+            elif not any(character.isdigit() for character in text):
                 raise ValueError(text)
-            date(int(match[1]), int(match[2] or 1), int(match[3] or 1))
         except ValueError:
             raise UnusableCondition(f"{word} {text!r} is not a moment, such as {word} '2026-01-31'") from None
 

@@ -30,6 +30,7 @@ SCHEMA = Schema(
     NestedField(10, "two words", IntegerType()),
     NestedField(11, "date", DateType()),
     NestedField(12, "order", IntegerType()),
+    NestedField(13, "2nd", IntegerType()),
 )
 
 ACCEPTED = [
@@ -49,6 +50,9 @@ ACCEPTED = [
     "at >= current_timestamp - interval 7 days",
     "at >= now() - interval 1 year 2 months",
     "at < '2026-01-31'",
+    "day = DATE 'today' OR at > TIMESTAMP 'now' OR at < TIMESTAMP 'epoch UTC'",
+    "at > TIMESTAMP '10:30:00'",
+    "2nd = 1 AND p = 2",
     "day = cast('2026-01-31' AS DATE)",
     "day = '2026-01-31'::date",
     "cast(p AS DECIMAL(10, 2)) > 1.5",
