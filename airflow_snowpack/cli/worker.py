@@ -44,7 +44,9 @@ def work(args: Namespace) -> ExitCode | None:
         catalog, go_on = catalog_hook.config, hook.settings.continue_on_error
         note_presence(hook.store(), "worker", catalog_hook)
         worker = Worker(hook.jobs(), spark_engines(args), name, catalog_id=catalog.catalog_id, poll=poll, continue_on_error=go_on)
-        log.info("Worker %s takes jobs of the catalog %s", name, catalog_label(catalog.name, catalog.catalog_id))
+        log.info(
+            "Worker %s reaches the catalog %s, and takes jobs of no other", name, catalog_label(catalog.name, catalog.catalog_id)
+        )
         worker.run_forever(max_jobs=1 if args.once else args.max_jobs, until_idle=args.once)
         log.info("Worker %s leaves", name)
     return None
