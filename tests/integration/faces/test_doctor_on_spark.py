@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_snowpack.cli.doctor_checks import Examined, Verdict, diagnose, spark_sees_catalog
-
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def test_spark_sees_the_catalog_and_the_warehouse_of_the_installation(installation: Path) -> None:
+    from airflow_snowpack.cli.doctor_checks import Examined, Verdict, spark_sees_catalog
+
     finding = spark_sees_catalog(Examined())
 
     assert finding.verdict is Verdict.OK
@@ -20,6 +20,8 @@ def test_spark_sees_the_catalog_and_the_warehouse_of_the_installation(installati
 
 
 def test_a_spark_with_another_catalog_is_wrong(installation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_snowpack.cli.doctor_checks import Examined, Verdict, diagnose
+
     monkeypatch.setenv(
         "AIRFLOW_CONN_OTHER",
         f'{{"conn_type": "sqlite", "host": "{tmp_path}/c.db", "extra": {{"warehouse": "file://{tmp_path}"}}}}',

@@ -6,38 +6,64 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from airflow.sdk import DAG, BaseOperator, task
 
 from airflow_snowpack import hooks
-from airflow_snowpack.operators.consumers import consumers_of
 
 if TYPE_CHECKING:
+    from airflow.sdk import DAG
+
     from tests.unit.faces.conftest import Runner
 
 
-@task.snowpack
-def make() -> pa.Table:
-    return pa.table({"n": [1]})
+@pytest.fixture
+def make() -> Any:
+    from airflow.sdk import task
+
+    @task.snowpack
+    def make() -> pa.Table:
+        return pa.table({"n": [1]})
+
+    return make
 
 
-@task
-def plain(*handed: Any, **named: Any) -> Any: ...
+@pytest.fixture
+def plain() -> Any:
+    from airflow.sdk import task
+
+    @task
+    def plain(*handed: Any, **named: Any) -> Any: ...
+
+    return plain
 
 
-@task.snowpack
-def interim(handed: Any) -> Any: ...
+@pytest.fixture
+def interim() -> Any:
+    from airflow.sdk import task
+
+    @task.snowpack
+    def interim(handed: Any) -> Any: ...
+
+    return interim
 
 
 @pytest.fixture
 def dag() -> DAG:
+    from airflow.sdk import DAG
+
     return DAG("guard", schedule=None)
+
+
+def consumers_of(operator: Any) -> set[str]:
+    from airflow_snowpack.operators import consumers
+
+    return consumers.consumers_of(operator)
 
 
 def called(function: Any, name: str, *args: Any, **kwargs: Any) -> Any:
     return function.override(task_id=name)(*args, **kwargs)
 
 
-def test_a_plain_task_passes_its_reference_on_to_its_consumers(dag: DAG) -> None:
+def test_a_plain_task_passes_its_reference_on_to_its_consumers(dag: DAG, make: Any, plain: Any, interim: Any) -> None:
     with dag:
         made = make()
         picked = called(plain, "pick", [made])
@@ -48,7 +74,7 @@ def test_a_plain_task_passes_its_reference_on_to_its_consumers(dag: DAG) -> None
     assert consumers_of(made.operator) == {"pick", "again", "use"}
 
 
-def test_a_task_that_hands_over_pins_for_its_own_consumers(dag: DAG) -> None:
+def test_a_task_that_hands_over_pins_for_its_own_consumers(dag: DAG, make: Any, plain: Any, interim: Any) -> None:
     with dag:
         made = make()
         called(plain, "last", called(interim, "use", made))
@@ -56,7 +82,7 @@ def test_a_task_that_hands_over_pins_for_its_own_consumers(dag: DAG) -> None:
     assert consumers_of(made.operator) == {"use"}
 
 
-def test_a_task_that_only_comes_later_is_handed_nothing_to_pass_on(dag: DAG) -> None:
+def test_a_task_that_only_comes_later_is_handed_nothing_to_pass_on(dag: DAG, make: Any, plain: Any) -> None:
     with dag:
         made = make()
         made >> called(plain, "notify") >> called(plain, "after")
@@ -64,7 +90,7 @@ def test_a_task_that_only_comes_later_is_handed_nothing_to_pass_on(dag: DAG) -> 
     assert consumers_of(made.operator) == {"notify"}
 
 
-def test_two_ways_to_one_task_are_both_followed(dag: DAG) -> None:
+def test_two_ways_to_one_task_are_both_followed(dag: DAG, make: Any, plain: Any, interim: Any) -> None:
     with dag:
         made = make()
         short = called(plain, "short", made)
@@ -76,7 +102,7 @@ def test_two_ways_to_one_task_are_both_followed(dag: DAG) -> None:
     assert consumers_of(made.operator) == {"short", "longer", "long", "join", "use"}
 
 
-def test_mapped_tasks_pass_on_as_well(dag: DAG) -> None:
+def test_mapped_tasks_pass_on_as_well(dag: DAG, make: Any, plain: Any, interim: Any) -> None:
     with dag:
         made = make()
         expanded = plain.override(task_id="expanded").expand(handed=[made, made])
@@ -87,7 +113,9 @@ def test_mapped_tasks_pass_on_as_well(dag: DAG) -> None:
     assert consumers_of(made.operator) == {"expanded", "partial", "use", "use_partial"}
 
 
-def test_references_in_the_fields_of_other_operators_count(dag: DAG) -> None:
+def test_references_in_the_fields_of_other_operators_count(dag: DAG, make: Any, interim: Any) -> None:
+    from airflow.sdk import BaseOperator
+
     class Picks(BaseOperator):
         template_fields = ("refs",)
 
@@ -102,7 +130,7 @@ def test_references_in_the_fields_of_other_operators_count(dag: DAG) -> None:
     assert consumers_of(made.operator) == {"pick", "use"}
 
 
-def test_the_table_is_pinned_for_them(run_operator: Runner, dag: DAG) -> None:
+def test_the_table_is_pinned_for_them(run_operator: Runner, dag: DAG, make: Any, plain: Any, interim: Any) -> None:
     with dag:
         made = make()
         called(interim, "use", called(plain, "pick", made))

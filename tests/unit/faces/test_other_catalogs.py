@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_snowpack import hooks, operators, sensors
-from airflow_snowpack.assets import iceberg_asset, maintained_tables, maintenance_outlet
 from airflow_snowpack.jobs import JobStatus
 
 if TYPE_CHECKING:
@@ -133,6 +132,8 @@ def test_waiting_for_a_locked_table_waits_for_the_table_of_the_right_catalog(
 def test_a_table_of_another_catalog_is_another_asset_in_all_that_names_it(
     installation: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from airflow_snowpack.assets import iceberg_asset, maintained_tables, maintenance_outlet
+
     uri = "iceberg://lake/demo/flights?catalog_conn_id=other_lake"
     assert iceberg_asset("demo.flights", catalog_conn_id=OTHER).uri == uri
     assert maintenance_outlet("demo.flights", dry_run=False, catalog_conn_id=OTHER) == iceberg_asset(
@@ -148,9 +149,9 @@ def test_a_table_of_another_catalog_is_another_asset_in_all_that_names_it(
     assert iceberg_asset("demo.flights").uri == iceberg_asset("demo.flights", catalog_conn_id=OTHER).uri == mine
 
 
-def test_the_maintenance_operator_declares_the_asset_of_its_catalog(
-    installation: Path,
-) -> None:
+def test_the_maintenance_operator_declares_the_asset_of_its_catalog(installation: Path) -> None:
+    from airflow_snowpack.assets import iceberg_asset
+
     task = operators.MaintainTableOperator(task_id="maintain", table="demo.flights", catalog_conn_id=OTHER)
 
     assert task.outlets == [iceberg_asset("demo.flights", catalog_conn_id=OTHER)]

@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from airflow_snowpack.hooks import IcebergSparkHook
+from airflow_snowpack import hooks
 from airflow_snowpack.hooks.errors import ConnectionNotFound, UnsuitableConnection
-from airflow_snowpack.hooks.spark_orphans import ConnectOrphans
 from airflow_snowpack.maintenance import SparkEngine
 from airflow_snowpack.spark import ConnectServer, SparkUnavailable
 
@@ -23,7 +22,7 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_engine_on_spark_connect_names_the_connection_of_its_server() -> None:
-    sessions = IcebergSparkHook("cluster").sessions
+    sessions = hooks.IcebergSparkHook("cluster").sessions
 
     assert isinstance(sessions, ConnectServer)
     assert (sessions.name, sessions.url) == ("cluster", "sc://127.0.0.1:9/;token=hunter2")
@@ -32,13 +31,15 @@ def test_an_engine_on_spark_connect_names_the_connection_of_its_server() -> None
 
 
 def test_an_engine_in_this_process_names_no_server() -> None:
-    sessions = IcebergSparkHook("local").sessions
+    sessions = hooks.IcebergSparkHook("local").sessions
 
     assert not isinstance(sessions, ConnectServer)
     assert SparkEngine(sessions, lambda: pytest.fail("no catalog is needed")).server is None
 
 
 def test_a_server_that_does_not_answer_is_not_taken_for_one_without_orphans() -> None:
+    from airflow_snowpack.hooks.spark_orphans import ConnectOrphans
+
     with pytest.raises(SparkUnavailable, match=r"sc://127\.0\.0\.1:9 does not answer") as refused:
         ConnectOrphans().end("cluster", "a job", [1])
     assert "hunter2" not in str(refused.value)
@@ -46,5 +47,7 @@ def test_a_server_that_does_not_answer_is_not_taken_for_one_without_orphans() ->
 
 @pytest.mark.parametrize(("conn_id", "error"), [("gone", ConnectionNotFound), ("local", UnsuitableConnection)])
 def test_a_connection_that_names_no_server_any_more_is_an_error(conn_id: str, error: type[Exception]) -> None:
+    from airflow_snowpack.hooks.spark_orphans import ConnectOrphans
+
     with pytest.raises(error, match=conn_id):
         ConnectOrphans().end(conn_id, "a job", [1])
