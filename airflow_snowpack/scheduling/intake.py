@@ -10,7 +10,10 @@ The invariant: a pending job is changed here only as the checker would change it
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -26,6 +29,8 @@ from airflow_snowpack.scheduling.subscriber import BATCH, CURSOR, Subscriber
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import event_cursors, events, launches, pending_jobs, schedules
 
+RECOVER_EVERY = timedelta(minutes=10)
+"""Beside a host whose clock stays ahead, the clock of every other one looks as if it had been set back, in each round."""
 AT_ONCE = 500
 A_TRANSACTION = 100
 """So many jobs are held together at most: who wants one of them waits until all are written."""
@@ -44,13 +49,15 @@ class Intake:
         self._store = store
         self._clocks = Clocks(store)
         self._subscriber = Subscriber(store)
+        self._recover_from = -math.inf
 
     def step(self) -> int:
         """One round.
 
         :returns: how many events were handed to pending jobs.
         """
-        recover_from_set_back(self._store)
+        if time.monotonic() >= self._recover_from and recover_from_set_back(self._store):
+            self._recover_from = time.monotonic() + RECOVER_EVERY.total_seconds()
         self._clocks.step()
         taken = 0
         while self._has_unread() and (batch := self._subscriber.step()):

@@ -22,6 +22,7 @@ from airflow_snowpack.scheduling import (
     Since,
 )
 from airflow_snowpack.scheduling.set_back import recover_from_set_back
+from airflow_snowpack.scheduling.signs_of_life import last_beat
 from airflow_snowpack.scheduling.trigger import custom_key
 
 GO = CustomEvents("go")
@@ -141,6 +142,21 @@ def test_clocks_that_differ_by_less_than_a_minute_change_nothing(scheduler: Any)
     scheduler.clock.forward(seconds=-2)
     assert recover_from_set_back(scheduler.store)
     assert not recover_from_set_back(scheduler.store)
+
+
+def test_a_host_whose_clock_stays_ahead_does_not_keep_the_others_recovering(scheduler: Any) -> None:
+    scheduler.declare("feed", GO, Delay("10m"))
+    scheduler.send("go")
+    intake = Intake(scheduler.store)
+    warned = []
+    for _ in range(5):
+        scheduler.clock.forward(minutes=5)
+        Intake(scheduler.store).step()  # the host that is ahead
+        scheduler.clock.forward(minutes=-5)
+        intake.step()
+        seen_at = scheduler.store.read(last_beat)
+        warned.append(seen_at <= scheduler.clock())
+    assert warned == [True, False, False, False, False]
 
 
 class TestSlowWriters:
