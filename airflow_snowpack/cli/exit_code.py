@@ -78,6 +78,7 @@ def _codes() -> dict[type, ExitCode]:
         builds.BuildNotFound: ExitCode.NOT_FOUND,
         builds.DatasetBusy: ExitCode.TRY_LATER,
         builds.StorageFailed: ExitCode.UNREACHABLE,
+        builds.PointerMoved: ExitCode.REFUSED,
         builds.PublishFailed: ExitCode.UNREACHABLE,
         iceberg.InvalidTableName: ExitCode.USAGE,
         interim.InvalidInterimCursor: ExitCode.USAGE,

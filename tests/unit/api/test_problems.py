@@ -20,6 +20,7 @@ from airflow_snowpack.api.problems import problem_of, snake_case
 from airflow_snowpack.api.readiness import look
 from airflow_snowpack.api.reasons import reason_in_words
 from airflow_snowpack.api.services import LazyServices
+from airflow_snowpack.builds.errors import PointerMoved
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg import CatalogUnreachable, InvalidTableName, TableNotFound
 from airflow_snowpack.jobs import DrainModeOn, DrainState, InvalidCursor, JobNotFound
@@ -52,6 +53,7 @@ def document(error: Exception) -> dict[str, Any]:
         (InvalidTableName("x", None), 422, "invalid_table_name"),
         (InvalidCursor("x"), 422, "invalid_cursor"),
         (InvalidRequest.at("body", "it is empty"), 422, "invalid_request"),
+        (PointerMoved("flights", "r1", 4, 7), 409, "pointer_moved"),
         (DrainModeOn(DrainState(on=True)), 503, "drain_mode"),
         (CatalogUnreachable("lake", OSError("gone")), 503, "catalog_unreachable"),
         (StoreUnreachable("postgresql://me@db/x", OSError("gone")), 503, "store_down"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from airflow_snowpack.builds.errors import PointerMoved
 from airflow_snowpack.cli.actor import os_user
 from airflow_snowpack.cli.exit_code import ExitCode, code_of, common_code
 from airflow_snowpack.cli.outcome import ends_cleanly
@@ -29,6 +30,10 @@ def no_store(installation: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_store")
+def test_a_pointer_that_another_installation_moved_is_refused_and_no_outage() -> None:
+    assert code_of(PointerMoved("flights", "r1", 4, 7)) is ExitCode.REFUSED
+
+
 @pytest.mark.parametrize(
     "command",
     [("jobs", "list"), ("jobs", "cancel", "deadbeef", "--yes"), ("drain", "on"), ("worker", "--once"), ("db", "check")],
