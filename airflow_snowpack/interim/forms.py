@@ -81,5 +81,11 @@ def _converted(rows: pa.Table, form: Form) -> Any:
             return rows.to_reader()
         case Form.BATCH:
             batches = rows.combine_chunks().to_batches()
-            return batches[0] if batches else rows.schema.empty_table().to_batches()[0]
+            return batches[0] if batches else _empty_batch(rows)
     return rows
+
+
+def _empty_batch(rows: pa.Table) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_pylist([], schema=rows.schema)

@@ -77,8 +77,12 @@ def _table_of(frame: Any) -> pa.Table:
     if isinstance(frame, pa.RecordBatch):
         return pa.Table.from_batches([frame])
     if _is_of_polars(frame):
+        frame = frame.collect() if hasattr(frame, "collect") else frame
+        objects = [name for name, kind in frame.schema.items() if "Object" in str(kind.base_type())]
+        if objects:  # Polars would give their addresses
+            raise TypeError(f"the column {objects[0]} holds objects of Python")
         # Its stream ends the whole process for some types, where this raises.
-        return (frame.collect() if hasattr(frame, "collect") else frame).to_arrow()
+        return frame.to_arrow()
     return pa.RecordBatchReader.from_stream(frame).read_all()
 
 

@@ -66,7 +66,8 @@ def _kept(kind: pa.DataType) -> pa.DataType:
     if types.is_struct(kind):
         if not kind.num_fields:
             raise UnsupportedType("a struct has no fields")
-        return pa.struct([iceberg_field(each) for each in _named(kind)])
+        # A field that is required in a struct that is null would be a null in it, for Arrow's writer of Parquet.
+        return pa.struct([iceberg_field(each).with_nullable(True) for each in _named(kind)])
     if types.is_map(kind):
         return pa.map_(iceberg_field(kind.key_field), iceberg_field(kind.item_field))
     if types.is_large_list(kind) or types.is_large_list_view(kind):

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
+from airflow_snowpack.interim.forms import Form, in_form
 from airflow_snowpack.interim.frame_errors import UnreadableView, UnwritableFrame
 from airflow_snowpack.interim.frames import FrameKind, as_arrow, frame_kind
 from airflow_snowpack.interim.iceberg_types import in_iceberg_types
@@ -65,6 +66,21 @@ def test_what_holds_rows_is_known_by_its_class_and_nothing_else_is() -> None:
     assert [frame_kind(each) for each in of_arrow] == [FrameKind.ARROW] * 6
     assert frame_kind(rows.to_pandas()) is FrameKind.PANDAS
     assert [frame_kind(each) for each in others] == [None] * 6
+
+
+def test_what_polars_cannot_give_to_arrow_is_refused() -> None:
+    with pytest.raises(UnwritableFrame, match="the column c holds objects of Python"):
+        as_arrow(pl.DataFrame({"c": pl.Series([object()], dtype=pl.Object)}))
+    with pytest.raises(UnwritableFrame, match="this DataFrame cannot become a table of Arrow"):
+        as_arrow(pl.DataFrame({"c": pl.Series([1], dtype=pl.Int128)}))
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_a_record_batch_holds_all_rows(count: int) -> None:
+    rows = pa.concat_tables([pa.table({"n": [number]}) for number in range(count)] or [pa.table({"n": pa.array([], pa.int64())})])
+
+    assert in_form(rows, Form.BATCH).equals(pa.record_batch({"n": pa.array(range(count), pa.int64())}))
+    assert in_form(rows, Form.READER).read_all().equals(rows)
 
 
 @pytest.mark.parametrize("column", [pa.table(FLIGHTS)["id"], pl.Series([1]), pd.Series([1])])

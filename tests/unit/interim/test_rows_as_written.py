@@ -88,6 +88,8 @@ def test_a_view_keeps_nulls_too(catalog: Catalog, written: Callable[[Any], Table
         ([UUID(int=7), None], pa.uuid()),
         ([[1, None], None], pa.list_(pa.int64(), 2)),
         ([b"ab", None], pa.binary(2)),
+        ([None, {"a": 1}], pa.struct([pa.field("a", pa.int64(), nullable=False)])),
+        ([None, [None, {"a": 1}]], pa.list_(pa.struct([pa.field("a", pa.int64(), nullable=False)]))),
     ],
 )
 def test_types_that_iceberg_lacks_come_back_with_their_values(
