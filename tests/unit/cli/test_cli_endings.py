@@ -30,10 +30,6 @@ def no_store(installation: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_store")
-def test_a_pointer_that_another_installation_moved_is_refused_and_no_outage() -> None:
-    assert code_of(PointerMoved("flights", "r1", 4, 7)) is ExitCode.REFUSED
-
-
 @pytest.mark.parametrize(
     "command",
     [("jobs", "list"), ("jobs", "cancel", "deadbeef", "--yes"), ("drain", "on"), ("worker", "--once"), ("db", "check")],
@@ -60,6 +56,10 @@ def test_another_store_than_the_installations_may_be_named(
 
     assert snowpack("drain", "on", "--store-conn-id", "other").code == 0
     assert snowpack("drain", "status", "-o", "json").json["on"] is False
+
+
+def test_a_pointer_that_another_installation_moved_is_refused_and_no_outage() -> None:
+    assert code_of(PointerMoved("flights", "r1", 4, 7)) is ExitCode.REFUSED
 
 
 def test_a_problem_without_a_code_of_its_own_is_refused() -> None:
