@@ -127,7 +127,9 @@ def rows_of(scan: DataScan) -> pa.Table:
         if left is not None and (left := left - found[-1].num_rows) == 0:
             break
     if not found:
-        return pa.schema([_shape(None, field) for field in wanted]).empty_table()
+        fields = [_shape(None, field) for field in wanted]
+        # Not empty_table(): Arrow builds no arrays of lists of uuids, not even empty ones.
+        return pa.Table.from_arrays([pa.chunked_array([], field.type) for field in fields], schema=pa.schema(fields))
     return pa.concat_tables(found, promote_options="permissive")
 
 

@@ -13,6 +13,7 @@ import pytest
 from pyiceberg.types import LongType
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
+from airflow_snowpack.interim.forms import Form, in_form
 from airflow_snowpack.interim.frame_errors import UnreadableTable, UnwritableFrame
 from airflow_snowpack.interim.reading import read_as_arrow
 from airflow_snowpack.interim.refs import Producer, TableRef
@@ -64,6 +65,21 @@ def test_what_is_null_stays_null_in_lists_and_maps_of_structs(
 
     assert read.to_pylist() == rows.to_pylist()
     assert read.schema == rows.schema
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.list_(pa.uuid()), pa.uuid(), pa.list_(SKU), pa.map_(pa.string(), SKU), pa.timestamp("us", "Europe/Berlin")]
+)
+@pytest.mark.parametrize("form", [Form.ARROW, Form.PANDAS, Form.POLARS, Form.LAZY, Form.READER])
+def test_a_table_without_rows_arrives_in_every_form(
+    kind: pa.DataType, form: Form, catalog: Catalog, written: Callable[[Any], TableRef]
+) -> None:
+    empty = pa.table({"c": pa.chunked_array([], kind)})
+
+    read = read_as_arrow(written(empty), catalog)
+
+    assert (read.num_rows, read.schema) == (0, empty.schema)
+    in_form(read, form)
 
 
 def test_a_view_keeps_nulls_too(catalog: Catalog, written: Callable[[Any], TableRef]) -> None:
