@@ -96,7 +96,11 @@ def reopen_launch(conn: sa.Connection, store: Store, launch: Launch) -> None:
 
 
 def _later_jobs(conn: sa.Connection, launch: Launch) -> Sequence[sa.Row[Any]]:
-    """The open job of the schedule, and those whose launch absorbs events; all held."""
+    """Lock and return the open job of the schedule, and those whose launch absorbs events.
+
+    A job that another transaction holds is left out: that one may wait for this launch, whose row is held already. The next
+    attempt that reopens the launch finds the job again.
+    """
     generation = sa.select(pending_jobs.c.generation).where(pending_jobs.c.pending_id == launch.pending_id).scalar_subquery()
     mine = sa.and_(pending_jobs.c.schedule == launch.schedule, pending_jobs.c.generation == generation)
     others = sa.select(launches.c.pending_id).where(
@@ -105,15 +109,20 @@ def _later_jobs(conn: sa.Connection, launch: Launch) -> Sequence[sa.Row[Any]]:
         launches.c.absorbs,
         launches.c.claimed_at.is_(None),
     )
-    open_one = conn.execute(sa.select(pending_jobs).where(mine, is_open).with_for_update()).all()
+    open_one = conn.execute(sa.select(pending_jobs).where(mine, is_open).with_for_update(skip_locked=True)).all()
     sent = sa.select(pending_jobs).where(mine, pending_jobs.c.pending_id.in_(others)).order_by(pending_jobs.c.created_at)
-    return [*open_one, *conn.execute(sent.with_for_update()).all()]
+    return [*open_one, *conn.execute(sent.with_for_update(skip_locked=True)).all()]
 
 
 def _withdraw(conn: sa.Connection, job: sa.Row[Any]) -> bool:
-    """Take back the launch of a job and its reservation; ``False`` when a launcher has claimed it meanwhile."""
-    unclaimed = sa.and_(launches.c.pending_id == job.pending_id, launches.c.absorbs, launches.c.claimed_at.is_(None))
-    gone = conn.execute(sa.delete(launches).where(unclaimed).returning(launches.c.dag_id, launches.c.run_id)).first()
+    """Take back the launch of a job and its reservation.
+
+    :returns: ``False`` when a launcher has claimed the launch meanwhile, or another transaction holds it.
+    """
+    mine = sa.and_(launches.c.pending_id == job.pending_id, launches.c.absorbs, launches.c.claimed_at.is_(None))
+    free = sa.select(launches.c.pending_id).where(mine).with_for_update(skip_locked=True)
+    withdrawn = sa.delete(launches).where(launches.c.pending_id.in_(free))
+    gone = conn.execute(withdrawn.returning(launches.c.dag_id, launches.c.run_id)).first()
     if gone is None:
         return False
     run = sa.and_(schedule_runs.c.dag_id == gone.dag_id, schedule_runs.c.run_id == gone.run_id)
