@@ -39,7 +39,7 @@ class World:
         self.out = io.StringIO()
 
     def claimed(self) -> None:
-        self.claim = self.jobs.claim("w1", job_id=self.job.job_id)
+        self.claim = self.jobs.claim("w1", job_id=self.job.job_id, catalog_id=self.job.table.catalog_id)
 
     def rewritten(self) -> None:
         assert self.claim is not None

@@ -364,7 +364,8 @@ def test_a_cancelled_job_says_who_cancelled_it_and_frees_its_table(run_operator:
     outcome = run_operator(operators.CancelMaintenanceOperator(task_id="stop", job_id=job.job_id))
 
     assert outcome.xcom["status"] == "cancelled"
-    assert "guard/run1/stop" in outcome.xcom["error"]
+    assert outcome.xcom["error"] == "Cancelled by user"
+    assert "guard/run1/stop" in str(jobs.get(job.job_id).cancelled_by)
     assert jobs.locks.get(flights) is None
     assert run_operator(operators.CancelMaintenanceOperator(task_id="stop", job_id=job.job_id)).state == "skipped"
 
