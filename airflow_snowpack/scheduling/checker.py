@@ -26,7 +26,7 @@ from airflow_snowpack.scheduling.counting import Counted, count_events, fired_by
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.facts import StoredFacts, counted_keys, take_turns
 from airflow_snowpack.scheduling.history import note
-from airflow_snowpack.scheduling.late_events import begin_with_late_events
+from airflow_snowpack.scheduling.late_events import begin_with_late_events, expiry
 from airflow_snowpack.scheduling.pending import PendingState, Reason, is_open, move, reasons_from_json, reasons_to_json
 from airflow_snowpack.scheduling.reservation import Wanted, reserve_run, run_id_of
 from airflow_snowpack.scheduling.rulings import Rulings, rule_all
@@ -67,11 +67,8 @@ class _Due:
     schedule: Schedule
     trigger: Reason
     triggered_at: datetime
+    expires_at: datetime
     counted: Counted
-
-    @property
-    def expires_at(self) -> datetime:
-        return self.triggered_at + self.schedule.timeout.period
 
     def is_discarded_at(self, now: datetime) -> bool:
         """Whether its timeout discards it then, which keeps the events that arrived after the expiry; a skip would not."""
@@ -150,7 +147,9 @@ class Checker:
             return PendingState.TRIGGER
         trigger = Reason("trigger", judgement.says, met=True)
         # Somebody's clock may be ahead of ours; what it says has not happened yet has happened now.
-        due = _Due(row, schedule, trigger, row.triggered_at or min(judgement.since or now, now), counted)
+        triggered_at = row.triggered_at or min(judgement.since or now, now)
+        expires_at = row.expires_at or expiry(conn, row.pending_id, schedule, triggered_at, now)
+        due = _Due(row, schedule, trigger, triggered_at, expires_at, counted)
         if row.triggered_at is None:
             self._note_triggered(conn, due)
         return self._constrain(conn, due, snapshot)

@@ -59,6 +59,12 @@ def count_anew(conn: sa.Connection, pending_id: str, schedule: Schedule) -> Coun
     return _add_up({}, 0, schedule, conn.execute(HEARD.where(pending_events.c.pending_id == pending_id)).all())
 
 
+def count_recorded_before(conn: sa.Connection, pending_id: str, schedule: Schedule, moment: datetime) -> Counted:
+    """Count the events of a pending job that were recorded before a moment."""
+    mine = sa.and_(pending_events.c.pending_id == pending_id, events.c.recorded_at < moment)
+    return _add_up({}, 0, schedule, conn.execute(HEARD.where(mine)).all())
+
+
 def count_each(conn: sa.Connection, jobs: Sequence[tuple[sa.Row[Any], Schedule]]) -> list[Counted]:
     """The same for several jobs, in one statement.
 

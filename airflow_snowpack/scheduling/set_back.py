@@ -95,7 +95,7 @@ def _recover(conn: sa.Connection, store: Store) -> bool:
     # Their ids would swallow the ticks of the days that were leapt over; within the hour, a tick does not come twice.
     ticks = sa.and_(events.c.key.startswith(clock_key("", 0).removesuffix(":0")), events.c.at > now + AHEAD)
     conn.execute(sa.update(events).where(ticks).values(source_id=None))
-    _bring_back(conn, [events.c.at], now)
+    _bring_back(conn, [events.c.at, events.c.recorded_at], now)
     return True
 
 

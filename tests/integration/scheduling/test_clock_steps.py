@@ -20,6 +20,7 @@ from airflow_snowpack.scheduling import (
     PoolSlots,
     Schedule,
     Since,
+    Timeout,
 )
 from airflow_snowpack.scheduling.set_back import recover_from_set_back
 from airflow_snowpack.scheduling.signs_of_life import last_beat
@@ -69,6 +70,20 @@ def test_a_run_that_was_triggered_during_a_leap_waits_no_longer_than_without_it(
         scheduler.clock.forward(minutes=10)
     work(scheduler)
     assert len(scheduler.started) == 1
+
+
+def test_a_run_that_was_triggered_during_a_leap_expires_once(scheduler: Any) -> None:
+    scheduler.airflow.pools["spark"] = 0
+    scheduler.declare("feed", GO, PoolSlots("spark", 1), timeout=Timeout("1h"))
+    work(scheduler)
+    scheduler.clock.now += LEAP
+    scheduler.send("go")
+    work(scheduler)
+    scheduler.clock.now -= LEAP
+    for _ in range(3):
+        work(scheduler)
+        scheduler.clock.forward(minutes=61)
+    assert scheduler.history("feed").count("timed_out") == 1
 
 
 def test_events_count_after_a_leap_for_a_schedule_that_was_made_during_it(scheduler: Any) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 from crew import crew_of
 from effort import rounds
 
-from airflow_snowpack.scheduling import Checker, CustomEvents, PoolSlots, Subscriber, Timeout
+from airflow_snowpack.scheduling import Checker, CustomEvents, Event, PoolSlots, Subscriber, Timeout
 from airflow_snowpack.scheduling.pending import PendingState
+from airflow_snowpack.scheduling.trigger import custom_key
 from airflow_snowpack.store.schedule_tables import events, pending_events, pending_jobs
 
 GO = CustomEvents("go")
@@ -102,6 +105,25 @@ def test_a_run_that_the_timeout_launches_takes_late_events_with_it(scheduler: An
     scheduler.send("go")
     scheduler.work()
     assert counts(scheduler) == [2]
+
+
+@pytest.mark.parametrize("recorded_in_time", [0, 2])
+def test_an_event_that_is_recorded_long_after_it_happened_waits_for_one_timeout(scheduler: Any, recorded_in_time: int) -> None:
+    """After an outage of the poller or of a sender, an event may be older than the timeout when it is recorded."""
+    declare(scheduler, CustomEvents("go", recorded_in_time + 1))
+    scheduler.clock.forward(days=1)
+    scheduler.send("go", recorded_in_time)
+    scheduler.clock.forward(days=2)
+    scheduler.log.publish([Event(custom_key("go"), scheduler.clock() - timedelta(days=2))])
+    for _ in range(3):
+        scheduler.work()
+    assert [job.state for job in scheduler.pending("feed")] == [PendingState.CONSTRAINT]
+
+    scheduler.go_on(minutes=59)
+    assert [job.state for job in scheduler.pending("feed")] == [PendingState.CONSTRAINT]
+    for _ in range(3):
+        scheduler.go_on(minutes=1)
+    assert [job.state for job in scheduler.pending("feed")] == [PendingState.DISCARDED]
 
 
 def test_schedulers_at_once_lose_no_event_between_an_expired_run_and_the_next(store_url: str, scheduler: Any) -> None:
