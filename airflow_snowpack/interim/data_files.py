@@ -23,7 +23,7 @@ from airflow_snowpack.interim.frame_errors import UnreadableTable
 from airflow_snowpack.interim.retyping import retyped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile
@@ -157,10 +157,21 @@ def _rows_of_file(scan: DataScan, task: FileScanTask, wanted: pa.Schema) -> pa.T
         )
         try:
             schema = pa.schema([_shape(each, field) for each, field in zip(own, wanted, strict=True)])
-            batches = [_batch(batch, schema) for batch in columns.to_batches() if batch.num_rows]
+            batches = list(_batches(columns.to_batches(), schema, scan.limit))
         except pa.ArrowInvalid as problem:
             raise UnreadableTable(path, problem) from problem
     return pa.Table.from_batches(batches, schema=schema)
+
+
+def _batches(found: Iterable[pa.RecordBatch], schema: pa.Schema, limit: int | None) -> Iterator[pa.RecordBatch]:
+    """The rows of a file up to the limit. Row groups after it are not read: ten rows must not cost as much as the whole table."""
+    left = limit
+    for rows in found:
+        wanted = rows if left is None else rows.slice(0, left)
+        if wanted.num_rows:
+            yield _batch(wanted, schema)
+        if left is not None and (left := left - wanted.num_rows) == 0:
+            return
 
 
 def _batch(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

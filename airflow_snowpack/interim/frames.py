@@ -83,8 +83,17 @@ def _table_of(frame: Any) -> pa.Table:
             raise TypeError(f"the column {objects[0]} holds objects of Python")
         # Its stream ends the whole process for some types, where this raises.
         return frame.to_arrow()
+    if _is_of_duckdb(frame):
+        zoned = [name for name, kind in zip(frame.columns, frame.types, strict=True) if "TIME WITH TIME ZONE" in str(kind)]
+        if zoned:  # DuckDB's stream leaves the zones out
+            raise TypeError(f"the column {zoned[0]} holds times of day with a time zone; cast it to TIME or to VARCHAR")
     return pa.RecordBatchReader.from_stream(frame).read_all()
 
 
 def _is_of_polars(frame: Any) -> bool:
     return type(frame).__module__.partition(".")[0] == "polars" and type(frame).__name__ in ("DataFrame", "LazyFrame")
+
+
+def _is_of_duckdb(frame: Any) -> bool:
+    module, name = type(frame).__module__.partition(".")[0], type(frame).__name__
+    return module in ("duckdb", "_duckdb") and name == "DuckDBPyRelation"

@@ -29,14 +29,16 @@ NO_ARROW = (pa.ArrowException, TypeError, ValueError, OverflowError, NotImplemen
 def rows_of_pandas(frame: pd.DataFrame) -> pa.Table:
     """Return the rows. An index becomes columns, as with ``reset_index()``, unless it only numbers the rows from 0.
 
-    :raises UnwritableFrame: a column has no type in Arrow, or values that its type would change; or an index is called like a
-        column.
+    :raises UnwritableFrame: a column has no type in Arrow, or values that its type would change; an index is called like a
+        column; or there are rows without columns.
     """
     if not _only_numbers_rows(frame.index):
         try:
             frame = frame.reset_index()
         except ValueError as problem:
             raise UnwritableFrame(f"the index cannot become a column: {problem}") from problem
+    if len(frame) and not len(frame.columns):
+        raise UnwritableFrame("they have no columns")
     names = [str(name) for name in frame.columns]
     columns = []
     for place, name in enumerate(names):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -135,6 +135,13 @@ def test_nanoseconds_become_microseconds_where_nothing_is_lost_and_are_refused_w
 def test_a_column_that_iceberg_has_no_type_for_is_told_in_a_sentence(handed: Callable[[Any], TableRef]) -> None:
     with pytest.raises(UnwritableFrame, match="These rows cannot become a table"):
         handed(pa.table({"nothing": pa.array([None], pa.null())}))
+
+
+@pytest.mark.parametrize("value", ["'10:00:00+05'::TIMETZ", "['10:00:00+05'::TIMETZ]", "{'at': '10:00:00+05'::TIMETZ}"])
+def test_times_of_duckdb_with_a_zone_are_refused_as_its_stream_drops_the_zone(value: str) -> None:
+    with pytest.raises(UnwritableFrame, match="the column opens holds times of day with a time zone"):
+        as_arrow(duckdb.sql(f"SELECT {value} AS opens"))
+    assert as_arrow(duckdb.sql("SELECT TIME '10:00:00' AS opens")).to_pylist() == [{"opens": time(10)}]
 
 
 def test_a_view_is_filtered_then_ordered_then_limited_and_then_loses_its_columns(catalog: Catalog, flights: TableRef) -> None:

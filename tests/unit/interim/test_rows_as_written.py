@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyiceberg.types import LongType
@@ -146,6 +148,19 @@ def test_rows_without_columns_and_columns_with_one_name_are_refused(written: Cal
         written(pa.table([[1], [2]], names=["a", "a"]))
     with pytest.raises(UnwritableFrame, match="must not be null"):
         written(pa.table({"n": pa.array([None], pa.int64())}, schema=pa.schema([pa.field("n", pa.int64(), nullable=False)])))
+
+
+def test_a_limited_view_does_not_read_its_files_to_the_end(catalog: Catalog, written: Callable[[Any], TableRef]) -> None:
+    ref = written(pa.table({"n": np.random.default_rng(7).integers(0, 2**62, 2**20 + 100_000)}))  # a second row group
+    [file] = catalog.load_table(NAME.identifier).scan().plan_files()
+    damaged = Path(file.file.file_path.removeprefix("file://"))
+    content = bytearray(damaged.read_bytes())
+    content[-500_000:-300_000] = bytes(200_000)
+    damaged.write_bytes(content)
+
+    assert read_as_arrow(ref.limit(2), catalog).num_rows == 2
+    with pytest.raises(OSError, match="decompression failed"):
+        read_as_arrow(ref, catalog)
 
 
 def test_a_table_that_was_changed_afterwards_is_refused(catalog: Catalog, written: Callable[[Any], TableRef]) -> None:

@@ -160,3 +160,9 @@ def test_columns_with_dtypes_of_pandas_are_written(series: pd.Series[Any]) -> No
 def test_rows_that_pandas_cannot_hold_are_refused() -> None:
     with pytest.raises(UnfitForm, match=r"These rows cannot arrive as pandas\.DataFrame: .* Annotate the parameter pa.Table"):
         arrived(pa.table({"day": pa.array([10_000_000], pa.int32()).cast(pa.date32())}))
+
+
+def test_rows_of_pandas_without_columns_are_refused() -> None:
+    with pytest.raises(UnwritableFrame, match="they have no columns"):
+        as_arrow(pd.DataFrame(index=range(5)))
+    assert as_arrow(pd.DataFrame()).num_rows == 0
