@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Protocol
 
 import sqlalchemy as sa
@@ -23,6 +24,7 @@ from airflow_snowpack.store.schema import job_queue, jobs, table_locks
 log = logging.getLogger(__name__)
 
 ACTIVE = (JobStatus.PENDING.value, JobStatus.RUNNING.value)
+COLUMNS = (jobs.c.job_id, jobs.c.spark_server, jobs.c.attempt)
 
 
 class Orphans(Protocol):
@@ -42,19 +44,23 @@ def end_orphans(store: Store, policy: LifecyclePolicy, orphans: Orphans | None) 
     :returns: the jobs that the sweep may fail, each with the attempt whose work has ended.
     """
     now = store.clock()
-    gone = sa.and_(job_queue.c.claimed_at.is_not(None), job_queue.c.visible_at <= now)
-    last = sa.or_(jobs.c.inline, job_queue.c.attempt_count >= policy.max_attempts)
-    columns = (jobs.c.job_id, jobs.c.spark_server, jobs.c.attempt)
-    spent = sa.select(*columns).join(job_queue, job_queue.c.job_id == jobs.c.job_id).where(gone, last)
-    locked = sa.select(*columns).join(table_locks, table_locks.c.holder == jobs.c.job_id)
-    locked = locked.where(table_locks.c.expires_at <= now, jobs.c.status.not_in(ACTIVE))
-    remote = jobs.c.spark_server.is_not(None)
-    failing = [row for row in store.read(lambda conn: conn.execute(spent.where(remote)).all()) if _ended(orphans, row)]
-    for row in store.read(lambda conn: conn.execute(locked.where(remote)).all()):
+    spent = spent_on_servers(policy, now)
+    locked = sa.select(*COLUMNS).join(table_locks, table_locks.c.holder == jobs.c.job_id)
+    locked = locked.where(table_locks.c.expires_at <= now, jobs.c.status.not_in(ACTIVE), jobs.c.spark_server.is_not(None))
+    failing = [row for row in store.read(lambda conn: conn.execute(spent).all()) if _ended(orphans, row)]
+    for row in store.read(lambda conn: conn.execute(locked).all()):
         if _ended(orphans, row):
             forget = sa.update(jobs).where(jobs.c.job_id == row.job_id, jobs.c.spark_server == row.spark_server)
             store.single(lambda conn, forget=forget: conn.execute(forget.values(spark_server=None)))  # type: ignore[misc]
     return frozenset((row.job_id, row.attempt) for row in failing)
+
+
+def spent_on_servers(policy: LifecyclePolicy, now: datetime) -> sa.Select[Any]:
+    """Select the jobs without attempts left whose last lease has run out, and whose work may still run on a Spark server."""
+    gone = sa.and_(job_queue.c.claimed_at.is_not(None), job_queue.c.visible_at <= now)
+    last = sa.or_(jobs.c.inline, job_queue.c.attempt_count >= policy.max_attempts)
+    joined = sa.select(*COLUMNS).join(job_queue, job_queue.c.job_id == jobs.c.job_id)
+    return joined.where(gone, last, jobs.c.spark_server.is_not(None))
 
 
 def _ended(orphans: Orphans | None, row: Any) -> bool:

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from airflow_snowpack.jobs import statements as do
 from airflow_snowpack.jobs.idempotency import forget_old
 from airflow_snowpack.jobs.model import JobStatus, LifecyclePolicy, SweepReport
+from airflow_snowpack.jobs.orphans import spent_on_servers
 from airflow_snowpack.jobs.rows import lock_from
 from airflow_snowpack.jobs.switches import read_drain
 from airflow_snowpack.store import Expired, Store
@@ -21,6 +22,7 @@ from airflow_snowpack.store.operation_retention import forget_operations
 from airflow_snowpack.store.schema import jobs, table_locks
 
 MAX_BACKOFF = timedelta(days=1)
+AT_ONCE = 100
 
 
 def sweep_once(
@@ -29,7 +31,7 @@ def sweep_once(
     also: Callable[[sa.Connection, SweepReport], None] | None = None,
     ended: Set[tuple[str, int]] = frozenset(),
 ) -> SweepReport:
-    """One pass, in one transaction; at most 100 jobs, the rest waits for the next pass.
+    """One pass, in one transaction; at most 100 jobs beside those that wait for a Spark server. The next pass takes the rest.
 
     :param also: written in the same transaction, when the pass changed something.
     :param ended: attempts whose work on a Spark server has ended. A job with such work does not fail before that.
@@ -39,7 +41,9 @@ def sweep_once(
     def sweep(conn: sa.Connection) -> SweepReport:
         if read_drain(conn).on:
             return SweepReport(paused=True)
-        expired = do.LEASES.expired(conn, now)
+        # Those of a server that stays away are the oldest in each pass, and must not take the places of all others.
+        waiting = conn.execute(sa.select(sa.func.count()).select_from(spent_on_servers(policy, now).subquery())).scalar_one()
+        expired = do.LEASES.expired(conn, now, AT_ONCE + waiting)
         keys = [lease.key for lease in expired]
         inline, remote = _among(conn, keys, jobs.c.inline), _among(conn, keys, jobs.c.spark_server.is_not(None))
         left = [lease for lease in expired if lease.key not in inline and lease.attempt < policy.max_attempts]

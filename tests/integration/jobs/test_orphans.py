@@ -5,6 +5,7 @@ The server is one of the test's own; ``tests/integration/spark/test_connect_orph
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from airflow_snowpack.jobs import (
     TableLocks,
     WorkStillRunning,
 )
+from airflow_snowpack.jobs.sweep import AT_ONCE
 from airflow_snowpack.spark import SparkUnavailable
 
 if TYPE_CHECKING:
@@ -215,3 +217,17 @@ def test_a_person_who_releases_the_lock_of_an_orphaned_statement_must_force_it(
     with pytest.raises(LockInUse, match=f"Spark Connect server '{SERVER}'.*airflow snowpack sweep"):
         desk.release_lock(table, claim.job.job_id)
     assert desk.release_lock(table, claim.job.job_id, force=True)
+
+
+def test_many_orphans_on_a_server_that_is_down_do_not_keep_the_sweep_from_other_jobs(
+    jobs: Jobs, server: Server, table: TableName, clock: MovedClock
+) -> None:
+    for number in range(AT_ONCE):
+        killed(jobs, server, jobs.submit_and_claim(replace(table, table=f"t{number}"), ACTIONS, f"task {number}"))
+    job = jobs.submit(table, ACTIONS)
+    clock.forward(seconds=1)
+    assert jobs.claim("w1") is not None
+    clock.forward(hours=1)
+    server.down = AT_ONCE
+    assert jobs.sweep().requeued == (job.job_id,)
+    assert len(jobs.sweep().failed) == AT_ONCE
