@@ -62,7 +62,7 @@ class ShardCache:
         self._storage = storage
         self._clock = clock
         self._folder = (folder or default_folder()) / xxhash.xxh3_64_hexdigest(storage.url.encode())
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._verified: set[str] = set()
 
     @property
@@ -136,7 +136,7 @@ class ShardCache:
     def _make_room(self, keep: Path) -> None:
         with self._locked("lock-room"):
             copies = sorted(self._copies(), key=lambda copy: copy[0])
-            excess = sum(size for _, size, _ in copies) - self._max_bytes
+            excess = sum(size for _, size, _ in copies) - self.max_bytes
             for _, size, path in copies:
                 if excess <= 0:
                     return
@@ -144,7 +144,7 @@ class ShardCache:
                     path.unlink(missing_ok=True)
                     excess -= size
             if excess > 0:
-                log.warning("%s alone is greater than the cache's limit of %s bytes.", keep.name, self._max_bytes)
+                log.warning("%s alone is greater than the cache's limit of %s bytes.", keep.name, self.max_bytes)
 
     def _copies(self) -> Iterator[tuple[float, int, Path]]:
         """When each was last used, its size, and where it stands; a download in progress is nobody's to delete."""

@@ -15,7 +15,7 @@ from snapshots import ask_all, downloads, publish, remote_storage
 
 from airflow_snowpack.builds import shard_cache
 from airflow_snowpack.builds.errors import ManifestDamaged, StorageFailed
-from airflow_snowpack.builds.model import Manifest, ShardFormat
+from airflow_snowpack.builds.model import Manifest, ShardFormat, Sharding
 from airflow_snowpack.builds.published import find_manifest
 from airflow_snowpack.builds.reader import SnapshotReader
 from airflow_snowpack.builds.shard_cache import HALF, ShardCache
@@ -63,6 +63,16 @@ def test_each_shard_is_copied_once_for_all_readers(far: Storage, folder: Path, s
             assert len(reader.multi_get(KEYS)) == len(list(reader.scan())) == 400
     assert len(downloads(far)) == len(set(downloads(far))) == 4
     assert len(copies(folder)) == 4
+
+
+def test_shards_of_one_question_do_not_evict_each_other_from_a_small_cache(far: Storage, folder: Path) -> None:
+    publish(far, pa.table({"id": KEYS}), key="id", sharding=Sharding.hash(32), run_id="r2")
+    far._fs.handler.fs.opened.clear()
+    for again in range(8):
+        with SnapshotReader(far, cache_dir=folder / str(again), cache_bytes=1) as reader:
+            assert len(reader.multi_get(KEYS)) == 400
+            assert reader.fallback is None
+    assert len(downloads(far)) == 8 * 32
 
 
 def test_threads_that_want_one_shard_at_once_copy_it_once(far: Storage, folder: Path) -> None:
