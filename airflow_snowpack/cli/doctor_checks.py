@@ -252,7 +252,7 @@ def schedulers(examined: Examined) -> Finding:
 
 
 def queue_moves(examined: Examined) -> Finding:
-    """Nobody waits for a worker or a sweep that does not come."""
+    """No job waits for a worker or a sweep that is missing."""
     jobs, ours = examined.store_hook.jobs(), examined.catalog.config.catalog_id
     if jobs.drain().on:
         return Finding(Verdict.WARNING, "Drain mode is on: new maintenance is refused.", "airflow snowpack drain off")

@@ -110,7 +110,7 @@ class Poller:
             raise
 
     def _note(self, rows: Mapping[TableName, sa.Row[Any]], problem: Exception) -> None:
-        """Record why tables cannot be read, for whoever asks why their schedules do not run."""
+        """Record why tables cannot be read; the explanation of a schedule names it."""
         found = found_with(problem)
 
         def write(conn: sa.Connection) -> None:

@@ -100,7 +100,7 @@ def _gates(conn: sa.Connection, before: datetime) -> tuple[int, int]:
 
 
 def _problems(conn: sa.Connection, before: datetime) -> tuple[int, int]:
-    """Of sources that nobody listens to any more; what still is wrong with another is found again."""
+    """Delete problems of sources without a listener; a problem that still exists is found again."""
     return 0, conn.execute(sa.delete(source_problems).where(source_problems.c.asked_at < before)).rowcount
 
 

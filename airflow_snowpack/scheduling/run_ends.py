@@ -98,7 +98,7 @@ class RunEnds:
         )
 
     def _note_missing(self, dag_ids: Sequence[str]) -> None:
-        """Record which of the named DAGs do not exist, for whoever asks why their schedules do not run."""
+        """Record which of the named DAGs do not exist; the explanation of a schedule names them."""
         missing = self._surroundings.missing_dags(dag_ids) if dag_ids else {}
         found = {dag_source(dag_id): Found(ProblemKind.MISSING) if is_missing else None for dag_id, is_missing in missing.items()}
         known = self._store.read(lambda conn: read_problems(conn, found)) if found else {}
