@@ -27,7 +27,7 @@ from airflow_snowpack.iceberg.arrivals import EXPIRED, Arrival, Arrivals, Place,
 from airflow_snowpack.iceberg.catalog import load_table
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.recurring import Recurring
-from airflow_snowpack.scheduling.events import Event, publish
+from airflow_snowpack.scheduling.events import Event, number_in_turn, publish
 from airflow_snowpack.scheduling.source_problems import ProblemKind, SourceProblem, found_in, found_with, is_news, write_problem
 from airflow_snowpack.scheduling.trigger import table_key
 from airflow_snowpack.store import Store
@@ -155,6 +155,8 @@ class Poller:
             log.warning("snapshots_expired_unread: %s of %s were expired before they were read", found.expired, name)
 
         def write(conn: sa.Connection) -> int:
+            if found.new:
+                number_in_turn(conn)  # before any row, in the order in which clocks and a set-back take them
             write_problem(conn, self._store, table_key(name), found_in(table), _problem_in(row))
             if not self._move(conn, name, place, found.head, asked_at):
                 return 0  # another poller was here
