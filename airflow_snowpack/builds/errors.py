@@ -10,7 +10,7 @@ BuildError
 ├── BuildNotFound       the dataset has no such run, manifest or publication
 ├── DatasetBusy         somebody else publishes, rolls back or cleans up this dataset
 ├── StaleBuild          the fence has moved: another attempt has this run now
-│   ├── LockLost        somebody else has this dataset now; the run is what it was
+│   ├── LockLost        another process holds the lock of this dataset; the run is unchanged
 │   └── BuildLeaseRanOut  the store was away for longer than the lease; no other attempt has taken over
 ├── PublishFailed       the pointer could not be set; it is what it was
 │   ├── PointerMoved    another installation published this dataset meanwhile

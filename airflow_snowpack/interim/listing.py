@@ -105,7 +105,7 @@ class InterimListing:
         return self.store.read(lambda conn: self._describe(conn, conn.execute(query).all()))
 
     def _describe(self, conn: sa.Connection, rows: Sequence[Any]) -> list[InterimTable]:
-        """The tables of these rows, with who needs them. A reading that has missed three heartbeats is not heard of."""
+        """Return the tables of these rows with the tasks that need them, without readings that missed three heartbeats."""
         heard_of = self.store.clock() + self.policy.lease - SILENT_AFTER * self.policy.heartbeat
         return describe(conn, rows, heard_of=max(heard_of, self.store.clock()))
 
@@ -121,7 +121,7 @@ def name_key(scope: Scope, dag_id: str, run_id: str) -> str:
 
 
 def describe(conn: sa.Connection, rows: Sequence[Any], *, heard_of: datetime) -> list[InterimTable]:
-    """The tables of these rows, with who needs them.
+    """Return the tables of these rows with the tasks that need them.
 
     :param heard_of: the lease of a reading whose task still renews it ends after this moment.
     """

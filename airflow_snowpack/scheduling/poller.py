@@ -197,7 +197,7 @@ def _event(name: TableName, arrival: Arrival, found: Arrivals, read_at: datetime
     }
     if found.expired and arrival is found.new[0]:
         detail["expired_before"] = found.expired
-    # An expired commit is known by its number, which begins anew in a table that is made again.
+    # An expired commit is known by its number, which starts again at 1 in a table that is created again.
     known_by = arrival.snapshot_id if arrival.operation != EXPIRED else f"{arrival.table_uuid}:{arrival.sequence}"
     source = f"snapshot:{name}:{known_by}"
     at = arrival.arrived_at if read_at is None else max(arrival.arrived_at, read_at)

@@ -105,7 +105,7 @@ def _bring_back(conn: sa.Connection, columns: Iterable[sa.Column[Any]], now: dat
 
 
 def _ask_again(conn: sa.Connection, now: datetime) -> None:
-    """All that waits is read again; sums are counted anew, since they keep the moments of their events."""
+    """Read all that waits again, and count its sums again, since they keep the times of their events."""
     in_order = (pending_jobs.c.schedule, pending_jobs.c.generation)  # as by everybody who locks several
     for row in conn.execute(sa.select(pending_jobs).where(is_open).order_by(*in_order).with_for_update()).all():
         early = {} if row.triggered_at is None or row.triggered_at <= now else _shifted(row, now)

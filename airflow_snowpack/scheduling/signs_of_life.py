@@ -1,7 +1,7 @@
 """When a scheduler last worked on this store: the dispatcher's task, its trigger, or ``airflow snowpack scheduler``.
 
-beat(store)                  # by whoever takes events in
-last_beat(conn)              # for whoever explains why nothing happens
+beat(store)                  # in the intake of events
+last_beat(conn)              # for explanations
 """
 
 from __future__ import annotations

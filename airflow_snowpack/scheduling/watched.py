@@ -3,9 +3,9 @@
     place = WatchedTable(store, "lake/web.views", TableName("lake", "web", "views"), load_catalog=config.load)
     for arrival in place.read().new:
         ...                     # pass it on
-        place.advance(place_of(arrival))  # only when it is safe with whoever it was for
+        place.advance(place_of(arrival))  # once the receiver has stored it
 
-The invariant: the place moves only past what was passed on. Whoever dies before is asked for the same arrivals again.
+The invariant: the place moves only past what was passed on. After a crash the same arrivals are read again.
 """
 
 from __future__ import annotations

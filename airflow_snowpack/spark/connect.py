@@ -107,7 +107,7 @@ def connect_session(
 
 
 def leave_session(session: SparkSession) -> None:
-    """Close the connection, after the server was told which results are no longer needed; the session itself stays."""
+    """Release the results that are no longer needed and close the connection; the session itself stays."""
     remote: Any = session
     remote.client.close()
 
