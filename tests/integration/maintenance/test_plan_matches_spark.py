@@ -56,13 +56,22 @@ def without(metrics: Metrics, *names: str) -> Metrics:
         {"min_input_files": 100, "delete_file_threshold": 1},
         {"min_input_files": 100, "delete_file_threshold": 100, "delete_ratio_threshold": 0.2},
         {"min_input_files": 100, "delete_file_threshold": 100, "delete_ratio_threshold": 1.0},
-        {"max_file_group_size_bytes": 4000},
         {"rewrite_all": True},
     ],
     ids=str,
 )
 def test_data_files(rewritable: Callable[..., TableName], both: Both, options: dict[str, Any]) -> None:
     planned, done = both(rewritable(), Action.REWRITE_DATA_FILES, **options)
+
+    assert planned == done
+
+
+def test_data_files_in_groups_of_limited_size(rewritable: Callable[..., TableName], both: Both, spark: SparkSession) -> None:
+    """In one manifest: Spark reads several side by side, and the order in which they come decides which files share a group."""
+    name = rewritable()
+    spark.sql(f"CALL {name.catalog}.system.rewrite_manifests('{name.dotted}')")
+
+    planned, done = both(name, Action.REWRITE_DATA_FILES, max_file_group_size_bytes=4000)
 
     assert planned == done
 
