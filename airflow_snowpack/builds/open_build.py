@@ -87,26 +87,9 @@ class OpenBuild:
         waiting = [shard_id for shard_id, keys in groups.items() if self._waits(shard_id, len(keys))]
         if len(waiting) < 2:
             return {}
-        found: dict[int, list[tuple[Key, Row]]] = {}
         with ThreadPoolExecutor(min(len(waiting), ASKED_AT_ONCE), "snowpack-look-up") as pool:
-            for some in self._cached_together(waiting):
-                answers = pool.map(lambda shard_id: list(self._shard(shard_id).multi_get(groups[shard_id])), some)
-                found |= zip(some, answers, strict=True)
-        return found
-
-    def _cached_together(self, shard_ids: Iterable[int]) -> Iterator[list[int]]:
-        """The shards in groups whose copies the cache can hold at once: those of one group do not evict each other."""
-        some: list[int] = []
-        size = 0
-        for shard_id in shard_ids:
-            copy = 0 if self._shard(shard_id).by_range else self.manifest.shards[shard_id].bytes
-            if some and size + copy > self._cache.max_bytes:
-                yield some
-                some, size = [], 0
-            some.append(shard_id)
-            size += copy
-        if some:
-            yield some
+            answers = pool.map(lambda shard_id: list(self._shard(shard_id).multi_get(groups[shard_id])), waiting)
+            return dict(zip(waiting, answers, strict=True))
 
     def _waits(self, shard_id: int, keys: int) -> bool:
         """Whether a question for so many keys waits for the network. One for too many keys to be read by ranges has it copied."""
@@ -168,7 +151,7 @@ class OpenBuild:
             file = self._cache.ranged(shard, partial(self._outgrow, shard_id))
             if file is not None:
                 return RANGE_READERS[kind](file, self.manifest)
-        return READERS[kind](partial(self._cache.locate, shard), self.manifest, self._cache.in_place)
+        return READERS[kind](partial(self._cache.held, shard), self.manifest, self._cache.in_place)
 
     def _outgrow(self, shard_id: int) -> None:
         """From now on have this shard copied; questions that are being answered go on by ranges."""

@@ -1,6 +1,6 @@
 """A shard in Parquet, for scans; a look-up reads only the row groups whose statistics allow the key.
 
-    reader = ParquetReader(lambda: cache.locate(shard), manifest)
+    reader = ParquetReader(lambda: cache.held(shard), manifest)
     reader.multi_get(["N14228", "N24211"])
 
 The invariant: a row group that holds the key is always read; one without statistics always is.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,8 @@ from airflow_snowpack.builds.sharding import ARROW_TYPE
 class ParquetReader(ShardReader[parquet.ParquetFile]):
     """Reads ``shard.parquet``; of a look-up only the row groups are read whose statistics allow the key."""
 
-    def __init__(self, locate: Callable[[], Path], manifest: Manifest, in_place: bool = True) -> None:
-        super().__init__(locate, manifest, in_place)
+    def __init__(self, held: Callable[[], AbstractContextManager[Path]], manifest: Manifest, in_place: bool = True) -> None:
+        super().__init__(held, manifest, in_place)
         self._plain = ARROW_TYPE[manifest.key_type]
         self._ranges: list[tuple[Any, Any] | None] | None = None
 
@@ -75,7 +76,7 @@ class ParquetRangeReader(ParquetReader):
     by_range = True
 
     def __init__(self, file: RangedFile, manifest: Manifest) -> None:
-        super().__init__(lambda: Path(file.path), manifest)
+        super().__init__(lambda: nullcontext(Path(file.path)), manifest)
         self._file = file
         self._path = file.path
         self._footer: parquet.FileMetaData | None = None

@@ -1,11 +1,12 @@
 """Where the file of a shard stands on this machine: in place where the storage is local, else copied here once.
 
     cache = ShardCache(storage, folder=Path("/var/cache/builds"), max_bytes=50 * 2**30)
-    path = cache.locate(manifest.shards[3])
+    with cache.held(manifest.shards[3]) as path: ...
 
 The invariant: **a path that is handed out stands for exactly the bytes that the manifest names**: each file is summed up before
-it is first used, and a copy gets its name only after that. Copies are named by their checksum, shared by all processes of the
-machine, and the longest unused go when they outgrow the limit; whoever has one open keeps reading it.
+it is first used, and a copy gets its name only after that. Copies are named by their checksum and shared by all processes of the
+machine. The longest unused are deleted when they outgrow the limit, but never between their verification and their opening; a
+process that has one open keeps reading it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ MAX_BYTES = 20 * 2**30
 RANGE_READS_ABOVE = 64 * 2**20
 HALF = ".part"
 LOCKS = 64
+ROOM = "lock-room"
+"""Held while copies are evicted, and while one is opened."""
+GONE = "it is not there any more"
 HALF_IS_LEFT_OVER_AFTER_S = 3600.0
 CHUNK = 4 * 1024 * 1024
 
@@ -62,7 +66,7 @@ class ShardCache:
         self._storage = storage
         self._clock = clock
         self._folder = (folder or default_folder()) / xxhash.xxh3_64_hexdigest(storage.url.encode())
-        self.max_bytes = max_bytes
+        self._max_bytes = max_bytes
         self._verified: set[str] = set()
 
     @property
@@ -81,70 +85,86 @@ class ShardCache:
             return None
         return RangedFile(self._storage, shard.url, shard.bytes, on_outgrown)
 
-    def locate(self, shard: ShardAttemptResult) -> Path:
-        """The path of a shard's file, verified. It may be evicted at any time: who cannot open it asks again.
+    @contextmanager
+    def held(self, shard: ShardAttemptResult) -> Iterator[Path]:
+        """The path of a shard's file, verified. A copy is not evicted before the block ends, so open it there, and read it later.
 
         :raises ManifestDamaged: the file is not what the manifest says, or not there any more.
         :raises StorageFailed: the storage could not be read.
         """
         if shard.url is None or shard.checksum is None:
             raise ManifestDamaged(f"shard {shard.shard_id}", "it has no file")
-        try:
-            if self._storage.is_local:
-                return self._in_place(shard.url, shard.checksum, shard.bytes)
-            return self._copied(shard.url, shard.checksum, shard.bytes)
-        except (ObjectMissing, FileNotFoundError):
-            raise ManifestDamaged(shard.url, "it is not there any more") from None
+        if self._storage.is_local:
+            yield self._in_place(shard.url, shard.checksum, shard.bytes)
+            return
+        path = self._copy(shard.url, shard.checksum, shard.bytes)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        if path.name in self._verified:
+            with self._locked(ROOM):
+                if path.exists():
+                    _mark_used(path)
+                    yield path
+                    return
+        with self._locked(f"lock-{hash_of_name(path.name)}"), self._copied(shard.url, path, shard.checksum, shard.bytes):
+            yield path
 
     def _in_place(self, url: str, checksum: str, size: int) -> Path:
         path = self._storage.local_path(url)
         if url not in self._verified:
-            if problem := problem_of(path, checksum, size):
+            try:
+                problem = problem_of(path, checksum, size)
+            except FileNotFoundError:
+                problem = GONE
+            if problem:
                 raise ManifestDamaged(url, problem)
             self._verified.add(url)
         return path
 
-    def _copied(self, url: str, checksum: str, size: int) -> Path:
-        path = self._copy(url, checksum, size)
-        if path.name in self._verified and path.exists():
-            _mark_used(path)
-            return path
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with self._locked(f"lock-{hash_of_name(path.name)}"):
-            if not _is_whole(path, checksum, size):
-                self._download(url, path, checksum, size)
-        self._verified.add(path.name)
-        _mark_used(path)
-        self._make_room(keep=path)
-        return path
+    @contextmanager
+    def _copied(self, url: str, path: Path, checksum: str, size: int) -> Iterator[None]:
+        """Copy a shard unless a whole copy is there, and keep all copies from eviction until the block ends."""
+        half = path.with_name(path.name + HALF)
+        try:
+            while True:
+                whole = _is_whole(path, checksum, size)
+                if not whole:
+                    self._download(url, half, checksum, size)
+                with self._locked(ROOM):
+                    if not whole:
+                        half.replace(path)
+                    if path.exists():  # it may have been evicted since it was summed up
+                        self._verified.add(path.name)
+                        _mark_used(path)
+                        self._make_room(keep=path)
+                        yield
+                        return
+        finally:
+            half.unlink(missing_ok=True)
 
     def _copy(self, url: str, checksum: str, size: int) -> Path:
         return self._folder / f"{checksum.partition(':')[2]}-{size}{Path(url).suffix}"
 
-    def _download(self, url: str, path: Path, checksum: str, size: int) -> None:
-        half = path.with_name(path.name + HALF)
+    def _download(self, url: str, half: Path, checksum: str, size: int) -> None:
         for left_over in self._folder.glob(f"{half.name}*"):  # of a process that was killed, as this one has the lock
             left_over.unlink(missing_ok=True)
         try:
             self._storage.download(url, half)
-            if problem := problem_of(half, checksum, size):
-                raise ManifestDamaged(url, problem)
-            half.replace(path)
-        finally:
-            half.unlink(missing_ok=True)
+        except ObjectMissing:
+            raise ManifestDamaged(url, GONE) from None
+        if problem := problem_of(half, checksum, size):
+            raise ManifestDamaged(url, problem)
 
     def _make_room(self, keep: Path) -> None:
-        with self._locked("lock-room"):
-            copies = sorted(self._copies(), key=lambda copy: copy[0])
-            excess = sum(size for _, size, _ in copies) - self.max_bytes
-            for _, size, path in copies:
-                if excess <= 0:
-                    return
-                if path != keep:
-                    path.unlink(missing_ok=True)
-                    excess -= size
-            if excess > 0:
-                log.warning("%s alone is greater than the cache's limit of %s bytes.", keep.name, self.max_bytes)
+        copies = sorted(self._copies(), key=lambda copy: copy[0])
+        excess = sum(size for _, size, _ in copies) - self._max_bytes
+        for _, size, path in copies:
+            if excess <= 0:
+                return
+            if path != keep:
+                path.unlink(missing_ok=True)
+                excess -= size
+        if excess > 0:
+            log.warning("%s alone is greater than the cache's limit of %s bytes.", keep.name, self._max_bytes)
 
     def _copies(self) -> Iterator[tuple[float, int, Path]]:
         """When each was last used, its size, and where it stands; a download in progress is nobody's to delete."""
@@ -174,8 +194,8 @@ def problem_of(path: Path, checksum: str, size: int) -> str | None:
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):
             summed.update(chunk)
-    if (told := f"xxh3_64:{summed.hexdigest()}") != checksum:
-        return f"its checksum is {told}, and the manifest says {checksum}"
+    if (found_checksum := f"xxh3_64:{summed.hexdigest()}") != checksum:
+        return f"its checksum is {found_checksum}, and the manifest says {checksum}"
     return None
 
 

@@ -1,6 +1,6 @@
 """The rows of one shard, from its file on this machine.
 
-    shard = SqliteReader(lambda: cache.locate(part), manifest)
+    shard = SqliteReader(lambda: cache.held(part), manifest)
     shard.get("N14228")                    # the first row with this key, as a dict, or None
     shard.get_all("N14228")                # all of them
     for batch in shard.batches(): ...      # everything, in order of the key
@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
@@ -38,14 +38,14 @@ class ShardReader(ABC, Generic[Handle]):
 
     :cvar by_range: it reads a file of the storage by ranges, so that each question waits for the network.
 
-    :param locate: gives the path of its file; it is asked again when the file was evicted from the cache before it was opened.
+    :param held: gives the path of its file, which stays there until it is opened.
     :param in_place: the file is the storage's own, which others may write to, and not a copy that only readers have.
     """
 
     by_range: ClassVar[bool] = False
 
-    def __init__(self, locate: Callable[[], Path], manifest: Manifest, in_place: bool = True) -> None:
-        self._locate = locate
+    def __init__(self, held: Callable[[], AbstractContextManager[Path]], manifest: Manifest, in_place: bool = True) -> None:
+        self._held = held
         self._in_place = in_place
         self._key_column = manifest.key_column
         self._columns = manifest.columns
@@ -115,17 +115,14 @@ class ShardReader(ABC, Generic[Handle]):
             self.close()
 
     def _opened(self) -> Handle:
-        for _ in range(3):
-            path = self._locate()
+        with self._held() as path:
+            self._path = path
             try:
-                self._path = path
                 return self._open(path)
             except apsw.NoMemError as error:
                 raise MemoryError(str(error)) from error
             except UNREADABLE as error:
-                if path.exists():
-                    raise ManifestDamaged(str(path), f"it cannot be opened ({error})") from error
-        raise ManifestDamaged(str(path), "it is not there any more")
+                raise ManifestDamaged(str(path), f"it cannot be opened ({error})") from error
 
     @abstractmethod
     def _open(self, path: Path) -> Handle: ...

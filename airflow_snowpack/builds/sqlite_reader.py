@@ -1,6 +1,6 @@
 """A shard in SQLite: a look-up is one descent in one B-tree.
 
-    reader = SqliteReader(lambda: cache.locate(shard), manifest)
+    reader = SqliteReader(lambda: cache.held(shard), manifest)
     reader.get("N14228")
 
 The invariant: what is read is what was written, as ``cells.py`` says, and a file that is cut off under a reader is an error that
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from functools import lru_cache
 from itertools import islice
 from operator import itemgetter
@@ -50,8 +50,8 @@ MOST_CACHED = 8 * 2**20
 class SqliteReader(ShardReader[apsw.Connection]):
     """Reads ``shard.sqlite``; a look-up is one descent in one B-tree."""
 
-    def __init__(self, locate: Callable[[], Path], manifest: Manifest, in_place: bool = True) -> None:
-        super().__init__(locate, manifest, in_place)
+    def __init__(self, held: Callable[[], AbstractContextManager[Path]], manifest: Manifest, in_place: bool = True) -> None:
+        super().__init__(held, manifest, in_place)
         self._schema = arrow_schema(manifest.columns)
         self._key_at = self._schema.names.index(self._key_column)
         self._key_type = manifest.key_type
@@ -147,7 +147,7 @@ class SqliteRangeReader(SqliteReader):
     by_range = True
 
     def __init__(self, file: RangedFile, manifest: Manifest) -> None:
-        super().__init__(lambda: Path(file.path), manifest)
+        super().__init__(lambda: nullcontext(Path(file.path)), manifest)
         self._file = file
         self._path = file.path
 

@@ -102,7 +102,7 @@ def _rows(storage: Storage, manifest: Manifest, shard: ShardAttemptResult) -> in
         return 0  # a manifest is read only if such a shard has no rows
     with scratch("snowpack-shard-") as folder:
         cache = ShardCache(storage, folder)
-        reader = READERS[manifest.shard_format](partial(cache.locate, shard), manifest, cache.in_place)
+        reader = READERS[manifest.shard_format](partial(cache.held, shard), manifest, cache.in_place)
         try:
             found = _Found(shard.url, manifest, shard)
             for batch in reader.batches():

@@ -15,7 +15,7 @@ from snapshots import ask_all, downloads, publish, remote_storage
 
 from airflow_snowpack.builds import shard_cache
 from airflow_snowpack.builds.errors import ManifestDamaged, StorageFailed
-from airflow_snowpack.builds.model import Manifest, ShardFormat, Sharding
+from airflow_snowpack.builds.model import Manifest, ShardAttemptResult, ShardFormat, Sharding
 from airflow_snowpack.builds.published import find_manifest
 from airflow_snowpack.builds.reader import SnapshotReader
 from airflow_snowpack.builds.shard_cache import HALF, ShardCache
@@ -40,6 +40,11 @@ def manifest(far: Storage) -> Manifest:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "cache"
+
+
+def located(cache: ShardCache, shard: ShardAttemptResult) -> Path:
+    with cache.held(shard) as path:
+        return path
 
 
 def copies(folder: Path) -> list[Path]:
@@ -75,6 +80,23 @@ def test_shards_of_one_question_do_not_evict_each_other_from_a_small_cache(far: 
     assert len(downloads(far)) == 8 * 32
 
 
+@pytest.mark.parametrize("copied_already", [False, True])
+def test_a_copy_that_is_being_opened_is_not_evicted_by_another_process(
+    far: Storage, folder: Path, manifest: Manifest, copied_already: bool
+) -> None:
+    cache, other = (ShardCache(far, folder, max_bytes=1) for _ in range(2))
+    if copied_already:
+        located(cache, manifest.shards[0])
+    with cache.held(manifest.shards[0]) as path:
+        evicting = threading.Thread(target=located, args=(other, manifest.shards[1]))
+        evicting.start()
+        evicting.join(0.2)
+        assert evicting.is_alive()
+        assert path.exists()
+    evicting.join(PATIENCE_S)
+    assert not path.exists()
+
+
 def test_threads_that_want_one_shard_at_once_copy_it_once(far: Storage, folder: Path) -> None:
     reader = SnapshotReader(far, cache_dir=folder)
     together = threading.Barrier(8)
@@ -108,7 +130,7 @@ def test_what_arrives_damaged_never_gets_a_name(far: Storage, folder: Path, mani
     shard = manifest.shards[0]
     far.write(shard.url or "", far.read(shard.url or "")[:-1])
     with pytest.raises(ManifestDamaged, match="the manifest says"):
-        ShardCache(far, folder).locate(shard)
+        located(ShardCache(far, folder), shard)
     assert copies(folder) == []
 
 
@@ -116,11 +138,11 @@ def test_what_is_not_there_is_damage_and_a_storage_that_is_away_is_none(far: Sto
     cache = ShardCache(far, folder)
     far._fs.handler.fs.away = True
     with pytest.raises(StorageFailed):
-        cache.locate(manifest.shards[0])
+        located(cache, manifest.shards[0])
     far._fs.handler.fs.away = False
     far.delete(manifest.shards[0].url or "")
     with pytest.raises(ManifestDamaged, match="not there any more"):
-        cache.locate(manifest.shards[0])
+        located(cache, manifest.shards[0])
     assert copies(folder) == []
 
 
@@ -129,10 +151,10 @@ def test_the_longest_unused_copies_go_when_they_outgrow_the_limit(far: Storage, 
     cache = ShardCache(far, folder, max_bytes=2 * size)
     paths = []
     for age, shard in enumerate(manifest.shards[:2]):
-        paths.append(cache.locate(shard))
+        paths.append(located(cache, shard))
         os.utime(paths[-1], (age, age))
-    cache.locate(manifest.shards[0])  # used again, so the other one is the longest unused
-    third = cache.locate(manifest.shards[2])
+    located(cache, manifest.shards[0])  # used again, so the other one is the longest unused
+    third = located(cache, manifest.shards[2])
     assert set(copies(folder)) == {paths[0], third}
 
 
@@ -141,7 +163,7 @@ def test_a_shard_above_the_limit_is_kept_alone(
 ) -> None:
     cache = ShardCache(far, folder, max_bytes=1)
     for shard in manifest.shards:
-        assert cache.locate(shard).exists()
+        assert located(cache, shard).exists()
     assert len(copies(folder)) == 1
     assert "greater than the cache's limit of 1 bytes" in caplog.text
 
@@ -159,36 +181,36 @@ def test_a_reader_goes_on_whatever_is_evicted_under_it(far: Storage, folder: Pat
 
 def test_the_halves_of_killed_downloads_are_taken_away(far: Storage, folder: Path, manifest: Manifest) -> None:
     cache = ShardCache(far, folder)
-    first = cache.locate(manifest.shards[0])
+    first = located(cache, manifest.shards[0])
     left_over = first.with_name(f"{first.name}{HALF}.writing-1")
     left_over.write_bytes(b"half")
     first.unlink()
-    cache.locate(manifest.shards[0])
+    located(cache, manifest.shards[0])
     assert copies(folder) == [first]
 
 
 def test_a_download_that_somebody_else_is_at_is_not_taken_for_a_copy(far: Storage, folder: Path, manifest: Manifest) -> None:
     now = 1_000_000.0
     cache = ShardCache(far, folder, max_bytes=1, clock=lambda: now)
-    first = cache.locate(manifest.shards[0])
+    first = located(cache, manifest.shards[0])
     running, forgotten = (first.with_name(f"{name}{HALF}") for name in ("running", "forgotten"))
     for half, age in ((running, 10), (forgotten, 7200)):
         half.write_bytes(b"half")
         os.utime(half, (now - age, now - age))
-    second = cache.locate(manifest.shards[1])
+    second = located(cache, manifest.shards[1])
     assert set(copies(folder)) == {running, second}
 
 
 def test_datasets_do_not_share_copies(far: Storage, folder: Path, manifest: Manifest, tmp_path: Path) -> None:
     other = remote_storage(str(tmp_path / "other"))
     publish(other, pa.table({"id": KEYS, "name": [f"flight {key}" for key in KEYS]}), key="id", run_id="r1")
-    assert ShardCache(far, folder).locate(manifest.shards[0]) != ShardCache(other, folder).locate(manifest.shards[0])
+    assert located(ShardCache(far, folder), manifest.shards[0]) != located(ShardCache(other, folder), manifest.shards[0])
 
 
 def test_a_copy_that_another_process_evicts_while_it_is_checked_is_copied_again(
     far: Storage, folder: Path, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = ShardCache(far, folder).locate(manifest.shards[0])
+    path = located(ShardCache(far, folder), manifest.shards[0])
     checked = shard_cache.problem_of
 
     def evicted_meanwhile(path: Path, checksum: str, size: int) -> str | None:
@@ -197,5 +219,5 @@ def test_a_copy_that_another_process_evicts_while_it_is_checked_is_copied_again(
         return checked(path, checksum, size)
 
     monkeypatch.setattr(shard_cache, "problem_of", evicted_meanwhile)
-    assert ShardCache(far, folder).locate(manifest.shards[0]) == path
+    assert located(ShardCache(far, folder), manifest.shards[0]) == path
     assert len(downloads(far)) == 2
