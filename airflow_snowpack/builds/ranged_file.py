@@ -88,10 +88,10 @@ class RangedFile:
             self._blocks |= blocks
             while len(self._blocks) > BLOCKS_KEPT:
                 self._blocks.popitem(last=False)
-            outgrown, told = self.fetched > self.size // 2, self._on_outgrown
-            self._on_outgrown = None if outgrown else told
-        if outgrown and told is not None:
-            told()
+            outgrown, on_outgrown = self.fetched > self.size // 2, self._on_outgrown
+            self._on_outgrown = None if outgrown else on_outgrown
+        if outgrown and on_outgrown is not None:
+            on_outgrown()
         return blocks
 
     def _opened(self) -> Any:

@@ -172,6 +172,6 @@ class _Found:
         shard = self._shard
         if self.rows != shard.rows:
             raise ManifestDamaged(self._url, f"it has {self.rows:,} rows, and the manifest says {shard.rows:,}")
-        for what, found, told in (("smallest", self.first, shard.min_key), ("greatest", self.last, shard.max_key)):
-            if found != told:
-                raise ManifestDamaged(self._url, f"its {what} key is {found!r:.100}, and the manifest says {told!r:.100}")
+        for what, found, recorded in (("smallest", self.first, shard.min_key), ("greatest", self.last, shard.max_key)):
+            if found != recorded:
+                raise ManifestDamaged(self._url, f"its {what} key is {found!r:.100}, and the manifest says {recorded!r:.100}")

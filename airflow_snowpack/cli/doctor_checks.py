@@ -130,10 +130,10 @@ def clock_skew(examined: Examined) -> Finding:
     theirs = store.read(lambda conn: conn.exec_driver_sql("SELECT clock_timestamp()").scalar_one())
     middle = before + (datetime.now(UTC) - before) / 2
     skew = abs(theirs - middle)
-    told = f"This host's clock and the store's differ by {skew.total_seconds():.1f} s."
+    message = f"This host's clock and the store's differ by {skew.total_seconds():.1f} s."
     if skew > MOST_SKEW:
-        return Finding(Verdict.WRONG, told, "Synchronise the clocks of all hosts (NTP).")
-    return Finding(Verdict.OK, told)
+        return Finding(Verdict.WRONG, message, "Synchronise the clocks of all hosts (NTP).")
+    return Finding(Verdict.OK, message)
 
 
 def catalog_answers(examined: Examined) -> Finding:
@@ -175,9 +175,9 @@ def spark_sees_catalog(examined: Examined) -> Finding:
     ours = {".".join(each) for each in examined.catalog.catalog.list_namespaces()}
     theirs = {str(row[0]).replace("`", "") for row in session.sql(f"SHOW NAMESPACES IN `{name}`").collect()}
     if ours != theirs:
-        told = f"In {name!r} Spark sees {_few(theirs)}, and PyIceberg sees {_few(ours)}."
+        message = f"In {name!r} Spark sees {_few(theirs)}, and PyIceberg sees {_few(ours)}."
         advice = "Give both the same address: catalog_conn_id here, and spark.sql.catalog.* on a Spark Connect server."
-        return Finding(Verdict.WRONG, told, advice)
+        return Finding(Verdict.WRONG, message, advice)
     warehouse = _warehouse(examined)
     # Of other storages Spark may know only what Iceberg reads for it.
     if warehouse is not None and warehouse.startswith("file:"):
@@ -224,9 +224,9 @@ def same_catalog(examined: Examined) -> Finding:
     ]
     if others:
         mine = f"the catalog {ours['catalog_id']} with the warehouse {ours['warehouse']!r}"
-        told = f"This process reaches {mine}; {'; '.join(others)}."
+        message = f"This process reaches {mine}; {'; '.join(others)}."
         advice = "Give every process the same catalog_conn_id and home. A worker of another catalog on purpose is all right."
-        return Finding(Verdict.WARNING, told, advice)
+        return Finding(Verdict.WARNING, message, advice)
     roles = ", ".join(sorted({each.role for each in seen})) or "none"
     return Finding(Verdict.OK, f"Every process that opened this store reaches this catalog. Seen lately: {roles}.")
 
@@ -258,12 +258,12 @@ def queue_moves(examined: Examined) -> Finding:
         return Finding(Verdict.WARNING, "Drain mode is on: new maintenance is refused.", "airflow snowpack drain off")
     left, state = jobs.waiting_elsewhere(ours), jobs.queue()
     if left:
-        told = "; ".join(f"{number} for catalog {each or '(not recorded)'}" for each, number in sorted(left.items()))
+        message = "; ".join(f"{number} for catalog {each or '(not recorded)'}" for each, number in sorted(left.items()))
         advice = "Start a worker for each: airflow snowpack worker --catalog-conn-id …"
-        return Finding(Verdict.WARNING, f"Jobs wait for workers of other catalogs: {told}.", advice)
+        return Finding(Verdict.WARNING, f"Jobs wait for workers of other catalogs: {message}.", advice)
     if state.oldest is not None and jobs.store.clock() - state.oldest > SWEEP_OVERDUE and not state.running:
-        told = f"{state.depth} waiting, the oldest since {state.oldest:%Y-%m-%d %H:%M} UTC, and nothing runs."
-        return Finding(Verdict.WARNING, told, "Start a worker: airflow snowpack worker")
+        message = f"{state.depth} waiting, the oldest since {state.oldest:%Y-%m-%d %H:%M} UTC, and nothing runs."
+        return Finding(Verdict.WARNING, message, "Start a worker: airflow snowpack worker")
     return Finding(Verdict.OK, f"{state.depth} waiting, {state.running} running.")
 
 

@@ -7,8 +7,9 @@
 
     list(named_classes("Table | None", report))        # Named("pyarrow", "Table"), Named("builtins", "NoneType")
 
-The invariant: a module is told by what Python finds, or else by an import in the function's own file; nothing is guessed from how
-modules are called, but for the usual names of Arrow, pandas, Polars, DuckDB and Ibis. What nobody tells is ``None``.
+The invariant: a module is the one that Python finds, or else the one that an import in the function's own file names. Nothing is
+guessed from the names of modules, except for the usual short names of Arrow, pandas, Polars, DuckDB and Ibis. A module
+that cannot be found is ``None``.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ EVERYBODYS = {"pa": "pyarrow", "pd": "pandas", "pl": "polars"} | {
 class Named:
     """A class that an annotation names.
 
-    :param module: ``None``: nobody tells.
+    :param module: ``None`` when it is not known.
     """
 
     module: str | None

@@ -7,8 +7,8 @@
     1
 
 The invariant: the same answers as ``SizeBasedFileRewritePlanner`` and ``BinPackRewriteFilePlanner`` of Iceberg 1.12 give, except
-that the size of what is written is guessed from the size of what is read, as Iceberg does for its own plan. Where a limit on group
-sizes splits a partition, Spark may group its files differently: it reads manifests side by side and takes files as they come.
+that the size of what is written is guessed from the size of what is read, as Iceberg does for its own plan. Where a limit on
+group sizes splits a partition, Spark may group its files differently: it reads manifests side by side, so their order is luck.
 """
 
 from __future__ import annotations

@@ -95,9 +95,9 @@ public final class SnapshotReader {
             found.add((int) Long.remainderUnsigned(xxh3(canonical(key)), count));
         } else {
             for (int shard = 0; shard < count; shard++) {
-                Map<String, Object> told = entry(shard);
-                boolean filled = told.get("min_key") != null && (Long) told.get("rows") > 0;
-                if (filled && compare(key(told.get("min_key")), key) <= 0 && compare(key, key(told.get("max_key"))) <= 0) {
+                Map<String, Object> entry = entry(shard);
+                boolean filled = entry.get("min_key") != null && (Long) entry.get("rows") > 0;
+                if (filled && compare(key(entry.get("min_key")), key) <= 0 && compare(key, key(entry.get("max_key"))) <= 0) {
                     found.add(shard);
                 }
             }
@@ -113,10 +113,10 @@ public final class SnapshotReader {
     private synchronized Sqlite shard(int shard) throws IOException {
         Sqlite found = open.get(shard);
         if (found == null) {
-            Map<String, Object> told = entry(shard);
-            byte[] data = Files.readAllBytes(root.resolve((String) told.get("url")));
-            if (data.length != (Long) told.get("bytes") || !checksum(data).equals(told.get("checksum"))) {
-                throw new Damaged(told.get("url") + " is not what the manifest says");
+            Map<String, Object> entry = entry(shard);
+            byte[] data = Files.readAllBytes(root.resolve((String) entry.get("url")));
+            if (data.length != (Long) entry.get("bytes") || !checksum(data).equals(entry.get("checksum"))) {
+                throw new Damaged(entry.get("url") + " is not what the manifest says");
             }
             List<String> columns = new ArrayList<>();
             for (Object column : (List<?>) manifest.get("columns")) {

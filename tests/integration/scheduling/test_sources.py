@@ -60,7 +60,7 @@ def create(lake: CatalogConfig, name: str, *, partitioned: bool = True) -> None:
             update.add_identity("n")
 
 
-def told(scheduler: Any, name: str = "joined") -> Explanation:
+def explained(scheduler: Any, name: str = "joined") -> Explanation:
     return explain(scheduler.schedules, name)
 
 
@@ -72,22 +72,22 @@ def poll(scheduler: Any, poller: Poller) -> None:
 def test_a_missing_table_is_named_until_it_is_there(scheduler: Any, poller: Poller, lake: CatalogConfig) -> None:
     create(lake, "a")
     scheduler.declare("joined", CommitsAdded("web.a") & CommitsAdded("web.b"))
-    assert [source.problem for source in told(scheduler).sources] == [None, None], "nobody has asked yet"
-    assert "The table web.a has not been read yet." in told(scheduler).sentences()
+    assert [source.problem for source in explained(scheduler).sources] == [None, None], "nobody has asked yet"
+    assert "The table web.a has not been read yet." in explained(scheduler).sentences()
 
     poll(scheduler, poller)
-    a, b = told(scheduler).sources
+    a, b = explained(scheduler).sources
     assert (a.read_at, a.problem) == (scheduler.clock(), None)
     assert (b.read_at, b.problem, b.asked_at) == (None, "the table web.b does not exist", scheduler.clock())
-    assert told(scheduler).trigger.problem == "the table web.b does not exist"
-    said = told(scheduler).sentences()
+    assert explained(scheduler).trigger.problem == "the table web.b does not exist"
+    said = explained(scheduler).sentences()
     assert "Its trigger cannot be satisfied as things are: the table web.b does not exist." in said
     assert any(line.startswith("The table web.b does not exist (found at ") for line in said)
 
     create(lake, "b")
     poll(scheduler, poller)
-    assert [source.problem for source in told(scheduler).sources] == [None, None]
-    assert told(scheduler).trigger.problem is None
+    assert [source.problem for source in explained(scheduler).sources] == [None, None]
+    assert explained(scheduler).trigger.problem is None
 
 
 def test_a_table_that_cannot_be_read_keeps_its_last_reading_and_shows_the_error(
@@ -104,11 +104,11 @@ def test_a_table_that_cannot_be_read_keeps_its_last_reading_and_shows_the_error(
     scheduler.clock.forward(minutes=2)
     with pytest.raises(ConnectionError):
         Poller(store, catalog_name="lake", load_catalog=down).step()
-    (a,) = told(scheduler).sources
+    (a,) = explained(scheduler).sources
     assert (a.read_at, a.asked_at) == (read_at, scheduler.clock())
     assert a.problem == "the table web.a cannot be read: ConnectionError: no route to the catalog"
     poll(scheduler, poller)
-    assert told(scheduler).sources[0].problem is None
+    assert explained(scheduler).sources[0].problem is None
 
 
 @pytest.mark.one_database
@@ -119,15 +119,15 @@ def test_partitions_of_a_table_without_partitions(scheduler: Any, poller: Poller
     scheduler.declare("commits", CommitsAdded("web.a", 5))
     poll(scheduler, poller)
     problem = "the table web.a is not partitioned, so all of its data counts as one partition"
-    assert (told(scheduler, "five").trigger.problem, told(scheduler, "five").sources[0].problem) == (problem, problem)
-    assert (told(scheduler, "one").trigger.problem, told(scheduler, "one").sources[0].problem) == (None, problem)
-    assert (told(scheduler, "commits").trigger.problem, told(scheduler, "commits").sources[0].problem) == (None, None)
+    assert (explained(scheduler, "five").trigger.problem, explained(scheduler, "five").sources[0].problem) == (problem, problem)
+    assert (explained(scheduler, "one").trigger.problem, explained(scheduler, "one").sources[0].problem) == (None, problem)
+    assert (explained(scheduler, "commits").trigger.problem, explained(scheduler, "commits").sources[0].problem) == (None, None)
 
     table = lake.load().load_table(("web", "a"))
     with table.update_spec() as update:
         update.add_identity("n")
     poll(scheduler, poller)
-    assert told(scheduler, "five").trigger.problem is None
+    assert explained(scheduler, "five").trigger.problem is None
 
 
 @pytest.mark.parametrize("kind", [RunsSucceeded, RunsFailed])
@@ -146,15 +146,15 @@ def test_a_dag_that_is_gone_is_named_and_blocks_every_and_that_needs_it(schedule
     ends = RunEnds(scheduler.store, scheduler.airflow)
     ends.step()
     problem = "the DAG gone does not exist"
-    blocked = {name: told(scheduler, name).trigger.problem for name in triggers}
+    blocked = {name: explained(scheduler, name).trigger.problem for name in triggers}
     assert blocked == {"alone": problem, "both": problem, "either": None, "nested": problem, "at_latest": None}
-    assert told(scheduler, "either").trigger.parts[0].problem == problem
-    assert any(line.startswith("The DAG gone does not exist (found at ") for line in told(scheduler, "either").sentences())
+    assert explained(scheduler, "either").trigger.parts[0].problem == problem
+    assert any(line.startswith("The DAG gone does not exist (found at ") for line in explained(scheduler, "either").sentences())
 
     scheduler.airflow.gone.clear()
     scheduler.clock.forward(minutes=2)
     ends.step()
-    assert told(scheduler, "both").trigger.problem is None
+    assert explained(scheduler, "both").trigger.problem is None
 
 
 @pytest.mark.one_database
@@ -162,8 +162,8 @@ def test_the_dag_that_a_schedule_starts_is_named_when_it_is_missing(scheduler: A
     scheduler.declare("joined", CustomEvents("go"), MaxConcurrent(1), dag_id="gone")
     scheduler.airflow.gone = {"gone"}
     RunEnds(scheduler.store, scheduler.airflow).step()
-    assert [source.problem for source in told(scheduler).sources] == ["the DAG gone, which it starts, does not exist"]
-    assert told(scheduler).trigger.problem is None
+    assert [source.problem for source in explained(scheduler).sources] == ["the DAG gone, which it starts, does not exist"]
+    assert explained(scheduler).trigger.problem is None
 
 
 @pytest.mark.one_database
@@ -174,34 +174,34 @@ def test_what_was_wrong_with_a_source_that_nobody_listens_to_is_forgotten(schedu
     scheduler.clock.forward(days=91)
     forget_old(scheduler.store)
     scheduler.schedules.resume("joined")
-    assert [source.problem for source in told(scheduler).sources] == [None]
+    assert [source.problem for source in explained(scheduler).sources] == [None]
 
 
 def test_a_problem_is_written_when_it_is_news_and_once_a_minute_while_it_lasts(scheduler: Any, poller: Poller) -> None:
     scheduler.declare("joined", CommitsAdded("web.b"))
     poll(scheduler, poller)
-    first = told(scheduler).sources[0].asked_at
+    first = explained(scheduler).sources[0].asked_at
     scheduler.clock.forward(seconds=20)
     poller.step()
-    assert told(scheduler).sources[0].asked_at == first
+    assert explained(scheduler).sources[0].asked_at == first
     scheduler.clock.forward(seconds=50)
     poller.step()
-    assert told(scheduler).sources[0].asked_at == first + timedelta(seconds=70)
+    assert explained(scheduler).sources[0].asked_at == first + timedelta(seconds=70)
 
 
 def test_no_scheduler_is_said_until_one_works_and_again_when_it_is_gone(scheduler: Any) -> None:
     scheduler.declare("joined", CustomEvents("go"))
-    assert told(scheduler).sentences()[1] == (
+    assert explained(scheduler).sentences()[1] == (
         "No scheduler is running: none has ever worked on this store. "
         "Unpause the DAG snowpack_dispatcher, or run `airflow snowpack scheduler`."
     )
     Intake(scheduler.store).step()
     seen_at = scheduler.clock()
-    assert (told(scheduler).scheduler_is_alive, told(scheduler).scheduler_seen_at) == (True, seen_at)
-    assert "No scheduler" not in str(told(scheduler))
+    assert (explained(scheduler).scheduler_is_alive, explained(scheduler).scheduler_seen_at) == (True, seen_at)
+    assert "No scheduler" not in str(explained(scheduler))
     scheduler.clock.forward(minutes=6)
-    assert f"the last one worked at {seen_at:%Y-%m-%d %H:%M:%S} UTC" in str(told(scheduler))
-    assert explanation_body(told(scheduler))["scheduler"]["is_alive"] is False
+    assert f"the last one worked at {seen_at:%Y-%m-%d %H:%M:%S} UTC" in str(explained(scheduler))
+    assert explanation_body(explained(scheduler))["scheduler"]["is_alive"] is False
 
 
 @pytest.mark.one_database
@@ -218,4 +218,4 @@ def test_a_suspended_schedule_has_no_sources_that_anybody_reads(scheduler: Any, 
     scheduler.declare("joined", CommitsAdded("web.b"))
     poll(scheduler, poller)
     scheduler.schedules.suspend("joined")
-    assert told(scheduler).sources == ()
+    assert explained(scheduler).sources == ()

@@ -65,15 +65,15 @@ def row(page: httpx.Response, key: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
+    ("path", "shown"),
     [
         ("/ui/schedules", "A schedule starts a DAG when its data has arrived"),
         ("/ui/pending", "An event that an enabled schedule listens to begins a pending job."),
         ("/ui/events", "Commits to tables that schedules listen to"),
     ],
 )
-def test_an_empty_page_says_why_it_is_empty_and_what_to_do(get: Any, path: str, told: str) -> None:
-    assert told in words(get(path))
+def test_an_empty_page_says_why_it_is_empty_and_what_to_do(get: Any, path: str, shown: str) -> None:
+    assert shown in words(get(path))
 
 
 def test_a_schedule_shows_how_far_its_trigger_is(get: Any, made: Made) -> None:
@@ -91,11 +91,11 @@ def test_a_schedule_shows_its_sources_and_what_is_wrong_with_them(get: Any, made
     store, found = made.world.store, Found(ProblemKind.MISSING)
     for key in ("table:lake.web.a", "dag:gone"):
         store.transact(lambda conn, key=key: write_problem(conn, store, key, found, None))  # type: ignore[misc]  # mypy takes the default for an argument
-    told = words(get("/ui/schedules/joined"))
-    assert "Its trigger cannot be satisfied as things are: the table web.a does not exist; the DAG gone does not exist." in told
-    assert "No scheduler is running" in told
-    assert "table web.a the table web.a does not exist found" in told
-    assert "dag gone the DAG gone does not exist found" in told
+    shown = words(get("/ui/schedules/joined"))
+    assert "Its trigger cannot be satisfied as things are: the table web.a does not exist; the DAG gone does not exist." in shown
+    assert "No scheduler is running" in shown
+    assert "table web.a the table web.a does not exist found" in shown
+    assert "dag gone the DAG gone does not exist found" in shown
     assert "the table web.a does not exist" in row(get("/ui/schedules"), "joined")
     assert words(get("/ui/schedules")).count("No scheduler is running") == 1
     beat(store)
@@ -105,9 +105,9 @@ def test_a_schedule_shows_its_sources_and_what_is_wrong_with_them(get: Any, made
 def test_a_schedule_shows_its_deadline(get: Any, made: Made) -> None:
     inputs = {"all_of": [{"custom_events": {"name": name}} for name in ("left", "right")]}
     made.create("morning", {"at_latest": {"trigger": inputs, "by": {"cron": "0 7 * * *"}}})
-    told = words(get("/ui/schedules/morning"))
-    assert "0 of 1 events left and 0 of 1 events right or at the latest by &#39;0 7 * * *&#39; (UTC)" in told
-    assert "it runs at the latest in" in told
+    shown = words(get("/ui/schedules/morning"))
+    assert "0 of 1 events left and 0 of 1 events right or at the latest by &#39;0 7 * * *&#39; (UTC)" in shown
+    assert "it runs at the latest in" in shown
 
 
 def test_a_schedule_shows_what_blocks_it_until_when_and_what_is_met(get: Any, made: Made) -> None:
@@ -188,13 +188,13 @@ def test_a_schedule_that_is_not_there_is_a_page_that_says_so(get: Any, name: str
 
 def test_the_queue_shows_states_reasons_and_next_checks(get: Any, made: Made) -> None:
     rows = re.findall(r"<tr data-key.*?</tr>", get("/ui/pending").text, re.DOTALL)
-    told = {text.split()[0]: text for text in (" ".join(re.sub(r"<[^>]+>", " ", row).split()) for row in rows)}
+    rows_by_name = {text.split()[0]: text for text in (" ".join(re.sub(r"<[^>]+>", " ", row).split()) for row in rows)}
 
-    assert "waits for its trigger" in told["counts"]
-    assert "waits for its constraints trigger 3 of 1 partitions" in told["is_delayed"]
-    assert "delay delayed by 0:10:00 until" in told["is_delayed"]
-    assert f"is being started {PAUSED}" in told["cannot_start"]
-    assert len(told) == 3
+    assert "waits for its trigger" in rows_by_name["counts"]
+    assert "waits for its constraints trigger 3 of 1 partitions" in rows_by_name["is_delayed"]
+    assert "delay delayed by 0:10:00 until" in rows_by_name["is_delayed"]
+    assert f"is being started {PAUSED}" in rows_by_name["cannot_start"]
+    assert len(rows_by_name) == 3
 
 
 def test_runs_that_wait_at_a_gate_stand_below_the_queue(get: Any, world: World) -> None:

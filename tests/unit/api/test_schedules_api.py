@@ -168,25 +168,25 @@ def test_an_event_counts_and_the_explanation_tells_how_far_it_is(api: AppClient,
         assert api("POST", "/events", {"name": "arrived", "source_id": f"{number}"}).status_code == 201
     work(world)
 
-    told = api("GET", "/schedules/nightly/explain").json()
-    events, clock = told["trigger"]["parts"]
+    explained = api("GET", "/schedules/nightly/explain").json()
+    events, clock = explained["trigger"]["parts"]
     assert (events["says"], events["have"], events["want"]) == ("3 of 5 events arrived", 3, 5)
     assert clock["have"] is None
-    assert told["pending"]["state"] == "pending_trigger"
-    assert told["sentences"][0] == "nightly is enabled and starts maintain."
-    assert told["next_tick"] is not None
+    assert explained["pending"]["state"] == "pending_trigger"
+    assert explained["sentences"][0] == "nightly is enabled and starts maintain."
+    assert explained["next_tick"] is not None
 
 
 def test_an_explanation_has_the_sources_and_the_scheduler(api: AppClient, world: World) -> None:
     api("POST", "/schedules", NIGHTLY | {"trigger": {"all_of": [{"commits_added": "web.a"}, {"runs_succeeded": "gone"}]}})
     found = Found(ProblemKind.MISSING)
     world.store.transact(lambda conn: write_problem(conn, world.store, "dag:gone", found, None))
-    told = api("GET", "/schedules/nightly/explain").json()
-    table, dag = told["sources"]
+    explained = api("GET", "/schedules/nightly/explain").json()
+    table, dag = explained["sources"]
     assert table == {"kind": "table", "name": "web.a", "read_at": None, "problem": None, "asked_at": None}
     assert (dag["kind"], dag["name"], dag["problem"]) == ("dag", "gone", "the DAG gone does not exist")
-    assert told["trigger"]["problem"] == told["trigger"]["parts"][1]["problem"] == "the DAG gone does not exist"
-    assert told["scheduler"] == {"is_alive": False, "seen_at": None}
+    assert explained["trigger"]["problem"] == explained["trigger"]["parts"][1]["problem"] == "the DAG gone does not exist"
+    assert explained["scheduler"] == {"is_alive": False, "seen_at": None}
 
 
 def test_a_deadline_is_created_and_explained(api: AppClient) -> None:
@@ -194,10 +194,10 @@ def test_a_deadline_is_created_and_explained(api: AppClient) -> None:
     trigger = {"at_latest": {"trigger": {"custom_events": {"name": "arrived", "count": 5}}, "by": by}}
     created = api("POST", "/schedules", NIGHTLY | {"trigger": trigger})
     assert created.json()["definition"]["trigger"] == trigger
-    told = api("GET", "/schedules/nightly/explain").json()
-    assert told["deadline"] == told["next_tick"]
-    assert told["trigger"]["says"] == "0 of 5 events arrived, at the latest by '0 7 * * 1-5' (Europe/Berlin)"
-    assert [part["satisfied"] for part in told["trigger"]["parts"]] == [False, False]
+    explained = api("GET", "/schedules/nightly/explain").json()
+    assert explained["deadline"] == explained["next_tick"]
+    assert explained["trigger"]["says"] == "0 of 5 events arrived, at the latest by '0 7 * * 1-5' (Europe/Berlin)"
+    assert [part["satisfied"] for part in explained["trigger"]["parts"]] == [False, False]
 
     without = api(
         "PUT", "/schedules/nightly", NIGHTLY | {"trigger": {"at_latest": {"trigger": {"every": "1h"}, "by": {"every": "1h"}}}}
@@ -340,9 +340,9 @@ def test_a_schedule_that_cannot_be_read_is_told_with_the_reason_and_can_be_delet
     listed = {one["name"]: one for one in api("GET", "/schedules").json()["schedules"]}
     assert "is not usable" in listed["nightly"]["problem"]
     assert listed["other"]["problem"] is None
-    told = api("GET", "/schedules/nightly/explain").json()
-    assert "cannot be read by this version" in told["sentences"][1]
-    assert "its definition cannot be read" in told["pending"]["reasons"][0]["says"]
+    explained = api("GET", "/schedules/nightly/explain").json()
+    assert "cannot be read by this version" in explained["sentences"][1]
+    assert "its definition cannot be read" in explained["pending"]["reasons"][0]["says"]
     assert 'snowpack_pending_jobs{state="pending_trigger"} 2.0' in api("GET", "/metrics").text
     for method, path in (("POST", "/schedules/nightly/run"), ("GET", "/schedules/nightly"), ("GET", "/pending")):
         assert api(method, path).status_code == (409 if method == "POST" else 200)

@@ -88,8 +88,8 @@ def test_a_file_that_is_whole_but_not_what_the_manifest_says_is_found(
     storage: Storage, shard_format: ShardFormat, change: dict[str, Any], said: str
 ) -> None:
     manifest = written(storage, shard_format=shard_format)
-    told = (replace(manifest.shards[0], **change), *manifest.shards[1:])
-    (problem,) = verify(storage, PATH, replace(manifest, shards=told)).problems
+    changed = (replace(manifest.shards[0], **change), *manifest.shards[1:])
+    (problem,) = verify(storage, PATH, replace(manifest, shards=changed)).problems
     assert (problem.shard_id, said in problem.problem) == (0, True)
 
 

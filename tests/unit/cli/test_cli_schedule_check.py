@@ -70,8 +70,8 @@ def test_whatever_is_wrong_fails_the_check_and_is_named(snowpack: Run, dags: Pat
         f"s1: the table {flights.dotted} is not partitioned, so all of its data counts as one partition.",
         "s2: the DAG gone does not exist; it cannot run as things are.",
     ]
-    told = snowpack("schedules", "check", file, "-o", "json")
-    assert (told.code, told.json["problems"][0]) == (
+    answer = snowpack("schedules", "check", file, "-o", "json")
+    assert (answer.code, answer.json["problems"][0]) == (
         1,
         {"schedule": "s0", "problem": "the table demo.not_there does not exist", "blocks": True},
     )

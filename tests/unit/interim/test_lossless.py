@@ -34,7 +34,7 @@ def kept(value: Any, kind: pa.DataType) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("value", "kind", "told"),
+    ("value", "kind", "expected"),
     [
         (1.5, WHOLE, "fraction"),
         (np.float64(1.5), WHOLE, "fraction"),
@@ -82,8 +82,8 @@ def kept(value: Any, kind: pa.DataType) -> Any:
         (pd.Series([1], index=[5]), pa.list_(WHOLE), "cannot hold: 0"),  # a KeyError: Arrow asks for its first
     ],
 )
-def test_a_value_that_would_not_come_back_is_refused_and_named(value: Any, kind: pa.DataType, told: str) -> None:
-    with pytest.raises(Misfit, match=rf"(?s)it gave c = .*{told}") as refused:
+def test_a_value_that_would_not_come_back_is_refused_and_named(value: Any, kind: pa.DataType, expected: str) -> None:
+    with pytest.raises(Misfit, match=rf"(?s)it gave c = .*{expected}") as refused:
         RowBatches(pa.schema([("c", kind)])).of([{"c": None}, {"c": value}])
     assert refused.value.number == 1
 
@@ -133,7 +133,7 @@ def test_single_precision_rounds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "kind", "told"),
+    ("values", "kind", "expected"),
     [
         (pa.array([1.5]), WHOLE, "truncated"),
         (pa.array([1.005]), pa.decimal128(9, 2), "cut off"),
@@ -153,8 +153,8 @@ def test_single_precision_rounds() -> None:
         (pa.array([[1, None]]), pa.list_(pa.field("element", WHOLE, nullable=False)), "element must not be null"),
     ],
 )
-def test_a_column_that_would_not_come_back_is_refused(values: pa.Array, kind: pa.DataType, told: str) -> None:
-    with pytest.raises(pa.ArrowInvalid, match=told):
+def test_a_column_that_would_not_come_back_is_refused(values: pa.Array, kind: pa.DataType, expected: str) -> None:
+    with pytest.raises(pa.ArrowInvalid, match=expected):
         cast_whole(values, kind)
 
 
@@ -194,13 +194,13 @@ def test_what_arrow_would_not_have_refused_is_an_error_of_arrows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "told"),
+    ("kind", "value", "expected"),
     [
         (pa.string(), b"x", "It is bytes and no text; decode it"),
         (pa.large_string(), bytearray(b"x"), "It is bytes and no text; decode it"),
         (pa.binary(), "x", "It is text and no bytes; encode it"),
     ],
 )
-def test_text_and_bytes_are_two_things(kind: pa.DataType, value: Any, told: str) -> None:
-    assert loss_among(pa.field("c", kind))([value]) == told
-    assert loss_among(pa.field("c", pa.list_(kind)))([[value]]) == told
+def test_text_and_bytes_are_two_things(kind: pa.DataType, value: Any, expected: str) -> None:
+    assert loss_among(pa.field("c", kind))([value]) == expected
+    assert loss_among(pa.field("c", pa.list_(kind)))([[value]]) == expected

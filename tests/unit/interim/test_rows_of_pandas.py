@@ -114,7 +114,7 @@ def test_an_index_that_is_called_like_a_column_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "expected"),
     [
         ([date(2026, 1, 1), datetime(2026, 1, 1, 5)], "Its time of day would be cut off"),  # noqa: DTZ001
         ([["a", b"b"]], "It is bytes and no text"),
@@ -128,8 +128,8 @@ def test_an_index_that_is_called_like_a_column_is_refused() -> None:
         ([None, None], "it has nothing but nulls, and no type"),
     ],
 )
-def test_objects_that_a_column_would_change_are_refused(values: list[Any], told: str) -> None:
-    with pytest.raises(UnwritableFrame, match=told):
+def test_objects_that_a_column_would_change_are_refused(values: list[Any], expected: str) -> None:
+    with pytest.raises(UnwritableFrame, match=expected):
         in_iceberg_types(as_arrow(pd.DataFrame({"c": pd.Series(values, dtype=object)})))
 
 
