@@ -62,7 +62,7 @@ from airflow_snowpack.scheduling import (
     ScheduleNotFound,
     ScheduleNotReadable,
 )
-from airflow_snowpack.store import StoreError, StoreUnreachable
+from airflow_snowpack.store import StoreError, StoreTooSlow, StoreUnreachable
 
 log = logging.getLogger(__name__)
 
@@ -115,6 +115,7 @@ STATUS: Mapping[type[SnowpackError], int] = {
     CatalogTooSlow: 503,
     TableUnreadable: 503,
     StoreDown: 503,
+    StoreTooSlow: 503,
     StoreError: 503,
 }
 
@@ -130,6 +131,7 @@ RETRY_AFTER: Mapping[type[SnowpackError], int] = {
     CatalogUnreachable: RETRY_LATER,
     CatalogTooSlow: RETRY_LATER,
     StoreDown: RETRY_SOON,
+    StoreTooSlow: RETRY_LATER,
     StoreError: RETRY_SOON,
 }
 

@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from airflow_snowpack.builds.errors import DatasetBusy, DatasetNotFound, LockLost
 from airflow_snowpack.builds.heartbeat import Heartbeat
 from airflow_snowpack.builds.registered import BuildPolicy
-from airflow_snowpack.store import IdMaker, Leases, Store, StoreUnreachable, new_id, repeatable, storable
+from airflow_snowpack.store import IdMaker, Leases, Store, StoreTooSlow, StoreUnreachable, new_id, repeatable, storable
 from airflow_snowpack.store.build_tables import build_datasets
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class DatasetLock:
         now = self.store.clock()
         try:
             self.store.transact(lambda conn: LOCKS.give_back(conn, self.dataset, self.attempt_id, now))
-        except StoreUnreachable:
+        except (StoreUnreachable, StoreTooSlow):
             log.warning("lock_not_released: %s stays locked until its lease runs out", self._what, exc_info=True)
 
 

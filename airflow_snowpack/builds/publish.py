@@ -33,7 +33,7 @@ from airflow_snowpack.builds.records import checksum_of, read_manifest, to_json
 from airflow_snowpack.builds.registered import Publication, PublicationKind, PublishOutcome, RunHandle
 from airflow_snowpack.builds.registry import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
-from airflow_snowpack.store import StoreError, StoreUnreachable
+from airflow_snowpack.store import StoreError, StoreTooSlow, StoreUnreachable
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ def _set(
     except PublishFailed as error:
         try:
             Moves(registry.store, lock).withdraw(publication, handle, error)
-        except StoreUnreachable:
+        except (StoreUnreachable, StoreTooSlow):
             log.exception("failed_but_not_recorded: %s of %s was not published", publication.run_id, publication.dataset)
         raise
 
@@ -144,7 +144,7 @@ def _confirm(
     moved = PublishOutcome(publication.dataset, publication.run_id, publication.manifest, True, publication.number)
     try:
         Moves(registry.store, lock).confirm(publication, served, standing.newest, also=also)
-    except StoreUnreachable:
+    except (StoreUnreachable, StoreTooSlow):
         log.exception("published_but_not_recorded: %s of %s is served", publication.run_id, publication.dataset)
         return replace(moved, recorded=False)
     log.info("published: %s of %s as number %d", publication.run_id, publication.dataset, publication.number)

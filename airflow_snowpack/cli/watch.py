@@ -122,7 +122,7 @@ class Watch:
             self._sleep(self._poll.total_seconds())
 
     def _look(self, job_id: str) -> Job | None:
-        from airflow_snowpack.store import StoreUnreachable
+        from airflow_snowpack.store import StoreTooSlow, StoreUnreachable
 
         try:
             job = self._jobs.get(job_id)
@@ -130,7 +130,7 @@ class Watch:
                 self._tell_event(entry)
             if not job.status.is_terminal:
                 self._show(job)
-        except StoreUnreachable as problem:
+        except (StoreUnreachable, StoreTooSlow) as problem:
             if not self._away:
                 self._line.tell(f"{clock_time(self._jobs.store.clock())}  {problem} Watching on.")
             self._away = True

@@ -2,7 +2,14 @@
 
 from airflow_snowpack.store.audit import Actor, AuditEntry, AuditTrail, write_audit
 from airflow_snowpack.store.clock import Clock, utc_now
-from airflow_snowpack.store.errors import SchemaOutOfDate, StoreError, StoreUnreachable, UnknownRevision, UnsupportedStore
+from airflow_snowpack.store.errors import (
+    SchemaOutOfDate,
+    StoreError,
+    StoreTooSlow,
+    StoreUnreachable,
+    UnknownRevision,
+    UnsupportedStore,
+)
 from airflow_snowpack.store.ids import IdMaker, new_id
 from airflow_snowpack.store.leases import ClaimCursor, Expired, Leases, lease_columns
 from airflow_snowpack.store.migrate import check_schema, upgrade_schema
@@ -24,6 +31,7 @@ __all__ = [
     "SchemaOutOfDate",
     "Store",
     "StoreError",
+    "StoreTooSlow",
     "StoreUnreachable",
     "UnknownRevision",
     "UnsupportedStore",

@@ -15,10 +15,12 @@ import sqlalchemy as sa
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from airflow_snowpack.store.errors import UnsupportedStore
-from airflow_snowpack.store.patience import Patience
+from airflow_snowpack.store.patience import Patience, is_overdue
 
 SQLITE_BUSY_TIMEOUT_MS = 10_000
 POSTGRES_CONNECT_TIMEOUT_S = 10
+SQLITE_STEPS_BETWEEN_LOOKS = 20_000
+"""After so many steps of its virtual machine, about a millisecond, SQLite looks whether the statement's time is over."""
 STATEMENT_BY_STATEMENT = "snowpack_statement_by_statement"
 
 
@@ -56,6 +58,8 @@ def _open_sqlite(url: sa.URL, patience: Patience | None) -> sa.Engine:
     busy = SQLITE_BUSY_TIMEOUT_MS / 1000 if patience is None else patience.file.total_seconds()
     engine = sa.create_engine(url, connect_args={"timeout": busy}, **_pool(patience))
     sa.event.listen(engine, "connect", _configure_sqlite)
+    if patience is not None:
+        sa.event.listen(engine, "connect", _limit_sqlite)
     _begin_with(engine, "BEGIN IMMEDIATE")
     return engine
 
@@ -67,6 +71,11 @@ def _configure_sqlite(connection: DBAPIConnection, _record: Any) -> None:
     for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
+
+
+def _limit_sqlite(connection: DBAPIConnection, _record: Any) -> None:
+    # SQLite has no timeout for statements: this ends one with SQLITE_INTERRUPT once the time of the present work is over.
+    connection.set_progress_handler(is_overdue, SQLITE_STEPS_BETWEEN_LOOKS)
 
 
 def statement_by_statement(engine: sa.Engine) -> sa.Engine:

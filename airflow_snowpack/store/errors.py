@@ -3,6 +3,7 @@
 StoreError
 ├── UnsupportedStore    the URL names a database that is neither SQLite nor Postgres
 ├── StoreUnreachable    the database does not answer, after the retries
+├── StoreTooSlow        the database answers, but needs longer for this than the process may wait
 ├── SchemaOutOfDate     the tables are older than this package
 └── UnknownRevision     the tables are at a revision that this package does not have
 """
@@ -34,6 +35,21 @@ class StoreUnreachable(StoreError):
             f"The Snowpack store at {where} cannot be reached: {' '.join(str(cause).split())}. "
             "Check that the database is up and that [snowpack] store_conn_id names the right connection."
         )
+
+
+class StoreTooSlow(StoreError):
+    """The request needs longer than the store may take for it.
+
+    :ivar without_address: the message without the address of the store.
+    """
+
+    def __init__(self, where: str) -> None:
+        message = (
+            "is up, but did not finish this request in time. Narrow it: name a table, a DAG, a status or a period, or ask for "
+            "fewer rows. If it is narrow already, the database is overloaded; try again later."
+        )
+        self.without_address = f"The Snowpack store {message}"
+        super().__init__(f"The Snowpack store at {where} {message}")
 
 
 class SchemaOutOfDate(StoreError):

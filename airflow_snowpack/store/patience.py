@@ -4,7 +4,7 @@ A worker waits: its work is worth more than its time. Who looks at a page does n
 down, and he is told so within :attr:`Patience.answer`, whatever hangs.
 
     store = open_store(url, patience=Patience())
-    store.read(...)          # StoreUnreachable after four seconds at the latest
+    store.read(...)          # StoreUnreachable or StoreTooSlow after four seconds at the latest
 
 A server that is stopped, or a network that swallows packets, answers nothing at all, and no timeout of the server's own ends
 that. So the wait for an answer ends here, and its connection with it.
@@ -48,7 +48,10 @@ class Patience:
 
     @property
     def statement(self) -> timedelta:
-        """After this long Postgres itself ends a statement: before we take it for silent, which would count as an outage."""
+        """After this long Postgres itself ends a statement: before we take it for silent, which would count as an outage.
+
+        SQLite, which cannot be silent, ends it after :attr:`answer`.
+        """
         return self.answer * 7 / 8
 
     @property
@@ -70,6 +73,12 @@ def answer_by(deadline: float) -> Iterator[None]:
 def deadline() -> float | None:
     """The moment of the monotonic clock by which the present work must be done; ``None`` for no such moment."""
     return _DEADLINE.get()
+
+
+def is_overdue() -> bool:
+    """Return whether the deadline of the present work has passed."""
+    end = deadline()
+    return end is not None and time.monotonic() >= end
 
 
 class Outage:

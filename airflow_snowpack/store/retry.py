@@ -62,8 +62,9 @@ def is_unusable(error: DBAPIError) -> bool:
 
 
 def is_too_slow(error: DBAPIError) -> bool:
-    """Whether Postgres ended the statement because its time was over."""
-    return getattr(error.orig, "sqlstate", None) == STATEMENT_CANCELLED
+    """Whether the database ended the statement because its time was over."""
+    interrupted = getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT
+    return interrupted or getattr(error.orig, "sqlstate", None) == STATEMENT_CANCELLED
 
 
 def is_away(error: DBAPIError) -> bool:

@@ -22,7 +22,7 @@ from sqlalchemy.exc import TimeoutError as PoolIsEmpty
 
 from airflow_snowpack.store.clock import Clock, utc_now
 from airflow_snowpack.store.engine import open_engine, statement_by_statement
-from airflow_snowpack.store.errors import StoreUnreachable
+from airflow_snowpack.store.errors import StoreTooSlow, StoreUnreachable
 from airflow_snowpack.store.kept import KEPT, KeptConnections
 from airflow_snowpack.store.patience import Outage, Patience, answer_by, deadline
 from airflow_snowpack.store.retry import is_away, is_too_slow, is_transient, is_unusable, retrying
@@ -78,6 +78,7 @@ class Store:
         """Run the work in one transaction; on a passing error roll back and run it again from the start.
 
         :raises StoreUnreachable: the database did not recover within the retries.
+        :raises StoreTooSlow: a statement took longer than the database or the store's patience allows.
         """
 
         def once() -> T:
@@ -108,6 +109,8 @@ class Store:
         except DBAPIError as error:
             if is_unusable(error):
                 raise StoreUnreachable(self.where, error.orig or error) from error
+            if is_too_slow(error):  # a role or a database may have a statement_timeout of its own
+                raise StoreTooSlow(self.where) from error
             if not is_transient(error):
                 raise
         until = deadline()
@@ -116,6 +119,8 @@ class Store:
         except DBAPIError as error:
             if is_transient(error):
                 raise StoreUnreachable(self.where, error.orig or error) from error
+            if is_too_slow(error):
+                raise StoreTooSlow(self.where) from error
             raise
 
     def _within(self, patience: Patience, outage: Outage, once: Callable[[], T]) -> T:
@@ -132,7 +137,9 @@ class Store:
                 outage.begins(self.where, error.orig or error)
             else:
                 outage.ends()
-            if is_transient(error) or is_unusable(error) or is_too_slow(error):
+            if is_too_slow(error):
+                raise StoreTooSlow(self.where) from error
+            if is_transient(error) or is_unusable(error):
                 raise StoreUnreachable(self.where, error.orig or error) from error
             raise
         except Exception:

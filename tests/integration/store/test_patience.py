@@ -18,7 +18,7 @@ from postgres_server import running_server
 from scripted_engine import PATIENCE_S, eventually
 
 from airflow_snowpack import hooks
-from airflow_snowpack.store import Patience, Store, StoreUnreachable, open_store
+from airflow_snowpack.store import Patience, Store, StoreTooSlow, StoreUnreachable, open_store
 from airflow_snowpack.store.engine import open_engine
 from airflow_snowpack.store.patience import Outage
 
@@ -210,13 +210,34 @@ def test_when_all_connections_are_in_use_the_wait_for_one_ends(postgres_database
         assert ask(store) == 1
 
 
-def test_the_server_ends_a_statement_that_takes_too_long_and_the_next_one_is_not_refused(postgres_database: str) -> None:
-    # The server's limit alone: on a busy machine its answer may come after the store has given up.
-    engine = open_engine(postgres_database, replace(LONG, answer=timedelta(milliseconds=400)))
-    with Store(engine, patience=replace(LONG, pause=timedelta(hours=1))) as store:
-        with pytest.raises(StoreUnreachable, match="statement timeout"):
-            store.read(lambda conn: conn.exec_driver_sql("SELECT pg_sleep(30)"))
-        eventually(lambda: is_back(store))
+ENDLESS = {
+    "sqlite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n",
+    "postgresql": "SELECT pg_sleep(300)",
+}
+
+
+@pytest.mark.parametrize("way", ["read", "transact"])
+def test_a_statement_that_takes_too_long_is_ended_and_the_store_counts_as_up(store_url: str, way: str) -> None:
+    short = replace(LONG, answer=timedelta(milliseconds=400), pause=timedelta(hours=1))
+    # The limit of the Postgres server alone: on a busy machine its answer may come after the store has given up.
+    patience = replace(short, answer=LONG.answer) if store_url.startswith("postgresql") else short
+    with Store(open_engine(store_url, short), patience=patience) as store:
+        endless = ENDLESS[store.engine.dialect.name]
+        with pytest.raises(StoreTooSlow, match=r"is up, but .*Narrow it: name a table, a DAG, a status or a period") as caught:
+            getattr(store, way)(lambda conn: conn.exec_driver_sql(endless).all())
+        assert not isinstance(caught.value, StoreUnreachable)
+        assert is_written(store), "no outage was recorded"
+
+
+def test_a_statement_timeout_of_the_database_itself_is_no_outage_either(postgres_database: str) -> None:
+    with Store(open_engine(postgres_database)) as store:
+
+        def sleep(conn: sa.Connection) -> None:
+            conn.exec_driver_sql("SET LOCAL statement_timeout = 100")
+            conn.exec_driver_sql(ENDLESS["postgresql"])
+
+        with pytest.raises(StoreTooSlow):
+            store.transact(sleep)
 
 
 def test_a_worker_waits_as_long_as_it_takes(postgres_database: str) -> None:

@@ -25,7 +25,7 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg import CatalogUnreachable, InvalidTableName, TableNotFound
 from airflow_snowpack.jobs import DrainModeOn, DrainState, InvalidCursor, JobNotFound
 from airflow_snowpack.maintenance import NoActions, UnknownAction
-from airflow_snowpack.store import SchemaOutOfDate, StoreUnreachable
+from airflow_snowpack.store import SchemaOutOfDate, StoreTooSlow, StoreUnreachable
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -57,6 +57,7 @@ def document(error: Exception) -> dict[str, Any]:
         (DrainModeOn(DrainState(on=True)), 503, "drain_mode"),
         (CatalogUnreachable("lake", OSError("gone")), 503, "catalog_unreachable"),
         (StoreUnreachable("postgresql://me@db/x", OSError("gone")), 503, "store_down"),
+        (StoreTooSlow("postgresql://me@db/x"), 503, "store_too_slow"),
         (OperationalError("SELECT 1", None, psycopg.OperationalError("gone")), 503, "store_down"),
         (PoolTimeout("QueuePool limit of size 5 overflow 10 reached"), 503, "store_down"),
         (SchemaOutOfDate("db", None, "0002"), 503, "schema_out_of_date"),
@@ -79,6 +80,12 @@ def test_a_store_that_is_down_is_told_with_its_host_and_nothing_else() -> None:
     said = document(StoreUnreachable("postgresql+psycopg://vera@10.0.0.7:5432/snowpack", psycopg.OperationalError(REFUSED)))
     assert "the server at 10.0.0.7: refused the connection" in said["detail"]
     assert not [secret for secret in ("vera", "5432", "postgresql", "psycopg") if secret in json.dumps(said)]
+
+
+def test_a_store_that_is_too_slow_is_told_without_its_address() -> None:
+    said = document(StoreTooSlow("postgresql+psycopg://vera@10.0.0.7:5432/snowpack"))
+    assert said["detail"].startswith("The Snowpack store is up, but did not finish this request in time. Narrow it:")
+    assert not [secret for secret in ("vera", "5432", "10.0.0.7") if secret in json.dumps(said)]
 
 
 def test_a_store_that_is_to_be_upgraded_is_told_without_its_address() -> None:
