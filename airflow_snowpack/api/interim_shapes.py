@@ -5,7 +5,8 @@ from datetime import datetime
 from pydantic import Field
 
 from airflow_snowpack.api.shapes import Moment, Shape
-from airflow_snowpack.interim.model import Scope, TableState
+from airflow_snowpack.interim.model import TableState
+from airflow_snowpack.interim.scope import Scope
 from airflow_snowpack.interim.standing import Outlook
 from airflow_snowpack.preservation import Preservation
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from airflow_snowpack.interim.handover import Keeping as Keeping
     from airflow_snowpack.interim.model import Holder as Holder
     from airflow_snowpack.interim.model import InterimPolicy as InterimPolicy
-    from airflow_snowpack.interim.model import Scope as Scope
     from airflow_snowpack.interim.model import Slot as Slot
     from airflow_snowpack.interim.model import TaskKey as TaskKey
     from airflow_snowpack.interim.named import named_table as named_table
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.interim.registry import InterimRegistry as InterimRegistry
     from airflow_snowpack.interim.row_mapping import map_rows as map_rows
     from airflow_snowpack.interim.run_states import RunStates as RunStates
+    from airflow_snowpack.interim.scope import Scope as Scope
     from airflow_snowpack.interim.sweeper import SweepAction as SweepAction
     from airflow_snowpack.interim.sweeper import sweep as sweep
 
@@ -45,7 +45,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "collected": ["Collected"],
         "collector": ["Collector"],
         "handover": ["Handover", "Keeping"],
-        "model": ["Holder", "InterimPolicy", "Scope", "Slot", "TaskKey"],
+        "model": ["Holder", "InterimPolicy", "Slot", "TaskKey"],
         "named": ["named_table"],
         "partition_mapping": ["map_partitions"],
         "preservation": ["Preservation", "resolve_preservation"],
@@ -54,6 +54,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "registry": ["InterimRegistry"],
         "row_mapping": ["map_rows"],
         "run_states": ["RunStates"],
+        "scope": ["Scope"],
         "sweeper": ["SweepAction", "sweep"],
     },
 )

@@ -25,9 +25,10 @@ from airflow_snowpack.interim.frames import FrameKind, frame_kind
 from airflow_snowpack.interim.function_errors import function_failure
 from airflow_snowpack.interim.handing_on import Complete
 from airflow_snowpack.interim.heartbeat import Heartbeat
-from airflow_snowpack.interim.model import DEFAULT_OUTPUT, Scope
+from airflow_snowpack.interim.model import DEFAULT_OUTPUT
 from airflow_snowpack.interim.reading import read_as_arrow, read_on_spark
 from airflow_snowpack.interim.refs import TableRef, ViewRef
+from airflow_snowpack.interim.scope import Scope
 from airflow_snowpack.interim.sources import sources_of
 from airflow_snowpack.interim.writing import write_table
 from airflow_snowpack.preservation import Preservation

@@ -20,10 +20,11 @@ import sqlalchemy as sa
 
 from airflow_snowpack.interim.errors import InterimTableGone, InterimTableNotFound, InvalidInterimRef
 from airflow_snowpack.interim.listing import InterimListing, find_named
-from airflow_snowpack.interim.model import Holder, InterimPolicy, Reading, Scope
+from airflow_snowpack.interim.model import Holder, InterimPolicy, Reading
 from airflow_snowpack.interim.refs import Ref, TableRef
 from airflow_snowpack.interim.rows import ref_from
 from airflow_snowpack.interim.runs import nudge, run_key, touch
+from airflow_snowpack.interim.scope import Scope
 from airflow_snowpack.interim.statements import (
     ADD_PINS,
     ADD_REFS,

@@ -16,6 +16,7 @@ from enum import StrEnum
 
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.interim.refs import Producer, TableRef
+from airflow_snowpack.interim.scope import Scope
 from airflow_snowpack.preservation import Preservation
 
 DEFAULT_OUTPUT = "return_value"
@@ -38,15 +39,6 @@ TRANSITIONS: Mapping[TableState, frozenset[TableState]] = {
     TableState.READY: frozenset({TableState.DROPPING}),
     TableState.DROPPING: frozenset(),
 }
-
-
-class Scope(StrEnum):
-    """Where the name of a table is known."""
-
-    RUN = "run"
-    """In its own DAG run, whose end ends the name."""
-    GLOBAL = "global"
-    """Everywhere, until the name is given to another table or its time is over."""
 
 
 @dataclass(frozen=True, slots=True)

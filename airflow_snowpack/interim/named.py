@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow_snowpack.interim.errors import InvalidInterimRef
-from airflow_snowpack.interim.model import Scope
 from airflow_snowpack.interim.refs import MARK
+from airflow_snowpack.interim.scope import Scope
 
 NAMED = "named"
 

@@ -31,10 +31,11 @@ from airflow_snowpack.interim.errors import (
     StaleInterimAttempt,
 )
 from airflow_snowpack.interim.handing_on import InterimHandingOn, found
-from airflow_snowpack.interim.model import Holder, InterimTable, Reading, Scope, Slot, TableState, Writing
+from airflow_snowpack.interim.model import Holder, InterimTable, Reading, Slot, TableState, Writing
 from airflow_snowpack.interim.names import check_given_name, name_of
 from airflow_snowpack.interim.rows import FREED, TABLE, TABLES, slot_values, table_values
 from airflow_snowpack.interim.runs import nudge, run_key, touch
+from airflow_snowpack.interim.scope import Scope
 from airflow_snowpack.interim.statements import (
     ABANDON,
     ADD_TABLE,

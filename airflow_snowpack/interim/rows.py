@@ -13,9 +13,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.interim.model import InterimTable, Scope, TableState, Writing
+from airflow_snowpack.interim.model import InterimTable, TableState, Writing
 from airflow_snowpack.interim.refs import Producer, TableRef
 from airflow_snowpack.interim.runs import run_key
+from airflow_snowpack.interim.scope import Scope
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.store import Leases, storable
 from airflow_snowpack.store.interim_tables import interim_tables

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from airflow_snowpack.interim.model import InterimTable, Scope, TableState
+from airflow_snowpack.interim.model import InterimTable, TableState
+from airflow_snowpack.interim.scope import Scope
 from airflow_snowpack.preservation import Preservation
 
 SHOWN = 5

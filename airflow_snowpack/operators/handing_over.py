@@ -24,7 +24,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTimeout
 
 from airflow_snowpack.durations import parse_duration
-from airflow_snowpack.interim.model import Scope
+from airflow_snowpack.interim.scope import Scope
 from airflow_snowpack.operators.consumers import consumers_of
 from airflow_snowpack.operators.openlineage import LineageFacets
 from airflow_snowpack.operators.running import KILLED_EXIT_CODE

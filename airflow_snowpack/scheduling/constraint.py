@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from airflow_snowpack.scheduling.declared import Declared
 from airflow_snowpack.scheduling.errors import InvalidSchedule
-from airflow_snowpack.scheduling.surroundings import NotKnown, Untold
+
+if TYPE_CHECKING:
+    from airflow_snowpack.scheduling.surroundings import NotKnown
 
 
 class Verdict(StrEnum):
@@ -45,6 +47,10 @@ class Ruling:
     says: str
     not_before: datetime | None = None
     waits_for: str | None = None
+
+
+class Untold(Exception):
+    """A constraint asked for what is not known; it is ruled on later."""
 
 
 class Facts(Protocol):

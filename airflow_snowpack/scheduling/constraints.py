@@ -23,7 +23,6 @@ from airflow_snowpack.scheduling.constraint import Constraint, Facts, OnUnmet, R
 from airflow_snowpack.scheduling.cron import check_zone
 from airflow_snowpack.scheduling.declared import parse_period, parse_text
 from airflow_snowpack.scheduling.errors import InvalidSchedule
-from airflow_snowpack.scheduling.surroundings import NotKnown
 
 FEW_DAYS = 4
 """Any window opens within as many: a zone has left out a whole day before."""
@@ -221,6 +220,8 @@ class PoolSlots(Constraint):
         self._read_on_unmet()
 
     def look(self, facts: Facts) -> Ruling:
+        from airflow_snowpack.scheduling.surroundings import NotKnown  # a DAG file declares constraints and rules on none
+
         key, free = pool_wait_key(self.pool), facts.free_slots(self.pool)
         if free is None:
             return later(f"there is no pool {self.pool!r}", waits_for=key)

@@ -9,7 +9,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.active_runs import dags_of_group, reserved_runs
-from airflow_snowpack.scheduling.constraint import Constraint
+from airflow_snowpack.scheduling.constraint import Constraint, Untold
 from airflow_snowpack.scheduling.constraints import (
     ClusterLoad,
     MaxConcurrent,
@@ -24,7 +24,7 @@ from airflow_snowpack.scheduling.gated_runs import runs_at_gates
 from airflow_snowpack.scheduling.holding import held
 from airflow_snowpack.scheduling.pending import is_open
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.scheduling.surroundings import DagRuns, FreeSlots, NotKnown, Snapshot, Untold
+from airflow_snowpack.scheduling.surroundings import DagRuns, FreeSlots, NotKnown, Snapshot
 from airflow_snowpack.scheduling.turns import hold_turns
 from airflow_snowpack.store.schedule_tables import dag_successes, pending_jobs, schedule_runs
 

@@ -74,10 +74,6 @@ class NotKnown:
     why: str
 
 
-class Untold(Exception):
-    """A constraint asked for what is not known; it is ruled on later."""
-
-
 @dataclass(frozen=True, slots=True)
 class FreeSlots:
     """The free slots of a pool, and who has the others.

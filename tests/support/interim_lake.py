@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.interim.collector import Collector
-from airflow_snowpack.interim.model import UNKNOWN, Holder, Scope, TaskKey
+from airflow_snowpack.interim.model import UNKNOWN, Holder, TaskKey
 from airflow_snowpack.interim.run_states import RunPhase, RunStanding
+from airflow_snowpack.interim.scope import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.interim.model import Holder, InterimPolicy, Scope, TaskKey
+from airflow_snowpack.interim.model import Holder, InterimPolicy, TaskKey
 from airflow_snowpack.interim.registry import InterimRegistry
+from airflow_snowpack.interim.scope import Scope
 from airflow_snowpack.preservation import Preservation
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.interim.folders import Folder
-from airflow_snowpack.interim.model import Scope
 from airflow_snowpack.interim.registry import InterimRegistry
+from airflow_snowpack.interim.scope import Scope
 from airflow_snowpack.store import Store, utc_now
 from airflow_snowpack.store.engine import open_engine
 

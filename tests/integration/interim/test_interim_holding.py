@@ -11,7 +11,7 @@ from interim_lake import LAKE, RUN, holder
 
 from airflow_snowpack.interim.errors import InterimTableInUse, InvalidInterimRef
 from airflow_snowpack.interim.handover import Handover
-from airflow_snowpack.interim.model import Scope
+from airflow_snowpack.interim.scope import Scope
 from airflow_snowpack.interim.standing import standing_of
 from airflow_snowpack.preservation import Preservation
 

@@ -12,7 +12,7 @@ from query_plans import scans, sent_by
 
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
 from airflow_snowpack.interim.collector import Collector
-from airflow_snowpack.interim.model import Scope
+from airflow_snowpack.interim.scope import Scope
 from airflow_snowpack.store.interim_tables import interim_tables
 from airflow_snowpack.store.types import UtcDateTime
 

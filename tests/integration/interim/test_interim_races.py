@@ -13,8 +13,8 @@ from effort import rounds
 from interim_lake import ToldRuns, holder
 
 from airflow_snowpack.interim.errors import InterimTableGone, StaleInterimAttempt
-from airflow_snowpack.interim.model import Scope
 from airflow_snowpack.interim.run_states import RunPhase
+from airflow_snowpack.interim.scope import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -15,9 +15,10 @@ from interim_lake import DAG, RUN, holder
 from airflow_snowpack.interim import ledger
 from airflow_snowpack.interim.errors import InterimTableGone, InterimTableInUse, InterimTableNotFound, InterimTableNotStuck
 from airflow_snowpack.interim.handing_on import Complete
-from airflow_snowpack.interim.model import Scope, TableState
+from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.interim.refs import Producer, read_ref
 from airflow_snowpack.interim.run_states import RunPhase
+from airflow_snowpack.interim.scope import Scope
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.store.operation_log import OperationLog
 
