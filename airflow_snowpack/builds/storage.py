@@ -40,6 +40,7 @@ from tenacity import (
 
 from airflow_snowpack.builds.conditional_writes import ChangedSince, ConditionalWrites, conditional_writes
 from airflow_snowpack.builds.errors import InvalidBuild, ObjectChanged, ObjectMissing, StorageFailed
+from airflow_snowpack.redaction import QUERY, public_address
 
 T = TypeVar("T")
 
@@ -84,7 +85,7 @@ class Storage:
         else fsspec's; with ``fsspec=True`` among them fsspec's for these too.
     :param filesystem: in place of the one that the URL names; the URL is then a path on it.
     :param sleep: how it waits between two tries, in seconds.
-    :raises InvalidBuild: no file system is known for the URL.
+    :raises InvalidBuild: no file system is known for the URL, or a secret stands in it.
     """
 
     def __init__(
@@ -394,7 +395,20 @@ def _check_inside(path: str) -> None:
         raise ValueError(f"{path!r} is not a path inside of the storage.")
 
 
+def refuse_secrets(url: str) -> None:
+    """Keep secrets out of addresses of storages, which are recorded in the store and shown on pages.
+
+    :raises InvalidBuild: a user, a password or a query stands in the URL.
+    """
+    shown = public_address(url)
+    authority = url.partition("://")[2].partition("/")[0]
+    if not url.startswith("file:") and (authority != shown.partition("://")[2].partition("/")[0] or QUERY.search(url)):
+        problem = "a user, a password or a query stands in it; give a connection (storage_conn_id) or options instead"
+        raise InvalidBuild("url", shown, problem)
+
+
 def _open(url: str, options: Mapping[str, Any]) -> tuple[fs.FileSystem, str]:
+    refuse_secrets(url)
     scheme, separator, rest = url.partition("://")
     if not separator:
         return fs.LocalFileSystem(), str(Path(url).absolute())

@@ -22,10 +22,11 @@ from airflow_snowpack.hooks.connections import read_connection
 from airflow_snowpack.hooks.embedded import remote_executors
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
-from airflow_snowpack.hooks.presence import USERINFO, catalog_facts
-from airflow_snowpack.hooks.store import SnowpackHook
-from airflow_snowpack.hooks.trial import ask_with_patience, in_words, without_secrets
+from airflow_snowpack.hooks.presence import catalog_facts
+from airflow_snowpack.hooks.store import SnowpackHook, secrets_of
+from airflow_snowpack.hooks.trial import ask_with_patience, in_words
 from airflow_snowpack.iceberg.errors import catalog_label
+from airflow_snowpack.redaction import public_address, redacted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -102,8 +103,8 @@ def settings(examined: Examined) -> Finding:
 def store_place(examined: Examined) -> Finding:
     """The store is where every host of the installation reaches it."""
     url, remote = examined.store_hook.url(), remote_executors()
-    examined.secrets.append(url.password)
-    where = url.render_as_string(hide_password=True)
+    examined.secrets.extend(secrets_of(url))
+    where = public_address(url.render_as_string(hide_password=True))
     if url.get_backend_name() == "sqlite" and remote:
         advice = "Use a Postgres, unless this file is on storage that every host of the executor mounts."
         return Finding(Verdict.WARNING, f"{where} is a file, and {', '.join(remote)} runs tasks elsewhere.", advice)
@@ -158,7 +159,7 @@ def warehouse_writable(examined: Examined) -> Finding:
             return place
 
     ask_with_patience(try_it, "The warehouse", timedelta(seconds=30))
-    return Finding(Verdict.OK, f"{USERINFO.sub('//', warehouse)} can be written to.")
+    return Finding(Verdict.OK, f"{public_address(warehouse)} can be written to.")
 
 
 def spark_installed(examined: Examined) -> Finding:
@@ -287,7 +288,7 @@ def _run(check: Callable[[Examined], Finding], examined: Examined) -> Finding:
     try:
         return replace(check(examined), check=name)
     except Exception as problem:  # noqa: BLE001 - whatever it is, it is what the check was for
-        message = without_secrets(in_words(problem), examined.secrets)
+        message = redacted(in_words(problem), examined.secrets)
         advice = "" if isinstance(problem, SnowpackError) else f"It should hold that: {(check.__doc__ or '').strip()}"
         return Finding(Verdict.WRONG, message, advice, name)
 

@@ -48,7 +48,7 @@ def schedule(args: Namespace) -> ExitCode | None:
         store, runs = hook.store(), RestDagRuns(rest)
         rounds = Rounds(store, runs, runs, name)
         note_presence(store, "scheduler", IcebergCatalogHook(args.catalog_conn_id))
-        log.info("Scheduler %s works on the store at %s and the Airflow at %s", name, store.where, rest.address)
+        log.info("Scheduler %s works on the store at %s and the Airflow at %s", name, store.where, rest.where)
         with Polling(open_poller(store, hook.settings, lambda: reach_catalog(args.catalog_conn_id))):
             while not stop.is_set():
                 deploy(store, hook.settings, dags_folder(), gone_dags=_gone_dags(runs), by=name)

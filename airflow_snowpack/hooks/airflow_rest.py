@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from airflow_snowpack.hooks.connections import read_connection
 from airflow_snowpack.hooks.errors import AirflowRefuses, AirflowUnreachable, IncompleteConnection
+from airflow_snowpack.redaction import public_address, redacted
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -64,7 +65,7 @@ class AirflowRest:
     :param token: a token that does not expire while this lives, instead of login and password.
     """
 
-    address: str
+    address: str = field(repr=False)
     login: str | None = None
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
@@ -82,6 +83,11 @@ class AirflowRest:
             raise IncompleteConnection(conn_id, PURPOSE, "login and password, and no extra `token` either")
         return cls(_address(connection), connection.login, connection.password, token)
 
+    @property
+    def where(self) -> str:
+        """The address without secrets, for messages."""
+        return public_address(self.address)
+
     def ask(self, method: str, path: str, *, params: Any = None, body: Any = None) -> Answer:
         """One call.
 
@@ -96,7 +102,7 @@ class AirflowRest:
         if answer.is_ok or (answer.status in REFUSED and answer.status != UNAUTHORIZED):
             return answer
         problem = AirflowUnreachable if answer.status == UNAUTHORIZED else AirflowRefuses
-        raise problem(f"{self.address} answered {answer.status} to {method} {path}: {answer.says}")
+        raise problem(f"{self.where} answered {answer.status} to {method} {path}: {answer.says}")
 
     def close(self) -> None:
         """Close the connections."""
@@ -116,7 +122,7 @@ class AirflowRest:
         if self._fetched is None:
             said = self._send("POST", "/auth/token", json={"username": self.login, "password": self.password})
             if not said.is_ok:
-                raise AirflowUnreachable(f"{self.address} gives {self.login} no token: {said.says}")
+                raise AirflowUnreachable(f"{self.where} gives {self.login} no token: {said.says}")
             self._fetched = str(said.body["access_token"])
         return self._fetched
 
@@ -129,7 +135,7 @@ class AirflowRest:
         try:
             said = self._client.request(method, path, headers=headers, **arguments)
         except httpx.HTTPError as error:
-            raise AirflowUnreachable(f"{self.address} does not answer: {type(error).__name__}: {error}") from error
+            raise AirflowUnreachable(f"{self.where} does not answer: {type(error).__name__}: {redacted(str(error))}") from error
         try:
             return Answer(said.status_code, said.json())
         except ValueError:

@@ -61,15 +61,13 @@ class BuildStorageHook(BaseHook):
         """The storage's options for a URL; their secrets are masked from now on.
 
         :raises ConnectionNotFound, UnsuitableConnection, UnusableExtra, IncompleteConnection: from the Airflow connection.
-        :raises InvalidBuild: a user or a password stands in the URL.
+        :raises InvalidBuild: a user, a password or a query stands in the URL.
         """
-        from airflow_snowpack.builds.errors import InvalidBuild
+        from airflow_snowpack.builds.storage import refuse_secrets
 
-        parts = urlsplit(url)
-        if parts.password or (parts.username and parts.scheme == "s3"):
-            raise InvalidBuild("url", f"{parts.scheme}://…", "a secret stands in it; give a connection (storage_conn_id) instead")
+        refuse_secrets(url)
         conn_id = self._given_conn_id or self.settings.builds_conn_id
-        if parts.scheme in LOCAL or conn_id is None:
+        if urlsplit(url).scheme in LOCAL or conn_id is None:
             return {}
         options = storage_options(read_connection(conn_id, PURPOSE), url)
         _mask(options)

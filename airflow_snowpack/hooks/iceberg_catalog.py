@@ -27,7 +27,7 @@ from airflow_snowpack.hooks.errors import (
     UnusableAddress,
     UnusableExtra,
 )
-from airflow_snowpack.hooks.trial import ask_with_patience, in_words, without_secrets
+from airflow_snowpack.hooks.trial import ask_with_patience, shown_in_trial
 from airflow_snowpack.settings import Settings
 
 if TYPE_CHECKING:
@@ -129,12 +129,12 @@ class IcebergCatalogHook(BaseHook):
         try:
             config = self.config
         except SnowpackError as problem:
-            return False, str(problem)
+            return False, shown_in_trial(problem)
         try:
-            databases = ask_with_patience(lambda: count_databases(config), f"The catalog at {config.address}")
+            databases = ask_with_patience(lambda: count_databases(config), f"The catalog at {config.where}")
         except Exception as problem:  # noqa: BLE001 - whatever it is, it is told to the person who tests
-            return False, without_secrets(in_words(problem), _secrets(config))
-        return True, f"The {config.kind} catalog at {config.address} answers; databases: {databases}."
+            return False, shown_in_trial(problem, _secrets(config))
+        return True, f"The {config.kind} catalog at {config.where} answers; databases: {databases}."
 
 
 def reach_catalog(catalog_conn_id: str | None = None) -> Catalog:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import socket
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.redaction import public_address
 
 if TYPE_CHECKING:
     from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
     from airflow_snowpack.store import Store
-
-USERINFO = re.compile(r"//[^/@]*@")
 
 
 def note_presence(store: Store, role: str, catalog: IcebergCatalogHook) -> None:
@@ -28,4 +26,4 @@ def catalog_facts(catalog: IcebergCatalogHook) -> dict[str, str]:
         config = catalog.config
     except SnowpackError:
         return {"catalog_id": "", "warehouse": ""}
-    return {"catalog_id": config.catalog_id, "warehouse": USERINFO.sub("//", config.warehouse or "")}
+    return {"catalog_id": config.catalog_id, "warehouse": public_address(config.warehouse or "")}

@@ -18,7 +18,7 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.hooks.connections import read_connection, read_connection_in_trigger
 from airflow_snowpack.hooks.embedded import refuse_on_remote_executor
 from airflow_snowpack.hooks.errors import IncompleteConnection, UnsuitableConnection
-from airflow_snowpack.hooks.trial import in_words, without_secrets
+from airflow_snowpack.hooks.trial import shown_in_trial
 from airflow_snowpack.settings import Settings
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.store import Patience, Store
 
 PURPOSE = "the Snowpack store"
+SECRET_WORDS = ("password", "secret", "token")
 
 
 class SnowpackHook(BaseHook):
@@ -69,7 +70,7 @@ class SnowpackHook(BaseHook):
         return self._given_conn_id or self.settings.store_conn_id
 
     def url(self) -> URL:
-        """Where the store is. It holds the password.
+        """Where the store is, with its secrets. ``Store.where`` is the address to show.
 
         :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the Airflow connection.
         :raises EmbeddedNotShared: there is none, and tasks may run on other hosts.
@@ -90,6 +91,7 @@ class SnowpackHook(BaseHook):
         """The open store.
 
         :raises StoreUnreachable: it does not answer.
+        :raises StoreFolderMissing: the folder of an SQLite file that a connection names does not exist.
         :raises SchemaOutOfDate: a Postgres whose tables are missing or older than this package.
         :raises UnknownRevision: the tables are from before release 0.1.
         """
@@ -146,12 +148,12 @@ class SnowpackHook(BaseHook):
         try:
             url = self.url()
         except SnowpackError as problem:
-            return False, str(problem)
+            return False, shown_in_trial(problem)
         try:
             with open_store(url, patience=Patience()) as store:
                 return True, f"The store at {store.where} answers, and its tables are up to date."
         except Exception as problem:  # noqa: BLE001 - whatever it is, it is told to the person who tests
-            return False, without_secrets(in_words(problem), [url.password])
+            return False, shown_in_trial(problem, secrets_of(url))
 
     def close(self) -> None:
         """Write what is pending and close the connections."""
@@ -171,7 +173,15 @@ class SnowpackHook(BaseHook):
         from sqlalchemy.engine import URL
 
         refuse_on_remote_executor("store_conn_id", "a store", self.settings.store_path)
+        # AIRFLOW_HOME, which Airflow makes when it is missing, too.
+        self.settings.store_path.parent.mkdir(parents=True, exist_ok=True)
         return URL.create("sqlite", database=str(self.settings.store_path))
+
+
+def secrets_of(url: URL) -> list[str | None]:
+    """The secrets in the store's address that a driver may repeat in a message."""
+    secret = (str(value) for name, value in url.query.items() if any(word in name for word in SECRET_WORDS))
+    return [str(url.password) if url.password else None, *secret]
 
 
 def store_url(connection: Connection) -> URL:

@@ -7,11 +7,13 @@ Airflow runs the test in a thread of its API server, and PyIceberg waits for a R
 
 from __future__ import annotations
 
+import re
 import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.redaction import redacted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PATIENCE = timedelta(seconds=10)
-SHORTEST_SECRET = 4  # a shorter one would take words apart
+OPTION = re.compile(r"\[([a-z_]+)\] ([a-z_]+)")
+MARKUP = re.compile(r"\[([a-zA-Z#/@][^\[\]]*)\]")
 
 
 class NoAnswer(SnowpackError):
@@ -64,8 +67,10 @@ def in_words(problem: Exception) -> str:
     return f"{type(problem).__name__}: {first}"
 
 
-def without_secrets(message: str, secrets: Iterable[str | None]) -> str:
-    """The message with each secret in it replaced: servers and drivers like to repeat what they were given."""
-    for secret in sorted((each for each in secrets if each and len(each) >= SHORTEST_SECRET), key=len, reverse=True):
-        message = message.replace(secret, "***")
-    return message
+def shown_in_trial(problem: Exception, secrets: Iterable[str | None] = ()) -> str:
+    """Return what a connection test reports about a problem: without secrets, and without Rich markup.
+
+    `airflow connections test` prints the message as Rich markup, which drops ``[snowpack]`` and fails on ``[/path]``. Airflow's
+    UI shows the same message as it is, so brackets are replaced and not escaped.
+    """
+    return MARKUP.sub(r"(\1)", OPTION.sub(r"\1.\2", redacted(in_words(problem), secrets)))

@@ -21,6 +21,7 @@ from urllib.parse import quote, urlsplit
 
 from airflow_snowpack.iceberg.errors import CatalogUnreachable, InvalidCatalogName, TableNotFound, TableUnreadable
 from airflow_snowpack.iceberg.names import LEVEL
+from airflow_snowpack.redaction import public_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -151,6 +152,15 @@ class CatalogConfig:
                 place, _, database = self.address.partition("/")
                 said = [f"{place.lower()}/{database}", self.name]
         return hashlib.sha256(json.dumps([self.kind, *said]).encode()).hexdigest()[:FINGERPRINT_LENGTH]
+
+    @property
+    def where(self) -> str:
+        """The address without secrets, for messages."""
+        return self.address if self.kind is CatalogKind.SQLITE else public_address(self._pyiceberg_uri())
+
+    def __repr__(self) -> str:
+        warehouse = public_address(self.warehouse) if self.warehouse else None
+        return f"CatalogConfig(name={self.name!r}, kind={self.kind.value!r}, where={self.where!r}, {warehouse=})"
 
     def spark_conf(self) -> dict[str, str]:
         """The settings that give a Spark session this catalog; they may hold secrets."""

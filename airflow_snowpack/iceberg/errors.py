@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.redaction import redacted
 
 if TYPE_CHECKING:
     from airflow_snowpack.iceberg.names import TableName
@@ -99,4 +100,4 @@ def catalog_label(name: str, catalog_id: str) -> str:
 
 def _first_line(cause: Exception) -> str:
     """Drivers add the statement and a link below; a sentence has room for the first line."""
-    return (str(cause).splitlines() or [""])[0].rstrip(".")
+    return redacted((str(cause).splitlines() or [""])[0].rstrip("."))

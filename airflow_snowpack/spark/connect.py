@@ -21,6 +21,7 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
+from airflow_snowpack.redaction import public_address, redacted
 from airflow_snowpack.spark.errors import OrphanStillRunning, SparkUnavailable
 from airflow_snowpack.spark.jars import check_pyspark
 
@@ -227,7 +228,13 @@ def _address(url: str, session_id: str | None) -> str:
 
 
 def _server(url: str) -> str:
-    return url.partition(";")[0].rstrip("/")
+    return public_address(url).rstrip("/")
+
+
+def _secrets(url: str) -> list[str]:
+    """The tokens in the address's parameters, and the parts of an unquoted one."""
+    parameters = (each.partition("=") for each in url.split(";")[1:])
+    return [value or name for name, _, value in parameters if not value or "token" in name]
 
 
 @contextmanager
@@ -250,8 +257,9 @@ def _reaching(url: str) -> Iterator[None]:
             raise SparkUnavailable(
                 f"The session on the Spark Connect server at {_server(url)} was closed: another process has taken this work over."
             ) from error
+        said = redacted(str(error), _secrets(url))
         raise SparkUnavailable(
-            f"The Spark Connect server at {_server(url)} does not answer: {type(error).__name__}: {error}. "
+            f"The Spark Connect server at {_server(url)} does not answer: {type(error).__name__}: {said}. "
             "Check the address, and that the server is up."
         ) from error
 

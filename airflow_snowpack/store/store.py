@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolIsEmpty
 
+from airflow_snowpack.redaction import public_address
 from airflow_snowpack.store.clock import Clock, utc_now
 from airflow_snowpack.store.engine import open_engine, statement_by_statement
 from airflow_snowpack.store.errors import StoreTooSlow, StoreUnreachable
@@ -61,8 +62,8 @@ class Store:
 
     @property
     def where(self) -> str:
-        """The database's address without its password, for messages."""
-        return self.engine.url.render_as_string(hide_password=True)
+        """The host, port and database of the store, or its file, for messages."""
+        return public_address(self.engine.url.render_as_string(hide_password=True))
 
     @cached_property
     def identity(self) -> str:
@@ -176,6 +177,7 @@ def open_store(url: str | sa.URL, *, clock: Clock = utc_now, patience: Patience 
 
     :param patience: the limits of a process that answers people; ``None`` for a worker, which waits.
     :raises UnsupportedStore: neither SQLite nor Postgres.
+    :raises StoreFolderMissing: the folder of the SQLite file does not exist.
     :raises SchemaOutOfDate: Postgres without the tables that this version needs.
     :raises UnknownRevision: tables from before release 0.1.
     :raises StoreUnreachable: no answer.

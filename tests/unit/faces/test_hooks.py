@@ -11,7 +11,7 @@ import pytest
 from airflow_snowpack import hooks
 from airflow_snowpack.hooks.catalog_connection import catalog_config
 from airflow_snowpack.hooks.errors import IncompleteConnection, UnsuitableConnection, UnusableAddress, UnusableExtra
-from airflow_snowpack.hooks.trial import NoAnswer, ask_with_patience, without_secrets
+from airflow_snowpack.hooks.trial import NoAnswer, ask_with_patience
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
 
 if TYPE_CHECKING:
@@ -203,8 +203,19 @@ def test_a_catalog_that_does_not_answer_is_a_message_without_the_secret(
     assert "hunter22" not in message
 
 
-def test_a_secret_that_a_server_repeats_is_blotted_out() -> None:
-    assert without_secrets("no: Bearer hunter22!, id:hunter22", ["hunter22", "id:hunter22", None, ""]) == "no: Bearer ***!, ***"
+@pytest.mark.parametrize("host", ["", "postgres-without-a-host"])
+@pytest.mark.parametrize("hook", ["SnowpackHook", "IcebergCatalogHook"])
+def test_rich_prints_the_message_of_a_connection_test_whole(
+    hook: str, host: str, installation: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`airflow connections test` prints it as Rich markup."""
+    from rich.text import Text
+
+    monkeypatch.setenv("AIRFLOW_CONN_FAR", f"postgres://u:secret@{host}/[/x]" if host else "sqlite:///")
+    ok, message = getattr(hooks, hook)("far").test_connection()
+
+    assert not ok
+    assert Text.from_markup(message).plain == message
 
 
 def test_a_catalog_that_hangs_is_given_up() -> None:

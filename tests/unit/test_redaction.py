@@ -1,0 +1,87 @@
+"""Of an address only hosts, ports and the database are shown, wherever an address is shown."""
+
+from __future__ import annotations
+
+import doctest
+import logging
+
+import pytest
+
+from airflow_snowpack import redaction
+from airflow_snowpack.redaction import public_address, redacted
+
+pytestmark = pytest.mark.one_database
+SECRETS = ("hunter22", "tok-en", "n3xt")
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("postgresql+psycopg://u:hunter22@db:5432/jobs?sslpassword=tok-en&new_option=n3xt", "postgresql://db:5432/jobs"),
+        ("postgresql://u:hunter22@/jobs?host=a:1&host=b:2&sslpassword=n3xt", "postgresql://a:1,b:2/jobs"),
+        ("postgresql://u@/jobs?host=a,b&port=5433&sslpassword=n3xt", "postgresql://a:5433,b:5433/jobs"),
+        ("postgresql://u:hunt/er22@db/jobs", "postgresql://***"),
+        ("https://u:hunt?er22@catalog/v1", "https://***"),
+        ("https://id:hunter22@[::1]:8181/v1?token=tok-en#n3xt", "https://[::1]:8181/v1"),
+        ("https://catalog/at@v1", "https://catalog/at@v1"),
+        ("sc://spark:15002/;token=tok-en", "sc://spark:15002/"),
+        ("s3://hunter22:tok-en@lake/builds", "s3://lake/builds"),
+        ("abfss://container@account.dfs.core.windows.net/lake", "abfss://container@account.dfs.core.windows.net/lake"),
+        ("abfss://container:hunter22@account.dfs.core.windows.net/lake", "abfss://account.dfs.core.windows.net/lake"),
+        ("sqlite:////home/me@host/snowpack.db", "sqlite:////home/me@host/snowpack.db"),
+        ("sqlite:///file:/snowpack.db?key=tok-en&uri=true", "sqlite:///file:/snowpack.db"),
+        ("/home/me/lake?", "/home/me/lake?"),
+    ],
+)  # fmt: skip
+def test_an_address_is_shown_without_user_password_and_query(address: str, shown: str) -> None:
+    assert public_address(address) == shown
+    assert not any(secret in shown for secret in SECRETS)
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("no: Bearer hunter22!, id:hunter22", "no: Bearer ***!, ***"),
+        ("Invalid URL 'https://id:tok-en@catalog/v1?a=n3xt'.", "Invalid URL 'https://catalog/v1'."),
+        ("Max retries with url: /v1/config?token=tok-en (Caused by …)", "Max retries with url: /v1/config (Caused by …)"),
+        ("Is the server up? Try port = 5432.", "Is the server up? Try port = 5432."),
+    ],
+)  # fmt: skip
+def test_a_message_is_shown_without_known_secrets_and_without_those_in_addresses(message: str, shown: str) -> None:
+    assert redacted(message, ["hunter22", "id:hunter22", None, "", "no"]) == shown
+
+
+def test_the_examples_of_the_module_are_true() -> None:
+    assert doctest.testmod(redaction) == doctest.TestResults(0, 2)
+
+
+def test_no_error_or_log_line_of_a_store_repeats_its_password_or_a_part_of_its_query(caplog: pytest.LogCaptureFixture) -> None:
+    from airflow_snowpack.api.app import _open_ahead
+    from airflow_snowpack.api.services import LazyServices, Services
+    from airflow_snowpack.store import Patience, StoreUnreachable, open_store
+
+    url = "postgresql://u:hunter22@127.0.0.1:1/jobs?sslmode=disable&sslpassword=tok-en"
+
+    def open_services() -> Services:
+        open_store(url, patience=Patience())
+        raise AssertionError("nothing listens on port 1")
+
+    with caplog.at_level(logging.DEBUG):
+        _open_ahead(LazyServices(open_services))
+    with pytest.raises(StoreUnreachable, match=r"store at postgresql://127\.0\.0\.1:1/jobs cannot") as failed:
+        open_store(url)
+
+    log = caplog.text + "".join(caplog.handler.format(record) for record in caplog.records)
+    assert "postgresql://127.0.0.1:1/jobs" in log
+    assert not any(secret in log + str(failed.value) for secret in SECRETS)
+
+
+def test_no_representation_of_a_catalog_or_a_client_of_airflow_has_the_secrets_of_its_address() -> None:
+    from airflow_snowpack.hooks.airflow_rest import AirflowRest
+    from airflow_snowpack.iceberg import CatalogConfig
+
+    address = "https://id:hunter22@127.0.0.1:1/v1?token=tok-en"
+    config, rest = CatalogConfig.rest("lake", address, warehouse="s3://n3xt:hunter22@lake"), AirflowRest(address, "u")
+
+    assert repr(config) == "CatalogConfig(name='lake', kind='rest', where='https://127.0.0.1:1/v1', warehouse='s3://lake')"
+    assert not any(secret in repr(rest) + rest.where for secret in SECRETS)
