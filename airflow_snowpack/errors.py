@@ -1,7 +1,7 @@
 """The root of every error this package raises.
 
     SnowpackError
-    ├── store  StoreError: UnsupportedStore, StoreUnreachable, StoreTooSlow, SchemaOutOfDate, UnknownRevision
+    ├── store  StoreError: UnsupportedStore, StoreFolderMissing, StoreUnreachable, StoreTooSlow, SchemaOutOfDate, UnknownRevision
     ├── iceberg  InvalidTableName, InvalidCatalogName, TableNotFound, TableUnreadable, WrongCatalog, LocationOutsideTable,
     │         CatalogUnreachable
     ├── spark  SparkUnavailable (CatalogNotConfigured, OrphanStillRunning), SparkFailed (SparkDied), SparkInterrupted

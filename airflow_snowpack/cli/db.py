@@ -34,9 +34,12 @@ def upgrade(args: Namespace) -> None:
 def check(args: Namespace) -> None:
     """Tell whether the store can be used as it is."""
     from airflow_snowpack.store import check_schema
+    from airflow_snowpack.store.engine import check_folder
 
     with SnowpackHook(args.store_conn_id) as hook:
-        path = _file_to_come(hook.url())
+        url = hook.url()
+        check_folder(url)
+        path = _file_to_come(url)
         if path is not None:
             print(f"There is no store yet. {path} is made with its tables when it is first used.")
             return

@@ -5,6 +5,7 @@ from airflow_snowpack.store.clock import Clock, utc_now
 from airflow_snowpack.store.errors import (
     SchemaOutOfDate,
     StoreError,
+    StoreFolderMissing,
     StoreTooSlow,
     StoreUnreachable,
     UnknownRevision,
@@ -31,6 +32,7 @@ __all__ = [
     "SchemaOutOfDate",
     "Store",
     "StoreError",
+    "StoreFolderMissing",
     "StoreTooSlow",
     "StoreUnreachable",
     "UnknownRevision",

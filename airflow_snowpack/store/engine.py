@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
-from airflow_snowpack.store.errors import UnsupportedStore
+from airflow_snowpack.store.errors import StoreFolderMissing, UnsupportedStore
 from airflow_snowpack.store.patience import Patience, is_overdue
 
 SQLITE_BUSY_TIMEOUT_MS = 10_000
@@ -30,6 +30,7 @@ def open_engine(url: str | sa.URL, patience: Patience | None = None) -> sa.Engin
     :param url: ``sqlite:////absolute/path`` or ``postgresql://…`` (whatever its driver, psycopg 3 is used).
     :param patience: the limits of a process that answers people; ``None`` for a worker, which waits.
     :raises UnsupportedStore: another database.
+    :raises StoreFolderMissing: the folder of the SQLite file does not exist.
     """
     parsed = sa.make_url(url)
     match parsed.get_backend_name():
@@ -53,8 +54,7 @@ def _pool(patience: Patience | None) -> dict[str, Any]:
 
 
 def _open_sqlite(url: sa.URL, patience: Patience | None) -> sa.Engine:
-    if url.database:
-        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+    check_folder(url)
     busy = SQLITE_BUSY_TIMEOUT_MS / 1000 if patience is None else patience.file.total_seconds()
     engine = sa.create_engine(url, connect_args={"timeout": busy}, **_pool(patience))
     sa.event.listen(engine, "connect", _configure_sqlite)
@@ -62,6 +62,17 @@ def _open_sqlite(url: sa.URL, patience: Patience | None) -> sa.Engine:
         sa.event.listen(engine, "connect", _limit_sqlite)
     _begin_with(engine, "BEGIN IMMEDIATE")
     return engine
+
+
+def check_folder(url: sa.URL) -> None:
+    """Check that an SQLite file can be where the URL names it. A mistyped path would be a second store, with locks of its own.
+
+    :raises StoreFolderMissing: its folder does not exist.
+    """
+    if url.get_backend_name() == "sqlite" and url.database and not url.database.startswith("file:"):
+        path = Path(url.database)
+        if not path.parent.is_dir():
+            raise StoreFolderMissing(path)
 
 
 def _configure_sqlite(connection: DBAPIConnection, _record: Any) -> None:

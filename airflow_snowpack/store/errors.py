@@ -2,6 +2,7 @@
 
 StoreError
 ├── UnsupportedStore    the URL names a database that is neither SQLite nor Postgres
+├── StoreFolderMissing  the folder of the SQLite file does not exist
 ├── StoreUnreachable    the database does not answer, after the retries
 ├── StoreTooSlow        the database answers, but needs longer for this than the process may wait
 ├── SchemaOutOfDate     the tables are older than this package
@@ -10,7 +11,10 @@ StoreError
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.redaction import redacted
 
 
 class StoreError(SnowpackError):
@@ -27,12 +31,25 @@ class UnsupportedStore(StoreError):
         )
 
 
+class StoreFolderMissing(StoreError):
+    """The path of an SQLite file whose folder does not exist.
+
+    :ivar without_address: the message without the path.
+    """
+
+    def __init__(self, path: Path) -> None:
+        advice = "Create the folder, or correct the path in the connection that [snowpack] store_conn_id names."
+        self.without_address = f"The folder of the Snowpack store's SQLite file does not exist. {advice}"
+        told = f"The folder {str(path.parent)!r} of the Snowpack store's SQLite file {path.name!r} does not exist."
+        super().__init__(f"{told} {advice}")
+
+
 class StoreUnreachable(StoreError):
     """The database did not answer, however often it was asked."""
 
     def __init__(self, where: str, cause: BaseException) -> None:
         super().__init__(
-            f"The Snowpack store at {where} cannot be reached: {' '.join(str(cause).split())}. "
+            f"The Snowpack store at {where} cannot be reached: {redacted(' '.join(str(cause).split()))}. "
             "Check that the database is up and that [snowpack] store_conn_id names the right connection."
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
@@ -40,3 +41,42 @@ def test_after_an_upgrade_the_check_is_content(store_file: Path, capsys: pytest.
 
     assert capsys.readouterr().out.count("is up to date.") == 2
     assert store_file.exists()
+
+
+def test_a_path_in_a_missing_folder_is_refused_by_the_check_and_by_every_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A mistyped path would be a second, empty store with locks of its own."""
+    from airflow_snowpack.cli import db
+    from airflow_snowpack.cli.exit_code import ExitCode
+    from airflow_snowpack.hooks import SnowpackHook
+    from airflow_snowpack.store import StoreFolderMissing
+
+    monkeypatch.setenv("AIRFLOW_CONN_ELSEWHERE", json.dumps({"conn_type": "sqlite", "host": f"{tmp_path}/mistyped/snowpack.db"}))
+    elsewhere = Namespace(store_conn_id="elsewhere")
+    for command in (db.check, db.upgrade):
+        with pytest.raises(SystemExit) as ended:
+            command(elsewhere)
+        assert ended.value.code == ExitCode.REFUSED
+        assert f"The folder '{tmp_path}/mistyped' of the Snowpack store's SQLite file 'snowpack.db'" in capsys.readouterr().err
+    with pytest.raises(StoreFolderMissing, match="Create the folder, or correct the path"):
+        SnowpackHook("elsewhere").store()
+
+    assert not (tmp_path / "mistyped").exists()
+
+
+def test_the_check_prints_of_a_postgres_its_host_port_and_database_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from airflow_snowpack.cli import db
+    from airflow_snowpack.hooks import SnowpackHook
+
+    extra = "sslmode=disable&sslpassword=tok-en&application_name=n3xt"
+    monkeypatch.setenv("AIRFLOW_CONN_FAR", f"postgres://someone:hunter22@127.0.0.1:1/jobs?{extra}")
+    with pytest.raises(SystemExit):
+        db.check(Namespace(store_conn_id="far"))
+    _, tested = SnowpackHook("far").test_connection()
+
+    for said in (capsys.readouterr().err, tested):
+        assert "The Snowpack store at postgresql://127.0.0.1:1/jobs cannot be reached" in said
+        assert not any(secret in said for secret in ("someone", "hunter22", "tok-en", "n3xt"))
