@@ -126,10 +126,9 @@ class Desk:
         self.jobs.delete(job_id, also=lambda conn, job: self._note(conn, "delete", job_id, **_named(job.table)))
 
     def set_drain(self, on: bool, *, reason: str | None = None) -> DrainState:
-        """Switch drain mode; setting it to what it is changes nothing and is not noted."""
-        change = "drain_on" if on else "drain_off"
+        """Switch drain mode, or change its reason; what changes nothing is not noted."""
         return self.jobs.set_drain(
-            on, by=self.actor.name, reason=reason, also=lambda conn: self._note(conn, change, DRAIN, reason=reason)
+            on, by=self.actor.name, reason=reason, note=lambda conn, change: self._note(conn, change, DRAIN, reason=reason)
         )
 
     def release_lock(self, table: TableName, holder: str, *, force: bool = False) -> TableLock | None:

@@ -232,13 +232,13 @@ class Jobs(Claims):
         *,
         by: str | None = None,
         reason: str | None = None,
-        also: Callable[[sa.Connection], None] | None = None,
+        note: Callable[[sa.Connection, str], None] | None = None,
     ) -> DrainState:
-        """Switch drain mode.
+        """Switch drain mode. While it is on, switching it on again changes its reason, if one is given, and nothing else.
 
-        :param also: written in the same transaction, when that changes anything.
+        :param note: called in the same transaction with what was changed: ``drain_on``, ``drain_off`` or ``drain_reason``.
         """
-        return write_drain(self.store, on=on, by=by, reason=reason, also=also)
+        return write_drain(self.store, on=on, by=by, reason=reason, note=note)
 
     def flush(self) -> None:
         """Write the history that is still in memory; call it before a process ends."""

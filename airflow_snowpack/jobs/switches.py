@@ -25,21 +25,30 @@ def read_drain(conn: sa.Connection) -> DrainState:
 
 
 def write_drain(
-    store: Store, *, on: bool, by: str | None, reason: str | None, also: Callable[[sa.Connection], None] | None = None
+    store: Store, *, on: bool, by: str | None, reason: str | None, note: Callable[[sa.Connection, str], None] | None = None
 ) -> DrainState:
-    """Set the switch. Setting it to what it is changes nothing, its time and author included."""
+    """Set the switch. While drain mode is on, switching it on again changes its reason, if one is given, and nothing else.
+
+    :param note: called in the same transaction with what was changed: ``drain_on``, ``drain_off`` or ``drain_reason``.
+    """
+    reason = reason and storable(reason)
     insert = postgresql.insert if store.is_postgres else sqlite.insert
-    said = {"changed_by": by and storable(by), "reason": reason and storable(reason)}
-    values = {"enabled": on, "changed_at": store.clock(), **said}
-    statement = insert(switches).values(name=DRAIN, **values)
-    statement = statement.on_conflict_do_update(index_elements=["name"], set_=values, where=switches.c.enabled != on)
+    values = {"enabled": on, "changed_at": store.clock(), "changed_by": by and storable(by), "reason": reason}
+    switched = insert(switches).values(name=DRAIN, **values)
+    switched = switched.on_conflict_do_update(index_elements=["name"], set_=values, where=switches.c.enabled != on)
+
+    renewed = sa.update(switches).values(reason=reason)
+    renewed = renewed.where(switches.c.name == DRAIN, switches.c.enabled, switches.c.reason.is_distinct_from(reason))
 
     def write(conn: sa.Connection) -> DrainState:
-        if read_drain(conn).on == on:
-            return read_drain(conn)
-        # Somebody else may have set it since: only a row that comes back was changed by us.
-        if conn.execute(statement.returning(switches.c.name)).first() is not None and also is not None:
-            also(conn)
+        # Another process may set it in between: only a row that comes back was changed here.
+        change = None
+        if read_drain(conn).on != on and conn.execute(switched.returning(switches.c.name)).first() is not None:
+            change = "drain_on" if on else "drain_off"
+        elif on and reason and conn.execute(renewed.returning(switches.c.name)).first() is not None:
+            change = "drain_reason"
+        if change is not None and note is not None:
+            note(conn, change)
         return read_drain(conn)
 
     return store.transact(write)

@@ -22,6 +22,7 @@ WORDS = {
     "delete": "deleted",
     "drain_on": "switched drain mode on",
     "drain_off": "switched drain mode off",
+    "drain_reason": "changed the reason of drain mode",
     "release_lock": "released the lock of",
     "sweep": "swept",
     "create_schedule": "created",

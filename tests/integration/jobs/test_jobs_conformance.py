@@ -615,12 +615,29 @@ def test_a_sweep_is_on_record_when_it_changed_something(
 def test_switching_drain_mode_to_what_it_is_is_not_noted(desk: Desk, trail: AuditTrail) -> None:
     desk.set_drain(False)
     desk.set_drain(True, reason="moving \x00 the store")
-    desk.set_drain(True, reason="again")
+    desk.set_drain(True, reason="moving \x00 the store")
+    desk.set_drain(True)
     desk.set_drain(False)
+    desk.set_drain(False, reason="again")
 
     assert [(entry.change, entry.detail) for entry in trail.of("drain")] == [
         ("drain_on", {"reason": "moving � the store"}),
         ("drain_off", {"reason": None}),
+    ]
+
+
+def test_a_second_drain_on_changes_the_reason_and_keeps_who_switched_it_on_and_when(
+    desk: Desk, jobs: Jobs, trail: AuditTrail, clock: MovedClock
+) -> None:
+    first = desk.set_drain(True, reason="moving the store")
+    clock.forward(hours=1)
+    second = Desk(jobs, Actor("bob", via="cli")).set_drain(True, reason="it takes until 18:00 \x00")
+
+    assert second == jobs.drain() == replace(first, reason="it takes until 18:00 \ufffd")
+    assert desk.set_drain(True) == second
+    assert [(entry.actor, entry.change, entry.detail) for entry in trail.of("drain")] == [
+        ("vera", "drain_on", {"reason": "moving the store"}),
+        ("bob", "drain_reason", {"reason": "it takes until 18:00 \ufffd"}),
     ]
 
 
