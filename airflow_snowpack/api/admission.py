@@ -102,5 +102,5 @@ class Admission:
             self._services.ask_catalog(lambda: check_options(self._services.inventory.catalog, request))
 
     def _plan(self, request: MaintenanceRequest) -> list[ActionResult]:
-        inventory, clock = self._services.inventory, self._services.jobs.store.clock
-        return self._services.ask_catalog(lambda: plan_request(inventory.catalog(), request, clock()))
+        inventory, jobs = self._services.inventory, self._services.jobs
+        return self._services.ask_catalog(lambda: plan_request(jobs, inventory.catalog(), request))

@@ -108,7 +108,7 @@ def _ask_again(here: Opened, job: Job) -> Job:
     if not job.dry_run:
         check_options(here.inventory.catalog, request)
         return here.desk.rerun(job.job_id)
-    results = plan_request(here.inventory.catalog(), request, here.now)
+    results = plan_request(here.jobs, here.inventory.catalog(), request)
     return here.desk.record_dry_run(job.table, request.actions, results, options=request.options).job
 
 

@@ -85,7 +85,7 @@ def _ask(args: Namespace, here: Opened, request: MaintenanceRequest) -> Asked:
     if before is not None:
         return Asked(before, again=True)
     if args.dry_run:
-        results = plan_request(here.inventory.catalog(), request, here.now)
+        results = plan_request(here.jobs, here.inventory.catalog(), request)
         return desk.record_dry_run(request.table, request.actions, results, options=said, key=key)
     here.inventory.require(request.table)
     check_options(here.inventory.catalog, request)

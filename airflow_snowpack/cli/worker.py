@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.cli.exit_code import ExitCode
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from airflow_snowpack.jobs import Engine
+    from airflow_snowpack.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +45,8 @@ def work(args: Namespace) -> ExitCode | None:
         catalog_hook = IcebergCatalogHook(args.catalog_conn_id)
         catalog, go_on = catalog_hook.config, hook.settings.continue_on_error
         note_presence(hook.store(), "worker", catalog_hook)
-        worker = Worker(hook.jobs(), spark_engines(args), name, catalog_id=catalog.catalog_id, poll=poll, continue_on_error=go_on)
+        engines = spark_engines(args, hook.store())
+        worker = Worker(hook.jobs(), engines, name, catalog_id=catalog.catalog_id, poll=poll, continue_on_error=go_on)
         log.info(
             "Worker %s reaches the catalog %s, and takes jobs of no other", name, catalog_label(catalog.name, catalog.catalog_id)
         )
@@ -52,15 +55,18 @@ def work(args: Namespace) -> ExitCode | None:
     return None
 
 
-def spark_engines(args: Namespace) -> Callable[[], Engine]:
+def spark_engines(args: Namespace, store: Store) -> Callable[[], Engine]:
     """What makes an engine for each job.
 
+    :param store: remembers where the catalog's tables keep their files.
     :raises SparkUnavailable, CatalogUnreachable: this machine could run none.
     """
+    from airflow_snowpack.inventory import stored_locations
     from airflow_snowpack.maintenance import SparkEngine
 
     spark = IcebergSparkHook(args.spark_conn_id, args.catalog_conn_id)
     catalog = IcebergCatalogHook(args.catalog_conn_id).config
     spark.check()
     catalog.load()
-    return lambda: SparkEngine(spark.sessions, catalog.load)
+    locations = partial(stored_locations, store)
+    return lambda: SparkEngine(spark.sessions, catalog.load, locations=locations)

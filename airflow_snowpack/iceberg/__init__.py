@@ -34,10 +34,12 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg.names import TableName as TableName
     from airflow_snowpack.iceberg.numbers import TableNumbers as TableNumbers
     from airflow_snowpack.iceberg.numbers import read_numbers as read_numbers
-    from airflow_snowpack.iceberg.orphans import LocationConflict as LocationConflict
     from airflow_snowpack.iceberg.orphans import StoredFile as StoredFile
     from airflow_snowpack.iceberg.orphans import find_orphans as find_orphans
-    from airflow_snowpack.iceberg.orphans import location_conflicts as location_conflicts
+    from airflow_snowpack.iceberg.table_locations import LocationConflict as LocationConflict
+    from airflow_snowpack.iceberg.table_locations import LocationMemory as LocationMemory
+    from airflow_snowpack.iceberg.table_locations import TableLocations as TableLocations
+    from airflow_snowpack.iceberg.table_locations import location_conflicts as location_conflicts
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
@@ -57,6 +59,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "locations": ["Relation", "is_inside"],
         "names": ["TableName"],
         "numbers": ["TableNumbers", "read_numbers"],
-        "orphans": ["LocationConflict", "StoredFile", "find_orphans", "location_conflicts"],
+        "orphans": ["StoredFile", "find_orphans"],
+        "table_locations": ["LocationConflict", "LocationMemory", "TableLocations", "location_conflicts"],
     },
 )

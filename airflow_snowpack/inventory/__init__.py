@@ -2,5 +2,6 @@
 
 from airflow_snowpack.inventory.inventory import ANSWER_WITHIN, Inventory, InventoryState
 from airflow_snowpack.inventory.refresher import Refresher
+from airflow_snowpack.inventory.stored_locations import StoredLocations, stored_locations
 
-__all__ = ["ANSWER_WITHIN", "Inventory", "InventoryState", "Refresher"]
+__all__ = ["ANSWER_WITHIN", "Inventory", "InventoryState", "Refresher", "StoredLocations", "stored_locations"]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
 
+    from airflow_snowpack.iceberg import LocationMemory
     from airflow_snowpack.iceberg.names import TableName
     from airflow_snowpack.maintenance.action import Action
     from airflow_snowpack.maintenance.procedures import Call
@@ -31,6 +32,7 @@ class ActionRun:
 
     :param now: the moment that ages are counted back from.
     :param tries: how often a rewrite is tried while other writers' commits win.
+    :param locations: where the catalog's tables keep their files, as read before; ``None``: they are all loaded when it matters.
     """
 
     job_id: str
@@ -42,6 +44,7 @@ class ActionRun:
     now: datetime
     app: str
     tries: int
+    locations: LocationMemory | None = None
 
     @property
     def by(self) -> Attribution:

@@ -2,7 +2,8 @@
 
     1. refuse a place that another table of the catalog shares, or that lies outside the table
     2. list the orphans with ``dry_run``, and log them
-    3. remove the files of that list, and no other, unless the table's metadata names one by now
+    3. refuse again, by what each table's current metadata says: a listing takes long enough for a table to appear or to move
+    4. remove the files of that list, and no other, unless the table's metadata names one by now
 
 The invariant: nothing is deleted that was not in the plan. The removal gets the plan as its list of files, so a file that
 appeared after the plan was made is not even looked at, and the location is not listed twice.
@@ -18,12 +19,14 @@ from uuid import uuid4
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg import LocationOutsideTable, location_conflicts
 from airflow_snowpack.iceberg.locations import is_inside
+from airflow_snowpack.iceberg.table_locations import TRUST_LOCATIONS_FOR
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance import procedures
 from airflow_snowpack.maintenance.effect import Effect, counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from pyspark.sql import DataFrame
 
@@ -51,7 +54,10 @@ def remove_orphans(run: ActionRun, options: RemoveOrphanFiles) -> Effect:
     :raises TableNotFound, TableUnreadable, CatalogUnreachable: from the catalog.
     """
     location = run.table().location()
-    _refuse_foreign(run, location, options)
+    if options.location and not is_inside(options.location, location):
+        raise LocationOutsideTable(options.location, run.name.dotted, location)
+    # Nothing is deleted yet: what was read of a REST catalog a moment ago will do here, and not before the removal.
+    _refuse_foreign(run, location, trust_since=run.now - TRUST_LOCATIONS_FOR)
     prefix_listing = options.prefix_listing
     if prefix_listing is None:
         prefix_listing = not location.startswith(HADOOP_LISTS)
@@ -61,15 +67,14 @@ def remove_orphans(run: ActionRun, options: RemoveOrphanFiles) -> Effect:
     _log_plan(run, planned)
     if not planned:
         return Effect(ActionOutcome.SUCCEEDED, "No orphan files", {"planned_files_count": 0, "removed_files_count": 0})
+    _refuse_foreign(run, location)
     removed = _remove(run, options, plan, planned)
     metrics = {"planned_files_count": len(planned), "removed_files_count": removed}
     return Effect(ActionOutcome.SUCCEEDED, f"Removed {counted(removed, 'orphan file')}", metrics)
 
 
-def _refuse_foreign(run: ActionRun, location: str, options: RemoveOrphanFiles) -> None:
-    if options.location and not is_inside(options.location, location):
-        raise LocationOutsideTable(options.location, run.name.dotted, location)
-    conflicts = location_conflicts(run.catalog, run.name)
+def _refuse_foreign(run: ActionRun, location: str, trust_since: datetime | None = None) -> None:
+    conflicts = location_conflicts(run.catalog, run.name, run.locations, trust_since=trust_since)
     if conflicts:
         raise OrphanRemovalRefused(
             f"Files of other tables lie where {run.name.dotted} keeps its own ({location!r}): "

@@ -24,6 +24,7 @@ from airflow_snowpack.iceberg import (
 )
 from airflow_snowpack.iceberg.files import read_manifests
 from airflow_snowpack.iceberg.references import live_contents, manifests_of
+from airflow_snowpack.iceberg.table_locations import TRUST_LOCATIONS_FOR
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.effect import Effect, counted
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
 
-    from airflow_snowpack.iceberg import LiveDelete, TableFiles
+    from airflow_snowpack.iceberg import LiveDelete, LocationMemory, TableFiles
     from airflow_snowpack.jobs.model import ActionResult
     from airflow_snowpack.maintenance.expiry import Expiry
     from airflow_snowpack.maintenance.file_groups import FileGroup
@@ -57,24 +58,33 @@ GC_PROPERTY = "gc.enabled"
 DELETE_GRANULARITY_PROPERTY = "write.delete.granularity"
 
 
-def plan_action(action: Action, options: ActionOptions, table: Table, catalog: Catalog, *, now: datetime) -> ActionResult:
+def plan_action(
+    action: Action,
+    options: ActionOptions,
+    table: Table,
+    catalog: Catalog,
+    *,
+    now: datetime,
+    locations: LocationMemory | None = None,
+) -> ActionResult:
     """What the action would do to the table as it was loaded.
 
     An action that would be refused is a failed result that says why.
 
     :param catalog: where tables that share the location are looked for, before orphans.
     :param now: the moment that ages count back from.
+    :param locations: where the catalog's tables keep their files, as read before; without it, they are all loaded before orphans.
     :raises TableUnreadable: a file that the metadata names cannot be read.
     """
     started = time.perf_counter()
     try:
-        effect = _plan(options, table, catalog, now)
+        effect = _plan(options, table, catalog, now, locations)
     except OSError as error:
         raise TableUnreadable(".".join(table.name()), error) from error
     return effect.result(action, time.perf_counter() - started)
 
 
-def _plan(options: ActionOptions, table: Table, catalog: Catalog, now: datetime) -> Effect:
+def _plan(options: ActionOptions, table: Table, catalog: Catalog, now: datetime, locations: LocationMemory | None) -> Effect:
     match options:
         case RewriteDataFiles():
             return _plan_data_files(options, table)
@@ -85,7 +95,7 @@ def _plan(options: ActionOptions, table: Table, catalog: Catalog, now: datetime)
         case ExpireSnapshots():
             return _plan_expiry(options, table, now)
         case RemoveOrphanFiles():
-            return _plan_orphans(options, table, catalog, now)
+            return _plan_orphans(options, table, catalog, now, locations)
         case _:
             raise TypeError(f"{type(options).__name__} are not options of a maintenance action.")
 
@@ -196,11 +206,14 @@ def _unshared_contents(table: Table, gone: list[ManifestFile], kept: list[Manife
     return Counter(content.name for path, content in candidates.items() if path not in shared)
 
 
-def _plan_orphans(options: RemoveOrphanFiles, table: Table, catalog: Catalog, now: datetime) -> Effect:
+def _plan_orphans(
+    options: RemoveOrphanFiles, table: Table, catalog: Catalog, now: datetime, locations: LocationMemory | None
+) -> Effect:
     if _is_protected(table):
         return _refused(f"the table's property {GC_PROPERTY} is false, so Iceberg deletes no files of it")
     *levels, last = table.name()
-    conflicts = location_conflicts(catalog, TableName(catalog.name, ".".join(levels), last))
+    name = TableName(catalog.name, ".".join(levels), last)
+    conflicts = location_conflicts(catalog, name, locations, trust_since=now - TRUST_LOCATIONS_FOR)
     if conflicts:
         others = "; ".join(str(conflict) for conflict in conflicts[:5])
         return _refused(f"other tables keep files where this one does ({table.location()!r}): {others}", len(conflicts))

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
 
+    from airflow_snowpack.iceberg import LocationMemory, TableName
     from airflow_snowpack.jobs.model import ActionResult, Job
     from airflow_snowpack.maintenance.options import ActionOptions
 
@@ -71,6 +72,10 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+def _no_memory(_: TableName) -> LocationMemory | None:
+    return None
+
+
 class SparkEngine:
     """Runs actions on Spark, one at a time.
 
@@ -78,6 +83,8 @@ class SparkEngine:
         ``lambda: local_session(config)``. Or a Spark Connect server: then each attempt at a job has a session of its own there,
         which another process finds by the job.
     :param catalog: connects to the same catalog with PyIceberg; asked once. Such as ``CatalogConfig.load``.
+    :param locations: returns what is remembered of where a catalog's tables keep their files, such as
+        ``partial(stored_locations, store)``. Without it, removing orphan files of one table loads all others.
     :param app: who the statements say that they come from.
     :param tries: how often a rewrite is tried while other writers' commits win.
     :param now: the clock from which the ages of snapshots and files are counted back.
@@ -89,6 +96,7 @@ class SparkEngine:
         session: Callable[[], SparkSession] | ConnectServer,
         catalog: Callable[[], Catalog],
         *,
+        locations: Callable[[TableName], LocationMemory | None] = _no_memory,
         app: str = "airflow_snowpack",
         tries: int = TRIES,
         now: Callable[[], datetime] = _utc_now,
@@ -98,6 +106,7 @@ class SparkEngine:
         self._turns: dict[str, Iterator[str]] = {}
         self._connect = catalog
         self._catalog: Catalog | None = None
+        self._locations = locations
         self._app = app
         self._tries = tries
         self._now = now
@@ -176,7 +185,18 @@ class SparkEngine:
     def _action_run(self, job: Job, action: Action, session: SparkSession) -> ActionRun:
         if self._catalog is None:
             self._catalog = self._connect()
-        return ActionRun(job.job_id, job.table, action, session, self._work, self._catalog, self._now(), self._app, self._tries)
+        return ActionRun(
+            job.job_id,
+            job.table,
+            action,
+            session,
+            self._work,
+            self._catalog,
+            self._now(),
+            self._app,
+            self._tries,
+            self._locations(job.table),
+        )
 
 
 def _perform(run: ActionRun, options: ActionOptions) -> Effect:

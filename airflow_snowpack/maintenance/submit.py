@@ -24,7 +24,6 @@ from airflow_snowpack.maintenance.table_check import TABLE_OPTIONS, check_agains
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from datetime import datetime
 
     from pyiceberg.catalog import Catalog
 
@@ -177,24 +176,29 @@ def dry_run(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, submit
     :raises DrainModeOn, TableNotFound, CatalogUnreachable, InvalidPredicate: as :func:`submit`.
     """
     _admit(jobs, catalog, request)
-    results = plan_request(catalog, request, jobs.store.clock())
+    results = plan_request(jobs, catalog, request)
     return jobs.record_dry_run(request.table, request.actions, results, options=request.options, submitted_by=submitted_by)
 
 
-def plan_request(catalog: Catalog, request: MaintenanceRequest, now: datetime) -> list[ActionResult]:
-    """What each action would do, read from the table's metadata; nothing is written.
+def plan_request(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest) -> list[ActionResult]:
+    """What each action would do, read from the table's metadata; nothing is written to the table.
 
-    :param now: the moment that ages count back from.
+    :param jobs: gives the moment that ages count back from, and remembers where the catalog's tables keep their files.
     :raises TableNotFound, CatalogUnreachable: from the catalog.
     :raises InvalidPredicate: a ``where`` that cannot be evaluated.
     """
     from airflow_snowpack.iceberg import load_table
+    from airflow_snowpack.inventory import stored_locations
     from airflow_snowpack.maintenance.plan import plan_action
 
     table = load_table(catalog, request.table)
     check_against(table, request.table.dotted, request.options)
     parsed = parse_all_options(request.options)
-    return [plan_action(action, parsed.get(action) or OPTIONS[action](), table, catalog, now=now) for action in request.actions]
+    now, locations = jobs.store.clock(), stored_locations(jobs.store, request.table)
+    return [
+        plan_action(action, parsed.get(action) or OPTIONS[action](), table, catalog, now=now, locations=locations)
+        for action in request.actions
+    ]
 
 
 def _admit(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest) -> None:

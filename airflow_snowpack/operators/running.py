@@ -12,6 +12,7 @@ the next try takes the job over.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
@@ -61,11 +62,12 @@ class RunsJob(LineageFacets, BaseOperator):
         :raises LeaseRanOut: the store was away for longer than the lease; a retry takes the job over.
         :raises AirflowFailException: the same request would fail again, or another process has the job now, or it was cancelled.
         """
+        from airflow_snowpack.inventory import stored_locations
         from airflow_snowpack.jobs import Attempt, JobStatus, StaleAttempt
         from airflow_snowpack.maintenance import SparkEngine
 
         spark.check()
-        engine = SparkEngine(spark.sessions, lambda: catalog)
+        engine = SparkEngine(spark.sessions, lambda: catalog, locations=partial(stored_locations, jobs.store))
         go_on = spark.settings.continue_on_error if self.continue_on_error is None else self.continue_on_error
 
         def claim() -> Attempt:

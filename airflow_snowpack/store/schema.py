@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from airflow_snowpack.store.leases import lease_columns
 from airflow_snowpack.store.types import UtcDateTime
 
-REVISION = "0005_schedule_sources"
+REVISION = "0006_table_locations"
 """The newest migration; a test compares it with what Alembic finds."""
 
 metadata = sa.MetaData(
@@ -155,6 +155,17 @@ inventory_refreshes = sa.Table(
     sa.Column("refreshed_at", UtcDateTime),
     sa.Column("problem", sa.Text),
 )
+
+table_locations = sa.Table(
+    "table_locations",
+    metadata,
+    sa.Column("catalog", sa.Text, primary_key=True),
+    sa.Column("identifier", sa.Text, primary_key=True),
+    sa.Column("metadata_location", sa.Text, nullable=False),
+    sa.Column("locations", sa.JSON, nullable=False),
+    sa.Column("read_at", UtcDateTime, nullable=False),
+)
+"""Where the tables of a catalog keep files, as their metadata at that location has it; ``location_conflicts`` compares them."""
 
 store_facts = sa.Table(
     "store_facts",

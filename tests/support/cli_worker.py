@@ -10,6 +10,6 @@ from worker_process import StuckEngine
 from airflow_snowpack.cli import worker
 
 if __name__ == "__main__":
-    worker.spark_engines = lambda _args: StuckEngine  # type: ignore[assignment]  # in this process only
+    worker.spark_engines = lambda _args, _store: StuckEngine  # type: ignore[assignment]  # in this process only
     sys.argv[0] = "airflow"
     main()

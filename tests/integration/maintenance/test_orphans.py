@@ -14,6 +14,7 @@ from airflow_snowpack.maintenance import Action, SparkEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
@@ -110,3 +111,28 @@ def test_a_location_that_two_tables_share_is_refused(
     assert result.error is not None
     assert f"{nested.dotted} (inside it at file:{folder}/nested)" in result.error
     assert stray.exists()
+
+
+def test_a_table_that_appears_while_orphans_are_listed_keeps_its_files(
+    engine: SparkEngine,
+    job_for: Callable[..., Job],
+    one_commit: TableName,
+    catalog: Catalog,
+    meanwhile: Callable[..., AbstractContextManager[None]],
+) -> None:
+    """Its files are as old as the strays: a table that is registered brings them along."""
+    folder = folder_of(catalog, one_commit)
+    stray = stray_file(folder, "of another table.parquet")
+    guest = ("db", f"guest_{folder.name}")
+
+    def register() -> None:
+        catalog.create_table(guest, catalog.load_table(one_commit.identifier).schema(), location=f"file://{folder}/data")
+
+    with meanwhile(register):
+        result = engine.run(job_for(one_commit), Action.REMOVE_ORPHAN_FILES)
+    catalog.drop_table(guest)
+
+    assert result.outcome is ActionOutcome.FAILED
+    assert f"{'.'.join(guest)} (inside it at file://{folder}/data)" in (result.error or "")
+    assert stray.exists()
+    stray.unlink()

@@ -73,7 +73,7 @@ def interim(jobs: Jobs) -> None:
 def test_every_command_of_the_page_ends_as_it_says(snowpack: Run, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow_snowpack.cli import doctor_checks, worker
 
-    monkeypatch.setattr(worker, "spark_engines", lambda _args: ScriptedEngine)
+    monkeypatch.setattr(worker, "spark_engines", lambda _args, _store: ScriptedEngine)
     # A session of other tests in this process has another catalog; faces/test_doctor_on_spark.py runs this check.
     without_session = tuple(check for check in doctor_checks.CHECKS if check is not doctor_checks.spark_sees_catalog)
     monkeypatch.setattr(doctor_checks, "CHECKS", without_session)

@@ -29,7 +29,7 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedEngine]:
         made.append(ScriptedEngine({"rewrite_manifests": "fail"}))
         return made[-1]
 
-    monkeypatch.setattr(worker, "spark_engines", lambda _args: make)
+    monkeypatch.setattr(worker, "spark_engines", lambda _args, _store: make)
     return made
 
 

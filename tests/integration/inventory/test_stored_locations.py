@@ -1,0 +1,323 @@
+"""Before orphan files are removed: which tables are loaded, and that a table which appeared or moved a moment ago counts."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from rest_catalog import FakeRestCatalog, rest_catalog
+
+from airflow_snowpack.iceberg import CatalogConfig, LocationConflict, Relation, TableName, location_conflicts
+from airflow_snowpack.inventory import stored_locations
+from airflow_snowpack.jobs import Jobs
+from airflow_snowpack.maintenance.submit import MaintenanceRequest, dry_run
+from airflow_snowpack.store import Store, StoreUnreachable, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+    Conflicts = Callable[..., tuple[LocationConflict, ...]]
+
+NOW = datetime(2026, 11, 21, 22, 0, tzinfo=UTC)
+CATALOG_ID = "a1b2c3d4e5f6"
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[Store]:
+    with open_store(store_url, clock=lambda: NOW) as store:
+        yield store
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    """Four tables side by side."""
+    loaded = CatalogConfig.embedded(tmp_path).load()
+    loaded.create_namespace("db")
+    for name in ("flights", "airports", "carriers", "planes"):
+        create(loaded, name)
+    return loaded
+
+
+@pytest.fixture
+def loads(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the tables that the catalog has loaded, in order."""
+    loaded: list[str] = []
+    really = type(catalog).load_table
+
+    def load(self: Catalog, identifier: tuple[str, ...]) -> Table:
+        loaded.append(identifier[-1])
+        return really(self, identifier)
+
+    monkeypatch.setattr(type(catalog), "load_table", load)
+    return loaded
+
+
+@pytest.fixture
+def conflicts(store: Store, catalog: Catalog, loads: list[str]) -> Conflicts:
+    """The conflicts of ``db.flights`` as a process finds them; ``loads`` has the loads of this call alone."""
+
+    def find(**options: Any) -> tuple[LocationConflict, ...]:
+        loads.clear()
+        return location_conflicts(catalog, flights(), stored_locations(store, flights()), **options)
+
+    return find
+
+
+def flights(catalog_id: str = CATALOG_ID) -> TableName:
+    return TableName("lake", "db", "flights", catalog_id)
+
+
+def create(catalog: Catalog, name: str, **options: Any) -> Table:
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import LongType, NestedField
+
+    return catalog.create_table(("db", name), Schema(NestedField(1, "id", LongType(), required=False)), **options)
+
+
+def location_of(catalog: Catalog, name: str = "flights") -> str:
+    return catalog.load_table(("db", name)).location()
+
+
+def test_a_table_whose_metadata_has_not_changed_is_loaded_once(
+    conflicts: Conflicts, catalog: Catalog, loads: list[str], store: Store
+) -> None:
+    assert conflicts() == ()
+    assert loads == ["flights", "airports", "carriers", "planes"]
+
+    for number in range(5):
+        create(catalog, f"more_{number}")
+    conflicts()
+    assert conflicts() == ()
+    assert loads == ["flights"], "the table itself, however many others there are"
+
+    with catalog.load_table(("db", "planes")).transaction() as change:
+        change.set_properties(comment="a commit")
+    conflicts()
+    assert loads == ["flights", "planes"]
+
+
+def test_a_check_for_another_table_loads_what_no_check_has_loaded(
+    conflicts: Conflicts, catalog: Catalog, loads: list[str], store: Store
+) -> None:
+    conflicts()
+    loads.clear()
+    planes = TableName("lake", "db", "planes", CATALOG_ID)
+
+    location_conflicts(catalog, planes, stored_locations(store, planes))
+
+    assert loads == ["planes", "flights"]
+
+
+def test_a_table_that_was_created_a_moment_ago_conflicts(conflicts: Conflicts, catalog: Catalog) -> None:
+    conflicts()
+    create(catalog, "guest", location=f"{location_of(catalog)}/guest")
+
+    (conflict,) = conflicts()
+
+    assert (conflict.table, conflict.relation) == ("db.guest", Relation.INSIDE)
+
+
+def test_a_table_that_was_moved_a_moment_ago_conflicts(conflicts: Conflicts, catalog: Catalog) -> None:
+    conflicts()
+    with catalog.load_table(("db", "planes")).transaction() as change:
+        change.set_properties({"write.data.path": f"{location_of(catalog)}/planes"})
+
+    (conflict,) = conflicts()
+
+    assert (conflict.table, conflict.relation) == ("db.planes", Relation.INSIDE)
+
+
+def test_a_table_that_was_replaced_under_its_name_a_moment_ago_conflicts(conflicts: Conflicts, catalog: Catalog) -> None:
+    conflicts()
+    catalog.drop_table(("db", "planes"))
+    create(catalog, "planes", location=f"{location_of(catalog)}/..")
+
+    (conflict,) = conflicts()
+
+    assert (conflict.table, conflict.relation) == ("db.planes", Relation.AROUND)
+
+
+def test_a_table_that_was_renamed_a_moment_ago_conflicts(conflicts: Conflicts, catalog: Catalog) -> None:
+    create(catalog, "guest", location=location_of(catalog))
+    assert [conflict.table for conflict in conflicts()] == ["db.guest"]
+    catalog.rename_table(("db", "guest"), ("db", "visitor"))
+
+    assert [conflict.table for conflict in conflicts()] == ["db.visitor"]
+
+
+def test_a_table_that_is_gone_conflicts_no_more_and_is_forgotten(conflicts: Conflicts, catalog: Catalog, store: Store) -> None:
+    create(catalog, "guest", location=location_of(catalog))
+    assert conflicts()
+    catalog.drop_table(("db", "guest"))
+
+    assert conflicts() == ()
+    memory = stored_locations(store, flights())
+    assert memory is not None
+    assert [table[-1] for table in sorted(memory.read())] == ["airports", "carriers", "planes"]
+
+
+def test_a_conflict_is_found_from_the_store_as_well(conflicts: Conflicts, catalog: Catalog, loads: list[str]) -> None:
+    create(catalog, "guest", location=f"{location_of(catalog)}/guest")
+
+    assert conflicts() == conflicts()
+    assert loads == ["flights"]
+
+
+@pytest.mark.one_database
+def test_a_table_that_cannot_be_read_conflicts_each_time(conflicts: Conflicts, catalog: Catalog, loads: list[str]) -> None:
+    table = create(catalog, "broken")
+    Path(table.metadata_location.removeprefix("file://")).unlink()
+
+    for _ in range(2):
+        (conflict,) = conflicts()
+        assert (conflict.table, conflict.relation) == ("db.broken", None)
+        assert "broken" in loads
+
+
+@pytest.mark.one_database
+def test_a_metadata_file_whose_name_may_be_used_again_is_read_each_time(
+    conflicts: Conflicts, catalog: Catalog, loads: list[str]
+) -> None:
+    table = create(catalog, "guest", location=location_of(catalog))
+    elsewhere = catalog.load_table(("db", "planes")).metadata_location
+    hadoop = str(Path(elsewhere).parent / "v1.metadata.json")
+    shutil.copy(elsewhere.removeprefix("file://"), hadoop.removeprefix("file:"))
+    catalog.drop_table(("db", "guest"))
+    catalog.register_table(("db", "guest"), hadoop)
+    assert conflicts() == ()
+
+    shutil.copy(table.metadata_location.removeprefix("file://"), hadoop.removeprefix("file:"))
+
+    assert [conflict.table for conflict in conflicts()] == ["db.guest"]
+
+
+@pytest.mark.one_database
+def test_two_names_that_read_the_same_are_two_tables(conflicts: Conflicts, catalog: Catalog, loads: list[str]) -> None:
+    catalog.create_namespace("db.a")
+    schema = catalog.load_table(("db", "planes")).schema()
+    catalog.create_table(("db", "a", "b"), schema)
+    catalog.create_table(("db", "a.b"), schema, location=location_of(catalog))
+
+    assert [conflict.relation for conflict in conflicts()] == [Relation.SAME]
+    assert [conflict.relation for conflict in conflicts()] == [Relation.SAME]
+    assert loads == ["flights"]
+
+
+def test_another_catalog_of_the_same_name_has_locations_of_its_own(
+    conflicts: Conflicts, catalog: Catalog, loads: list[str], store: Store
+) -> None:
+    conflicts()
+    loads.clear()
+
+    location_conflicts(catalog, flights("0f0f0f0f0f0f"), stored_locations(store, flights("0f0f0f0f0f0f")))
+
+    assert len(loads) == 4
+    assert stored_locations(store, flights("")) is None, "a catalog without an identity could be any of that name"
+
+
+@pytest.mark.one_database
+def test_a_view_is_not_loaded_as_a_table(conflicts: Conflicts, catalog: Catalog, loads: list[str]) -> None:
+    import sqlalchemy as sa
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    assert isinstance(catalog, SqlCatalog)
+    with catalog.engine.begin() as conn:
+        conn.execute(sa.text("UPDATE iceberg_tables SET iceberg_type = 'VIEW' WHERE table_name = 'planes'"))
+
+    conflicts()
+
+    assert loads == ["flights", "airports", "carriers"]
+
+
+def test_a_first_check_that_is_cut_short_goes_on_where_it_was(
+    conflicts: Conflicts, catalog: Catalog, loads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_snowpack.iceberg.table_locations.BATCH_SIZE", 2)
+    load = type(catalog).load_table
+
+    def killed(self: Catalog, identifier: tuple[str, ...]) -> Table:
+        if identifier[-1] == "planes":
+            raise KeyboardInterrupt
+        return load(self, identifier)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(catalog), "load_table", killed)
+        with pytest.raises(KeyboardInterrupt):
+            conflicts()
+    conflicts()
+
+    assert loads == ["flights", "planes"]
+
+
+@pytest.mark.one_database
+def test_without_the_store_every_table_is_loaded(
+    conflicts: Conflicts,
+    catalog: Catalog,
+    loads: list[str],
+    store: Store,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def away(_work: object) -> None:
+        raise StoreUnreachable("somewhere", OSError("gone"))
+
+    create(catalog, "guest", location=location_of(catalog))
+    conflicts()
+    monkeypatch.setattr(store, "read", away)
+    monkeypatch.setattr(store, "transact", away)
+
+    assert [conflict.table for conflict in conflicts()] == ["db.guest"]
+    assert len(loads) == 5
+    assert "table_locations_not_read" in caplog.text
+    assert "table_locations_not_kept" in caplog.text
+
+
+# -- a catalog that does not list metadata locations ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def rest() -> Iterator[FakeRestCatalog]:
+    with rest_catalog() as catalog:
+        catalog.tables = {("db",): ["flights", "airports", "planes"]}
+        yield catalog
+
+
+@pytest.mark.one_database
+def test_a_rest_catalog_loads_every_table_before_files_are_deleted(rest: FakeRestCatalog, store: Store) -> None:
+    catalog = CatalogConfig.rest("lake", rest.url).load()
+
+    def loaded(**options: Any) -> list[str]:
+        rest.requests.clear()
+        location_conflicts(catalog, flights(), stored_locations(store, flights()), **options)
+        return [path.split("/tables/")[1].split("?")[0] for path in rest.requests if "/tables/" in path]
+
+    everything = ["flights", "airports", "planes"]
+    assert loaded() == everything
+    assert loaded() == everything
+    assert loaded(trust_since=NOW + timedelta(seconds=1)) == everything
+    assert loaded(trust_since=NOW - timedelta(hours=1)) == ["flights"]
+    rest.tables["db",].append("guest")
+    assert loaded(trust_since=NOW - timedelta(hours=1)) == ["flights", "guest"], "a new table is in the list of names"
+
+
+# -- a dry run ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_dry_run_of_orphan_removal_loads_what_has_changed(catalog: Catalog, loads: list[str], store: Store) -> None:
+    request = MaintenanceRequest.parse("db.flights", ["remove_orphan_files"], catalog="lake", catalog_id=CATALOG_ID)
+    jobs = Jobs(store)
+    dry_run(jobs, catalog, request)
+    first = sorted(set(loads))
+    loads.clear()
+
+    job = dry_run(jobs, catalog, request)
+
+    assert first == ["airports", "carriers", "flights", "planes"]
+    assert set(loads) == {"flights"}
+    assert job.results[0].message == "Would remove no orphan files"
