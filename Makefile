@@ -12,6 +12,7 @@ export NO_MKDOCS_2_WARNING := 1
 BIN := .venv/bin
 READY := .venv/.ready
 BENCH_READY := .venv/.bench-ready
+CLASSES := .state/spark-classes.jsa
 
 .PHONY: help demo test soak unit check format docs bench airflow constraints clean
 
@@ -21,10 +22,10 @@ help: ## say what there is
 demo: $(READY) ## watch a fragmented Iceberg table become healthy through an Airflow DAG
 	@$(BIN)/python -m airflow_snowpack.demo $(DEMO)
 
-test: $(READY) ## unit, integration and system tests, two at a time; TESTS=path or TESTS="-k words" for some of them
+test: $(READY) $(CLASSES) ## unit, integration and system tests, two at a time; TESTS=path or TESTS="-k words" for some of them
 	$(BIN)/python -m pytest --numprocesses 2 $(TESTS)
 
-soak: $(READY) ## long randomized and crash tests; the report goes to benchmarks/SOAK.md
+soak: $(READY) $(CLASSES) ## long randomized and crash tests; the report goes to benchmarks/SOAK.md
 	SNOWPACK_SOAK=1 $(BIN)/python -m pytest --numprocesses 3 --timeout 21600 $(TESTS)
 
 unit: $(READY) ## the tests that need no JVM and no server
@@ -52,6 +53,10 @@ airflow: $(READY) ## a local Airflow with the example DAGs on http://127.0.0.1:8
 	@echo "The password of the user admin: $(AIRFLOW_HOME)/simple_auth_manager_passwords.json.generated"
 	AIRFLOW__CORE__DAGS_FOLDER="$(CURDIR)/dags" AIRFLOW__CORE__LOAD_EXAMPLES=False AIRFLOW__API__HOST=127.0.0.1 \
 	$(BIN)/airflow standalone
+
+# Halves the CPU of each short Spark session of the tests.
+$(CLASSES): $(READY) tests/support/class_archive.py
+	@$(BIN)/python tests/support/class_archive.py $@
 
 constraints: $(READY) ## resolve the newest versions that pyproject.toml allows into constraints.txt
 	$(BIN)/uv pip compile pyproject.toml --all-extras --upgrade --python-version 3.11 --no-annotate --no-header \
