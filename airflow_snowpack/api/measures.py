@@ -8,7 +8,8 @@ The invariant: numbers of the store are read anew at each scrape and never kept,
 same. Each app has a registry of its own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -16,8 +17,11 @@ from prometheus_client.registry import Collector
 
 from airflow_snowpack.api.schedule_measures import schedule_metrics
 from airflow_snowpack.api.services import Services
+from airflow_snowpack.jobs import JobStatus
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+RECENT, RECENT_AT_MOST = timedelta(hours=1), 10_000
+"""A scrape counts no more finished jobs than these, however many there are."""
 
 
 class Measures:
@@ -74,10 +78,10 @@ class _Read(Collector):
         yield _gauge("snowpack_table_locks", "Locks on tables.", len(jobs.locks.list()))
 
     def _jobs(self) -> Iterator[Metric]:
-        by_status = GaugeMetricFamily("snowpack_jobs", "Jobs that were not deleted.", labels=["status"])
-        for status, number in self._services.jobs.count_by_status().items():
-            by_status.add_metric([status.value], number)
-        yield by_status
+        jobs = self._services.jobs
+        yield _by_status("snowpack_jobs", "Jobs that are pending, and that are running.", jobs.count_open())
+        recent = jobs.count_recent(RECENT, at_most=RECENT_AT_MOST)
+        yield _by_status("snowpack_jobs_recent", "Jobs submitted within the last hour, of the 10,000 newest.", recent)
 
     def _inventory(self) -> Iterator[Metric]:
         state, now = self._services.inventory.state(), self._services.jobs.store.clock()
@@ -86,6 +90,13 @@ class _Read(Collector):
             age = max((now - state.refreshed_at).total_seconds(), 0.0)
             yield _gauge("snowpack_inventory_age_seconds", "How long ago the catalog was listed.", age)
         yield _gauge("snowpack_inventory_failing", "1 when the last look at the catalog failed.", int(state.problem is not None))
+
+
+def _by_status(name: str, says: str, numbers: Mapping[JobStatus, int]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, says, labels=["status"])
+    for status, number in numbers.items():
+        family.add_metric([status.value], number)
+    return family
 
 
 def _gauge(name: str, says: str, value: float) -> GaugeMetricFamily:

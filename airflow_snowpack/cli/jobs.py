@@ -46,6 +46,8 @@ PAGE = 500
 @ends_cleanly
 def list_jobs(args: Namespace) -> ExitCode | None:
     """``jobs list``"""
+    from airflow_snowpack.jobs import EXAMINED
+
     with opened(args) as here:
         which = filter_of(args, here)
         page = here.jobs.page(which, after=args.cursor, limit=PAGE if args.all else args.limit)
@@ -53,10 +55,15 @@ def list_jobs(args: Namespace) -> ExitCode | None:
         while args.all and page.next is not None:
             page = here.jobs.page(which, after=page.next, limit=PAGE)
             found += page.jobs
+        older = page.searched_to is not None
         filters = (args.table, args.status, args.search, args.dag, args.dry_run is not None, args.since, args.until)
         empty = none_of("jobs", filters=filters, after=args.cursor, empty="No jobs yet. Submit one: airflow snowpack jobs submit")
+        empty = "No jobs match the filter so far." if older else empty
         print_list(args.output, found, bodies.job_body, job_columns(here.now), empty=empty)
-    if page.next is not None:
+    if page.searched_to is not None:
+        back_to = f"{page.searched_to:%Y-%m-%d %H:%M:%S} UTC"
+        say(f"{EXAMINED:,} jobs were searched, back to {back_to}: --cursor {page.next} searches older ones, --all searches all.")
+    elif page.next is not None:
         say(f"There are more: --cursor {page.next} goes on, --all shows all of them.")
     return None
 

@@ -20,7 +20,7 @@ from airflow_snowpack.jobs.errors import (
     WorkStillRunning,
 )
 from airflow_snowpack.jobs.lifecycle import Jobs
-from airflow_snowpack.jobs.listing import JobFilter, JobPage
+from airflow_snowpack.jobs.listing import EXAMINED, JobCounts, JobFilter, JobPage
 from airflow_snowpack.jobs.locks import TableLocks
 from airflow_snowpack.jobs.model import (
     ActionOutcome,
@@ -43,6 +43,7 @@ from airflow_snowpack.jobs.worker import Worker
 from airflow_snowpack.store import Actor, AuditEntry, AuditTrail
 
 __all__ = [
+    "EXAMINED",
     "ActionOutcome",
     "ActionResult",
     "Actor",
@@ -60,6 +61,7 @@ __all__ = [
     "InvalidKey",
     "Job",
     "JobAlreadyFinished",
+    "JobCounts",
     "JobError",
     "JobFilter",
     "JobNotFound",

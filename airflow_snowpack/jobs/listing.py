@@ -3,9 +3,12 @@
     page = reader.page(JobFilter(statuses={JobStatus.FAILED}), limit=50)
     more = reader.page(JobFilter(statuses={JobStatus.FAILED}), after=page.next, limit=50)
 
-The invariant: a page begins right after the last row of the page before, by the moment of submission and the id, which never
-change, and is one statement. So jobs that come or end meanwhile make no row appear twice, and none that was there from the start
-and still fits the filter is left out.
+The invariant: a page begins right after the place where the page before ended, by the moment of submission and the id, which
+never change, and its jobs are read by one statement. So jobs that come or end meanwhile make no row appear twice, and none that
+was there from the start and still fits the filter is left out.
+
+No page reads more than :data:`EXAMINED` jobs. Where no index answers the filter (a search, for example), a page may end before it
+is full, even without any job; its cursor continues from the last job that was read.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import base64
 import json
 import re
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,13 +28,15 @@ from airflow_snowpack.jobs.errors import InvalidCursor
 from airflow_snowpack.jobs.model import Job, JobStatus
 from airflow_snowpack.jobs.rows import job_from
 from airflow_snowpack.store import storable
-from airflow_snowpack.store.schema import job_queue, jobs
+from airflow_snowpack.store.schema import job_queue, jobs, jobs_dag
 from airflow_snowpack.store.types import UtcDateTime
 
 IS_LIVE = jobs.c.deleted_at.is_(None)
 LONGEST_CURSOR = 256
 IN_THE_QUEUE = frozenset({JobStatus.PENDING, JobStatus.RUNNING})
 WITH_ERROR = frozenset({JobStatus.FAILED, JobStatus.CANCELLED})
+EXAMINED = 20_000
+"""How many jobs one page or one count reads at most when no index answers its filter; it takes a fraction of a second."""
 SEARCHED = (jobs.c.table_key, jobs.c.job_id, jobs.c.submitted_by, jobs.c.owner, jobs.c.error, jobs.c.cancelled_by)
 
 
@@ -62,26 +67,90 @@ class JobPage:
     """Some jobs of a list.
 
     :param next: the cursor of the page after this one; ``None`` when this is the last.
+    :param searched_to: when the page ends before it is full, because :data:`EXAMINED` jobs were read for it: the submission of
+        the last one. Older jobs may fit the filter too.
     """
 
     jobs: tuple[Job, ...]
     next: str | None
+    searched_to: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobCounts:
+    """How many jobs of each status fit a filter.
+
+    :param capped: the statuses of which there may be more.
+    """
+
+    by_status: dict[JobStatus, int]
+    capped: frozenset[JobStatus]
+
+
+Place = tuple[datetime, str]
+"""The moment of submission and the id of a job, by which lists are ordered."""
 
 
 def read_page(conn: sa.Connection, which: JobFilter, after: str | None, limit: int) -> JobPage:
     """:raises InvalidCursor: ``after`` is not one that a page had."""
-    rows = conn.execute(page_query(which, after, limit + 1)).all()
+    last = last_examined(conn, which, after)
+    rows = conn.execute(page_query(which, after, limit + 1, last)).all()
     shown = tuple(job_from(row) for row in rows[:limit])
-    return JobPage(shown, cursor_of(shown[-1]) if len(rows) > limit else None)
+    if len(rows) > limit:
+        return JobPage(shown, cursor_of(shown[-1]))
+    return JobPage(shown, None) if last is None else JobPage(shown, _cursor_at(*last), last[0])
 
 
-def page_query(which: JobFilter, after: str | None, limit: int) -> sa.Select[Any]:
+def last_examined(conn: sa.Connection, which: JobFilter, after: str | None) -> Place | None:
+    """Return the place at which a page that starts after this cursor stops reading.
+
+    It is found first, and then bounds the page's statement: so the next page starts exactly where this one ended, whatever is
+    submitted or deleted between the two statements.
+
+    :returns: ``None`` when an index answers the whole filter, or fewer than :data:`EXAMINED` jobs are left.
+    """
+    return _last_read(conn, which, after) if _is_examined(which) else None
+
+
+def _last_read(conn: sa.Connection, which: JobFilter, after: str | None) -> Place | None:
+    row = conn.execute(_walked_by_index(which, after).offset(EXAMINED - 1).limit(1)).first()
+    return None if row is None else (row.submitted_at, row.job_id)
+
+
+def _is_examined(which: JobFilter) -> bool:
+    """Whether jobs that an index finds may not fit the filter, however many. Active jobs are few, and found by themselves."""
+    if which.statuses and which.statuses <= IN_THE_QUEUE and which.table is None and which.dag_id is None:
+        return False
+    both = which.table is not None and which.dag_id is not None
+    of_some = which.table is not None or which.dag_id is not None
+    other_catalogs = which.table is not None and bool(which.table.catalog_id)
+    return bool(which.search) or which.dry_run is not None or both or other_catalogs or (of_some and bool(which.statuses))
+
+
+def _walked_by_index(which: JobFilter, after: str | None) -> sa.Select[Any]:
+    """The jobs that a page with this filter walks along, by the one index that narrows most."""
+    statuses: frozenset[JobStatus] = frozenset()
+    narrowest = JobFilter(since=which.since, until=which.until)
+    if which.table is not None:
+        narrowest = replace(narrowest, table=replace(which.table, catalog_id=""))
+    elif which.dag_id is not None:
+        narrowest = replace(narrowest, dag_id=which.dag_id)
+    elif which.statuses <= WITH_ERROR:
+        statuses = which.statuses
+    where = [*_narrow(narrowest), *_after(after), *(_kept(statuses) if statuses else [])]
+    return sa.select(jobs.c.submitted_at, jobs.c.job_id).where(*where).order_by(*_newest_first(jobs))
+
+
+def page_query(which: JobFilter, after: str | None, limit: int, last: Place | None = None) -> sa.Select[Any]:
     """Some jobs, newest first: a short walk along an index, or one for each of several statuses.
 
     It is a single statement even so: between two of them a job could go from the one status to the other, and be met twice or
     not at all.
+
+    :param last: the last place to read.
     """
-    walks = [_walk(statuses, where).limit(limit) for statuses, where in _conditions(which, after)]
+    bound = [] if last is None else [_place_column() >= _place_value(last)]
+    walks = [_walk(statuses, [*where, *bound]).limit(limit) for statuses, where in _conditions(which, after)]
     if len(walks) == 1:
         return walks[0]
     met = sa.union_all(*(sa.select(walk.subquery()) for walk in walks)).subquery()
@@ -103,20 +172,44 @@ def _newest_first(source: sa.FromClause) -> tuple[sa.UnaryExpression[Any], sa.Un
     return source.c.submitted_at.desc(), source.c.job_id.desc()
 
 
-def count_statuses(conn: sa.Connection) -> dict[JobStatus, int]:
-    """How many jobs have each status. Most are completed, and those are the ones that need not be looked at."""
-    found = [sa.select(jobs.c.status).where(IS_LIVE, *_of(statuses)) for statuses in (IN_THE_QUEUE, WITH_ERROR)]
-    known = sa.union_all(*found).subquery()
-    all_of_them = sa.select(sa.literal("all"), sa.func.count()).select_from(jobs).where(IS_LIVE)
-    query = sa.select(known.c.status, sa.func.count()).group_by(known.c.status).union_all(all_of_them)
-    counts: dict[str, int] = {row[0]: row[1] for row in conn.execute(query)}
-    total = counts.pop("all")
-    by_status = {JobStatus(status): number for status, number in counts.items()}
-    return {status: by_status.get(status, 0) for status in JobStatus} | {JobStatus.COMPLETED: total - sum(by_status.values())}
+def count_open(conn: sa.Connection) -> dict[JobStatus, int]:
+    """Count the jobs that are pending and running; finished ones are not read."""
+    query = sa.select(jobs.c.status, sa.func.count()).where(IS_LIVE, *_of(IN_THE_QUEUE)).group_by(jobs.c.status)
+    found: dict[str, int] = {row[0]: row[1] for row in conn.execute(query)}
+    return {status: found.get(status.value, 0) for status in (JobStatus.PENDING, JobStatus.RUNNING)}
 
 
-def count(conn: sa.Connection, which: JobFilter, at_most: int) -> int:
-    """How many jobs there are, counted up to ``at_most``."""
+def count_recent(conn: sa.Connection, since: datetime, at_most: int) -> dict[JobStatus, int]:
+    """Count the jobs that were submitted since then by their status, of the ``at_most`` newest."""
+    newest = sa.select(jobs.c.status).where(IS_LIVE, jobs.c.submitted_at >= since).order_by(*_newest_first(jobs)).limit(at_most)
+    some = newest.subquery()
+    found: dict[str, int] = {
+        row[0]: row[1] for row in conn.execute(sa.select(some.c.status, sa.func.count()).group_by(some.c.status))
+    }
+    return {status: found.get(status.value, 0) for status in JobStatus}
+
+
+def count(conn: sa.Connection, which: JobFilter, at_most: int) -> JobCounts:
+    """Count the jobs of each status that fit the rest of the filter: up to ``at_most`` of each, or among those that one page
+    reads where no index answers the filter.
+    """
+    rest = replace(which, statuses=frozenset())
+    if _is_examined(replace(rest, statuses=frozenset({JobStatus.COMPLETED}))):
+        return _count_examined(conn, rest)
+    by_status = {status: _count_walked(conn, replace(rest, statuses=frozenset({status})), at_most) for status in JobStatus}
+    return JobCounts(by_status, frozenset(status for status, number in by_status.items() if number >= at_most))
+
+
+def _count_examined(conn: sa.Connection, which: JobFilter) -> JobCounts:
+    last = _last_read(conn, which, None)
+    where = [*_narrow(which), *([] if last is None else [_place_column() >= _place_value(last)])]
+    rows = conn.execute(sa.select(jobs.c.status, sa.func.count()).where(*where).group_by(jobs.c.status))
+    found: dict[str, int] = {row[0]: row[1] for row in rows}
+    by_status = {status: found.get(status.value, 0) for status in JobStatus}
+    return JobCounts(by_status, frozenset() if last is None else frozenset(JobStatus))
+
+
+def _count_walked(conn: sa.Connection, which: JobFilter, at_most: int) -> int:
     walks = ([*where, *_of(statuses)] for statuses, where in _conditions(which, None))
     some = (sa.select(jobs.c.job_id).where(*where).limit(at_most).subquery() for where in walks)
     found = sa.union_all(*(sa.select(each) for each in some)).subquery()
@@ -128,7 +221,8 @@ def read_latest(conn: sa.Connection, table_keys: Sequence[str], catalog_id: str,
     rows = sa.func.json_array_elements_text if conn.dialect.name == "postgresql" else sa.func.json_each
     key = rows(sa.bindparam("table_keys", list(table_keys), type_=sa.JSON)).table_valued(sa.column("value", sa.Text))
     newest = sa.select(jobs.c.job_id).where(jobs.c.table_key == key.c.value, jobs.c.catalog_id == catalog_id)
-    newest = newest.where(jobs.c.dry_run == dry_run, IS_LIVE)
+    # Dry runs have an index, which a parameter would hide from the planner: most tables have many jobs and not one dry run.
+    newest = newest.where(jobs.c.dry_run if dry_run else ~jobs.c.dry_run, IS_LIVE)
     newest = newest.order_by(*_newest_first(jobs)).limit(1)
     ids = [job_id for job_id in conn.execute(sa.select(newest.scalar_subquery()).select_from(key)).scalars() if job_id]
     return [job_from(row) for row in conn.execute(sa.select(jobs).where(jobs.c.job_id.in_(ids)))]
@@ -136,11 +230,15 @@ def read_latest(conn: sa.Connection, table_keys: Sequence[str], catalog_id: str,
 
 def cursor_of(job: Job) -> str:
     """The place right after this job."""
-    place = json.dumps([job.submitted_at.isoformat(), job.job_id])
+    return _cursor_at(job.submitted_at, job.job_id)
+
+
+def _cursor_at(submitted_at: datetime, job_id: str) -> str:
+    place = json.dumps([submitted_at.isoformat(), job_id])
     return base64.urlsafe_b64encode(place.encode()).decode().rstrip("=")
 
 
-def _place_of(cursor: str) -> tuple[datetime, str]:
+def _place_of(cursor: str) -> Place:
     if len(cursor) > LONGEST_CURSOR:
         raise InvalidCursor(cursor)
     try:
@@ -157,17 +255,25 @@ def _place_of(cursor: str) -> tuple[datetime, str]:
 
 def _conditions(which: JobFilter, after: str | None) -> list[tuple[Set[JobStatus], list[sa.ColumnElement[bool]]]]:
     """The statuses that each walk meets, and what else it asks: several statuses may be several short walks, not one long one."""
-    common = _narrow(which)
-    if after is not None:
-        moment, job_id = _place_of(after)
-        place = sa.tuple_(sa.literal(moment, UtcDateTime), sa.literal(job_id, sa.Text))
-        common.append(sa.tuple_(jobs.c.submitted_at, jobs.c.job_id) < place)
-    if which.table is not None and which.statuses:
+    common = [*_narrow(which), *_after(after)]
+    if (which.table is not None or which.dag_id is not None) and which.statuses:
         return [(frozenset(), [*common, jobs.c.status.in_(sorted(which.statuses))])]
     if not which.statuses:
         return [(frozenset(), common)]
     walks = (which.statuses & kept for kept in (IN_THE_QUEUE, WITH_ERROR, {JobStatus.COMPLETED}))
     return [(statuses, common) for statuses in walks if statuses]
+
+
+def _after(cursor: str | None) -> list[sa.ColumnElement[bool]]:
+    return [] if cursor is None else [_place_column() < _place_value(_place_of(cursor))]
+
+
+def _place_column() -> sa.Tuple:
+    return sa.tuple_(jobs.c.submitted_at, jobs.c.job_id)
+
+
+def _place_value(place: Place) -> sa.Tuple:
+    return sa.tuple_(sa.literal(place[0], UtcDateTime), sa.literal(place[1], sa.Text))
 
 
 def _of(statuses: Set[JobStatus]) -> list[sa.ColumnElement[bool]]:
@@ -191,8 +297,7 @@ def _narrow(which: JobFilter) -> list[sa.ColumnElement[bool]]:
     if which.dry_run is not None:
         where.append(jobs.c.dry_run == which.dry_run)
     if which.dag_id is not None:
-        prefix = f"{storable(which.dag_id)}/"
-        where.append(sa.func.substr(jobs.c.owner, 1, len(prefix)) == prefix)
+        where += [jobs.c.owner.is_not(None), jobs_dag == f"{storable(which.dag_id)}/"]
     if which.since is not None:
         where.append(jobs.c.submitted_at >= which.since)
     if which.until is not None:

@@ -15,7 +15,17 @@ import sqlalchemy as sa
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.errors import JobNotFound
 from airflow_snowpack.jobs.history import History
-from airflow_snowpack.jobs.listing import IS_LIVE, JobFilter, JobPage, count, count_statuses, read_latest, read_page
+from airflow_snowpack.jobs.listing import (
+    IS_LIVE,
+    JobCounts,
+    JobFilter,
+    JobPage,
+    count,
+    count_open,
+    count_recent,
+    read_latest,
+    read_page,
+)
 from airflow_snowpack.jobs.model import DrainState, HistoryEntry, Job, JobStatus, QueuePlace, QueueSample, QueueState
 from airflow_snowpack.jobs.queue import count_ahead, count_elsewhere, read_places, read_samples, read_state
 from airflow_snowpack.jobs.rows import job_from
@@ -35,12 +45,10 @@ class JobReader:
 
     def find_owned(self, owner: str) -> Job | None:
         """The job of this owner that is pending or running, if there is one."""
-        query = (
-            sa.select(jobs)
-            .join(job_queue, job_queue.c.job_id == jobs.c.job_id)
-            .where(jobs.c.owner == owner)
-            .order_by(jobs.c.submitted_at.desc())
-        )
+        # The owner's jobs are few and the queue may be long. A scalar subquery, unlike EXISTS, is never turned into a join that
+        # starts from the queue.
+        is_active = sa.select(job_queue.c.job_id).where(job_queue.c.job_id == jobs.c.job_id).scalar_subquery().is_not(None)
+        query = sa.select(jobs).where(jobs.c.owner == storable(owner), is_active).order_by(jobs.c.submitted_at.desc()).limit(1)
         row = self.store.read(lambda conn: conn.execute(query).first())
         return None if row is None else job_from(row)
 
@@ -90,13 +98,17 @@ class JobReader:
         """
         return self.store.read(lambda conn: read_page(conn, which, after, limit))
 
-    def count(self, which: JobFilter = EVERYTHING, *, at_most: int = 10_000) -> int:
-        """How many jobs there are, counted up to ``at_most``."""
+    def count(self, which: JobFilter = EVERYTHING, *, at_most: int = 10_000) -> JobCounts:
+        """Count the jobs of each status that fit the rest of the filter, up to ``at_most`` of each; see ``listing.py``."""
         return self.store.read(lambda conn: count(conn, which, at_most))
 
-    def count_by_status(self) -> dict[JobStatus, int]:
-        """How many jobs have each status; deleted ones are left out."""
-        return self.store.read(count_statuses)
+    def count_open(self) -> dict[JobStatus, int]:
+        """Count the jobs that are pending and running."""
+        return self.store.read(count_open)
+
+    def count_recent(self, period: timedelta, *, at_most: int = 10_000) -> dict[JobStatus, int]:
+        """Count the jobs that were submitted within this period by their status, of the ``at_most`` newest."""
+        return self.store.read(lambda conn: count_recent(conn, self.store.clock() - period, at_most))
 
     def latest(self, tables: Iterable[TableName], *, dry_run: bool = False) -> dict[TableName, Job]:
         """The newest job of each table, for those that have one.

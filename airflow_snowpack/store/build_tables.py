@@ -52,6 +52,7 @@ build_runs = sa.Table(
     sa.Index("ix_build_runs_dataset_as_of_sequence", "dataset", "as_of", "sequence"),
 )
 for name, columns, which in (
+    ("ix_build_runs_deleted_at", ("deleted_at",), build_runs.c.deleted_at.is_not(None)),
     ("ix_build_runs_running", ("dataset", "started_at"), build_runs.c.status == sa.literal_column("'running'")),
     ("ix_build_runs_cleanup", ("dataset", "cleanup_at"), build_runs.c.cleanup_at.is_not(None)),
     (
@@ -81,3 +82,5 @@ build_publications = sa.Table(
 
 open_moves = build_publications.c.done_at.is_(None)
 sa.Index("ix_build_publications_open", build_publications.c.dataset, postgresql_where=open_moves, sqlite_where=open_moves)
+made = build_publications.c.done_at.is_not(None)
+sa.Index("ix_build_publications_done_at", build_publications.c.done_at, postgresql_where=made, sqlite_where=made)

@@ -123,6 +123,7 @@ pending_jobs = sa.Table(
     sa.Column("ended_because", sa.Text),
     sa.Column("run_id", sa.Text),
     sa.Index("ix_pending_jobs_schedule_created_at", "schedule", "created_at"),
+    sa.Index("ix_pending_jobs_ended_at", "ended_at"),
     postgresql_with=BUSY,
 )
 sa.Index(
@@ -196,6 +197,7 @@ schedule_runs = sa.Table(
     sa.Column("ended_at", UtcDateTime),
     sa.Column("state", sa.Text),
     sa.Index("ix_schedule_runs_schedule_reserved_at", "schedule", "reserved_at"),
+    sa.Index("ix_schedule_runs_reserved_at", "reserved_at"),
 )
 sa.Index(
     "ix_schedule_runs_active",
@@ -303,3 +305,5 @@ sa.Index(
     postgresql_where=gated_runs.c.ended_at.is_(None),
     sqlite_where=gated_runs.c.ended_at.is_(None),
 )
+gate_ended = gated_runs.c.ended_at.is_not(None)
+sa.Index("ix_gated_runs_ended_at", gated_runs.c.ended_at, postgresql_where=gate_ended, sqlite_where=gate_ended)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from airflow_snowpack.store.leases import lease_columns
+from airflow_snowpack.store.owner_dag import owner_dag
 from airflow_snowpack.store.types import UtcDateTime
 
-REVISION = "0006_table_locations"
+REVISION = "0007_indexes_for_age_and_owner"
 """The newest migration; a test compares it with what Alembic finds."""
 
 metadata = sa.MetaData(
@@ -53,15 +54,24 @@ jobs = sa.Table(
     sa.Column("catalog_id", sa.Text, nullable=False, server_default=""),
     postgresql_with={"fillfactor": 80},
 )
+jobs_dag = owner_dag(jobs.c.owner)
+"""The DAG of the job's owner, with the slash that follows it in ``dag/run/task``; empty for an owner without a slash."""
+
 # Without the deleted ones: a list does not walk over the many that somebody has just cleared away. No index has the status: the
 # few jobs that failed or were cancelled are those with an error, and the active ones are those in the queue.
 live = jobs.c.deleted_at.is_(None)
+owned = jobs.c.owner.is_not(None)
 for name, columns, which in (
     ("ix_jobs_submitted_at_job_id", ("submitted_at", "job_id"), live),
     ("ix_jobs_table_key_submitted_at_job_id", ("table_key", "submitted_at", "job_id"), live),
     ("ix_jobs_with_error", ("submitted_at", "job_id"), sa.and_(live, jobs.c.error.is_not(None))),
+    ("ix_jobs_dry_runs", ("table_key", "catalog_id", "submitted_at", "job_id"), sa.and_(live, jobs.c.dry_run)),
+    ("ix_jobs_deleted", ("submitted_at", "job_id"), jobs.c.deleted_at.is_not(None)),
+    ("ix_jobs_owner", ("owner",), owned),
 ):
     sa.Index(name, *(jobs.c[column] for column in columns), postgresql_where=which, sqlite_where=which)
+of_dag = sa.and_(live, owned)
+sa.Index("ix_jobs_dag", jobs_dag, jobs.c.submitted_at, jobs.c.job_id, postgresql_where=of_dag, sqlite_where=of_dag)
 
 job_queue = sa.Table(
     "job_queue",

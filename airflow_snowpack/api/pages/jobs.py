@@ -1,6 +1,6 @@
 """The list of jobs: filters whose state is in the address, pages by cursor, and what a batch would work on."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 
 from fastapi import APIRouter
@@ -10,7 +10,7 @@ from airflow_snowpack.api.pages.job_query import PERIODS, JobQuery
 from airflow_snowpack.api.pages.page import Here, Page, PageRoute
 from airflow_snowpack.api.pages.tables import did
 from airflow_snowpack.api.pages.task_link import task_link
-from airflow_snowpack.jobs import Job, JobPage, JobStatus, QueuePlace
+from airflow_snowpack.jobs import EXAMINED, Job, JobCounts, JobPage, JobStatus, QueuePlace
 
 PAGE = 50
 COUNTED = 10_000
@@ -47,21 +47,15 @@ class Row:
         return job.completed_at - job.started_at if job.started_at and job.completed_at else None
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """How many jobs of each status fit the rest of the filter."""
-
-    by_status: dict[JobStatus, int]
-    shown: int
-    capped: bool
-
-
 @router.get("/jobs")
 def jobs(page: Here) -> HTMLResponse:
     services, params = page.services, page.request.query_params
     query = JobQuery.read(params, catalog=services.inventory.catalog_name, now=page.now)
     cursor = params.get("cursor") or None
     made_at = page.now
+    nothing = JobCounts(dict.fromkeys(JobStatus, 0), frozenset())
+    counts = nothing if query.problem else services.jobs.count(query.filter, at_most=COUNTED)
+    chosen = query.filter.statuses or frozenset(JobStatus)
     found = JobPage((), None) if query.problem else services.jobs.page(query.filter, after=cursor, limit=PAGE)
     return page.render(
         "jobs.html",
@@ -70,8 +64,11 @@ def jobs(page: Here) -> HTMLResponse:
         cursor=cursor,
         rows=_rows(page, found.jobs),
         next=found.next,
-        counts=_counts(page, query),
-        counted=COUNTED,
+        searched_to=found.searched_to,
+        examined=EXAMINED,
+        counts=counts,
+        shown=sum(counts.by_status[status] for status in chosen),
+        capped=bool(chosen & counts.capped),
         statuses=list(JobStatus),
         periods=[(value, label) for value, (label, _) in PERIODS.items()],
         table_names=[name.dotted for name in services.inventory.tables(limit=SUGGESTED_TABLES)],
@@ -95,14 +92,3 @@ def _rows(page: Page, shown: tuple[Job, ...]) -> list[Row]:
     places = page.services.jobs.places(active)
     from_airflow = page.airflow
     return [Row(job, places.get(job.job_id), task_link(job.owner, from_airflow)) for job in shown]
-
-
-def _counts(page: Page, query: JobQuery) -> Counts:
-    """One short count for each status; what the filter shows is their sum."""
-    if query.problem:
-        return Counts(dict.fromkeys(JobStatus, 0), 0, capped=False)
-    which, reader = query.filter, page.services.jobs
-    by_status = {status: reader.count(replace(which, statuses=frozenset({status})), at_most=COUNTED) for status in JobStatus}
-    chosen = which.statuses or frozenset(JobStatus)
-    shown = sum(by_status[status] for status in chosen)
-    return Counts(by_status, shown, capped=any(by_status[status] == COUNTED for status in chosen))

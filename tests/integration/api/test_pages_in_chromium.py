@@ -187,7 +187,7 @@ def test_all_250_jobs_of_a_filter_are_cancelled_and_the_others_are_not(world: Wo
     assert page.get_by_role("heading", name="Cancel all 250 jobs that the filter shows?").is_visible()
     page.get_by_role("button", name="Cancel all 250").click()
     page.get_by_text("250 jobs cancelled.").wait_for()
-    assert world.jobs.count_by_status()[JobStatus.CANCELLED] == 250
+    assert world.jobs.count().by_status[JobStatus.CANCELLED] == 250
     assert world.jobs.get(done.job_id).status is JobStatus.COMPLETED
 
 

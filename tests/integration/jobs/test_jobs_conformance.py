@@ -25,6 +25,7 @@ from airflow_snowpack.jobs import (
     DrainModeOn,
     Job,
     JobAlreadyFinished,
+    JobCounts,
     JobFilter,
     JobNotFound,
     Jobs,
@@ -833,8 +834,8 @@ def test_several_statuses_are_any_of_them_in_one_order(jobs: Jobs, clock: MovedC
     for statuses in ({JobStatus.FAILED}, {JobStatus.FAILED, JobStatus.RUNNING}, set(STATUSES)):
         expected = [job.job_id for job in reversed(made) if job.status in statuses]
         assert walk(jobs, JobFilter(statuses=frozenset(statuses)), 2) == expected
-        assert jobs.count(JobFilter(statuses=frozenset(statuses))) == len(expected)
-        assert jobs.count(JobFilter(statuses=frozenset(statuses)), at_most=2) == 2
+    assert jobs.count() == JobCounts(dict.fromkeys(STATUSES, 3), frozenset())
+    assert jobs.count(at_most=2) == JobCounts(dict.fromkeys(STATUSES, 2), frozenset(STATUSES))
 
 
 def test_filters_narrow_together(jobs: Jobs, table: TableName, other_table: TableName, clock: MovedClock) -> None:
@@ -880,7 +881,7 @@ def test_a_search_for_what_nobody_wrote_finds_nothing(jobs: Jobs) -> None:
 
     for text in ("%", "_", "\\", "/", "%%", "\\%", "\x00", "a\x00", "\ud800", "\udfff\ud800", "💾", "x" * 10_000):
         assert jobs.page(JobFilter(search=text)).jobs == (), text
-        assert jobs.count(JobFilter(search=text)) == 0
+        assert jobs.count(JobFilter(search=text)) == JobCounts(dict.fromkeys(STATUSES, 0), frozenset())
 
 
 def test_a_search_looks_at_table_id_submitter_owner_and_error_in_upper_and_lower_case(jobs: Jobs, table: TableName) -> None:
@@ -931,9 +932,12 @@ def test_counts_by_status_leave_deleted_jobs_out(jobs: Jobs) -> None:
         job = make(jobs, numbered(number), status)
     jobs.delete(job.job_id)
 
-    assert jobs.count_by_status() == {**dict.fromkeys(STATUSES, 1), JobStatus.FAILED: 2}
-    assert jobs.count() == 6
-    assert jobs.count(JobFilter(since=job.submitted_at + timedelta(seconds=1))) == 0
+    assert jobs.count().by_status == {**dict.fromkeys(STATUSES, 1), JobStatus.FAILED: 2}
+    assert jobs.count_open() == {JobStatus.PENDING: 1, JobStatus.RUNNING: 1}
+    assert jobs.count_recent(timedelta(hours=1)) == {**dict.fromkeys(STATUSES, 1), JobStatus.FAILED: 2}
+    assert sum(jobs.count_recent(timedelta(hours=1), at_most=4).values()) == 4
+    later = JobFilter(since=job.submitted_at + timedelta(seconds=1))
+    assert jobs.count(later).by_status == dict.fromkeys(STATUSES, 0)
 
 
 # -- the queue ------------------------------------------------------------------------------------------------------------------

@@ -1,22 +1,25 @@
-"""What keeps a page of a list as fast with a hundred thousand jobs as with a hundred: it walks along one index, newest first."""
+"""What keeps lists, counts and look-ups as cheap with a million jobs as with a hundred: they read by an index, and no more than a
+bound.
+"""
 
 from __future__ import annotations
 
 import re
 import shutil
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
 from postgres_server import new_database
+from query_plans import plan, scans, sent_by
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.compiler import compiles
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import Job, JobFilter, Jobs, JobStatus
-from airflow_snowpack.jobs.listing import cursor_of, page_query, read_latest
+from airflow_snowpack.jobs import Job, JobCounts, JobFilter, Jobs, JobStatus, listing
+from airflow_snowpack.jobs.listing import cursor_of, last_examined, page_query, read_latest
 from airflow_snowpack.store import Store, open_store
 from airflow_snowpack.store.schema import jobs as jobs_table
 
@@ -66,6 +69,7 @@ def fill(store: Store) -> None:
             "status": "failed" if number < RARE else "completed",
             "error": "boom" if number < RARE else None,
             "submitted_at": MOMENT.replace(year=2025, microsecond=number),
+            "owner": f"dag_{number % 7}/run_{number}/task" if number % 2 else None,
             "attempt": 1,
         }
         for number in range(FINISHED)
@@ -84,6 +88,12 @@ FILTERS = {
         JobFilter(table=TABLE, statuses=frozenset({JobStatus.FAILED, JobStatus.PENDING})),
         "ix_jobs_table_key_submitted_at_job_id",
     ),
+    "one DAG": (JobFilter(dag_id="dag_1"), "ix_jobs_dag"),
+    "one DAG, several statuses": (
+        JobFilter(dag_id="dag_1", statuses=frozenset({JobStatus.FAILED, JobStatus.PENDING})),
+        "ix_jobs_dag",
+    ),
+    "a DAG without jobs": (JobFilter(dag_id="unknown"), "ix_jobs_dag"),
     "completed": (JobFilter(statuses=frozenset({JobStatus.COMPLETED})), "ix_jobs_submitted_at_job_id"),
     "failed": (JobFilter(statuses=frozenset({JobStatus.FAILED})), "ix_jobs_with_error"),
     "cancelled": (JobFilter(statuses=frozenset({JobStatus.CANCELLED})), "ix_jobs_with_error"),
@@ -126,9 +136,85 @@ def test_a_page_of_a_rare_status_reads_no_other_job(filled: Store) -> None:
         assert "Rows Removed by Filter" not in plan, plan
 
 
-def test_a_page_is_one_statement_whatever_its_filter(filled: Store, jobs: Jobs) -> None:
-    for which, _ in FILTERS.values():
-        assert len(statements_of(filled, lambda which=which: jobs.page(which, limit=5))) == 1
+def test_a_page_is_one_statement_and_one_more_where_an_index_does_not_answer_its_filter(filled: Store, jobs: Jobs) -> None:
+    for name, (which, _) in FILTERS.items():
+        expected = 2 if "several statuses" in name else 1
+        assert len(statements_of(filled, lambda which=which: jobs.page(which, limit=5))) == expected, name
+    for which in UNANSWERED:
+        assert len(statements_of(filled, lambda which=which: jobs.page(which, limit=5))) == 2
+
+
+UNANSWERED = (
+    JobFilter(search="nowhere"),
+    JobFilter(search="nowhere", statuses=frozenset({JobStatus.COMPLETED, JobStatus.RUNNING})),
+    JobFilter(search="nowhere", table=TABLE, dag_id="dag_1"),
+    JobFilter(dry_run=True),
+    JobFilter(table=TABLE, dry_run=True, statuses=frozenset({JobStatus.CANCELLED})),
+    JobFilter(dag_id="dag_1", statuses=frozenset({JobStatus.CANCELLED})),
+)
+
+
+def test_a_page_that_finds_nothing_reads_no_more_jobs_than_its_bound(
+    filled: Store, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "EXAMINED", 25)
+    for which in UNANSWERED:
+        page = jobs.page(which, limit=5)
+        assert (page.jobs, page.searched_to is None, page.next is None) == ((), False, False), which
+        with filled.engine.connect() as conn:
+            last = last_examined(conn, which, None)
+        assert last is not None
+        assert page.searched_to == last[0]
+        query = page_query(which, None, 6, last)
+        sent = sent_by(filled, lambda query=query: filled.read(lambda conn: conn.execute(query).all()))
+        assert scans(filled, sent, ["jobs"]) == []
+        if filled.is_postgres and (which.table is None or which.dag_id is None):  # of two indexes it takes the cheaper one
+            found = filled.single(lambda conn, query=query: conn.execute(Explained("EXPLAIN ANALYZE ", query)).scalars().all())
+            removed = [int(number) for line in found for number in re.findall(r"Rows Removed by Filter: (\d+)", line)]
+            assert sum(removed) <= 25, found
+
+
+def test_a_search_continues_where_the_page_before_stopped_and_finds_what_is_old(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "EXAMINED", 1_500)
+    pages = [jobs.page(JobFilter(search="BOOM"))]
+    while pages[-1].next is not None:
+        pages.append(jobs.page(JobFilter(search="BOOM"), after=pages[-1].next))
+
+    assert [len(page.jobs) for page in pages] == [0, 0, RARE]
+    assert [page.searched_to is None for page in pages] == [False, False, True]
+
+
+def test_counts_stop_at_their_bound_and_say_so(filled: Store, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert jobs.count(JobFilter(search="boom")) == JobCounts({**dict.fromkeys(JobStatus, 0), JobStatus.FAILED: RARE}, frozenset())
+    monkeypatch.setattr(listing, "EXAMINED", 25)
+    for which in (JobFilter(search="boom"), JobFilter(table=TABLE), JobFilter(dag_id="dag_1")):
+        assert jobs.count(which).capped == frozenset(JobStatus)
+        assert sum(jobs.count(which).by_status.values()) <= 25
+        assert len(statements_of(filled, lambda which=which: jobs.count(which))) == 2
+
+
+def test_a_metrics_scrape_reads_no_finished_jobs_but_the_newest(filled: Store, jobs: Jobs) -> None:
+    assert jobs.count_open() == {JobStatus.PENDING: 0, JobStatus.RUNNING: 0}
+    sent = sent_by(filled, lambda: (jobs.count_open(), jobs.count_recent(timedelta(days=10_000), at_most=10)))
+    assert len(sent) == 2
+    assert scans(filled, sent, ["jobs"]) == []
+    assert sum(jobs.count_recent(timedelta(days=10_000), at_most=10).values()) == 10
+
+
+def test_the_active_job_of_a_task_is_found_by_its_owner_and_not_through_the_queue(filled: Store, jobs: Jobs) -> None:
+    sent = sent_by(filled, lambda: jobs.find_owned("dag_1/run_1/task"))
+    steps = [step for statement, parameters in sent for step in plan(filled, statement, parameters)]
+    assert any("ix_jobs_owner" in step for step in steps), steps
+    assert scans(filled, sent, ["jobs", "job_queue"]) == []
+
+
+def test_the_newest_dry_run_of_a_table_without_any_reads_none_of_its_jobs(filled: Store, jobs: Jobs) -> None:
+    sent = sent_by(filled, lambda: jobs.latest([TABLE], dry_run=True))
+    (statement, parameters), *_ = sent
+    steps = plan(filled, statement, parameters)
+    assert any("ix_jobs_dry_runs" in step for step in steps), steps
 
 
 def test_the_newest_jobs_of_many_tables_are_two_statements(filled: Store, jobs: Jobs) -> None:

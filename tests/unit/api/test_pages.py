@@ -189,6 +189,21 @@ def test_jobs_come_in_pages_that_keep_the_filter(world: World, browser: Browser,
     assert re.findall(r'<tr data-key="([^"]+)"', first + second) == made[::-1]
 
 
+def test_a_search_that_stopped_early_says_so_and_leads_on_to_older_jobs(
+    world: World, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_snowpack.jobs.listing.EXAMINED", 1)
+    old, new = (world.submit(name) for name in ("analytics.page_views", "payments.refunds") if not world.clock.move(seconds=1))
+    first = browser.text("/ui/jobs?search=page_views")
+    assert "No job fits the filter so far" in first
+    assert "0 jobs or more fit the filter" in words(first)
+    (older,) = re.findall(r'href="\?([^"]+)" rel="next">Search older', first)
+    second = browser.text("/ui/jobs?" + older.replace("&amp;", "&"))
+    assert re.findall(r'<tr data-key="([^"]+)"', second) == [old.job_id]
+    assert "jobs were searched, back to" in second
+    assert new.job_id not in second
+
+
 def test_a_batch_is_pinned_to_the_jobs_that_the_page_knew(world: World, browser: Browser) -> None:
     world.submit("analytics.page_views")
     world.clock.move(seconds=1)

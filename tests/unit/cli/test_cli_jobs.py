@@ -203,6 +203,18 @@ def test_a_page_says_where_the_next_begins_and_all_leaves_none_out(snowpack: Run
     assert len(snowpack("jobs", "list", "--limit", "1", "--all", "-o", "json").json) == 3
 
 
+def test_a_search_that_stopped_early_says_how_to_go_on(snowpack: Run, several: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_snowpack.jobs.listing.EXAMINED", 1)
+    oldest = several.list()[-1]
+    first = snowpack("jobs", "list", "--search", oldest.job_id)
+
+    assert first.out == "No jobs match the filter so far.\n"
+    assert "jobs were searched, back to" in first.err
+    assert [job["job_id"] for job in snowpack("jobs", "list", "--search", oldest.job_id, "--all", "-o", "json").json] == [
+        oldest.job_id
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
