@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg.files import LiveDelete as LiveDelete
     from airflow_snowpack.iceberg.files import LiveFile as LiveFile
     from airflow_snowpack.iceberg.files import TableFiles as TableFiles
-    from airflow_snowpack.iceberg.files import read_files as read_files
     from airflow_snowpack.iceberg.health import PartitionHealth as PartitionHealth
     from airflow_snowpack.iceberg.health import Ref as Ref
     from airflow_snowpack.iceberg.health import SnapshotHealth as SnapshotHealth
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg.health import read_health as read_health
     from airflow_snowpack.iceberg.locations import Relation as Relation
     from airflow_snowpack.iceberg.locations import is_inside as is_inside
+    from airflow_snowpack.iceberg.metadata_reader import MetadataReader as MetadataReader
+    from airflow_snowpack.iceberg.metadata_reader import read_files as read_files
     from airflow_snowpack.iceberg.names import TableName as TableName
     from airflow_snowpack.iceberg.numbers import TableNumbers as TableNumbers
     from airflow_snowpack.iceberg.numbers import read_numbers as read_numbers
@@ -54,9 +55,10 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "TableUnreadable",
             "WrongCatalog",
         ],
-        "files": ["DeleteKind", "LiveDelete", "LiveFile", "TableFiles", "read_files"],
+        "files": ["DeleteKind", "LiveDelete", "LiveFile", "TableFiles"],
         "health": ["PartitionHealth", "Ref", "SnapshotHealth", "TableHealth", "read_health"],
         "locations": ["Relation", "is_inside"],
+        "metadata_reader": ["MetadataReader", "read_files"],
         "names": ["TableName"],
         "numbers": ["TableNumbers", "read_numbers"],
         "orphans": ["StoredFile", "find_orphans"],

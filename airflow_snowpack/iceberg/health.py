@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.iceberg.files import DeleteKind, partition_label, read_files
+from airflow_snowpack.iceberg.files import DeleteKind, partition_label
+from airflow_snowpack.iceberg.metadata_reader import MetadataReader
 from airflow_snowpack.iceberg.numbers import TableNumbers, read_numbers
 
 if TYPE_CHECKING:
@@ -137,7 +138,8 @@ def read_health(table: Table, *, now: datetime, target_file_size_bytes: int = TA
     """
     from pyiceberg.manifest import ManifestContent
 
-    files = read_files(table)
+    reader = MetadataReader(table)
+    files = reader.files()
     small = [file for file in files.data if _is_small(file, target_file_size_bytes)]
     kinds = [delete.kind for delete in files.deletes]
     contents = [manifest.content for manifest in files.manifests]
@@ -145,7 +147,7 @@ def read_health(table: Table, *, now: datetime, target_file_size_bytes: int = TA
         table=".".join(table.name()),
         location=table.location(),
         format_version=table.format_version,
-        numbers=read_numbers(table),
+        numbers=read_numbers(table, reader),
         target_file_size_bytes=target_file_size_bytes,
         small_files=len(small),
         small_files_bytes=sum(file.bytes for file in small),

@@ -12,12 +12,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.iceberg.files import DeleteKind, read_files, read_manifests
+from airflow_snowpack.iceberg.files import DeleteKind
+from airflow_snowpack.iceberg.metadata_reader import MetadataReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyiceberg.table import Table
+
+    from airflow_snowpack.iceberg.files import TableFiles
 
 SUMMARY_KEYS = {
     "data_files": "total-data-files",
@@ -60,16 +63,20 @@ class TableNumbers:
         }
 
 
-def read_numbers(table: Table) -> TableNumbers:
-    """The totals of the table as it was loaded; call ``table.refresh()`` first for those of now."""
+def read_numbers(table: Table, reader: MetadataReader | None = None) -> TableNumbers:
+    """The totals of the table as it was loaded; call ``table.refresh()`` first for those of now.
+
+    :param reader: of this table, if it has one already.
+    """
+    reader = reader or MetadataReader(table)
     snapshot = table.current_snapshot()
     if snapshot is None:
         return TableNumbers(snapshots=len(table.metadata.snapshots))
-    totals = _from_summary(snapshot.summary) or _from_manifests(table)
+    totals = _from_summary(snapshot.summary) or _from_manifests(reader.files())
     return TableNumbers(
         snapshot_id=snapshot.snapshot_id,
         snapshots=len(table.metadata.snapshots),
-        manifests=len(read_manifests(table, snapshot)),
+        manifests=len(reader.manifests(snapshot)),
         **totals,
     )
 
@@ -80,8 +87,7 @@ def _from_summary(summary: Mapping[str, str] | None) -> dict[str, int] | None:
     return totals if len(totals) == len(SUMMARY_KEYS) else None
 
 
-def _from_manifests(table: Table) -> dict[str, int]:
-    files = read_files(table)
+def _from_manifests(files: TableFiles) -> dict[str, int]:
     equality = [delete.records for delete in files.deletes if delete.kind is DeleteKind.EQUALITY]
     return {
         "data_files": len(files.data),

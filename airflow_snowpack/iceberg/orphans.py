@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.iceberg.errors import LocationOutsideTable
 from airflow_snowpack.iceberg.locations import is_inside, normalise
+from airflow_snowpack.iceberg.metadata_reader import MetadataReader
 from airflow_snowpack.iceberg.references import referenced_files
 
 if TYPE_CHECKING:
@@ -35,11 +36,14 @@ class StoredFile:
     modified_at: datetime
 
 
-def find_orphans(table: Table, *, older_than: datetime, location: str | None = None) -> tuple[StoredFile, ...]:
+def find_orphans(
+    table: Table, *, older_than: datetime, location: str | None = None, reader: MetadataReader | None = None
+) -> tuple[StoredFile, ...]:
     """List what ``remove_orphan_files`` would remove; nothing is deleted here.
 
     :param older_than: only files that were last modified before.
     :param location: a folder inside the table's location; without it, all of that.
+    :param reader: of this table, if it has one already.
     :raises LocationOutsideTable: the folder is not inside the table's location.
     """
     root = location or table.location()
@@ -47,7 +51,7 @@ def find_orphans(table: Table, *, older_than: datetime, location: str | None = N
         raise LocationOutsideTable(root, ".".join(table.name()), table.location())
     # The listing comes first: a file that is committed in between is then known to the metadata.
     old = [file for file in _files_below(table, root) if file.modified_at < older_than]
-    known = referenced_files(table) if old else frozenset()
+    known = referenced_files(reader or MetadataReader(table)) if old else frozenset()
     return tuple(file for file in old if normalise(file.path) not in known)
 
 

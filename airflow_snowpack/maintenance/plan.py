@@ -15,14 +15,16 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.iceberg import (
+    DeleteKind,
+    LiveDelete,
+    LiveFile,
     LocationOutsideTable,
+    MetadataReader,
     TableName,
     TableUnreadable,
     find_orphans,
     location_conflicts,
-    read_files,
 )
-from airflow_snowpack.iceberg.files import read_manifests
 from airflow_snowpack.iceberg.references import live_contents, manifests_of
 from airflow_snowpack.iceberg.table_locations import TRUST_LOCATIONS_FOR
 from airflow_snowpack.jobs.model import ActionOutcome
@@ -41,13 +43,14 @@ from airflow_snowpack.maintenance.options import (
 from airflow_snowpack.maintenance.predicate import Selection, select_files
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
 
-    from airflow_snowpack.iceberg import LiveDelete, LocationMemory, TableFiles
+    from airflow_snowpack.iceberg import LocationMemory, TableFiles
     from airflow_snowpack.jobs.model import ActionResult
     from airflow_snowpack.maintenance.expiry import Expiry
     from airflow_snowpack.maintenance.file_groups import FileGroup
@@ -66,44 +69,54 @@ def plan_action(
     *,
     now: datetime,
     locations: LocationMemory | None = None,
+    reader: MetadataReader | None = None,
 ) -> ActionResult:
     """What the action would do to the table as it was loaded.
 
     An action that would be refused is a failed result that says why.
 
     :param catalog: where tables that share the location are looked for, before orphans.
+    :param reader: of this table, shared by the plans of several actions. It must keep bytes if an option of any has a ``where``.
     :param now: the moment that ages count back from.
     :param locations: where the catalog's tables keep their files, as read before; without it, they are all loaded before orphans.
+    :param reader: of this table, shared by the plans of several actions. It must keep bytes if an option of any has a ``where``.
     :raises TableUnreadable: a file that the metadata names cannot be read.
     """
     started = time.perf_counter()
     try:
-        effect = _plan(options, table, catalog, now, locations)
+        effect = _plan(options, reader or reader_for(table, [options]), catalog, now, locations)
     except OSError as error:
         raise TableUnreadable(".".join(table.name()), error) from error
     return effect.result(action, time.perf_counter() - started)
 
 
-def _plan(options: ActionOptions, table: Table, catalog: Catalog, now: datetime, locations: LocationMemory | None) -> Effect:
+def reader_for(table: Table, options: Iterable[ActionOptions]) -> MetadataReader:
+    """A reader of the table for plans of these options."""
+    return MetadataReader(table, keep_bytes=any(getattr(each, "where", None) for each in options))
+
+
+def _plan(
+    options: ActionOptions, reader: MetadataReader, catalog: Catalog, now: datetime, locations: LocationMemory | None
+) -> Effect:
     match options:
         case RewriteDataFiles():
-            return _plan_data_files(options, table)
+            return _plan_data_files(options, reader)
         case RewritePositionDeleteFiles():
-            return _plan_position_deletes(options, table)
+            return _plan_position_deletes(options, reader)
         case RewriteManifests():
-            return _plan_manifests(options, table)
+            return _plan_manifests(options, reader)
         case ExpireSnapshots():
-            return _plan_expiry(options, table, now)
+            return _plan_expiry(options, reader, now)
         case RemoveOrphanFiles():
-            return _plan_orphans(options, table, catalog, now, locations)
+            return _plan_orphans(options, reader, catalog, now, locations)
         case _:
             raise TypeError(f"{type(options).__name__} are not options of a maintenance action.")
 
 
-def _plan_data_files(options: RewriteDataFiles, table: Table) -> Effect:
-    files = read_files(table, options.branch)
-    selection = select_files(table, options.where, options.branch)
-    spec = table.spec()
+def _plan_data_files(options: RewriteDataFiles, reader: MetadataReader) -> Effect:
+    files = reader.files(options.branch)
+    selection = select_files(reader, options.where, options.branch)
+    spec = reader.table.spec()
     groups = data_file_groups(files, options, spec_id=spec.spec_id, spec_fields=len(spec.fields), only=selection.paths)
     taken, added = sum(len(group.files) for group in groups), sum(group.outputs for group in groups)
     metrics = {
@@ -117,9 +130,9 @@ def _plan_data_files(options: RewriteDataFiles, table: Table) -> Effect:
     return _effect(message, metrics, selection)
 
 
-def _plan_position_deletes(options: RewritePositionDeleteFiles, table: Table) -> Effect:
-    files = read_files(table)
-    selection = select_files(table, options.where)
+def _plan_position_deletes(options: RewritePositionDeleteFiles, reader: MetadataReader) -> Effect:
+    files, table = reader.files(), reader.table
+    selection = select_files(reader, options.where)
     only = None
     if selection.paths is not None:
         only = {file.partition_key for file in files.data if file.path in selection.paths}
@@ -145,11 +158,12 @@ def _delete_outputs(group: FileGroup[LiveDelete], files: TableFiles, table: Tabl
     return min(live, group.outputs) if table.properties.get(DELETE_GRANULARITY_PROPERTY) == "partition" else live
 
 
-def _plan_manifests(options: RewriteManifests, table: Table) -> Effect:
+def _plan_manifests(options: RewriteManifests, reader: MetadataReader) -> Effect:
     from pyiceberg.manifest import ManifestContent
 
+    table = reader.table
     spec_id = table.spec().spec_id if options.spec_id is None else options.spec_id
-    manifests = read_manifests(table, table.current_snapshot())
+    manifests = reader.manifests(table.current_snapshot())
     target = int(table.properties.get(MANIFEST_TARGET_PROPERTY, MANIFEST_TARGET))
     taken = added = 0
     for content in ManifestContent:
@@ -162,7 +176,8 @@ def _plan_manifests(options: RewriteManifests, table: Table) -> Effect:
     return Effect(ActionOutcome.SUCCEEDED, message, metrics)
 
 
-def _plan_expiry(options: ExpireSnapshots, table: Table, now: datetime) -> Effect:
+def _plan_expiry(options: ExpireSnapshots, reader: MetadataReader, now: datetime) -> Effect:
+    table = reader.table
     if _is_protected(table):
         return _refused(f"the table's property {GC_PROPERTY} is false, so Iceberg deletes no files of it")
     if options.snapshot_ids:
@@ -173,7 +188,7 @@ def _plan_expiry(options: ExpireSnapshots, table: Table, now: datetime) -> Effec
         "expired_snapshots_count": len(expiry.snapshots),
         "kept_snapshots_count": len(expiry.kept),
         "expired_refs_count": len(expiry.refs),
-        **_files_of_expired(table, expiry),
+        **_files_of_expired(reader, expiry),
     }
     if not expiry.snapshots:
         return Effect(ActionOutcome.SUCCEEDED, f"Would expire none of {counted(len(expiry.kept), 'snapshot')}", metrics)
@@ -183,11 +198,12 @@ def _plan_expiry(options: ExpireSnapshots, table: Table, now: datetime) -> Effec
     return Effect(ActionOutcome.SUCCEEDED, message, metrics)
 
 
-def _files_of_expired(table: Table, expiry: Expiry) -> dict[str, int]:
+def _files_of_expired(reader: MetadataReader, expiry: Expiry) -> dict[str, int]:
     """What only the expired snapshots use. Manifests that a kept snapshot shares are opened only if there may be a difference."""
-    kept = manifests_of(table, expiry.kept)
-    gone = {path: manifest for path, manifest in manifests_of(table, expiry.snapshots).items() if path not in kept}
-    kinds = _unshared_contents(table, list(gone.values()), list(kept.values()))
+    table = reader.table
+    kept = manifests_of(reader, expiry.kept if expiry.snapshots else ())
+    gone = {path: manifest for path, manifest in manifests_of(reader, expiry.snapshots).items() if path not in kept}
+    kinds = _unshared_contents(reader, gone.values(), kept.values())
     ids = {snapshot.snapshot_id for snapshot in expiry.snapshots}
     statistics = (*table.metadata.statistics, *table.metadata.partition_statistics)
     return {
@@ -200,15 +216,22 @@ def _files_of_expired(table: Table, expiry: Expiry) -> dict[str, int]:
     }
 
 
-def _unshared_contents(table: Table, gone: list[ManifestFile], kept: list[ManifestFile]) -> Counter[str]:
-    candidates = live_contents(table, gone)
-    shared = live_contents(table, kept) if candidates else {}
-    return Counter(content.name for path, content in candidates.items() if path not in shared)
+def _unshared_contents(reader: MetadataReader, gone: Iterable[ManifestFile], kept: Iterable[ManifestFile]) -> Counter[str]:
+    candidates = live_contents(reader, gone)
+    shared = live_contents(reader, kept) if candidates else {}
+    return Counter(_content_of(file) for path, file in candidates.items() if path not in shared)
+
+
+def _content_of(file: LiveFile | LiveDelete) -> str:
+    if isinstance(file, LiveFile):
+        return "DATA"
+    return "EQUALITY_DELETES" if file.kind is DeleteKind.EQUALITY else "POSITION_DELETES"
 
 
 def _plan_orphans(
-    options: RemoveOrphanFiles, table: Table, catalog: Catalog, now: datetime, locations: LocationMemory | None
+    options: RemoveOrphanFiles, reader: MetadataReader, catalog: Catalog, now: datetime, locations: LocationMemory | None
 ) -> Effect:
+    table = reader.table
     if _is_protected(table):
         return _refused(f"the table's property {GC_PROPERTY} is false, so Iceberg deletes no files of it")
     *levels, last = table.name()
@@ -218,7 +241,7 @@ def _plan_orphans(
         others = "; ".join(str(conflict) for conflict in conflicts[:5])
         return _refused(f"other tables keep files where this one does ({table.location()!r}): {others}", len(conflicts))
     try:
-        orphans = find_orphans(table, older_than=now - options.older_than, location=options.location)
+        orphans = find_orphans(table, older_than=now - options.older_than, location=options.location, reader=reader)
     except LocationOutsideTable as error:
         return _refused(str(error))
     size = sum(orphan.bytes for orphan in orphans)

@@ -1,6 +1,6 @@
 """A ``where`` predicate, as far as metadata can answer it.
 
-    >>> select_files(table, "month = 3").paths  # doctest: +SKIP
+    >>> select_files(MetadataReader(table), "month = 3").paths  # doctest: +SKIP
     frozenset({'file:///warehouse/db/flights/data/month=3/part-0.parquet'})
 
 The invariant: the files that are named are those that **may** hold matching rows, judged by partition values and column bounds as
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
+    from airflow_snowpack.iceberg import MetadataReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,10 @@ class Selection:
     problem: str | None = None
 
 
-def select_files(table: Table, where: str | None, branch: str | None = None) -> Selection:
+def select_files(reader: MetadataReader, where: str | None, branch: str | None = None) -> Selection:
     """The data files that a predicate may match; all of them without one.
 
+    :param reader: reads each manifest once, whatever else is asked of it, if it keeps bytes.
     :param branch: whose files; ``None`` for main.
     """
     from pyparsing import ParseBaseException
@@ -39,7 +40,7 @@ def select_files(table: Table, where: str | None, branch: str | None = None) -> 
     if where is None:
         return Selection()
     try:
-        scan = table.scan(row_filter=where, case_sensitive=False)
+        scan = reader.scanned.scan(row_filter=where, case_sensitive=False)
         tasks = (scan if branch is None else scan.use_ref(branch)).plan_files()
         return Selection(frozenset(task.file.file_path for task in tasks))
     # PyIceberg: text it cannot read, columns it does not know, literals of another type, equality deletes.

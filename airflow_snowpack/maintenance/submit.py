@@ -189,15 +189,15 @@ def plan_request(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest) -> l
     """
     from airflow_snowpack.iceberg import load_table
     from airflow_snowpack.inventory import stored_locations
-    from airflow_snowpack.maintenance.plan import plan_action
+    from airflow_snowpack.maintenance.plan import plan_action, reader_for
 
     table = load_table(catalog, request.table)
     check_against(table, request.table.dotted, request.options)
     parsed = parse_all_options(request.options)
-    now, locations = jobs.store.clock(), stored_locations(jobs.store, request.table)
+    options = {action: parsed.get(action) or OPTIONS[action]() for action in request.actions}
+    now, locations, reader = jobs.store.clock(), stored_locations(jobs.store, request.table), reader_for(table, options.values())
     return [
-        plan_action(action, parsed.get(action) or OPTIONS[action](), table, catalog, now=now, locations=locations)
-        for action in request.actions
+        plan_action(action, said, table, catalog, now=now, locations=locations, reader=reader) for action, said in options.items()
     ]
 
 

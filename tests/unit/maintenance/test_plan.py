@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,15 +12,19 @@ import pyarrow as pa
 import pytest
 
 from airflow_snowpack.iceberg import TableUnreadable
+from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.options import parse_options
 from airflow_snowpack.maintenance.plan import plan_action
+from airflow_snowpack.maintenance.submit import MaintenanceRequest, plan_request
+from airflow_snowpack.store import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyiceberg.catalog import Catalog
+    from pyiceberg.io import InputFile
     from pyiceberg.table import Table
 
     Flights = Callable[..., Table]
@@ -226,6 +231,44 @@ def test_a_plan_writes_nothing(flights: Flights, plan: Plan) -> None:
         plan(table, action, later=timedelta(days=9))
 
     assert {file: file.stat().st_mtime_ns for file in folder.rglob("*")} == before
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often PyIceberg opened each file, by the file's name."""
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    counter: Counter[str] = Counter()
+    really = PyArrowFileIO.new_input
+
+    def count(self: PyArrowFileIO, location: str) -> InputFile:
+        counter[Path(location).name] += 1
+        return really(self, location)
+
+    monkeypatch.setattr(PyArrowFileIO, "new_input", count)
+    return counter
+
+
+@pytest.mark.parametrize("where", [None, "month = 2"])
+def test_a_dry_run_of_all_actions_opens_each_metadata_file_once(
+    flights: Flights, catalog: Catalog, opened: Counter[str], where: str | None, sqlite_url: str
+) -> None:
+    table = flights(*[1] * 3, *[2] * 3)
+    table.delete("month = 1")
+    litter(table)
+    manifests = {Path(each.manifest_path).name for snapshot in table.snapshots() for each in snapshot.manifests(table.io)}
+    lists = {Path(snapshot.manifest_list).name for snapshot in table.snapshots()}
+    options = {"expire_snapshots": {"max_age": "PT0S", "retain_last": 1}}
+    request = MaintenanceRequest.parse("db.flights", list(Action), catalog="lake", where=where, options=options)
+
+    with open_store(sqlite_url, clock=lambda: datetime.now(UTC) + timedelta(days=4)) as store:
+        opened.clear()
+        results = plan_request(Jobs(store), catalog, request)
+
+    numbers = {key: value for result in results for key, value in result.metrics.items()}
+    assert numbers["expired_snapshots_count"] == 6
+    assert numbers["planned_files_count"] == 1
+    assert {name: opened[name] for name in manifests | lists} == dict.fromkeys(manifests | lists, 1)
 
 
 def test_a_table_of_the_first_format_version_is_planned_the_same(flights: Flights, plan: Plan) -> None:
