@@ -30,7 +30,7 @@ def rows_of_pandas(frame: pd.DataFrame) -> pa.Table:
     """Return the rows. An index becomes columns, as with ``reset_index()``, unless it only numbers the rows from 0.
 
     :raises UnwritableFrame: a column has no type in Arrow, or values that its type would change; an index is called like a
-        column; or there are rows without columns.
+        column; a column's name is not text; or there are rows without columns.
     """
     if not _only_numbers_rows(frame.index):
         try:
@@ -39,7 +39,10 @@ def rows_of_pandas(frame: pd.DataFrame) -> pa.Table:
             raise UnwritableFrame(f"the index cannot become a column: {problem}") from problem
     if len(frame) and not len(frame.columns):
         raise UnwritableFrame("they have no columns")
-    names = [str(name) for name in frame.columns]
+    names = list(frame.columns)
+    other = next((name for name in names if not isinstance(name, str)), None)
+    if other is not None:
+        raise UnwritableFrame(f"the name of the column {other!r} is not text. Rename it: df.columns = df.columns.map(str)")
     columns = []
     for place, name in enumerate(names):
         try:

@@ -166,3 +166,9 @@ def test_rows_of_pandas_without_columns_are_refused() -> None:
     with pytest.raises(UnwritableFrame, match="they have no columns"):
         as_arrow(pd.DataFrame(index=range(5)))
     assert as_arrow(pd.DataFrame()).num_rows == 0
+
+
+@pytest.mark.parametrize("name", [2026, ("delay", "mean"), None])
+def test_names_of_columns_that_would_become_text_are_refused(name: Any) -> None:
+    with pytest.raises(UnwritableFrame, match=r"the name of the column .* is not text. Rename it: df.columns = "):
+        as_arrow(pd.DataFrame([[1, 2]], columns=pd.Index(["a", name], tupleize_cols=False)))
