@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import platform
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -30,14 +31,16 @@ from benchmarks import (
     pressure,
     schedules,
     schedules_latency,
+    year,
 )
 from benchmarks.postgres import postgres_server
 from benchmarks.results import Results, table
+from benchmarks.year_fill import Sizes
 
 HERE = Path(__file__).parent
 PARTS = [
     *("lifecycle", "pressure", "api", "schedules", "schedule_latency", "parse", "plugin", "maintain_table"),
-    *("builds_cleanup", "builds_read", "builds_write", "interim_handover", "interim_collector"),
+    *("builds_cleanup", "builds_read", "builds_write", "interim_handover", "interim_collector", "year"),
 ]
 ON_POSTGRES = {"lifecycle", "pressure", "api", "schedules", "interim_handover", "interim_collector"}
 
@@ -46,6 +49,8 @@ def main() -> int:
     arguments = _arguments()
     results, began = Results(), time.monotonic()
     machine = _machine()
+    if "year" in arguments.parts:
+        _run_year(results, machine, arguments.database)
     if ON_POSTGRES & set(arguments.parts):
         with postgres_server() as server:
             machine["postgres"] = server.version()
@@ -83,11 +88,27 @@ def main() -> int:
     return 1 if missed else 0
 
 
+def _run_year(results: Results, machine: dict[str, object], database: str) -> None:
+    if database == "postgres":
+        with postgres_server() as server:
+            year.run(results, open_database=lambda name: server.fresh_database(name, durable=False))
+        return
+    counted, sizes = year.run(results), Sizes()
+    year.write_report(counted, sizes, {"commit": _commit(), **{name: machine[name] for name in ("at", "command", "python")}})
+
+
+def _commit() -> str:
+    """The commit that is measured, and whether files differ from it."""
+    said = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False, cwd=HERE)
+    return said.stdout.strip() or "unknown"
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure beside the peers.")
     parser.add_argument("parts", nargs="*", metavar="part", help=f"of {', '.join(PARTS)}; all when none is named")
     parser.add_argument("--rounds", type=int, default=3, help="how often ours and the hand-written are repeated, in turns")
     parser.add_argument("--without-peers", action="store_true", help="leave the other queues out")
+    parser.add_argument("--database", choices=["sqlite", "postgres"], default="sqlite", help="where the year has its store")
     parser.add_argument("--keep", action="store_true", help="write the report for a partial run as well")
     arguments = parser.parse_args()
     unknown = set(arguments.parts) - set(PARTS)

@@ -225,6 +225,9 @@ class EmptyAirflow:
     def ended_runs(self, asked: Any) -> dict[str, Any]:
         return {}
 
+    def missing_dags(self, dag_ids: Any) -> dict[str, Any]:
+        return {}
+
     def free_slots(self, pools: Any) -> dict[str, Any]:
         return {}
 
