@@ -86,7 +86,6 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling.registered_runs import Became as Became
     from airflow_snowpack.scheduling.registered_runs import RegisteredRuns as RegisteredRuns
     from airflow_snowpack.scheduling.registered_runs import StoredRun as StoredRun
-    from airflow_snowpack.scheduling.retention import forget_old as forget_old
     from airflow_snowpack.scheduling.rounds import RoundReport as RoundReport
     from airflow_snowpack.scheduling.rounds import Rounds as Rounds
     from airflow_snowpack.scheduling.run_ends import RunEnds as RunEnds
@@ -174,7 +173,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "polling": ["Polling"],
         "registered_run": ["RegisteredRun"],
         "registered_runs": ["Became", "RegisteredRuns", "StoredRun"],
-        "retention": ["forget_old"],
         "rounds": ["RoundReport", "Rounds"],
         "run_now": ["run_now"],
         "run_registered": ["run_registered"],

@@ -23,6 +23,7 @@ from airflow_snowpack.scheduling.active_runs import launched_runs
 from airflow_snowpack.scheduling.asking import Asking
 from airflow_snowpack.scheduling.constraint import Constraint
 from airflow_snowpack.scheduling.constraints import MaxConcurrent, dag_wait_key
+from airflow_snowpack.scheduling.counted_period import remember_period
 from airflow_snowpack.scheduling.facts import counted_keys
 from airflow_snowpack.scheduling.gate_facts import GateFacts, passed_runs, runs_that_passed_and_ended
 from airflow_snowpack.scheduling.gated_runs import GatedRun, GatePlace, GateState, active_gates, gated_run_from, read_gate
@@ -102,6 +103,7 @@ class Gate:
         new = {"state": GateState.WAITING.value, "arrived_at": now, "reasons": [], "passed_at": None, "ended_at": None}
         insert = postgresql.insert if self._store.is_postgres else sqlite.insert
         named = {"dag_id": self._place.dag_id, "run_id": self._place.run_id, "task": self._place.task}
+        remember_period(conn, self._constraints)
         conn.execute(insert(gated_runs).values(**named, **declared, **new, **seen).on_conflict_do_nothing())
         row = self._row(conn)
         if row.ended_at is not None or row.state == GateState.SKIPPED:

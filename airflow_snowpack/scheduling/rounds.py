@@ -20,11 +20,12 @@ from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.scheduling.checker import Checker
 from airflow_snowpack.scheduling.intake import Intake
 from airflow_snowpack.scheduling.launcher import Launcher
-from airflow_snowpack.scheduling.retention import forget_old
+from airflow_snowpack.scheduling.retention import KEEP, retained
 from airflow_snowpack.scheduling.run_ends import RunEnds
 from airflow_snowpack.scheduling.surroundings import Starter, Surroundings
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.operation_retention import forget_operations
+from airflow_snowpack.store.operation_retention import EDGES, OPERATIONS
+from airflow_snowpack.store.retention import Pruner
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +65,7 @@ class Rounds:
         self._checker = Checker(store, surroundings)
         self._launcher = Launcher(store, starter, name)
         self._tidy_at: datetime | None = None
+        self._pruner: Pruner | None = None
 
     def step(self) -> RoundReport:
         """One round."""
@@ -98,9 +100,17 @@ class Rounds:
             stop.wait(wait.total_seconds())
 
     def _tidy(self) -> None:
-        now = self._store.clock()
-        if self._tidy_at is None or now >= self._tidy_at:
+        """Delete one batch of what is old; from the first to the last batch once in :data:`TIDY_EVERY`.
+
+        A scheduler that deletes launches nothing meanwhile, so the rows of a year go over many rounds.
+        """
+        if self._pruner is None:
+            now = self._store.clock()
+            if self._tidy_at is not None and now < self._tidy_at:
+                return
             self._tidy_at = now + TIDY_EVERY
-            gone = forget_old(self._store) + forget_operations(self._store)
-            if gone:
-                log.info("Forgot %s rows that nobody can need any more", gone)
+            self._pruner = Pruner(self._store, (*retained(self._store), OPERATIONS, EDGES), older_than=KEEP)
+        if not self._pruner.step():
+            if gone := self._pruner.rows.total():
+                log.info("Deleted %s rows that are older than %s", gone, KEEP)
+            self._pruner = None

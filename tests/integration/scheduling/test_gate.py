@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from bounded import PATIENCE_S
 from effort import rounds
+from forgetting import forget_old
 
 from airflow_snowpack.scheduling import (
     Checker,
@@ -29,7 +30,6 @@ from airflow_snowpack.scheduling import (
     SinceLastRun,
     TimeWindow,
     explain,
-    forget_old,
 )
 from airflow_snowpack.store import open_store
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
-import pytest
+import sqlalchemy as sa
+from forgetting import Killed, forget_old, killed_at
+from query_plans import scans, sent_by
 
-from airflow_snowpack.scheduling import CustomEvents, EventLog, MaxRuns, PartitionsAdded, Schedule, explain, forget_old, retention
+from airflow_snowpack.scheduling import CustomEvents, EventLog, MaxRuns, PartitionsAdded, Schedule, explain
+from airflow_snowpack.scheduling.counted_period import longest_of_gates
+from airflow_snowpack.scheduling.rounds import TIDY_EVERY, Rounds
+from airflow_snowpack.store.retention import BATCH_SIZE
+from airflow_snowpack.store.schedule_tables import gated_runs, pending_events, pending_jobs, schedule_history
 
 
 def test_old_events_and_ended_jobs_are_forgotten(scheduler: Any) -> None:
@@ -59,8 +67,7 @@ def test_a_job_that_never_gets_enough_keeps_its_own_events_and_no_others(schedul
     assert [recorded.event.key for recorded in EventLog(scheduler.store).latest()] == ["table:lake.web.rare"]
 
 
-def test_everything_that_is_old_goes_in_one_call(scheduler: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "BATCH", 2)
+def test_everything_that_is_old_goes_in_one_call(scheduler: Any) -> None:
     scheduler.declare("each", CustomEvents("go"))
     for _ in range(5):
         scheduler.send("go")
@@ -69,7 +76,7 @@ def test_everything_that_is_old_goes_in_one_call(scheduler: Any, monkeypatch: py
     scheduler.work()
     scheduler.clock.forward(days=91)
 
-    forget_old(scheduler.store)
+    forget_old(scheduler.store, batch_size=2)
     assert EventLog(scheduler.store).latest() == []
     assert scheduler.pending("each") == []
     assert scheduler.history("each") == []
@@ -88,3 +95,77 @@ def test_launches_stay_for_as_long_as_they_are_counted(scheduler: Any) -> None:
 
     scheduler.go_on(days=266)
     assert len(scheduler.started) == 2
+
+
+def old_history(scheduler: Any, rows: int) -> None:
+    """Write history of long ago in bulk."""
+    row = {"schedule": "s", "at": scheduler.clock() - timedelta(days=400), "what": "launched", "detail": {}}
+    scheduler.store.transact(lambda conn: conn.execute(sa.insert(schedule_history), [row] * rows))
+
+
+def count_of(scheduler: Any, table: sa.Table) -> int:
+    number: int = scheduler.store.read(lambda conn: conn.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())
+    return number
+
+
+def test_a_round_deletes_one_small_batch_and_the_next_rounds_go_on(scheduler: Any) -> None:
+    old_history(scheduler, 2 * BATCH_SIZE + 100)
+    rounds = Rounds(scheduler.store, scheduler.airflow, scheduler.airflow, "test")
+    left = [count_of(scheduler, schedule_history)]
+    while left[-1]:
+        rounds.step()
+        left.append(count_of(scheduler, schedule_history))
+        assert left[-2] - left[-1] <= BATCH_SIZE
+        assert len(left) < 20
+    for _ in range(10):  # the other kinds of rows, of which none is old
+        rounds.step()
+    old_history(scheduler, 1)
+    rounds.step()
+    assert count_of(scheduler, schedule_history) == 1, "the next time is an hour later"
+    scheduler.clock.now += TIDY_EVERY
+    for _ in range(10):
+        rounds.step()
+    assert count_of(scheduler, schedule_history) == 0
+
+
+def test_what_is_old_is_found_by_an_index_however_much_is_young(scheduler: Any) -> None:
+    scheduler.declare("each", CustomEvents("go"))
+    for _ in range(2):
+        scheduler.send("go")
+        scheduler.work()
+        scheduler.end_run()
+        scheduler.work()
+    scheduler.clock.forward(days=91)
+    for _ in range(2):
+        scheduler.send("go")
+        scheduler.work()
+    longest_of_gates(scheduler.store)  # a new store looks once through the runs of gates
+
+    sent = sent_by(scheduler.store, lambda: forget_old(scheduler.store, batch_size=1))
+    assert len(scheduler.pending("each")) == 2
+    # Histories are read in the order of their numbers, up to the first young one or the end of a batch.
+    assert scans(scheduler.store, sent, ["events", "pending_jobs", "pending_events", "schedule_runs", "gated_runs"]) == []
+
+
+def test_the_longest_period_of_a_gate_is_known_without_a_look_at_its_runs(scheduler: Any) -> None:
+    assert longest_of_gates(scheduler.store) == timedelta(0)
+    sent = sent_by(scheduler.store, lambda: longest_of_gates(scheduler.store))
+    assert len(sent) == 1
+    assert not any(gated_runs.name in statement for statement, _ in sent)
+
+
+def test_a_kill_at_any_statement_leaves_no_event_of_a_job_without_its_job(scheduler: Any) -> None:
+    scheduler.declare("each", CustomEvents("go"))
+    for _ in range(4):
+        scheduler.send("go", 2)
+        scheduler.work()
+    scheduler.clock.forward(days=91)
+    place = 0
+    while count_of(scheduler, pending_jobs):
+        place += 1
+        with suppress(Killed), killed_at(scheduler.store, place):
+            forget_old(scheduler.store, batch_size=2)
+        orphans = sa.select(sa.func.count()).where(pending_events.c.pending_id.not_in(sa.select(pending_jobs.c.pending_id)))
+        assert scheduler.store.read(lambda conn, orphans=orphans: conn.execute(orphans).scalar_one()) == 0
+    assert place > 5
+    assert count_of(scheduler, pending_events) == 0

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from forgetting import forget_old
 
 from airflow_snowpack.scheduling import (
     CustomEvents,
@@ -20,7 +21,6 @@ from airflow_snowpack.scheduling import (
     RunsSucceeded,
     SinceLastRun,
     ends_are_due,
-    forget_old,
     read_runs,
 )
 from airflow_snowpack.store.schedule_tables import run_places

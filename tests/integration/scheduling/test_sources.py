@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 import pytest
+from forgetting import forget_old
 
 from airflow_snowpack.api.schedule_bodies import explanation_body
 from airflow_snowpack.iceberg import CatalogConfig
@@ -24,7 +25,6 @@ from airflow_snowpack.scheduling import (
     RunsSucceeded,
     Since,
     explain,
-    forget_old,
 )
 from airflow_snowpack.scheduling.signs_of_life import beat, last_beat
 
