@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from airflow_snowpack.api.roles import read_roles
 from airflow_snowpack.api.schedule_measures import schedule_metrics
 from airflow_snowpack.api.services import Services
 from airflow_snowpack.jobs import JobStatus
@@ -64,6 +65,7 @@ class _Read(Collector):
         yield from self._queue()
         yield from self._jobs()
         yield from self._inventory()
+        yield from self._roles()
         yield from schedule_metrics(self._services.schedules())
 
     def _queue(self) -> Iterator[Metric]:
@@ -90,6 +92,20 @@ class _Read(Collector):
             age = max((now - state.refreshed_at).total_seconds(), 0.0)
             yield _gauge("snowpack_inventory_age_seconds", "How long ago the catalog was listed.", age)
         yield _gauge("snowpack_inventory_failing", "1 when the last look at the catalog failed.", int(state.problem is not None))
+
+    def _roles(self) -> Iterator[Metric]:
+        instances = GaugeMetricFamily("snowpack_role_instances", "Background processes that run.", labels=["role"])
+        missing = GaugeMetricFamily("snowpack_role_missing", "1 when a role has work and no process runs.", labels=["role"])
+        seen = GaugeMetricFamily(
+            "snowpack_role_seen_seconds", "How long ago a process of the role was last seen.", labels=["role"]
+        )
+        for report in read_roles(self._services.jobs.store):
+            role = [report.role.value]
+            instances.add_metric(role, len(report.running))
+            missing.add_metric(role, int(report.is_missing))
+            if report.last is not None:
+                seen.add_metric(role, max((report.now - report.last.seen_at).total_seconds(), 0.0))
+        yield from (instances, missing, seen)
 
 
 def _by_status(name: str, says: str, numbers: Mapping[JobStatus, int]) -> GaugeMetricFamily:

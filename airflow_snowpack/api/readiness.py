@@ -1,6 +1,6 @@
 """Whether the process can serve, part by part.
 
-look(services)["store"].says    # 'The store answers.'
+look(services).parts["store"].says    # 'The store answers.'
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy.exc import SQLAlchemyError
 
 from airflow_snowpack.api.reasons import reason_in_words, told_outside
+from airflow_snowpack.api.roles import RoleReport, read_roles
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.store import StoreUnreachable
 
@@ -31,21 +32,36 @@ class Part:
     says: str
 
 
-def look(lazy: LazyServices) -> dict[str, Part]:
-    """The store, and the list of tables."""
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """What a probe returns.
+
+    :param parts: each part that must be ready.
+    :param roles: the background roles. A missing one is reported here and leaves the process ready: it can serve, and another
+        process of the API would miss the same role.
+    """
+
+    parts: dict[str, Part]
+    roles: tuple[RoleReport, ...] = ()
+
+
+def look(lazy: LazyServices) -> Readiness:
+    """The store, the list of tables, and the background roles."""
     try:
         services = lazy.get()
         state, now = services.inventory.state(), services.jobs.store.clock()
+        roles = read_roles(services.jobs.store, services.dag_states)
     except (StoreUnreachable, SQLAlchemyError) as error:
         return _without_store(f"The store does not answer: {reason_in_words(error)}.")
     except SnowpackError as error:
         return _without_store(told_outside(error))
     age = None if state.refreshed_at is None else (now - state.refreshed_at).total_seconds()
-    return {"store": Part(True, "The store answers."), "tables": _tables(state, age, PERIODS * services.refresh_every)}
+    parts = {"store": Part(True, "The store answers."), "tables": _tables(state, age, PERIODS * services.refresh_every)}
+    return Readiness(parts, tuple(roles))
 
 
-def _without_store(why: str) -> dict[str, Part]:
-    return {"store": Part(False, why), "tables": Part(False, "The list of tables is not known without the store.")}
+def _without_store(why: str) -> Readiness:
+    return Readiness({"store": Part(False, why), "tables": Part(False, "The list of tables is not known without the store.")})
 
 
 def _tables(state: InventoryState, age: float | None, allowed: timedelta) -> Part:

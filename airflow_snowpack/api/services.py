@@ -24,6 +24,7 @@ from fastapi import Depends, Request
 
 from airflow_snowpack.api.auth import editor_of, reader_of
 from airflow_snowpack.api.errors import CatalogTooSlow, StorageTooSlow
+from airflow_snowpack.api.roles import DagStates, no_dag_states
 from airflow_snowpack.api.threads import in_thread
 from airflow_snowpack.iceberg import CatalogUnreachable, TableName
 from airflow_snowpack.inventory import Inventory, Refresher
@@ -31,6 +32,7 @@ from airflow_snowpack.inventory.inventory import REFRESH_EVERY
 from airflow_snowpack.jobs import Actor, Desk, Jobs
 from airflow_snowpack.maintenance import Action
 from airflow_snowpack.scheduling import RegisteredRuns, Schedules
+from airflow_snowpack.store.signs_of_life import SignOfLife
 
 if TYPE_CHECKING:
     from airflow_snowpack.builds.desk import BuildDesk
@@ -65,6 +67,8 @@ class Services:
     :param order: the installation's order of actions.
     :param refresh_every: the period on which the list of tables is read again.
     :param open_storage: opens the storage of builds at a URL.
+    :param sign: the sign of life of this process.
+    :param dag_states: returns how DAGs stand in Airflow, by id, as far as this process can read that.
     """
 
     jobs: Jobs
@@ -72,6 +76,8 @@ class Services:
     order: tuple[Action, ...]
     refresh_every: timedelta = REFRESH_EVERY
     open_storage: Callable[[str], "Storage"] = open_plainly
+    sign: SignOfLife | None = None
+    dag_states: DagStates = no_dag_states
     _catalog_threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(CATALOG_THREADS, "snowpack-catalog"), repr=False
     )
@@ -221,7 +227,7 @@ class LazyServices:
         except Exception as failure:
             self._failure = (time.monotonic(), failure)
             raise
-        self._refresher = Refresher(services.inventory, services.refresh_every)
+        self._refresher = Refresher(services.inventory, services.refresh_every, services.sign)
         self._refresher.start()
         services.load_ahead()
         return services

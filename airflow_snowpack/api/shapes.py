@@ -313,11 +313,13 @@ class HealthzShape(Shape):
 
 
 class ReadyShape(Shape):
-    """Each part that must be ready."""
+    """Each part that must be ready, and the background roles, which need not be."""
 
     status: Literal["ready"]
     store: str
     tables: str
+    roles: dict[str, str] = Field(examples=[{"sweeper": "No sweeper for 40 min: DAG snowpack_sweep is paused. Unpause it."}])
+    missing_roles: list[str]
 
 
 class ProblemShape(BaseModel):

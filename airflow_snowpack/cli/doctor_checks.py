@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from airflow_snowpack.store import Store
+    from airflow_snowpack.store.signs_of_life import Sign
 
 MOST_SKEW = timedelta(seconds=5)
 SWEEP_OVERDUE = timedelta(hours=1)
@@ -214,11 +215,10 @@ def airflow_api(examined: Examined) -> Finding:
 
 def same_catalog(examined: Examined) -> Finding:
     """The API, the workers and the scheduler that opened this store reach the same catalog and warehouse as this process."""
-    from airflow_snowpack.store.sightings import processes
-
-    ours, seen = catalog_facts(examined.catalog), processes(examined.store)
+    ours = catalog_facts(examined.catalog)
+    seen = [each for each in _running(examined.store) if "catalog_id" in each.detail]
     others = [
-        f"{each.role} on {each.host} reaches {each.detail.get(what) or 'no'} as its {word}"
+        f"{each.role} {each.instance} reaches {each.detail.get(what) or 'no'} as its {word}"
         for each in seen
         for what, word in (("catalog_id", "catalog"), ("warehouse", "warehouse"))
         if each.detail.get(what, "") != ours[what]
@@ -229,27 +229,28 @@ def same_catalog(examined: Examined) -> Finding:
         advice = "Give every process the same catalog_conn_id and home. A worker of another catalog on purpose is all right."
         return Finding(Verdict.WARNING, message, advice)
     roles = ", ".join(sorted({each.role for each in seen})) or "none"
-    return Finding(Verdict.OK, f"Every process that opened this store reaches this catalog. Seen lately: {roles}.")
+    return Finding(Verdict.OK, f"Every process that works on this store reaches this catalog. Running: {roles}.")
 
 
 def same_store(examined: Examined) -> Finding:
-    """An API server opened this store lately: one that did not has another store."""
-    from airflow_snowpack.store.sightings import processes
-
-    if any(each.role == "api" for each in processes(examined.store)):
-        return Finding(Verdict.OK, "An API server has opened this store.")
+    """An API server works on this store: one that does not has another store."""
+    if any(each.role == "api" for each in _running(examined.store)):
+        return Finding(Verdict.OK, "An API server works on this store.")
     advice = "Open a Snowpack page, and run this again. If it stays, the API server has another store_conn_id or AIRFLOW_HOME."
-    return Finding(Verdict.WARNING, "No API server has opened this store in the last week.", advice)
+    return Finding(Verdict.WARNING, "No API server works on this store now.", advice)
 
 
-def schedulers(examined: Examined) -> Finding:
-    """A scheduler works, if schedules are enabled."""
-    from airflow_snowpack.scheduling.source_check import check_scheduler
+def background_roles(examined: Examined) -> Finding:
+    """Workers, sweeper, scheduler, poller and collector run where there is work for them."""
+    from airflow_snowpack.api.roles import TO_START, read_roles
+    from airflow_snowpack.hooks.dag_states import dag_states
 
-    missing = [each.problem for each in check_scheduler(examined.store)]
+    reports = read_roles(examined.store, dag_states)
+    missing = [report for report in reports if report.is_missing]
     if missing:
-        return Finding(Verdict.WRONG, "Schedules are enabled, and no scheduler is running.", missing[0].partition("; ")[2])
-    return Finding(Verdict.OK, "A scheduler is running, or no schedule is enabled.")
+        advice = " ".join(TO_START[report.role] for report in missing)
+        return Finding(Verdict.WRONG, " ".join(str(report) for report in missing), advice)
+    return Finding(Verdict.OK, " ".join(str(report) for report in reports))
 
 
 def queue_moves(examined: Examined) -> Finding:
@@ -270,7 +271,7 @@ def queue_moves(examined: Examined) -> Finding:
 
 CHECKS: tuple[Callable[[Examined], Finding], ...] = (
     settings, store_place, store_schema, clock_skew, catalog_answers, warehouse_writable, spark_installed, spark_sees_catalog,
-    plugin_loaded, airflow_api, same_store, same_catalog, schedulers, queue_moves,
+    plugin_loaded, airflow_api, same_store, same_catalog, background_roles, queue_moves,
 )  # fmt: skip
 
 
@@ -315,6 +316,13 @@ def _trial_file(examined: Examined, warehouse: str) -> Iterator[str]:
         yield place
     finally:
         io.delete(place)
+
+
+def _running(store: Store) -> list[Sign]:
+    """The background processes and API servers that work on this store now."""
+    from airflow_snowpack.store.signs_of_life import read_signs
+
+    return [sign for sign in store.read(read_signs) if sign.is_alive(store.clock())]
 
 
 def _few(names: set[str]) -> str:

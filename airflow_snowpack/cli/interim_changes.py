@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.api.bodies import moment
@@ -19,7 +20,7 @@ from airflow_snowpack.errors import SnowpackError
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     from airflow_snowpack.cli.opened import Opened
     from airflow_snowpack.interim.collected import Collected, Doomed
@@ -32,11 +33,13 @@ PROGRAMS = ("json", "yaml")
 def collect(args: Namespace) -> ExitCode | None:
     """``interim collect``"""
     from airflow_snowpack.hooks.run_states import RestRunStates
+    from airflow_snowpack.store.signs_of_life import Role
 
     with opened(args) as here, airflow_rest(args, here.settings, "who has finished") as rest:
         collector = here.collector(RestRunStates(rest))
         if not args.dry_run:
             here.interim_desk.note_collection()
+            here.report_role(Role.COLLECTOR, timedelta(minutes=10), "airflow snowpack interim collect")
         collected = collector.run(dry_run=args.dry_run)
         now = here.now
     _tell_collected(args, collected, now)

@@ -8,6 +8,7 @@ The invariant: whatever a command changes goes through the desk, so that the aud
 
 from __future__ import annotations
 
+import socket
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import cached_property
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling import RegisteredRuns, Schedules
     from airflow_snowpack.settings import Settings
     from airflow_snowpack.store import Actor
+    from airflow_snowpack.store.signs_of_life import Role
 
 VIA = "cli"
 LOCK_WAIT = timedelta(seconds=10)
@@ -110,6 +112,15 @@ class Opened:
         from airflow_snowpack.interim.desk import InterimDesk
 
         return InterimDesk(self.interim, self.actor)
+
+    def report_role(self, role: Role, period: timedelta, command: str) -> None:
+        """Leave a sign of life of a command that cron may run in place of a DAG.
+
+        :param period: how often it should run.
+        """
+        from airflow_snowpack.hooks.presence import sign_of_process
+
+        sign_of_process(self._hook.store(), role, period=period, instance=f"{command} on {socket.gethostname()}")
 
     def collector(self, run_states: RunStates) -> Collector:
         """The collector of interim tables."""

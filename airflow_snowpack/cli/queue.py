@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.api import bodies
@@ -36,7 +37,10 @@ def show(args: Namespace) -> ExitCode | None:
 @ends_cleanly
 def sweep(args: Namespace) -> ExitCode | None:
     """``sweep``"""
+    from airflow_snowpack.store.signs_of_life import Role
+
     with opened(args) as here:
+        here.report_role(Role.SWEEPER, timedelta(minutes=5), "airflow snowpack sweep")
         report = here.desk.sweep()
     if is_for_people(args.output):
         print(_told(report))

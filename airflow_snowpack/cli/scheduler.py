@@ -20,7 +20,7 @@ from airflow_snowpack.cli.job_filter import read_period
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook, reach_catalog
-from airflow_snowpack.hooks.presence import note_presence
+from airflow_snowpack.hooks.presence import sign_of_process
 from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
 from airflow_snowpack.hooks.scheduling import dags_folder, deploy, open_poller
 from airflow_snowpack.hooks.store import SnowpackHook
@@ -38,7 +38,8 @@ DEPLOY_EVERY = timedelta(minutes=55)
 @ends_cleanly
 def schedule(args: Namespace) -> ExitCode | None:
     """``scheduler``"""
-    from airflow_snowpack.scheduling import Polling, Rounds
+    from airflow_snowpack.scheduling import POLLER_PERIOD, Polling, Rounds
+    from airflow_snowpack.store.signs_of_life import Role
 
     _log_to_stderr()
     pause = read_period("--poll", args.poll)
@@ -46,10 +47,11 @@ def schedule(args: Namespace) -> ExitCode | None:
     stop = _stop_signal()
     with SnowpackHook(args.store_conn_id) as hook, airflow_rest(args, hook.settings, "what runs") as rest:
         store, runs = hook.store(), RestDagRuns(rest)
-        rounds = Rounds(store, runs, runs, name)
-        note_presence(store, "scheduler", IcebergCatalogHook(args.catalog_conn_id))
+        catalog_hook = IcebergCatalogHook(args.catalog_conn_id)
+        rounds = Rounds(store, runs, runs, name, sign_of_process(store, Role.SCHEDULER, catalog_hook))
+        polls = sign_of_process(store, Role.POLLER, period=POLLER_PERIOD)
         log.info("Scheduler %s works on the store at %s and the Airflow at %s", name, store.where, rest.where)
-        with Polling(open_poller(store, hook.settings, lambda: reach_catalog(args.catalog_conn_id))):
+        with Polling(open_poller(store, hook.settings, lambda: reach_catalog(args.catalog_conn_id)), polls):
             while not stop.is_set():
                 deploy(store, hook.settings, dags_folder(), gone_dags=_gone_dags(runs), by=name)
                 rounds.keep_going(stop, pause, until=store.clock() + DEPLOY_EVERY)

@@ -15,7 +15,7 @@ from airflow_snowpack.cli.errors import NoToken, WeakToken
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.hooks.build_storage import BuildStorageHook
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook, reach_catalog, read_catalog_id
-from airflow_snowpack.hooks.presence import note_presence
+from airflow_snowpack.hooks.presence import sign_of_process
 from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.settings import Settings
 
@@ -69,15 +69,17 @@ def services_of(args: Namespace) -> Callable[[], Services]:
         from airflow_snowpack.api import Services
         from airflow_snowpack.inventory import Inventory
         from airflow_snowpack.store import Patience
+        from airflow_snowpack.store.signs_of_life import Role
 
         hook = SnowpackHook(args.store_conn_id, patience=Patience(), ends_orphans=False)
         settings = hook.settings
         # The connection is read anew with each try, so that a corrected one is found without a restart.
-        note_presence(hook.store(), "api", IcebergCatalogHook(args.catalog_conn_id))
+        catalog_hook = IcebergCatalogHook(args.catalog_conn_id)
+        sign = sign_of_process(hook.store(), Role.API, catalog_hook, period=settings.table_cache_refresh)
         reach, read_id = partial(reach_catalog, args.catalog_conn_id), partial(read_catalog_id, args.catalog_conn_id)
         inventory = Inventory(hook.store(), settings.catalog_name, reach, read_id)
         storage = BuildStorageHook().storage
-        return Services(hook.jobs(), inventory, settings.action_order, settings.table_cache_refresh, storage)
+        return Services(hook.jobs(), inventory, settings.action_order, settings.table_cache_refresh, storage, sign=sign)
 
     return open_services
 

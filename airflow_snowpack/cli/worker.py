@@ -19,7 +19,7 @@ from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import log_to_stderr
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
-from airflow_snowpack.hooks.presence import note_presence
+from airflow_snowpack.hooks.presence import sign_of_process
 from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.iceberg.errors import catalog_label
 
@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 def work(args: Namespace) -> ExitCode | None:
     """``worker``"""
     from airflow_snowpack.jobs import Worker
+    from airflow_snowpack.store.signs_of_life import Role
 
     log_to_stderr()
     poll = read_period("--poll", args.poll)
@@ -44,9 +45,16 @@ def work(args: Namespace) -> ExitCode | None:
     with SnowpackHook(args.store_conn_id) as hook:
         catalog_hook = IcebergCatalogHook(args.catalog_conn_id)
         catalog, go_on = catalog_hook.config, hook.settings.continue_on_error
-        note_presence(hook.store(), "worker", catalog_hook)
-        engines = spark_engines(args, hook.store())
-        worker = Worker(hook.jobs(), engines, name, catalog_id=catalog.catalog_id, poll=poll, continue_on_error=go_on)
+        sign = sign_of_process(hook.store(), Role.WORKER, catalog_hook, instance=name)
+        worker = Worker(
+            hook.jobs(),
+            spark_engines(args, hook.store()),
+            name,
+            catalog_id=catalog.catalog_id,
+            poll=poll,
+            continue_on_error=go_on,
+            sign=sign,
+        )
         log.info(
             "Worker %s reaches the catalog %s, and takes jobs of no other", name, catalog_label(catalog.name, catalog.catalog_id)
         )

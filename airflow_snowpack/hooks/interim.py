@@ -19,18 +19,25 @@ if TYPE_CHECKING:
     from airflow_snowpack.hooks.store import SnowpackHook
     from airflow_snowpack.interim.collector import Collector
     from airflow_snowpack.interim.run_states import RunStates
+    from airflow_snowpack.store.signs_of_life import SignOfLife
 
 
 def open_collector(
-    hook: SnowpackHook, run_states: RunStates, catalog_hook: IcebergCatalogHook, *, holder: str | None = None
+    hook: SnowpackHook,
+    run_states: RunStates,
+    catalog_hook: IcebergCatalogHook,
+    *,
+    holder: str | None = None,
+    sign: SignOfLife | None = None,
 ) -> Collector:
     """The collector, on the hook's store.
 
     :param holder: who collects, for people who look; ``None`` for this process.
+    :param sign: its sign of life.
     """
     from airflow_snowpack.interim.collector import Collector
 
-    return Collector(hook.interim(), run_states, catalog_opener(catalog_hook), holder=holder)
+    return Collector(hook.interim(), run_states, catalog_opener(catalog_hook), holder=holder, sign=sign)
 
 
 def catalog_opener(catalog_hook: IcebergCatalogHook) -> Callable[[str], Catalog]:

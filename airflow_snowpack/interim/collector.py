@@ -26,6 +26,7 @@ from airflow_snowpack.interim.ledger import CollectorLedger
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.interim.run_states import RunStanding, RunStates
 from airflow_snowpack.recurring import Recurring
+from airflow_snowpack.store.signs_of_life import SignOfLife
 
 log = logging.getLogger(__name__)
 
@@ -39,15 +40,23 @@ class Collector:
     :param run_states: asks Airflow how its runs and tasks stand.
     :param open_catalog: opens a catalog by the name that this installation has for it.
     :param holder: who collects, for people who look; ``None``: this process.
+    :param sign: its sign of life, reported at the start and before each drop; ``None``: it leaves none.
     """
 
     def __init__(
-        self, registry: InterimRegistry, run_states: RunStates, open_catalog: OpenCatalog, *, holder: str | None = None
+        self,
+        registry: InterimRegistry,
+        run_states: RunStates,
+        open_catalog: OpenCatalog,
+        *,
+        holder: str | None = None,
+        sign: SignOfLife | None = None,
     ) -> None:
         self._run_states = run_states
         self._open_catalog = open_catalog
         holder = holder or f"{socket.gethostname()}:{os.getpid()}"
         self._store = registry.store
+        self._sign = sign
         self._renew_after = registry.policy.drop_lease / 3
         self._due = DueRuns(registry.store, registry.policy)
         self._ledger = CollectorLedger(registry.store, registry.policy, holder=holder, make_id=registry.make_id)
@@ -61,6 +70,7 @@ class Collector:
         """
         if dry_run:
             return self._foresee(limit)
+        self._beat()
         dropper = Dropper(self._open_catalog, lambda: self._store.identity)
         collected = self._finish_left(dropper, limit)
         while _room(collected, limit) and (runs := self._due.take(RUNS_AT_ONCE)):
@@ -132,12 +142,17 @@ class Collector:
         """Yield each table that this collector still holds. Before the lease is over it is renewed for all that are left."""
         renewed_at, held = self._store.clock(), {each.table_id for each in tables}
         for place, doomed in enumerate(tables):
+            self._beat()
             if self._store.clock() - renewed_at >= self._renew_after:
                 renewed_at, held = self._store.clock(), self._ledger.renew(tables[place:])
             if doomed.table_id in held:
                 yield doomed
             else:
                 log.warning("fence_moved: another collector drops %s", doomed.table)
+
+    def _beat(self) -> None:
+        if self._sign is not None:
+            self._sign.beat()
 
 
 def _begun(collected: Collected) -> int:

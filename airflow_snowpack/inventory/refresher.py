@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from airflow_snowpack.inventory.inventory import REFRESH_EVERY, Inventory
 from airflow_snowpack.recurring import Recurring
+from airflow_snowpack.store.signs_of_life import SignOfLife
 
 log = logging.getLogger(__name__)
 
@@ -16,11 +17,13 @@ class Refresher:
     """Refreshes at once and then on a period; of several processes that share a store, one does it each time.
 
     :param every: the period.
+    :param sign: the sign of life of this process, reported at each look.
     """
 
-    def __init__(self, inventory: Inventory, every: timedelta = REFRESH_EVERY) -> None:
+    def __init__(self, inventory: Inventory, every: timedelta = REFRESH_EVERY, sign: SignOfLife | None = None) -> None:
         self._inventory = inventory
         self._every = every
+        self._sign = sign
         self._problem = Recurring(log)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="snowpack-inventory", daemon=True)
@@ -40,6 +43,8 @@ class Refresher:
             self._problem.failed(problem, "inventory_not_refreshed")
         else:
             self._problem.passed()
+        if self._sign is not None:
+            self._sign.beat()
 
     def _run(self) -> None:
         while not self._stopped.is_set():

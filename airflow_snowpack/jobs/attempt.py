@@ -28,6 +28,7 @@ from airflow_snowpack.jobs.lifecycle import Jobs
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Claim, Job, JobStatus
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.store import StoreError
+from airflow_snowpack.store.signs_of_life import SignOfLife
 
 log = logging.getLogger(__name__)
 
@@ -42,13 +43,23 @@ class Attempt:
 
     :param engine: does the work; a fresh one for each attempt, since an interrupted engine starts nothing more.
     :param continue_on_error: go on after an action that failed; the job fails all the same.
+    :param sign: the sign of life of the worker, reported while the attempt runs.
     """
 
-    def __init__(self, jobs: Jobs, claim: Claim, engine: Engine, *, continue_on_error: bool = False) -> None:
+    def __init__(
+        self,
+        jobs: Jobs,
+        claim: Claim,
+        engine: Engine,
+        *,
+        continue_on_error: bool = False,
+        sign: SignOfLife | None = None,
+    ) -> None:
         self._jobs = jobs
         self._claim = claim
         self._engine = engine
         self._continue_on_error = continue_on_error
+        self._sign = sign
         self._results: list[ActionResult] = []
         self._stop = threading.Event()  # start nothing more
         self._work_left = threading.Event()  # no action is running any more
@@ -69,7 +80,7 @@ class Attempt:
         :raises StaleAttempt: the fence moved. The work was stopped and nothing was written.
         :raises LeaseRanOut: the store did not answer until the lease had run out. The work was stopped.
         """
-        heartbeat = Heartbeat(self._jobs, self._claim, on_lost=self._lose)
+        heartbeat = Heartbeat(self._jobs, self._claim, on_lost=self._lose, sign=self._sign)
         try:
             with heartbeat:
                 try:

@@ -22,6 +22,7 @@ from airflow_snowpack.jobs.model import Claim
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.store.patience import answer_by
 from airflow_snowpack.store.pulse import Pulse
+from airflow_snowpack.store.signs_of_life import SignOfLife
 
 log = logging.getLogger(__name__)
 
@@ -30,10 +31,11 @@ class Heartbeat:
     """Keeps a claim alive while the work goes on.
 
     :param on_lost: called once, from the heartbeat's thread, when the attempt no longer counts.
+    :param sign: the sign of life of the worker, reported with each renewal.
     :ivar lease_until: the end of the lease as renewed last.
     """
 
-    def __init__(self, jobs: Jobs, claim: Claim, on_lost: Callable[[], None]) -> None:
+    def __init__(self, jobs: Jobs, claim: Claim, on_lost: Callable[[], None], sign: SignOfLife | None = None) -> None:
         self._jobs = jobs
         self._claim = claim
         self.lease_until = claim.lease_until
@@ -43,6 +45,7 @@ class Heartbeat:
         self._beat_seconds = beat.total_seconds()
         look, name = min(jobs.policy.fence_check, beat), f"snowpack-heartbeat-{claim.job.job_id[:8]}"
         self._on_lost = on_lost
+        self._sign = sign
         self._problem = Recurring(log)
         self._pulse = Pulse(self.step, every=look, name=name, on_last=self._tell)
 
@@ -76,6 +79,8 @@ class Heartbeat:
         self._problem.passed()
         self._renewed_at = time.monotonic()
         self.lease_until = now + self._jobs.policy.lease
+        if self._sign is not None:
+            self._sign.beat()
         return True
 
     def _tell(self) -> None:

@@ -23,6 +23,7 @@ from airflow_snowpack.jobs.shutdown import ShutdownWatcher
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.store import StoreError
 from airflow_snowpack.store.leases import EVER
+from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +40,7 @@ class Worker:
     :param catalog_id: which catalog the engines reach; jobs of others are left, and logged.
     :param poll: how long to wait when the queue is empty.
     :param continue_on_error: see :class:`Attempt`.
+    :param sign: reported at each poll, and while a job runs; ``None``: a sign of this worker's name.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Worker:
         catalog_id: str = "",
         poll: timedelta = timedelta(seconds=5),
         continue_on_error: bool = False,
+        sign: SignOfLife | None = None,
     ) -> None:
         self._jobs = jobs
         self._make_engine = make_engine
@@ -59,6 +62,7 @@ class Worker:
         self._count_left_at = EVER
         self._poll = poll
         self._continue_on_error = continue_on_error
+        self._sign = sign or SignOfLife(jobs.store, Role.WORKER, worker_id)
         self._engine: Engine | None = None  # made, and not used yet
         self._attempt: Attempt | None = None
         self._leaving = False
@@ -95,6 +99,7 @@ class Worker:
             log.info("Worker %s takes jobs from the store at %s", self._worker_id, self._jobs.store.where)
             while left != 0 and not watcher.requested.is_set():
                 try:
+                    self._sign.beat()
                     idle = self.run_once() is None
                     if idle:
                         self._report_left()
@@ -119,7 +124,7 @@ class Worker:
             claim = None if self._leaving else self._jobs.claim(self._worker_id, catalog_id=self._catalog_id)
             if claim is None:
                 return None
-            self._attempt = Attempt(self._jobs, claim, self._engine, continue_on_error=self._continue_on_error)
+            self._attempt = Attempt(self._jobs, claim, self._engine, continue_on_error=self._continue_on_error, sign=self._sign)
             self._engine = None
             return self._attempt
 

@@ -68,11 +68,14 @@ class CollectInterimTablesOperator(BaseOperator):
         from airflow_snowpack.hooks.store import SnowpackHook
         from airflow_snowpack.operators.identity import worker_of
         from airflow_snowpack.operators.interim_report import SHOWN, collection_report
+        from airflow_snowpack.operators.sign_of_life import sign_of_task
+        from airflow_snowpack.store.signs_of_life import Role
 
         with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
             dry_run, catalog_hook = read_flag("dry_run", self.dry_run), IcebergCatalogHook(self.catalog_conn_id)
             sweep_after = self._sweep_after(hook)
-            collector = open_collector(hook, TaskRunStates(), catalog_hook, holder=worker_of(context))
+            sign = None if dry_run else sign_of_task(hook.store(), Role.COLLECTOR, context)
+            collector = open_collector(hook, TaskRunStates(), catalog_hook, holder=worker_of(context), sign=sign)
             collected = collector.run(dry_run=dry_run)
             self._tell_collected(collected, dry_run=dry_run)
             swept, not_swept = self._sweep(hook, catalog_hook, sweep_after, dry_run=dry_run)

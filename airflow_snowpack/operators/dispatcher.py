@@ -89,15 +89,18 @@ class SnowpackDispatcherOperator(BaseOperator):
         """Work while there is something to do, then wait in the triggerer."""
         from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
         from airflow_snowpack.hooks.scheduling import open_poller, runs_for_a_task
-        from airflow_snowpack.scheduling import Polling, Rounds
+        from airflow_snowpack.operators.sign_of_life import sign_of_task
+        from airflow_snowpack.scheduling import POLLER_PERIOD, Polling, Rounds
+        from airflow_snowpack.store.signs_of_life import BEAT, Role
 
         store, runs = hook.store(), runs_for_a_task(hook.settings, self.airflow_conn_id)
-        rounds = Rounds(store, runs, runs, worker_of(context))
+        rounds = Rounds(store, runs, runs, worker_of(context), sign_of_task(store, Role.SCHEDULER, context, BEAT))
+        polls = sign_of_task(store, Role.POLLER, context, POLLER_PERIOD)
         load = IcebergCatalogHook(self.catalog_conn_id).config.load
-        with Polling(open_poller(store, hook.settings, load)):
+        with Polling(open_poller(store, hook.settings, load), polls):
             launched += self._until_idle(rounds, lambda: store.clock() < until)
         if store.clock() < until:
-            self._wait(until, launched)
+            self._wait(context, until, launched)
         return launched
 
     def _until_idle(self, rounds: Rounds, goes_on: Any) -> int:
@@ -112,11 +115,16 @@ class SnowpackDispatcherOperator(BaseOperator):
                 busy_at = time.monotonic()
         return launched
 
-    def _wait(self, until: datetime, launched: int) -> None:
+    def _wait(self, context: Context, until: datetime, launched: int) -> None:
         from airflow_snowpack.triggers.dispatcher import DispatcherTrigger
 
         trigger = DispatcherTrigger(
-            until.isoformat(), self.store_conn_id, self.catalog_conn_id, self.look_interval.total_seconds()
+            until.isoformat(),
+            self.store_conn_id,
+            self.catalog_conn_id,
+            self.look_interval.total_seconds(),
+            dag_id=context["ti"].dag_id,
+            task_id=context["ti"].task_id,
         )
         self.defer(trigger=trigger, method_name="go_on", kwargs={"until": until.isoformat(), "launched": launched})
 

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
+    from airflow_snowpack.hooks.store import SnowpackHook
     from airflow_snowpack.jobs import Claim, Jobs
+    from airflow_snowpack.store.signs_of_life import SignOfLife
 
 
 class RunMaintenanceJobOperator(RunsJob):
@@ -66,13 +68,25 @@ class RunMaintenanceJobOperator(RunsJob):
 
         with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
             self._refuse_empty_id()
+            sign = self._sign(context, hook)
             catalog_hook = IcebergCatalogHook(self.catalog_conn_id)
             catalog_id = catalog_hook.config.catalog_id
             self._skip_if_idle(context, hook.jobs(), catalog_id)
             catalog = catalog_hook.catalog
             spark = IcebergSparkHook(self.spark_conn_id, self.catalog_conn_id)
             take = partial(self._claim, context, hook.jobs(), catalog_id)
-            return job_report(self.run_claim(hook.jobs(), take, spark, catalog, context))
+            return job_report(self.run_claim(hook.jobs(), take, spark, catalog, context, sign))
+
+    def _sign(self, context: Context, hook: SnowpackHook) -> SignOfLife | None:
+        """Report a worker, unless this task runs one certain job and leaves the queue alone."""
+        from airflow_snowpack.operators.sign_of_life import sign_of_task
+        from airflow_snowpack.store.signs_of_life import Role
+
+        if self._names_a_job:
+            return None
+        sign = sign_of_task(hook.store(), Role.WORKER, context)
+        sign.beat()
+        return sign
 
     def _refuse_empty_id(self) -> None:
         if self._names_a_job and read_text(self.job_id) is None:

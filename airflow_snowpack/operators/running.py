@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
     from airflow_snowpack.jobs import Attempt, Claim, Job, Jobs, StaleAttempt
+    from airflow_snowpack.store.signs_of_life import SignOfLife
 
 KILLED_EXIT_CODE = 143  # 128 + SIGTERM, as a shell would tell it
 
@@ -51,12 +52,19 @@ class RunsJob(LineageFacets, BaseOperator):
     _killed = False
 
     def run_claim(
-        self, jobs: Jobs, take: Callable[[], Claim], spark: IcebergSparkHook, catalog: Catalog, context: Context
+        self,
+        jobs: Jobs,
+        take: Callable[[], Claim],
+        spark: IcebergSparkHook,
+        catalog: Catalog,
+        context: Context,
+        sign: SignOfLife | None = None,
     ) -> Job:
         """Claim a job and run it to its end.
 
         :param take: claims the job. What can fail before (settings, connections, the catalog) should have been tried by
             then, so that a task which cannot work takes no job away from one that can.
+        :param sign: the sign of life of a task that drains the queue.
         :raises SparkUnavailable: this machine has no Spark to run it on; nothing was claimed.
         :raises AirflowException: the job failed; the message is the error of its action.
         :raises LeaseRanOut: the store was away for longer than the lease; a retry takes the job over.
@@ -75,7 +83,7 @@ class RunsJob(LineageFacets, BaseOperator):
             job = claimed.job
             self._job_id = job.job_id
             self.log.info("Job %s, attempt %d, on %s: %s", job.job_id, claimed.attempt, job.table, ", ".join(job.actions))
-            return Attempt(jobs, claimed, engine, continue_on_error=go_on)
+            return Attempt(jobs, claimed, engine, continue_on_error=go_on, sign=sign)
 
         attempt = self._unless_killed(claim)
         # Before the work, which may be killed, and before the block below: a signal meanwhile still finds the attempt.

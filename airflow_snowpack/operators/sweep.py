@@ -34,8 +34,11 @@ class SweepOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Sweep once."""
         from airflow_snowpack.hooks.store import SnowpackHook
+        from airflow_snowpack.operators.sign_of_life import sign_of_task
+        from airflow_snowpack.store.signs_of_life import Role
 
         with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
+            sign_of_task(hook.store(), Role.SWEEPER, context).beat()
             report = hook.jobs().sweep()
         if report.paused:
             self.log.info("Drain mode is on: nothing is swept")

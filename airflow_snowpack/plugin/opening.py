@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from airflow_snowpack.api.services import Services
 from airflow_snowpack.hooks.build_storage import BuildStorageHook
+from airflow_snowpack.hooks.dag_states import dag_states
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook, reach_catalog, read_catalog_id
-from airflow_snowpack.hooks.presence import note_presence
+from airflow_snowpack.hooks.presence import sign_of_process
 from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.inventory import Inventory
 from airflow_snowpack.store import Patience
+from airflow_snowpack.store.signs_of_life import Role
 
 
 def open_services() -> Services:
@@ -22,6 +24,14 @@ def open_services() -> Services:
     """
     hook = SnowpackHook(patience=Patience(), ends_orphans=False)
     settings = hook.settings
-    note_presence(hook.store(), "api", IcebergCatalogHook())
+    sign = sign_of_process(hook.store(), Role.API, IcebergCatalogHook(), period=settings.table_cache_refresh)
     inventory = Inventory(hook.store(), settings.catalog_name, reach_catalog, read_catalog_id)
-    return Services(hook.jobs(), inventory, settings.action_order, settings.table_cache_refresh, BuildStorageHook().storage)
+    return Services(
+        hook.jobs(),
+        inventory,
+        settings.action_order,
+        settings.table_cache_refresh,
+        BuildStorageHook().storage,
+        sign=sign,
+        dag_states=dag_states,
+    )

@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling.pending_queue import QueuedJob as QueuedJob
     from airflow_snowpack.scheduling.poller import Poller as Poller
     from airflow_snowpack.scheduling.poller import PollReport as PollReport
+    from airflow_snowpack.scheduling.polling import POLLER_PERIOD as POLLER_PERIOD
     from airflow_snowpack.scheduling.polling import Polling as Polling
     from airflow_snowpack.scheduling.registered_run import RegisteredRun as RegisteredRun
     from airflow_snowpack.scheduling.registered_runs import Became as Became
@@ -170,7 +171,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "pending": ["PendingJob", "PendingState", "Reason"],
         "pending_queue": ["PendingPage", "PendingQueue", "QueuedJob"],
         "poller": ["PollReport", "Poller"],
-        "polling": ["Polling"],
+        "polling": ["POLLER_PERIOD", "Polling"],
         "registered_run": ["RegisteredRun"],
         "registered_runs": ["Became", "RegisteredRuns", "StoredRun"],
         "rounds": ["RoundReport", "Rounds"],

@@ -19,11 +19,11 @@ from airflow_snowpack.scheduling.gated_runs import GatedRun, waiting_at_gates
 from airflow_snowpack.scheduling.leaves import Deadline
 from airflow_snowpack.scheduling.pending import OPEN, PendingJob, PendingState, Reason, pending_from
 from airflow_snowpack.scheduling.schedules import Schedules, StoredSchedule
-from airflow_snowpack.scheduling.signs_of_life import is_alive, last_beat
 from airflow_snowpack.scheduling.source_problems import NO_WIDER_THAN, SourceProblem, dag_source, read_problems
 from airflow_snowpack.scheduling.sources import Source, blocking, source_key, sources_of, with_problems
 from airflow_snowpack.scheduling.trigger import TABLES, Judgement
 from airflow_snowpack.store.schedule_tables import launches, pending_jobs, schedule_clocks, table_places
+from airflow_snowpack.store.signs_of_life import Role, is_alive, last_seen
 
 LAST = 5
 
@@ -167,7 +167,7 @@ def _explain(conn: sa.Connection, stored: Sequence[StoredSchedule], catalog: str
     ended, ticks = _ended(conn, names), _next_ticks(conn, names)
     at_gates = waiting_at_gates(conn, [one.dag_id for one in stored])
     problems, read_at = _on_record(conn, stored, catalog)
-    seen_at = last_beat(conn)
+    seen_at = last_seen(conn, Role.SCHEDULER)
     told = {}
     for one in stored:
         name, row = one.name, waiting.get(one.name)

@@ -24,10 +24,10 @@ from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.pending import PendingState, Reason, is_open, reasons_to_json
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.set_back import recover_from_set_back
-from airflow_snowpack.scheduling.signs_of_life import beat
 from airflow_snowpack.scheduling.subscriber import BATCH, CURSOR, Subscriber
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import event_cursors, events, launches, pending_jobs, schedules
+from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
 RECOVER_EVERY = timedelta(minutes=10)
 """Beside a host whose clock stays ahead, the clock of every other one looks as if it had been set back, in each round."""
@@ -43,10 +43,14 @@ COUNTED = (
 
 
 class Intake:
-    """Takes in what has happened."""
+    """Takes in what has happened.
 
-    def __init__(self, store: Store) -> None:
+    :param sign: the sign of life of the scheduler that this is a part of; ``None``: of this process.
+    """
+
+    def __init__(self, store: Store, sign: SignOfLife | None = None) -> None:
         self._store = store
+        self._sign = sign or SignOfLife(store, Role.SCHEDULER)
         self._clocks = Clocks(store)
         self._subscriber = Subscriber(store)
         self._recover_from = -math.inf
@@ -65,7 +69,7 @@ class Intake:
             if batch < BATCH:
                 break
         self._count_waiting()
-        beat(self._store)
+        self._sign.beat()
         return taken
 
     def _has_unread(self) -> bool:

@@ -1,6 +1,6 @@
 """Polls tables beside everything else, in a thread of its own: a catalog that hangs keeps no clock and no launch waiting.
 
-with Polling(poller):
+with Polling(poller, SignOfLife(store, Role.POLLER)):
     ...
 """
 
@@ -14,18 +14,24 @@ from typing import Self
 
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.scheduling.poller import Poller
+from airflow_snowpack.store.signs_of_life import SignOfLife
 
 log = logging.getLogger(__name__)
+
+POLLER_PERIOD = timedelta(minutes=5)
+"""So long may one look at all watched tables take, until the next sign of life."""
 
 
 class Polling:
     """Lets a poller take one step after the other until it is told to stop.
 
+    :param sign: reported after each step, whether it succeeded or failed: a thread that hangs in a catalog reports none.
     :param pause: between two steps. How often one table is read, the poller itself says.
     """
 
-    def __init__(self, poller: Poller, pause: timedelta = timedelta(seconds=1)) -> None:
+    def __init__(self, poller: Poller, sign: SignOfLife, pause: timedelta = timedelta(seconds=1)) -> None:
         self._poller = poller
+        self._sign = sign
         self._pause = pause
         self._stop = threading.Event()
         # Nobody waits for a catalog that does not answer, not even the end of the process.
@@ -57,4 +63,5 @@ class Polling:
                 problem.passed()
             except Exception as error:  # noqa: BLE001 - catalogs and file systems raise anything; the next step tries again
                 problem.failed(error, "tables_not_polled")
+            self._sign.beat()
             self._stop.wait(self._pause.total_seconds())

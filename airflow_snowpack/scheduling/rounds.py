@@ -26,6 +26,7 @@ from airflow_snowpack.scheduling.surroundings import Starter, Surroundings
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.operation_retention import EDGES, OPERATIONS
 from airflow_snowpack.store.retention import Pruner
+from airflow_snowpack.store.signs_of_life import SignOfLife
 
 log = logging.getLogger(__name__)
 
@@ -56,11 +57,14 @@ class Rounds:
 
     :param surroundings: tells how things stand in Airflow; ``starter``: starts runs there.
     :param name: who holds the claims on launches, for people who look.
+    :param sign: its sign of life; ``None``: of this process.
     """
 
-    def __init__(self, store: Store, surroundings: Surroundings, starter: Starter, name: str) -> None:
+    def __init__(
+        self, store: Store, surroundings: Surroundings, starter: Starter, name: str, sign: SignOfLife | None = None
+    ) -> None:
         self._store = store
-        self._intake = Intake(store)
+        self._intake = Intake(store, sign)
         self._run_ends = RunEnds(store, surroundings)
         self._checker = Checker(store, surroundings)
         self._launcher = Launcher(store, starter, name)

@@ -25,7 +25,6 @@ from airflow_snowpack.scheduling.gated_runs import GateState
 from airflow_snowpack.scheduling.leaves import Cron, Deadline, Every
 from airflow_snowpack.scheduling.pending import is_open
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.scheduling.signs_of_life import last_beat
 from airflow_snowpack.scheduling.trigger import Leaf, clock_key
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import (
@@ -38,11 +37,12 @@ from airflow_snowpack.store.schedule_tables import (
     schedule_clocks,
     schedule_runs,
     schedule_triggers,
-    scheduler_beats,
     schedules,
     source_problems,
     table_places,
 )
+from airflow_snowpack.store.schema import signs_of_life
+from airflow_snowpack.store.signs_of_life import Role, last_seen
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,8 @@ PRESENT = (
     gated_runs.c.looked_at,
     gated_runs.c.seen_at,
     gated_runs.c.passed_at,
-    scheduler_beats.c.seen_at,
+    signs_of_life.c.started_at,
+    signs_of_life.c.seen_at,
 )
 """Moments that have happened, or are due, and become the present one where they lie in the future."""
 
@@ -71,7 +72,7 @@ def recover_from_set_back(store: Store) -> bool:
 
     :returns: whether it did.
     """
-    seen_at = store.read(last_beat)
+    seen_at = store.read(lambda conn: last_seen(conn, Role.SCHEDULER))
     if seen_at is None or seen_at <= store.clock() + TOLERANCE:
         return False
     recovered = store.transact(lambda conn: _recover(conn, store))
@@ -84,7 +85,7 @@ def recover_from_set_back(store: Store) -> bool:
 
 def _recover(conn: sa.Connection, store: Store) -> bool:
     number_in_turn(conn)
-    now, seen_at = store.clock(), last_beat(conn)
+    now, seen_at = store.clock(), last_seen(conn, Role.SCHEDULER)
     if seen_at is None or seen_at <= now + TOLERANCE:
         return False  # another scheduler was faster
     _ask_again(conn, now)

@@ -19,12 +19,12 @@ from airflow_snowpack.iceberg.catalog import load_table
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.scheduling.leaves import TableLeaf
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.scheduling.signs_of_life import is_alive, last_beat
 from airflow_snowpack.scheduling.source_problems import Found, ProblemKind, SourceProblem, dag_source, found_in, found_with
 from airflow_snowpack.scheduling.sources import blocking, sources_of, with_problems
 from airflow_snowpack.scheduling.trigger import table_key
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import schedules
+from airflow_snowpack.store.signs_of_life import Role, is_alive, last_seen
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -81,7 +81,7 @@ def check_sources(
 def check_scheduler(store: Store) -> list[Finding]:
     """Return a finding when schedules are enabled and no scheduler is running."""
     enabled = sa.select(schedules.c.name).where(schedules.c.enabled).limit(1)
-    is_wanted, seen_at = store.read(lambda conn: (conn.execute(enabled).first() is not None, last_beat(conn)))
+    is_wanted, seen_at = store.read(lambda conn: (conn.execute(enabled).first() is not None, last_seen(conn, Role.SCHEDULER)))
     if not is_wanted or is_alive(seen_at, store.clock()):
         return []
     return [

@@ -262,13 +262,6 @@ source_problems = sa.Table(
 )
 """What is wrong with the tables and DAGs that schedules listen to; a source without a row is fine, or was never asked."""
 
-scheduler_beats = sa.Table(
-    "scheduler_beats",
-    metadata,
-    sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("seen_at", UtcDateTime, nullable=False),
-)
-
 considered = sa.Table(
     "considered",
     metadata,

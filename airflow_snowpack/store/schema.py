@@ -13,7 +13,7 @@ from airflow_snowpack.store.leases import lease_columns
 from airflow_snowpack.store.owner_dag import owner_dag
 from airflow_snowpack.store.types import UtcDateTime
 
-REVISION = "0007_indexes_for_age_and_owner"
+REVISION = "0008_signs_of_life"
 """The newest migration; a test compares it with what Alembic finds."""
 
 metadata = sa.MetaData(
@@ -164,6 +164,7 @@ inventory_refreshes = sa.Table(
     sa.Column("tried_at", UtcDateTime, nullable=False),
     sa.Column("refreshed_at", UtcDateTime),
     sa.Column("problem", sa.Text),
+    sa.Column("left_out", sa.JSON(none_as_null=True)),
 )
 
 table_locations = sa.Table(
@@ -184,3 +185,16 @@ store_facts = sa.Table(
     sa.Column("value", sa.Text, nullable=False),
 )
 """What the store knows of itself: its own id, drawn once."""
+
+signs_of_life = sa.Table(
+    "signs_of_life",
+    metadata,
+    sa.Column("role", sa.Text, primary_key=True),
+    sa.Column("instance", sa.Text, primary_key=True),
+    sa.Column("started_at", UtcDateTime, nullable=False),
+    sa.Column("seen_at", UtcDateTime, nullable=False),
+    sa.Column("period_s", sa.Float, nullable=False),
+    sa.Column("detail", sa.JSON, nullable=False),
+    postgresql_with=BUSY,
+)
+"""One row for each background process, or task of a DAG that does its work: see :mod:`airflow_snowpack.store.signs_of_life`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.scheduling import Polling
     from airflow_snowpack.store import Store
+    from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ class DispatcherTrigger(BaseTrigger):
 
     :param until: no longer than this, as ISO 8601 text.
     :param look_seconds: the pause between two looks, in seconds (Airflow keeps a trigger's arguments as JSON).
+    :param dag_id: the task that waits, in whose name it leaves a sign of life; likewise ``task_id``.
     """
 
     def __init__(
@@ -46,12 +48,17 @@ class DispatcherTrigger(BaseTrigger):
         store_conn_id: str | None = None,
         catalog_conn_id: str | None = None,
         look_seconds: float = 0.5,
+        dag_id: str = "snowpack_dispatcher",
+        task_id: str = "dispatch",
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's is untyped
         self.until = until
         self.store_conn_id = store_conn_id
         self.catalog_conn_id = catalog_conn_id
         self.look_seconds = look_seconds
+        self.dag_id = dag_id
+        self.task_id = task_id
+        self._sign: SignOfLife | None = None
         self._polling: Polling | None = None
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -61,6 +68,8 @@ class DispatcherTrigger(BaseTrigger):
             "store_conn_id": self.store_conn_id,
             "catalog_conn_id": self.catalog_conn_id,
             "look_seconds": self.look_seconds,
+            "dag_id": self.dag_id,
+            "task_id": self.task_id,
         }
         return "airflow_snowpack.triggers.dispatcher.DispatcherTrigger", arguments
 
@@ -88,7 +97,7 @@ class DispatcherTrigger(BaseTrigger):
             try:
                 store = await shared_store(self.store_conn_id)
                 await self._start_polling(store)
-                if await asyncio.to_thread(_take_in, store) and settling.is_over:
+                if await asyncio.to_thread(self._take_in, store) and settling.is_over:
                     return "due"
                 problem.passed()
                 pause = self.look_seconds
@@ -101,12 +110,13 @@ class DispatcherTrigger(BaseTrigger):
 
     async def _start_polling(self, store: Store) -> None:
         from airflow_snowpack.hooks.scheduling import open_poller
-        from airflow_snowpack.scheduling import Polling
+        from airflow_snowpack.scheduling import POLLER_PERIOD, Polling
         from airflow_snowpack.settings import Settings
+        from airflow_snowpack.store.signs_of_life import Role
 
         if self._polling is None:
             load = await catalog_loader(self.catalog_conn_id)
-            self._polling = Polling(open_poller(store, Settings.load(), load))
+            self._polling = Polling(open_poller(store, Settings.load(), load), self._sign_of(store, Role.POLLER, POLLER_PERIOD))
             self._polling.start()
 
     def _stop_polling(self) -> None:
@@ -114,10 +124,17 @@ class DispatcherTrigger(BaseTrigger):
             self._polling.stop()
             self._polling = None
 
+    def _take_in(self, store: Store) -> bool:
+        """One round of what needs no Airflow; whether something is due that does."""
+        from airflow_snowpack.scheduling import Intake, ends_are_due, work_is_due
+        from airflow_snowpack.store.signs_of_life import BEAT, Role
 
-def _take_in(store: Store) -> bool:
-    """One round of what needs no Airflow; whether something is due that does."""
-    from airflow_snowpack.scheduling import Intake, ends_are_due, work_is_due
+        if self._sign is None:
+            self._sign = self._sign_of(store, Role.SCHEDULER, BEAT)
+        Intake(store, self._sign).step()
+        return work_is_due(store) or ends_are_due(store)
 
-    Intake(store).step()
-    return work_is_due(store) or ends_are_due(store)
+    def _sign_of(self, store: Store, role: Role, period: timedelta) -> SignOfLife:
+        from airflow_snowpack.store.signs_of_life import SignOfLife
+
+        return SignOfLife(store, role, f"{self.dag_id}.{self.task_id}", period=period, detail={"dag": self.dag_id})

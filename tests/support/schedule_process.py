@@ -36,6 +36,7 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.scheduling import Checker, Intake, Launcher, Poller, Polling, Rounds, send_event
 from airflow_snowpack.store import Actor, Store, open_store, utc_now
+from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -133,7 +134,7 @@ def step_of(part: str, world: World, store: Store) -> Callable[[], object]:
             return lambda: send_next(store, world.shared)
         case _:
             rounds = Rounds(store, runs, runs, name)
-            polling = Polling(world.poller(store), pause=timedelta(seconds=IDLE_S))
+            polling = Polling(world.poller(store), SignOfLife(store, Role.POLLER), pause=timedelta(seconds=IDLE_S))
             polling.start()
             never, a_while = threading.Event(), timedelta(seconds=1)
             return lambda: rounds.keep_going(never, timedelta(seconds=IDLE_S), until=store.clock() + a_while)

@@ -38,9 +38,9 @@ from airflow_snowpack.scheduling import (
     parse_trigger,
     send_event,
 )
-from airflow_snowpack.scheduling.signs_of_life import beat
 from airflow_snowpack.store import Actor, utc_now
 from airflow_snowpack.store.schedule_tables import schedules
+from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -200,5 +200,5 @@ def build_schedules(world: World) -> Made:
     made.go_round()
     world.clock.moment = end
     made.go_round()
-    beat(world.store)
+    SignOfLife(world.store, Role.SCHEDULER).beat()
     return made

@@ -1,4 +1,4 @@
-"""What every page has: who looks at it, the banner while drain mode is on, and errors that are pages as well.
+"""What every page has: who looks at it, banners (drain mode, missing background roles), and errors that are pages as well.
 
     @router.get("/locks")
     def locks(page: Here) -> HTMLResponse:
@@ -22,6 +22,7 @@ from airflow_snowpack.api.pages.assets import versioned
 from airflow_snowpack.api.pages.markup import template
 from airflow_snowpack.api.pages.task_link import airflow_root
 from airflow_snowpack.api.problems import problem_of
+from airflow_snowpack.api.roles import read_roles
 from airflow_snowpack.api.services import Open, Services
 from airflow_snowpack.api.threads import Threaded
 
@@ -82,7 +83,8 @@ class Page:
         :param name: of the template, which also marks the place in the navigation.
         """
         jobs = self.services.jobs
-        frame = {"drain": jobs.drain(), "queue_state": jobs.queue(), "user": self.user, "now": self.now}
+        roles = read_roles(jobs.store, self.services.dag_states)
+        frame = {"drain": jobs.drain(), "queue_state": jobs.queue(), "roles": roles, "user": self.user, "now": self.now}
         return HTMLResponse(template(name).render(**_everywhere(self.request, name, title), **frame, **values))
 
 
@@ -133,7 +135,7 @@ def _message(request: Request, status: int, title: str, detail: str) -> HTMLResp
     """Made without the store, which may be what is missing."""
     values = _everywhere(request, "error.html", title)
     text = template("error.html").render(
-        **values, status=status, detail=detail, wanted=_wanted(request), drain=None, user=None, now=None
+        **values, status=status, detail=detail, wanted=_wanted(request), drain=None, roles=[], user=None, now=None
     )
     return HTMLResponse(text, status)
 

@@ -50,7 +50,7 @@ def duration(span: timedelta | float) -> str:
 def ago(moment: datetime, now: datetime) -> str:
     """How long ago, or in how long; one unit."""
     seconds = (now - moment).total_seconds()
-    span = _one_unit(abs(seconds))
+    span = one_unit(abs(seconds))
     if span is None:
         return "just now"
     return f"{span} ago" if seconds > 0 else f"in {span}"
@@ -61,7 +61,8 @@ def exact(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _one_unit(seconds: float) -> str | None:
+def one_unit(seconds: float) -> str | None:
+    """A span in its largest unit; ``None`` for less than five seconds."""
     if seconds < 5:
         return None
     if seconds < MINUTE:

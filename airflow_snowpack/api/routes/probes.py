@@ -3,7 +3,7 @@
 A probe of Kubernetes sends no token, so an :class:`Auth` may leave these two open.
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse
@@ -35,10 +35,16 @@ async def healthz(probe: Probe) -> JSONResponse:
 
 @router.get("/readyz", **documented("readyz", "Can it serve", ReadyShape))
 async def readyz(request: Request, probe: Probe) -> JSONResponse:
-    """The store answers, and the list of tables is not older than two periods of its refresh."""
-    parts = await in_thread(look, request.app.state.services)
-    wrong = {name: part.says for name, part in parts.items() if not part.ready}
-    says = {name: part.says for name, part in parts.items()}
+    """Ready while the store answers and the list of tables is not older than two periods of its refresh.
+
+    `roles` says how each background role stands, and `missing_roles` names those that have work and do not run. They leave the
+    status at 200, since this process can serve without them.
+    """
+    found = await in_thread(look, request.app.state.services)
+    wrong = {name: part.says for name, part in found.parts.items() if not part.ready}
+    says: dict[str, Any] = {name: part.says for name, part in found.parts.items()}
+    says["roles"] = {report.role.value: str(report) for report in found.roles}
+    says["missing_roles"] = [report.role.value for report in found.roles if report.is_missing]
     if not wrong:
         return JSONResponse({"status": "ready", **says})
     detail = " ".join(wrong.values())

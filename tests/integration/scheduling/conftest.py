@@ -30,10 +30,10 @@ from airflow_snowpack.scheduling import (
 )
 from airflow_snowpack.scheduling.history import read_history
 from airflow_snowpack.scheduling.pending import pending_from
-from airflow_snowpack.scheduling.signs_of_life import beat
 from airflow_snowpack.scheduling.trigger import custom_key, table_key
 from airflow_snowpack.store import Actor, AuditTrail, Store, open_store
 from airflow_snowpack.store.schedule_tables import pending_jobs
+from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -166,7 +166,7 @@ class Scheduler:
         self.clocks.step()
         while self.subscriber.step():
             pass
-        beat(self.store)
+        SignOfLife(self.store, Role.SCHEDULER).beat()
         report = self.checker.step()
         self.launcher.step()
         return report

@@ -23,8 +23,8 @@ from airflow_snowpack.scheduling import (
     Timeout,
 )
 from airflow_snowpack.scheduling.set_back import recover_from_set_back
-from airflow_snowpack.scheduling.signs_of_life import last_beat
 from airflow_snowpack.scheduling.trigger import custom_key
+from airflow_snowpack.store.signs_of_life import Role, SignOfLife, last_seen
 
 GO = CustomEvents("go")
 LEAP = timedelta(days=2)
@@ -162,14 +162,14 @@ def test_clocks_that_differ_by_less_than_a_minute_change_nothing(scheduler: Any)
 def test_a_host_whose_clock_stays_ahead_does_not_keep_the_others_recovering(scheduler: Any) -> None:
     scheduler.declare("feed", GO, Delay("10m"))
     scheduler.send("go")
-    intake = Intake(scheduler.store)
+    here = Intake(scheduler.store, SignOfLife(scheduler.store, Role.SCHEDULER, "here"))
     warned = []
     for _ in range(5):
         scheduler.clock.forward(minutes=5)
-        Intake(scheduler.store).step()  # the host that is ahead
+        Intake(scheduler.store, SignOfLife(scheduler.store, Role.SCHEDULER, "ahead")).step()
         scheduler.clock.forward(minutes=-5)
-        intake.step()
-        seen_at = scheduler.store.read(last_beat)
+        here.step()
+        seen_at = scheduler.store.read(lambda conn: last_seen(conn, Role.SCHEDULER))
         warned.append(seen_at <= scheduler.clock())
     assert warned == [True, False, False, False, False]
 

@@ -17,7 +17,7 @@ from airflow_snowpack.scheduling import (
     TimeWindow,
     explain,
 )
-from airflow_snowpack.scheduling.signs_of_life import beat
+from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
 pytestmark = pytest.mark.one_database
 
@@ -37,7 +37,7 @@ def test_a_trigger_tells_its_progress_with_the_events_that_no_check_has_counted_
     create(scheduler)
     scheduler.arrive(partitions=3, bytes=41_000_000_000)
     scheduler.subscriber.step()
-    beat(scheduler.store)
+    SignOfLife(scheduler.store, Role.SCHEDULER).beat()
 
     assert said(scheduler) == [
         "nightly is enabled and starts maintain.",

@@ -26,7 +26,6 @@ from airflow_snowpack.scheduling import (
     Since,
     explain,
 )
-from airflow_snowpack.scheduling.signs_of_life import beat, last_beat
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -202,15 +201,6 @@ def test_no_scheduler_is_said_until_one_works_and_again_when_it_is_gone(schedule
     scheduler.clock.forward(minutes=6)
     assert f"the last one worked at {seen_at:%Y-%m-%d %H:%M:%S} UTC" in str(explained(scheduler))
     assert explanation_body(explained(scheduler))["scheduler"]["is_alive"] is False
-
-
-@pytest.mark.one_database
-def test_a_host_whose_clock_is_behind_does_not_write_a_sign_of_life_in_each_round(scheduler: Any) -> None:
-    beat(scheduler.store)
-    seen_at = scheduler.clock()
-    scheduler.clock.forward(seconds=-20)
-    beat(scheduler.store)
-    assert scheduler.store.read(last_beat) == seen_at
 
 
 @pytest.mark.one_database

@@ -12,8 +12,8 @@ from pages_world import SomebodyIs, World, open_world
 from schedules_world import PAUSED, Made, make_schedules
 
 from airflow_snowpack.scheduling import Delay, Event, Gate, GatePlace, run_now
-from airflow_snowpack.scheduling.signs_of_life import beat
 from airflow_snowpack.scheduling.source_problems import Found, ProblemKind, write_problem
+from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -98,7 +98,7 @@ def test_a_schedule_shows_its_sources_and_what_is_wrong_with_them(get: Any, made
     assert "dag gone the DAG gone does not exist found" in shown
     assert "the table web.a does not exist" in row(get("/ui/schedules"), "joined")
     assert words(get("/ui/schedules")).count("No scheduler is running") == 1
-    beat(store)
+    SignOfLife(store, Role.SCHEDULER).beat()
     assert "No scheduler is running" not in words(get("/ui/schedules"))
 
 

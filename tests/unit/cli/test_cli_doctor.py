@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.store.sightings import note_process
+from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +34,7 @@ def test_an_installation_that_works_has_nothing_wrong(snowpack: Run) -> None:
     assert code == 0
     assert {name for name, each in found.items() if each["verdict"] == "ok"} >= {
         "settings", "store place", "store schema", "catalog answers", "warehouse writable", "spark installed", "plugin loaded",
-        "schedulers", "queue moves",
+        "background roles", "queue moves",
     }  # fmt: skip
     assert found["spark sees catalog"]["verdict"] == "skipped"
 
@@ -117,12 +117,12 @@ def test_no_secret_of_a_catalog_is_printed(snowpack: Run, monkeypatch: pytest.Mo
 
 @pytest.mark.usefixtures("flights")
 def test_a_process_with_another_catalog_and_jobs_for_it_are_warnings(snowpack: Run, jobs: Jobs) -> None:
-    note_process(jobs.store, "api", "web", {"catalog_id": "bbbbbbbbbbbb", "warehouse": "s3://other"})
+    SignOfLife(jobs.store, Role.API, "web:7", detail={"catalog_id": "bbbbbbbbbbbb", "warehouse": "s3://other"}).beat()
     jobs.submit(TableName("lake", "demo", "flights", "bbbbbbbbbbbb"), ["expire_snapshots"])
     code, found = findings(snowpack)
 
     assert code == 0
     assert found["same store"]["verdict"] == "ok"
     assert found["same catalog"]["verdict"] == "warning"
-    assert "api on web reaches bbbbbbbbbbbb as its catalog" in found["same catalog"]["message"]
+    assert "api web:7 reaches bbbbbbbbbbbb as its catalog" in found["same catalog"]["message"]
     assert found["queue moves"]["message"] == "Jobs wait for workers of other catalogs: 1 for catalog bbbbbbbbbbbb."

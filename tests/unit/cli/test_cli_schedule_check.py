@@ -10,8 +10,8 @@ import yaml
 from airflow_snowpack import hooks
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.scheduling import CommitsAdded, PartitionsAdded, RunsSucceeded, Schedule
-from airflow_snowpack.scheduling.signs_of_life import beat
 from airflow_snowpack.scheduling.source_check import check_sources
+from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,7 +95,7 @@ def test_enabled_schedules_without_a_scheduler_fail_the_check(snowpack: Run, dag
     snowpack("schedules", "sync", file)
     said = snowpack("schedules", "check", file)
     assert (said.code, "No scheduler is running" in said.out) == (1, True)
-    beat(jobs.store)
+    SignOfLife(jobs.store, Role.SCHEDULER).beat()
     assert snowpack("schedules", "check", file).code == 0
 
 

@@ -1,0 +1,168 @@
+"""Which background processes run on this store, and when each was last seen.
+
+    sign = SignOfLife(store, Role.SWEEPER, "snowpack_sweep.sweep", period=timedelta(minutes=5))
+    sign.beat()                                # at each turn of the role's loop; most calls write nothing
+    [each.instance for each in read_signs(conn) if each.is_alive(now)]
+
+One row for each role and instance. A process is an instance of its own (``host:pid``); a task of a DAG is the same instance in
+each of its runs. A row promises the next one within its period, so that a DAG that sweeps every five minutes is not missing
+after two. A store that does not answer is logged and keeps no process from its work.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from airflow_snowpack.recurring import Recurring
+from airflow_snowpack.store.schema import signs_of_life
+from airflow_snowpack.store.text import storable
+
+if TYPE_CHECKING:
+    from airflow_snowpack.store.store import Store
+
+log = logging.getLogger(__name__)
+
+BEAT = timedelta(seconds=30)
+"""The period of a process that runs all the time."""
+GONE_AFTER = timedelta(minutes=5)
+"""The gap between two runs of the dispatcher DAG is shorter, also on a busy Airflow."""
+MISSED = 3
+"""So many periods without a sign, and the instance counts as gone."""
+KEPT = timedelta(hours=1)
+"""Rows of instances that are gone are removed after this, once another instance of the role runs."""
+NEWEST = 20
+"""So many instances of each role are read."""
+
+
+class Role(StrEnum):
+    """What a background process does for the installation."""
+
+    WORKER = "worker"
+    SWEEPER = "sweeper"
+    SCHEDULER = "scheduler"
+    POLLER = "poller"
+    COLLECTOR = "collector"
+    API = "api"
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """One instance of a role, as it last reported itself.
+
+    :param started_at: when the process, or the latest run of the task, started.
+    :param period: the next sign comes within this.
+    :param detail: where it runs (``host``), the DAG that it is a task of (``dag``), and the catalog that it reaches.
+    """
+
+    role: str
+    instance: str
+    started_at: datetime
+    seen_at: datetime
+    period: timedelta
+    detail: Mapping[str, str]
+
+    def is_alive(self, now: datetime) -> bool:
+        """Whether the instance counts as running."""
+        return is_alive(self.seen_at, now, self.period)
+
+
+class SignOfLife:
+    """Reports one instance of a role.
+
+    :param instance: its name; ``None`` for this process.
+    :param period: how far apart its signs are at most.
+    :param detail: see :class:`Sign`; the host is added.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        role: Role,
+        instance: str | None = None,
+        *,
+        period: timedelta = BEAT,
+        detail: Mapping[str, str] | None = None,
+    ) -> None:
+        host = socket.gethostname()
+        self._store = store
+        self._period = period
+        self._row = {
+            "role": role.value,
+            "instance": storable(instance or f"{host}:{os.getpid()}"),
+            "period_s": period.total_seconds(),
+            "detail": {"host": host, **{name: storable(value) for name, value in (detail or {}).items()}},
+        }
+        self._started_at: datetime | None = None
+        self._seen_at: datetime | None = None
+        self._tidied_at: datetime | None = None
+        self._problem = Recurring(log)
+
+    def beat(self) -> None:
+        """Write the row, with one statement, unless that was done less than :data:`BEAT` ago."""
+        now = self._store.clock()
+        if self._seen_at is not None and abs(now - self._seen_at) < BEAT:
+            return
+        try:
+            self._write(now)
+            if self._tidied_at is None or abs(now - self._tidied_at) >= KEPT:
+                self._remove_gone(now)
+                self._tidied_at = now
+        except Exception as problem:  # noqa: BLE001 - whatever it is, the process goes on with its work
+            self._problem.failed(problem, "sign_of_life_not_written: %s %s", self._row["role"], self._row["instance"])
+        else:
+            self._problem.passed()
+
+    def _write(self, now: datetime) -> None:
+        self._started_at = self._started_at or now
+        insert = postgresql.insert if self._store.is_postgres else sqlite.insert
+        row = insert(signs_of_life).values(**self._row, started_at=self._started_at, seen_at=now)
+        changed = {name: row.excluded[name] for name in ("started_at", "seen_at", "period_s", "detail")}
+        upsert = row.on_conflict_do_update(index_elements=["role", "instance"], set_=changed)
+        self._store.single(lambda conn: conn.execute(upsert))
+        self._seen_at = now
+
+    def _remove_gone(self, now: datetime) -> None:
+        """Remove the rows of other instances of this role that have been gone for :data:`KEPT`."""
+        before, table = now - KEPT, signs_of_life.c
+        old = sa.select(signs_of_life).where(table.role == self._row["role"], table.seen_at < before)
+        found = [_sign_from(row) for row in self._store.read(lambda conn: conn.execute(old).all())]
+        gone = [each.instance for each in found if not each.is_alive(before)]
+        if gone:
+            delete = sa.delete(signs_of_life).where(
+                table.role == self._row["role"], table.instance.in_(gone), table.seen_at < before
+            )
+            self._store.single(lambda conn: conn.execute(delete))
+
+
+def read_signs(conn: sa.Connection) -> list[Sign]:
+    """Return the newest instances of each role, at most :data:`NEWEST`, the newest first."""
+    place = sa.func.row_number().over(partition_by=signs_of_life.c.role, order_by=signs_of_life.c.seen_at.desc())
+    ranked = sa.select(signs_of_life, place.label("place")).subquery()
+    query = sa.select(ranked).where(ranked.c.place <= NEWEST).order_by(ranked.c.role, ranked.c.place)
+    return [_sign_from(row) for row in conn.execute(query)]
+
+
+def last_seen(conn: sa.Connection, role: Role) -> datetime | None:
+    """Return when any instance of the role was last seen; ``None`` for never."""
+    newest = sa.select(signs_of_life.c.seen_at).where(signs_of_life.c.role == role.value)
+    seen_at: datetime | None = conn.execute(newest.order_by(signs_of_life.c.seen_at.desc()).limit(1)).scalar()
+    return seen_at
+
+
+def is_alive(seen_at: datetime | None, now: datetime, period: timedelta = BEAT) -> bool:
+    """Whether an instance that was seen then counts as running now."""
+    return seen_at is not None and now - seen_at < max(GONE_AFTER, MISSED * period)
+
+
+def _sign_from(row: sa.Row[Any]) -> Sign:
+    return Sign(row.role, row.instance, row.started_at, row.seen_at, timedelta(seconds=row.period_s), row.detail)

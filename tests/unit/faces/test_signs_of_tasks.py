@@ -1,0 +1,58 @@
+"""Tasks that do a background role's work leave a sign of life with the period that their DAG's schedule promises."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_snowpack import operators
+from airflow_snowpack.operators.sign_of_life import period_of
+from airflow_snowpack.store.signs_of_life import read_signs
+
+if TYPE_CHECKING:
+    from airflow_snowpack.jobs import Jobs
+    from tests.unit.faces.conftest import Runner
+
+pytestmark = pytest.mark.one_database
+NOW = datetime(2026, 11, 21, 18, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "minutes"),
+    [
+        (timedelta(minutes=5), 5),
+        ("*/10 * * * *", 10),
+        ("0 8-18 * * *", 13.5 * 60),
+        ("@daily", 24 * 60),
+        ("@continuous", 5),
+        (None, 5),
+    ],
+)
+def test_the_period_follows_the_schedule_of_the_dag(schedule: Any, minutes: float) -> None:
+    from airflow.sdk import DAG
+
+    dag = DAG("some", schedule=schedule, start_date=NOW, max_active_runs=1)
+    assert period_of(dag.timetable, NOW) == timedelta(minutes=minutes)
+
+
+@pytest.mark.usefixtures("flights")
+def test_a_sweep_a_queue_worker_and_a_collector_are_seen_and_a_run_of_one_job_is_not(run_operator: Runner, jobs: Jobs) -> None:
+    from airflow.sdk import DAG
+
+    with DAG("often", schedule=timedelta(minutes=2), start_date=NOW):
+        sweep = operators.SweepOperator(task_id="sweep")
+        work = operators.RunMaintenanceJobOperator(task_id="work")
+        one = operators.RunMaintenanceJobOperator(task_id="one", job_id="0123456789abcdef")
+        look = operators.CollectInterimTablesOperator(task_id="look", dry_run=True)
+        collect = operators.CollectInterimTablesOperator(task_id="collect", sweep=False)
+    for task in (sweep, work, one, look, collect):
+        run_operator(task)
+    found = jobs.store.read(read_signs)
+
+    assert [(sign.role, sign.instance, sign.period, sign.detail["dag"]) for sign in found] == [
+        ("collector", "often.collect", timedelta(minutes=2), "often"),
+        ("sweeper", "often.sweep", timedelta(minutes=2), "often"),
+        ("worker", "often.work", timedelta(minutes=2), "often"),
+    ]
