@@ -112,7 +112,14 @@ def table_body(standing: Standing) -> Body:
 def inventory_body(state: InventoryState, now: datetime) -> Body:
     """How well the inventory knows the catalog."""
     age = None if state.refreshed_at is None else max((now - state.refreshed_at).total_seconds(), 0.0)
-    return {"refreshed_at": moment(state.refreshed_at), "age_seconds": age, "problem": state.problem}
+    left_out = [{"name": each.name, "reason": each.reason} for each in state.left_out]
+    return {
+        "refreshed_at": moment(state.refreshed_at),
+        "age_seconds": age,
+        "problem": state.problem,
+        "left_out_count": state.left_out_count,
+        "left_out": left_out,
+    }
 
 
 def health_body(health: TableHealth) -> Body:

@@ -180,12 +180,21 @@ class TableShape(Shape):
     locked_by: str | None
 
 
+class LeftOutShape(Shape):
+    """A table that the list does not have, or a namespace, as `namespace.*`."""
+
+    name: str = Field(examples=["sales.2024 totals"])
+    reason: str
+
+
 class InventoryShape(Shape):
     """How well the list of tables knows the catalog."""
 
     refreshed_at: Moment
     age_seconds: float | None
     problem: str | None = Field(description="Why the last look at the catalog failed.")
+    left_out_count: int = Field(description="How many tables and namespaces have names that no request could name.")
+    left_out: list[LeftOutShape] = Field(description="The first 50 of them.")
 
 
 class InventoryCountShape(InventoryShape):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.jobs import Job, Standing
 
 LAST_JOBS = 5
+LEFT_OUT_SHOWN = 5
 WORST_PARTITIONS = 10
 
 
@@ -172,4 +173,9 @@ def _holder(standing: Standing) -> str:
 
 def _age(state: InventoryState, now: datetime) -> str:
     told = f"As the catalog was listed {ago(state.refreshed_at, now)}; `airflow snowpack tables refresh` lists it now."
-    return told if state.problem is None else f"{told}\nThe last try failed: {state.problem}"
+    lines = [told] if state.problem is None else [told, f"The last try failed: {state.problem}"]
+    if state.left_out:
+        named = ", ".join(repr(each.name) for each in state.left_out[:LEFT_OUT_SHOWN])
+        more = f" and {state.left_out_count - LEFT_OUT_SHOWN} more" if state.left_out_count > LEFT_OUT_SHOWN else ""
+        lines.append(f"Not listed: {named}{more}. {'; '.join(sorted({each.reason for each in state.left_out}))}.")
+    return "\n".join(lines)

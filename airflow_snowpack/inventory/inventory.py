@@ -22,7 +22,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.catalog import load_table
 from airflow_snowpack.iceberg.errors import WrongCatalog
-from airflow_snowpack.iceberg.listing import list_tables
+from airflow_snowpack.iceberg.listing import LeftOut, list_tables
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.store import Store, StoreError, storable
 from airflow_snowpack.store.hot import Hot
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 REFRESH_EVERY = timedelta(minutes=5)
 ANSWER_WITHIN = timedelta(seconds=4)
 """How long a REST catalog may take for each answer to who fills an inventory: ``config.load(limit=ANSWER_WITHIN)``."""
+LEFT_OUT_KEPT = 50
 
 HAS = Hot(sa.select(inventory_tables.c.table_key).where(inventory_tables.c.table_key == sa.bindparam("b_key", type_=sa.Text)))
 """Asked by each submission."""
@@ -47,12 +48,16 @@ class InventoryState:
     :param refreshed_at: when the catalog was last listed; ``None`` for never.
     :param tried_at: when that was last tried.
     :param problem: why the last try failed; ``None`` when it did not.
+    :param left_out: the first :data:`LEFT_OUT_KEPT` tables and namespaces that the package cannot handle, and
+        ``left_out_count``: how many there are.
     """
 
     tables: int
     refreshed_at: datetime | None = None
     tried_at: datetime | None = None
     problem: str | None = None
+    left_out: tuple[LeftOut, ...] = ()
+    left_out_count: int = 0
 
 
 class Inventory:
@@ -107,14 +112,15 @@ class Inventory:
         :raises SnowpackError: whatever else keeps the catalog from being loaded; likewise.
         """
         try:
-            listed = list(list_tables(self.catalog(), self.catalog_name))
+            left_out: list[LeftOut] = []
+            listed = list(list_tables(self.catalog(), self.catalog_name, left_out))
         except StoreError:
             raise
         except SnowpackError as problem:
             self._catalog, self._id = None, ""
             self._note(str(problem))
             raise
-        self._replace(listed)
+        self._replace(listed, left_out)
         return self.state()
 
     def refresh_if_older(self, age: timedelta = REFRESH_EVERY) -> bool:
@@ -170,7 +176,9 @@ class Inventory:
             tables, row = conn.execute(how_many).scalar_one(), conn.execute(latest).first()
             if row is None:
                 return InventoryState(tables)
-            return InventoryState(tables, row.refreshed_at, row.tried_at, row.problem)
+            kept = row.left_out or {"count": 0, "first": []}
+            left_out = tuple(LeftOut(name, reason) for name, reason in kept["first"])
+            return InventoryState(tables, row.refreshed_at, row.tried_at, row.problem, left_out, kept["count"])
 
         return self._store.read(read)
 
@@ -188,15 +196,18 @@ class Inventory:
         rows = conn.execute(query.order_by(inventory_tables.c.table_key).limit(limit))
         return [self.table(row.database_name, row.table_name) for row in rows]
 
-    def _replace(self, listed: list[TableName]) -> None:
+    def _replace(self, listed: list[TableName], left_out: list[LeftOut]) -> None:
         """The whole listing at once: tables that are gone go, and those that stay keep the moment they were first seen."""
         keys = {self._row_key(table) for table in listed}
         mine = sa.select(inventory_tables.c.table_key).where(inventory_tables.c.catalog == self._key)
+        ordered = sorted(left_out, key=lambda each: not each.name.endswith(".*"))  # a namespace stands for many tables
+        first = [[storable(each.name), each.reason] for each in ordered[:LEFT_OUT_KEPT]]
+        kept = {"count": len(left_out), "first": first} if left_out else None
 
         def write(conn: sa.Connection) -> None:
             # First of all, because its row makes a second listing wait: two of them could block each other with their tables.
             now = self._store.clock()
-            self._write_state(conn, {"tried_at": now, "refreshed_at": now, "problem": None})
+            self._write_state(conn, {"tried_at": now, "refreshed_at": now, "problem": None, "left_out": kept})
             gone = [{"b_key": key} for key in conn.execute(mine).scalars() if key not in keys]
             if gone:
                 conn.execute(sa.delete(inventory_tables).where(inventory_tables.c.table_key == sa.bindparam("b_key")), gone)

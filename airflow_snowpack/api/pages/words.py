@@ -19,9 +19,9 @@ def number(value: float) -> str:
     return f"{value:,.1f}" if isinstance(value, float) and not value.is_integer() else f"{int(value):,}"
 
 
-def counted(value: int, noun: str) -> str:
+def counted(value: int, noun: str, plural: str | None = None) -> str:
     """``1 job``, ``2,500 jobs``."""
-    return f"{value:,} {noun}{'' if value == 1 else 's'}"
+    return f"{value:,} {noun if value == 1 else plural or f'{noun}s'}"
 
 
 def size(value: float) -> str:

@@ -303,7 +303,7 @@ def test_listings_at_the_same_moment_do_not_wait_for_each_other_in_a_ring(store:
 
     with ThreadPoolExecutor(4) as pool:
         for _ in range(5):
-            list(pool.map(lambda number: inventories[number]._replace(tables[number % 2]), range(4)))
+            list(pool.map(lambda number: inventories[number]._replace(tables[number % 2], []), range(4)))
     if store.is_postgres:
         count = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
         assert store.read(lambda conn: conn.exec_driver_sql(count).scalar_one()) == 0
@@ -363,3 +363,17 @@ def test_the_embedded_catalog_is_listed_with_its_nested_namespaces(store: Store,
 
     assert inventory.refresh().tables == 2
     assert dotted(inventory) == ["db.eu.orders", "db.orders"]
+
+
+def test_tables_that_the_package_cannot_handle_are_counted_and_the_first_are_kept_with_their_reason(
+    inventory: Inventory, catalog: FakeRestCatalog
+) -> None:
+    catalog.tables[("db",)] += [f"{number} totals" for number in range(60)]
+    catalog.tables[("my db",)] = ["clicks"]
+    state = inventory.refresh()
+
+    assert (state.tables, state.left_out_count, len(state.left_out)) == (3, 61, 50)
+    assert [each.name for each in state.left_out[:2]] == ["my db.*", "db.0 totals"], "a namespace stands for many tables"
+    assert "must start with a letter or an underscore" in state.left_out[0].reason
+    catalog.tables = {("db",): ["orders"]}
+    assert inventory.refresh().left_out == ()

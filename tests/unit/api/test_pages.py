@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 import sqlalchemy as sa
+from app_client import AppClient
 from pages_world import SPARK_ERROR, SomebodyIs, World, app_of, compacted, did, expired, open_world
 
 from airflow_snowpack.api import build_app
 from airflow_snowpack.jobs import ActionOutcome
 from airflow_snowpack.maintenance import Action
 from airflow_snowpack.store import StoreUnreachable
+from airflow_snowpack.store.schema import inventory_refreshes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -466,3 +468,16 @@ def _copy_jobs(world: World, many: int) -> None:
             for n in range(many)
         ]
         conn.execute(sa.insert(jobs), copies)
+
+
+def test_tables_with_names_that_cannot_be_handled_are_counted_and_named(world: World, browser: Browser, app: FastAPI) -> None:
+    assert "not listed here" not in browser.text("/ui/")
+    left_out = {"count": 52, "first": [["sales.2024 totals", "Each part must start with a letter"], [HOSTILE, "No"]]}
+    world.store.transact(lambda conn: conn.execute(sa.update(inventory_refreshes).values(left_out=left_out)))
+    page = browser.text("/ui/")
+
+    assert "52 entries of the catalog are not listed here" in words(page)
+    assert "sales.2024 totals Each part must start with a letter." in words(page)
+    assert HOSTILE not in page
+    body = AppClient(app)("GET", "/tables").json()
+    assert (body["left_out_count"], body["left_out"][0]["name"]) == (52, "sales.2024 totals")

@@ -11,7 +11,7 @@ from pyiceberg.types import LongType, NestedField
 from rest_catalog import FakeRestCatalog, rest_catalog
 
 from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable, TableName, TableNotFound, TableUnreadable, load_table
-from airflow_snowpack.iceberg.listing import list_tables
+from airflow_snowpack.iceberg.listing import NAMES, LeftOut, list_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ def connect(rest: FakeRestCatalog) -> Catalog:
 
 
 def names(catalog: Catalog) -> list[str]:
-    return sorted(str(name) for name in list_tables(catalog, "lake"))
+    return sorted(str(name) for name in list_tables(catalog, "lake", []))
 
 
 def test_a_sql_catalog_lists_the_tables_of_namespaces_of_any_depth(tmp_path: Path) -> None:
@@ -64,6 +64,10 @@ def test_names_that_are_not_names_here_are_left_out_and_said(rest: FakeRestCatal
 
     assert names(connect(rest)) == ["lake.db.orders"]
     assert caplog.text.count("Left out of the inventory") == 5
+    left_out: list[LeftOut] = []
+    list(list_tables(connect(rest), "lake", left_out))
+    assert sorted(each.name for each in left_out) == ["1st.*", "db.a;b", "db.größe", "db.my table", "my db.*"]
+    assert {each.reason for each in left_out} == {NAMES}
 
 
 @pytest.mark.parametrize("answered", range(1, 6))
@@ -78,7 +82,7 @@ def test_an_outage_in_the_middle_is_an_error_and_no_shorter_list(rest: FakeRestC
 
 def test_a_namespace_that_is_dropped_while_it_is_listed_is_an_error_and_no_shorter_list(rest: FakeRestCatalog) -> None:
     rest.tables = {("db",): ["orders"], ("other",): ["clicks"]}
-    listing = list_tables(connect(rest), "lake")
+    listing = list_tables(connect(rest), "lake", [])
     next(listing)
     rest.tables.clear()
 
