@@ -16,6 +16,9 @@ from airflow_snowpack.store.schedule_tables import events, pending_events, pendi
 MAX_TOLD = 100
 """A run is told of so many events at most; how many there were it is told in any case."""
 
+NO_WIDER_THAN = 5_000
+"""So many numbers in one statement at most."""
+
 HEARD = (
     sa.select(pending_events.c.pending_id, pending_events.c.leaf, events.c.id, events.c.at, events.c.amounts, events.c.detail)
     .select_from(pending_events)
@@ -98,21 +101,50 @@ def fired_by(
     conn: sa.Connection, pending_id: str, schedule: Schedule, progress: Mapping[Leaf, Progress], now: datetime
 ) -> dict[str, Any]:
     """Return what a run finds in its conf about why it runs."""
+    return why_it_runs(pending_id, schedule, progress, now, told_events(conn, pending_id))
+
+
+def why_it_runs(
+    pending_id: str, schedule: Schedule, progress: Mapping[Leaf, Progress], now: datetime, told: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the same from what :func:`told_events` has returned."""
     missing = [_missing(trigger, trigger.judge(progress, now)) for trigger in schedule.trigger.missing(progress, now)]
-    return {"schedule": schedule.name, "pending_id": pending_id, **told_events(conn, pending_id), "missing": missing}
+    return {"schedule": schedule.name, "pending_id": pending_id, **told, "missing": missing}
 
 
 def told_events(conn: sa.Connection, pending_id: str) -> dict[str, Any]:
     """Return how many events a pending job has, and the newest of them."""
-    mine = pending_events.c.pending_id == pending_id
-    heard = sa.select(pending_events.c.event_id).where(mine).distinct().subquery()
-    total = conn.execute(sa.select(sa.func.count()).select_from(heard)).scalar_one()
-    newest = sa.select(events).where(events.c.id.in_(sa.select(heard))).order_by(events.c.id.desc()).limit(MAX_TOLD)
-    told = [
-        {"id": event.id, "key": event.key, "at": event.at.isoformat(), "amounts": event.amounts, "detail": event.detail}
-        for event in reversed(conn.execute(newest).all())
-    ]
-    return {"event_count": total, "events": told}
+    return told_events_of_each(conn, [pending_id])[pending_id]
+
+
+def told_events_of_each(conn: sa.Connection, pending_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the same for several pending jobs, in two statements for up to :data:`NO_WIDER_THAN` events."""
+    mine = pending_events.c.pending_id.in_(pending_ids)
+    heard = sa.select(pending_events.c.pending_id, pending_events.c.event_id).where(mine).distinct().subquery()
+    of_job = heard.c.pending_id
+    ranked = sa.select(
+        heard.c.pending_id,
+        heard.c.event_id,
+        sa.func.row_number().over(partition_by=of_job, order_by=heard.c.event_id.desc()).label("place"),
+        sa.func.count().over(partition_by=of_job).label("total"),
+    ).subquery()
+    newest = conn.execute(sa.select(ranked).where(ranked.c.place <= MAX_TOLD).order_by(ranked.c.event_id)).all()
+    read = _read_events(conn, sorted({row.event_id for row in newest}))
+    told: dict[str, dict[str, Any]] = {pending_id: {"event_count": 0, "events": []} for pending_id in pending_ids}
+    for row in newest:
+        told[row.pending_id]["event_count"] = row.total
+        if row.event_id in read:
+            told[row.pending_id]["events"].append(read[row.event_id])
+    return told
+
+
+def _read_events(conn: sa.Connection, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+    found = {}
+    for start in range(0, len(ids), NO_WIDER_THAN):
+        for event in conn.execute(sa.select(events).where(events.c.id.in_(ids[start : start + NO_WIDER_THAN]))):
+            said = {"key": event.key, "at": event.at.isoformat(), "amounts": event.amounts, "detail": event.detail}
+            found[event.id] = {"id": event.id, **said}
+    return found
 
 
 def _missing(trigger: Trigger, judgement: Judgement) -> dict[str, Any]:

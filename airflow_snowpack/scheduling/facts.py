@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -23,9 +23,7 @@ from airflow_snowpack.scheduling.constraints import (
 from airflow_snowpack.scheduling.gated_runs import runs_at_gates
 from airflow_snowpack.scheduling.holding import held
 from airflow_snowpack.scheduling.pending import is_open
-from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.surroundings import DagRuns, FreeSlots, NotKnown, Snapshot
-from airflow_snowpack.scheduling.turns import hold_turns
 from airflow_snowpack.store.schedule_tables import dag_successes, pending_jobs, schedule_runs
 
 
@@ -42,18 +40,32 @@ class StoredFacts:
     triggered_at: datetime
 
     def active_runs(self, dag_id: str) -> int:
-        known = self._told(dag_id)
-        reserved = reserved_runs(self.conn, [dag_id])[dag_id]
-        return known.others + len(reserved - known.ended.keys())
+        return self.count_of_dag(dag_id, reserved_runs(self.conn, [dag_id]))
 
     def active_runs_of_group(self, group: str) -> int:
-        """Without those that wait at a gate of their own: until they pass it, they take no place from other DAGs."""
         dag_ids = dags_of_group(self.conn, group)
+        return self.count_of_group(dag_ids, reserved_runs(self.conn, dag_ids), runs_at_gates(self.conn, dag_ids))
+
+    def count_of_dag(self, dag_id: str, reserved: Mapping[str, frozenset[str]]) -> int:
+        """Count the active runs of a DAG.
+
+        :param reserved: the runs that are active as far as the store knows, by DAG.
+        :raises Untold: Airflow does not say how many runs it has.
+        """
+        known = self._told(dag_id)
+        return known.others + len(reserved[dag_id] - known.ended.keys())
+
+    def count_of_group(
+        self, dag_ids: Iterable[str], reserved: Mapping[str, frozenset[str]], waiting: Mapping[str, frozenset[str]]
+    ) -> int:
+        """Count the active runs of a group's DAGs, as :meth:`count_of_dag` does for one.
+
+        :param waiting: the runs that wait at a gate of their own: until they pass it, they take no place from other DAGs.
+        """
         known = {dag_id: self._told(dag_id) for dag_id in dag_ids}
-        reserved, waiting = reserved_runs(self.conn, dag_ids), runs_at_gates(self.conn, dag_ids)
         return sum(
-            known[dag_id].others + len(reserved[dag_id] - known[dag_id].ended.keys() - waiting.get(dag_id, frozenset()))
-            for dag_id in dag_ids
+            runs.others + len(reserved[dag_id] - runs.ended.keys() - waiting.get(dag_id, frozenset()))
+            for dag_id, runs in known.items()
         )
 
     def _told(self, dag_id: str) -> DagRuns:
@@ -85,11 +97,6 @@ class StoredFacts:
         waiting = sa.and_(pending_jobs.c.waits_for == key, is_open)
         query = sa.select(sa.func.count()).select_from(pending_jobs)
         return self.conn.execute(query.where(waiting, pending_jobs.c.priority > self.priority)).scalar_one()
-
-
-def take_turns(conn: sa.Connection, schedule: Schedule) -> None:
-    """Wait for whoever is about to reserve a place that this schedule's constraints count, until it has committed."""
-    hold_turns(conn, counted_keys(schedule.dag_id, schedule.constraints))
 
 
 def counted_keys(dag_id: str, constraints: Iterable[Constraint]) -> set[str]:

@@ -127,12 +127,12 @@ def runs_at_gates(conn: sa.Connection, dag_ids: Iterable[str]) -> dict[str, froz
     return {dag_id: frozenset(run_ids - passed.get(dag_id, set())) for dag_id, run_ids in waiting.items()}
 
 
-def dags_with_gates_of_group(conn: sa.Connection, group: str) -> set[str]:
-    """The DAGs that have a run at, or beyond, a gate which counts by the group."""
+def dags_with_gates(conn: sa.Connection) -> list[tuple[str, str]]:
+    """Return each group that a gate counts by, with each DAG that has a run at, or beyond, such a gate."""
     # As text, which databases can compare: many runs of few DAGs are few rows then, and those of no group are none.
     names = sa.cast(gated_runs.c.group_names, sa.Text)
     rows = conn.execute(sa.select(gated_runs.c.dag_id, names).where(is_active, names != "[]").distinct())
-    return {dag_id for dag_id, group_names in rows if group in json.loads(group_names)}
+    return [(group, dag_id) for dag_id, group_names in rows for group in json.loads(group_names)]
 
 
 def groups_of_gates(conn: sa.Connection, dag_id: str) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -30,8 +31,18 @@ class ScheduleEntry:
 
 def note(conn: sa.Connection, store: Store, schedule: str, what: str, pending_id: str | None = None, **detail: Any) -> None:
     """Write one line."""
-    values = {"schedule": schedule, "at": store.clock(), "what": what, "pending_id": pending_id, "detail": detail}
-    conn.execute(sa.insert(schedule_history).values(**values))
+    write_lines(conn, [line(store, schedule, what, pending_id, **detail)])
+
+
+def line(store: Store, schedule: str, what: str, pending_id: str | None = None, **detail: Any) -> dict[str, Any]:
+    """Return one line of now, for :func:`write_lines`."""
+    return {"schedule": schedule, "at": store.clock(), "what": what, "pending_id": pending_id, "detail": detail}
+
+
+def write_lines(conn: sa.Connection, lines: Sequence[Mapping[str, Any]]) -> None:
+    """Write several lines, in their order."""
+    if lines:
+        conn.execute(sa.insert(schedule_history), lines)
 
 
 def read_history(store: Store, schedule: str, *, before: int | None = None, limit: int = 100) -> list[ScheduleEntry]:

@@ -33,14 +33,19 @@ of_gate = sa.and_(gated_runs.c.dag_id == slot_holds.c.dag_id, gated_runs.c.run_i
 def hold(conn: sa.Connection, constraints: Iterable[Constraint], dag_id: str, run_id: str) -> None:
     """Note what a run takes, in the transaction that reserves it or lets it pass its gate; what it held before is over."""
     let_go(conn, dag_id, run_id)
+    for key, amount in sorted(amounts_of(constraints).items()):
+        conn.execute(sa.insert(slot_holds).values(dag_id=dag_id, run_id=run_id, key=key, amount=amount))
+
+
+def amounts_of(constraints: Iterable[Constraint]) -> dict[str, int]:
+    """Return how much a run with these constraints takes of each pool and of each load."""
     amounts: dict[str, int] = {}
     for one in constraints:
         if isinstance(one, PoolSlots):
             amounts[pool_wait_key(one.pool)] = max(one.free, amounts.get(pool_wait_key(one.pool), 0))
         elif isinstance(one, ClusterLoad):
             amounts[load_wait_key(one.probe)] = 1
-    for key, amount in sorted(amounts.items()):
-        conn.execute(sa.insert(slot_holds).values(dag_id=dag_id, run_id=run_id, key=key, amount=amount))
+    return amounts
 
 
 def held(conn: sa.Connection, key: str, taken_at: datetime, *, but: tuple[str, str] = ("", "")) -> int:

@@ -41,6 +41,9 @@ class LaunchReport:
     launched: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
 
+    def __add__(self, other: LaunchReport) -> LaunchReport:
+        return LaunchReport(self.launched + other.launched, self.waiting + other.waiting)
+
 
 class Launcher:
     """Starts runs.

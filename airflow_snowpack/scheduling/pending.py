@@ -7,7 +7,7 @@ what comes later begins a new one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -39,6 +39,24 @@ TRANSITIONS: Mapping[PendingState, frozenset[PendingState]] = {
 OPEN = (PendingState.TRIGGER.value, PendingState.CONSTRAINT.value)
 is_open = pending_jobs.c.state.in_(sa.bindparam("open_states", OPEN, expanding=True, literal_execute=True))
 """Written out, not bound: the partial indexes on open jobs serve only a statement that says the same as they do."""
+
+
+WRITTEN = (
+    "triggered_at",
+    "expires_at",
+    "next_check_at",
+    "waits_for",
+    "counted_to",
+    "progress",
+    "reasons",
+    "run_id",
+)
+"""What an evaluation may change beside the state."""
+WRITE = (
+    sa.update(pending_jobs)
+    .where(pending_jobs.c.pending_id == sa.bindparam("b_job"), pending_jobs.c.state == sa.bindparam("b_was"))
+    .values({name: sa.bindparam(name) for name in ("state", *WRITTEN)})
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +111,47 @@ def move(conn: sa.Connection, pending_id: str, was: PendingState, to: PendingSta
     mine = sa.and_(pending_jobs.c.pending_id == pending_id, pending_jobs.c.state == was.value)
     if conn.execute(sa.update(pending_jobs).where(mine).values(state=to.value, **changes)).rowcount != 1:
         raise WrongTransition(pending_id, "no longer " + was, to)
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """The next state of a pending job whose row the caller holds.
+
+    :param was: the state that its row has.
+    :param values: the columns of :data:`WRITTEN`.
+    """
+
+    pending_id: str
+    was: PendingState
+    state: PendingState
+    values: dict[str, Any]
+
+    @classmethod
+    def of(cls, row: sa.Row[Any], *, state: PendingState | None = None, was: PendingState | None = None, **changes: Any) -> Write:
+        """What the row is to be; columns that are not named stay as they are.
+
+        :param was: the state that was written since the row was read.
+        :raises WrongTransition: it cannot go there from where it is.
+        """
+        before = was or PendingState(row.state)
+        after = state or before
+        # A trigger and constraints that are met at once are one write; the way is the same.
+        through = TRANSITIONS[PendingState.CONSTRAINT] if before is PendingState.TRIGGER else frozenset[PendingState]()
+        if after not in TRANSITIONS[before] | through:
+            raise WrongTransition(row.pending_id, before, after)
+        return cls(row.pending_id, before, after, {name: getattr(row, name) for name in WRITTEN} | changes)
+
+
+def write_all(conn: sa.Connection, writes: Sequence[Write]) -> None:
+    """Write the next states of several pending jobs in one statement.
+
+    :raises WrongTransition: one of them is not in the state that it was in.
+    """
+    if not writes:
+        return
+    rows = [{"b_job": one.pending_id, "b_was": one.was.value, "state": one.state.value, **one.values} for one in writes]
+    if conn.execute(WRITE, rows).rowcount != len(rows):
+        raise WrongTransition(", ".join(one.pending_id for one in writes[:3]), "no longer as it was read", writes[0].state)
 
 
 def reasons_to_json(reasons: tuple[Reason, ...]) -> list[dict[str, Any]]:

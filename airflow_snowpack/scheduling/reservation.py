@@ -16,7 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.constraint import Constraint
-from airflow_snowpack.scheduling.holding import hold
+from airflow_snowpack.scheduling.holding import amounts_of, hold
 from airflow_snowpack.scheduling.run_ends import SELDOM, watch_runs
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.store import Store
@@ -58,14 +58,47 @@ def reserve_run(
     :param told: what the run finds in its ``conf`` under ``snowpack``, about why it runs.
     :param absorbs: whether further events of its schedule join it until a launcher claims it.
     """
+    reserve_runs(conn, store, [Reservation(wanted, pending_id, run_id, told, absorbs)])
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """One run to reserve, with what :func:`reserve_run` takes."""
+
+    wanted: Wanted
+    pending_id: str
+    run_id: str
+    told: Mapping[str, Any]
+    absorbs: bool = False
+
+    @property
+    def run(self) -> dict[str, str]:
+        """The columns that name the run, among the active runs and in its launch."""
+        return {"dag_id": self.wanted.dag_id, "run_id": self.run_id, "schedule": self.wanted.name}
+
+
+def reserve_runs(conn: sa.Connection, store: Store, reservations: Sequence[Reservation]) -> None:
+    """Reserve several runs, in as many statements as one; each that takes slots of a pool or adds to a load needs more."""
     now = store.clock()
-    run = {"dag_id": wanted.dag_id, "run_id": run_id, "schedule": wanted.name}
-    conn.execute(sa.insert(schedule_runs).values(**run, reserved_at=now))
-    hold(conn, wanted.constraints, wanted.dag_id, run_id)
-    watch_runs(conn, store, [wanted.dag_id], now=now, look_at=now + SELDOM)
-    conf = {**wanted.conf, "snowpack": dict(told)}
-    claimable = {"enqueued_at": now, "visible_at": now, "attempt_count": 0, "absorbs": absorbs}
-    conn.execute(sa.insert(launches).values(pending_id=pending_id, **run, conf=conf, **claimable))
+    conn.execute(sa.insert(schedule_runs), [{**one.run, "reserved_at": now} for one in reservations])
+    for one in reservations:
+        if amounts_of(one.wanted.constraints):
+            hold(conn, one.wanted.constraints, one.wanted.dag_id, one.run_id)
+    watch_runs(conn, store, {one.wanted.dag_id for one in reservations}, now=now, look_at=now + SELDOM)
+    claimable = {"enqueued_at": now, "visible_at": now, "attempt_count": 0}
+    conn.execute(
+        sa.insert(launches),
+        [
+            {
+                "pending_id": one.pending_id,
+                **one.run,
+                "conf": {**one.wanted.conf, "snowpack": dict(one.told)},
+                **claimable,
+                "absorbs": one.absorbs,
+            }
+            for one in reservations
+        ],
+    )
 
 
 def run_id_of(schedule: str, pending_id: str, created_at: datetime) -> str:

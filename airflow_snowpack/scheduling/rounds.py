@@ -19,7 +19,7 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.scheduling.checker import Checker
 from airflow_snowpack.scheduling.intake import Intake
-from airflow_snowpack.scheduling.launcher import Launcher
+from airflow_snowpack.scheduling.launcher import Launcher, LaunchReport
 from airflow_snowpack.scheduling.retention import KEEP, retained
 from airflow_snowpack.scheduling.run_ends import RunEnds
 from airflow_snowpack.scheduling.surroundings import Starter, Surroundings
@@ -74,13 +74,16 @@ class Rounds:
     def step(self) -> RoundReport:
         """One round."""
         self._run_ends.step()
-        taken = self._intake.step()
+        taken, looked_at, launched = self._intake.step(), 0, LaunchReport()
         try:
-            checked = self._checker.step()
+            for checked in self._checker.parts():
+                looked_at += checked.looked_at
+                if checked.sent_off:  # they do not wait until all the others have been evaluated
+                    launched += self._launcher.step()
         finally:  # what was decided before goes out, whatever keeps the checker from deciding more
-            launched = self._launcher.step()
+            launched += self._launcher.step()
         self._tidy()
-        report = RoundReport(taken, checked.looked_at, launched.launched, launched.waiting)
+        report = RoundReport(taken, looked_at, launched.launched, launched.waiting)
         for run_id in report.launched:
             log.info("Launched %s", run_id)
         return report

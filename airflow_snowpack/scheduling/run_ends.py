@@ -183,9 +183,10 @@ class RunEnds:
 def watch_runs(conn: sa.Connection, store: Store, dag_ids: Iterable[str], *, now: datetime, look_at: datetime) -> None:
     """Have the runs of these DAGs looked at from now on."""
     insert = postgresql.insert if store.is_postgres else sqlite.insert
-    for dag_id in sorted(dag_ids):
-        statement = insert(run_places).values(dag_id=dag_id, since=now, look_at=look_at, mark={})
-        conn.execute(statement.on_conflict_do_nothing())
+    # In one order in every transaction, since a row that another one has inserted is waited for.
+    rows = [{"dag_id": dag_id, "since": now, "look_at": look_at, "mark": {}} for dag_id in sorted(dag_ids)]
+    if rows:
+        conn.execute(insert(run_places).on_conflict_do_nothing(), rows)
 
 
 def ends_are_due(store: Store) -> bool:

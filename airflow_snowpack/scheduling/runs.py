@@ -10,12 +10,12 @@ wakes those who are next in line for its place.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from airflow_snowpack.scheduling.active_runs import dags_of_group
 from airflow_snowpack.scheduling.constraints import dag_wait_key, group_wait_key
 from airflow_snowpack.scheduling.events import Event, publish
 from airflow_snowpack.scheduling.gated_runs import end_gates, groups_of_gates, was_turned_away
@@ -30,6 +30,8 @@ SUCCESS, FAILED = "success", "failed"
 LOOK_AGAIN = timedelta(seconds=2)
 UNCOMMITTED = timedelta(seconds=30)
 """Airflow may tell an end so long before it shows it to others."""
+NO_WIDER_THAN = 5_000
+"""So many keys in one statement at most."""
 
 
 class Runs:
@@ -123,19 +125,38 @@ def _wait_keys(conn: sa.Connection, dag_id: str) -> list[str]:
     return [dag_wait_key(dag_id), *(group_wait_key(group) for group in groups)]
 
 
-def ended_meanwhile(conn: sa.Connection, waits_for: str, newest_event: int, now: datetime) -> timedelta | None:
-    """Whether a run that somebody is about to wait for has just ended: how soon to look again, if so.
+def ended_meanwhile(
+    conn: sa.Connection, dags_of_keys: Mapping[str, Iterable[str]], newest_event: int, now: datetime
+) -> dict[str, timedelta]:
+    """Return how soon to look again at what is about to wait for one of these keys, where a counted run has just ended.
 
-    :param waits_for: the key of a DAG or a group.
+    :param dags_of_keys: the DAGs whose runs each key counts.
     :param newest_event: the number of the newest event when Airflow was asked for runs.
     """
-    kind, _, name = waits_for.partition(":")
-    dag_ids = [name] if dag_wait_key(name) == waits_for else dags_of_group(conn, name) if kind == "group" else []
-    keys = [run_key(dag_id, state) for dag_id in dag_ids for state in (SUCCESS, FAILED, "removed")]
-    newest = sa.select(events.c.id, events.c.recorded_at).where(events.c.key.in_(keys)).order_by(events.c.id.desc()).limit(1)
-    row = conn.execute(newest).first() if keys else None
-    if row is None:
-        return None
-    if row.id > newest_event:
-        return timedelta(0)  # Airflow was asked before
-    return LOOK_AGAIN if row.recorded_at > now - UNCOMMITTED else None
+    newest = _newest_ends(conn, sorted({dag_id for dag_ids in dags_of_keys.values() for dag_id in dag_ids}))
+    found = {}
+    for key, dag_ids in dags_of_keys.items():
+        last = max((newest[dag_id] for dag_id in dag_ids if dag_id in newest), default=None)
+        if last is not None and last[0] > newest_event:
+            found[key] = timedelta(0)  # Airflow was asked before
+        elif last is not None and last[1] > now - UNCOMMITTED:
+            found[key] = LOOK_AGAIN
+    return found
+
+
+def _newest_ends(conn: sa.Connection, dag_ids: Sequence[str]) -> dict[str, tuple[int, datetime]]:
+    """The number of the newest end of a run of each DAG, and when it was recorded."""
+    dag_of_key = {run_key(dag_id, state): dag_id for dag_id in dag_ids for state in (SUCCESS, FAILED, "removed")}
+    keys = list(dag_of_key)
+    found: dict[str, tuple[int, datetime]] = {}
+    for start in range(0, len(keys), NO_WIDER_THAN):
+        some = [(key,) for key in keys[start : start + NO_WIDER_THAN]]
+        asked = sa.values(sa.column("key", sa.Text), name="asked").data(some).cte("asked")
+        # One look-up for each key: to group by it would read every event that it ever had.
+        of_key = sa.select(sa.func.max(events.c.id)).where(events.c.key == asked.c.key).scalar_subquery()
+        newest = [number for number in conn.execute(sa.select(of_key).select_from(asked)).scalars() if number is not None]
+        rows = sa.select(events.c.key, events.c.id, events.c.recorded_at).where(events.c.id.in_(newest))
+        for row in conn.execute(rows) if newest else ():
+            dag_id = dag_of_key[row.key]
+            found[dag_id] = max(found.get(dag_id, (0, row.recorded_at)), (row.id, row.recorded_at))
+    return found

@@ -1,7 +1,7 @@
 """The lines of pending jobs that wait for the same: who is looked at when a place becomes free, and how often meanwhile.
 
     wake(conn, next_in_line(conn, ["group:compaction"], now), now)     # a place has become free
-    stands_in_front(conn, row, "group:compaction")                     # whether to look at it every now and then
+    fronts.has(row, "group:compaction")                                # whether to look at it every now and then
     elder_due(conn, row, keys, now)                                    # whether others are to be looked at before it
 
 A look costs a question to Airflow and a transaction, and thousands may wait for one place. The invariant: **as many are woken as
@@ -11,6 +11,7 @@ came before it and waits for the same. Whoever leaves a line, for whatever reaso
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -37,22 +38,57 @@ AS_FAR = 100
 COUNTING = {MaxConcurrent.kind: MaxConcurrent, SinceLastRun.kind: SinceLastRun}
 """The constraints that count runs."""
 
+Place = tuple[int, datetime, str]
 IN_LINE = (pending_jobs.c.priority.desc(), pending_jobs.c.created_at, pending_jobs.c.pending_id)
 
 
-def stands_in_front(conn: sa.Connection, row: sa.Row[Any], key: str) -> bool:
-    """Whether fewer than :data:`FRONT` are before it in the line.
+class Fronts:
+    """The fronts of several lines, as they change while a batch of jobs is evaluated.
 
-    :param row: of the pending job.
+    What a transaction has not written yet is entered here, so that each job meets the line as it is behind those before it.
     """
-    place = sa.tuple_(pending_jobs.c.created_at, pending_jobs.c.pending_id)
-    mine = sa.tuple_(
-        sa.literal(row.created_at, pending_jobs.c.created_at.type), sa.literal(row.pending_id, pending_jobs.c.pending_id.type)
-    )
-    before = sa.or_(pending_jobs.c.priority > row.priority, place < mine)
-    query = sa.select(pending_jobs.c.pending_id).where(pending_jobs.c.waits_for == key, is_open)
-    query = query.where(pending_jobs.c.priority >= row.priority, before).limit(FRONT)
-    return len(conn.execute(query).all()) < FRONT
+
+    def __init__(self, conn: sa.Connection) -> None:
+        self._conn = conn
+        self._known: dict[str, list[Place]] = {}
+
+    def read(self, keys: Iterable[str]) -> None:
+        """Read the fronts of these lines that are not known yet, in one statement."""
+        new = sorted(set(keys) - self._known.keys())
+        if not new:
+            return
+        self._known |= {key: [] for key in new}
+        columns = [pending_jobs.c[name] for name in ("waits_for", "priority", "created_at", "pending_id")]
+        place = sa.func.row_number().over(partition_by=pending_jobs.c.waits_for, order_by=IN_LINE)
+        ranked = sa.select(*columns, place.label("place"))
+        ranked_rows = ranked.where(pending_jobs.c.waits_for.in_(new), is_open).subquery()
+        for row in self._conn.execute(sa.select(ranked_rows).where(ranked_rows.c.place <= AS_FAR)):
+            self._known[row.waits_for].append(_place(row))
+        for line in self._known.values():
+            line.sort()
+
+    def has(self, row: sa.Row[Any], key: str) -> bool:
+        """Whether fewer than :data:`FRONT` are before it in the line.
+
+        :param row: of the pending job.
+        """
+        return bisect_left(self._known[key], _place(row)) < FRONT
+
+    def enter(self, row: sa.Row[Any], key: str) -> None:
+        """It waits in the line from now on."""
+        line, place = self._known[key], _place(row)
+        at = bisect_left(line, place)
+        if at < AS_FAR and (at == len(line) or line[at] != place):
+            line.insert(at, place)
+
+    def leave(self, row: sa.Row[Any], key: str) -> None:
+        """It waits in the line no more."""
+        if _place(row) in (line := self._known.get(key, [])):
+            line.remove(_place(row))
+
+
+def _place(row: sa.Row[Any]) -> Place:
+    return -row.priority, row.created_at, row.pending_id
 
 
 def elder_due(conn: sa.Connection, row: sa.Row[Any], keys: Collection[str], now: datetime) -> str | None:

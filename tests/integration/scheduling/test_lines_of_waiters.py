@@ -7,8 +7,18 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from query_plans import sent_by
 
-from airflow_snowpack.scheduling import CustomEvents, MaxConcurrent, PoolSlots, Schedule, SinceLastRun, TimeWindow, waiters
+from airflow_snowpack.scheduling import (
+    CheckReport,
+    CustomEvents,
+    MaxConcurrent,
+    PoolSlots,
+    Schedule,
+    SinceLastRun,
+    TimeWindow,
+    waiters,
+)
 from airflow_snowpack.store.schedule_tables import pending_jobs, schedule_runs, schedules
 
 GO = CustomEvents("go")
@@ -69,23 +79,27 @@ def held(scheduler: Any) -> Any:
     return scheduler
 
 
-def test_three_thousand_that_wait_do_not_keep_a_newer_one_from_starting(held: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look takes a while, and looking at all of them takes longer than it is until the first is looked at again."""
-    fill_line(held, 3_000)
-    really, looks = held.checker._look, []
+MANY = 2_100
+"""More than are evaluated on one answer of Airflow's."""
 
-    def look(*args: Any) -> Any:
-        looks.append(args)
-        held.clock.forward(milliseconds=25)
-        return really(*args)
 
-    monkeypatch.setattr(held.checker, "_look", look)
-    held.clock.forward(seconds=1)
-    held.declare("newer", CustomEvents("now"), MaxConcurrent(1), dag_id="free")
+def test_many_that_wait_for_one_place_keep_no_other_from_starting_in_the_same_round(held: Any) -> None:
+    """Neither one that has nothing to wait for nor one that has a place of its own, though both have become due last."""
+    fill_line(held, MANY, waits_for=None)
+    held.clock.forward(minutes=1)
+    held.declare("nothing_to_wait_for", CustomEvents("now"), dag_id="free")
+    held.declare("place_of_its_own", CustomEvents("now"), MaxConcurrent(1), dag_id="another")
     held.send("now")
-    while len(looks) < 200 and len(held.started) == 1:
-        work(held, limit=20)
-    assert [launch.schedule for launch in held.started] == ["holder", "newer"]
+    held.subscriber.step()
+    reports: list[CheckReport] = []
+    sent = sent_by(held.store, lambda: reports.extend(held.checker.parts()))
+    assert sum(report.looked_at for report in reports) == MANY + 2
+    assert len(sent) / MANY * 1_000 <= 60, "the statements for each thousand that wait"
+    held.launcher.step()
+    assert {launch.schedule for launch in held.started} == {"holder", "nothing_to_wait_for", "place_of_its_own"}
+    assert len(reports[0].sent_off) == 1, "what takes no place comes first"
+    (waits,) = held.pending(f"w{MANY - 1:04}")
+    assert [reason.says for reason in waits.reasons if not reason.met] == ["1 of at most 1 runs of group busy are active"]
 
 
 def test_who_is_far_back_in_the_line_is_looked_at_seldom(held: Any) -> None:

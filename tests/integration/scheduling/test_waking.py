@@ -9,7 +9,7 @@ import pytest
 from bounded import PATIENCE_S
 from scripted_engine import eventually
 
-from airflow_snowpack.scheduling import CustomEvents, DagRuns, MaxConcurrent, Runs, SinceLastRun, checker
+from airflow_snowpack.scheduling import CustomEvents, DagRuns, MaxConcurrent, Runs, SinceLastRun, evaluation
 from airflow_snowpack.store import open_store
 
 GO = CustomEvents("go")
@@ -98,7 +98,7 @@ def test_an_end_that_comes_while_a_checker_writes_down_that_its_job_waits_wakes_
     scheduler.declare("waits", GO, MaxConcurrent(1))
     scheduler.send("go")
     scheduler.subscriber.step()
-    really = checker.ended_meanwhile
+    really = evaluation.ended_meanwhile
     with open_store(store_url, clock=scheduler.clock) as other, ThreadPoolExecutor(1) as elsewhere:
 
         def too_early(*asked: Any) -> Any:
@@ -109,7 +109,7 @@ def test_an_end_that_comes_while_a_checker_writes_down_that_its_job_waits_wakes_
             return found
 
         told: list[Any] = []
-        monkeypatch.setattr(checker, "ended_meanwhile", too_early)
+        monkeypatch.setattr(evaluation, "ended_meanwhile", too_early)
         scheduler.checker.step()
         assert [each.result(PATIENCE_S) for each in told] == [True]
     assert due(scheduler, "waits")

@@ -22,7 +22,6 @@ PART = 10
 NOT_YET = (
     "dry run of all actions on the large table",
     "first look of all deferred sensors",
-    "look at all runs that wait for one place",
     "look for what is too old, nothing is",
     "round of the poller, no table has changed",
 )

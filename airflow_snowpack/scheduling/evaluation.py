@@ -1,0 +1,434 @@
+"""One transaction of the checker: a batch of pending jobs is evaluated, and the runs that may start are reserved.
+
+    outcomes = store.transact(lambda conn: Evaluation(store, conn, snapshot, definitions).evaluate(pending_ids))
+
+The invariant: **checking and reserving is one step, and a batch decides what its jobs would decide one after the other.** The
+transaction holds the rows of its jobs and the turns of what their constraints count, reads each fact once, and enters there what
+it decides (:mod:`airflow_snowpack.scheduling.shared_facts`).
+
+Locks are taken in one order: the jobs and their schedules, of which those that another transaction holds are left out; then the
+turns, the places of the DAGs and the clocks, which are waited for. A transaction stays short: it takes as many turns as
+:data:`MOST_TURNS` and ends as many jobs as :data:`MOST_ENDED`, and leaves the others to the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_snowpack.scheduling.clocks import restart_periods
+from airflow_snowpack.scheduling.constraint import RECHECK
+from airflow_snowpack.scheduling.constraints import dag_wait_key, group_wait_key
+from airflow_snowpack.scheduling.counting import Counted, count_each, told_events_of_each, why_it_runs
+from airflow_snowpack.scheduling.definitions import Definitions
+from airflow_snowpack.scheduling.errors import InvalidSchedule
+from airflow_snowpack.scheduling.facts import counted_keys
+from airflow_snowpack.scheduling.history import line, note, write_lines
+from airflow_snowpack.scheduling.late_events import begin_with_late_events, expiry
+from airflow_snowpack.scheduling.pending import (
+    PendingState,
+    Reason,
+    Write,
+    is_open,
+    move,
+    reasons_from_json,
+    reasons_to_json,
+    write_all,
+)
+from airflow_snowpack.scheduling.reservation import Reservation, Wanted, reserve_runs, run_id_of
+from airflow_snowpack.scheduling.rulings import Rulings, rule_all
+from airflow_snowpack.scheduling.runs import LOOK_AGAIN, ended_meanwhile
+from airflow_snowpack.scheduling.schedule import LaunchBacklog, Schedule, Then
+from airflow_snowpack.scheduling.shared_facts import BatchFacts, SharedFacts
+from airflow_snowpack.scheduling.surroundings import Snapshot
+from airflow_snowpack.scheduling.trigger import Judgement
+from airflow_snowpack.scheduling.turns import hold_turns
+from airflow_snowpack.scheduling.unmet import keep_unmet, keep_unmet_of_expired
+from airflow_snowpack.scheduling.waiters import SELDOM, Fronts, elder_due, next_in_line, wake
+from airflow_snowpack.store import Store
+from airflow_snowpack.store.schedule_tables import pending_jobs, schedules
+
+log = logging.getLogger(__name__)
+
+MOST_TURNS = 256
+"""Postgres has room for some thousand locks in all, at its default settings."""
+MOST_ENDED = 50
+"""A job that is discarded costs some statements of its own."""
+
+Outcomes = dict[str, PendingState | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A pending job, its row held.
+
+    :param schedule: as it is now; ``None`` where it was changed, or cannot be read.
+    :param problem: why it cannot be read.
+    """
+
+    row: sa.Row[Any]
+    schedule: Schedule | None = None
+    problem: InvalidSchedule | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """A pending job whose trigger is satisfied.
+
+    :param counted: what its events add up to.
+    """
+
+    row: sa.Row[Any]
+    schedule: Schedule
+    trigger: Reason
+    triggered_at: datetime
+    expires_at: datetime
+    counted: Counted
+
+    @property
+    def is_new(self) -> bool:
+        """Whether its trigger was not satisfied before."""
+        return self.row.triggered_at is None
+
+    def is_discarded_at(self, now: datetime) -> bool:
+        """Whether its timeout discards it then, which keeps the events that arrived after the expiry; a skip would not."""
+        return now >= self.expires_at and self.schedule.timeout.then is Then.DISCARD
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A job that goes on waiting, not written yet.
+
+    :param write: its row; ``next_check_at`` is missing where its line says when.
+    :param latest: it is evaluated again by then.
+    """
+
+    row: sa.Row[Any]
+    write: Write
+    latest: datetime | None = None
+
+
+class Evaluation:
+    """Evaluates one batch; used once.
+
+    :param snapshot: how things stood in Airflow before the transaction.
+    :param definitions: the schedules as they were read for the snapshot.
+    """
+
+    def __init__(self, store: Store, conn: sa.Connection, snapshot: Snapshot, definitions: Definitions) -> None:
+        self._store = store
+        self._conn = conn
+        self._snapshot = snapshot
+        self._definitions = definitions
+        self._now = store.clock()
+        self._shared = SharedFacts(conn, snapshot, self._now)
+        self._fronts = Fronts(conn)
+        self._waiting: list[_Waiting] = []
+        self._lines: list[dict[str, Any]] = []
+        self._started: list[tuple[_Due, str]] = []
+        self._starts: list[Write] = []
+        self._left: set[str] = set()
+        self._ended = 0
+
+    def evaluate(self, pending_ids: Sequence[str]) -> Outcomes:
+        """Evaluate these jobs in this order.
+
+        :returns: the state of each; ``None`` for one that another process holds, or that is not due any more. Those that are not
+            there have been left to the next transaction; at least one is there.
+        """
+        rows = self._hold(pending_ids)
+        found = self._with_schedules(rows)
+        outcomes: Outcomes = {pending_id: None for pending_id in pending_ids if pending_id not in found}
+        in_order = [found[pending_id] for pending_id in pending_ids if pending_id in found]
+        readable = [(job.row, job.schedule) for job in in_order if job.schedule is not None]
+        counted = dict(zip((row.pending_id for row, _ in readable), count_each(self._conn, readable), strict=True))
+        judged = {
+            row.pending_id: schedule.trigger.judge(counted[row.pending_id].progress, self._now) for row, schedule in readable
+        }
+        taken = self._take_turns(in_order, judged)
+        for job in taken:
+            if self._ended >= MOST_ENDED:
+                break
+            pending_id = job.row.pending_id
+            outcomes[pending_id] = self._evaluate(job, counted.get(pending_id), judged.get(pending_id))
+        self._finish()
+        return outcomes
+
+    # --- what is held ---------------------------------------------------------------------------------------------------
+
+    def _hold(self, pending_ids: Sequence[str]) -> Sequence[sa.Row[Any]]:
+        mine = sa.select(pending_jobs).where(pending_jobs.c.pending_id.in_(pending_ids), is_open)
+        mine = mine.where(pending_jobs.c.next_check_at <= self._now)
+        in_order = (pending_jobs.c.schedule, pending_jobs.c.generation)  # as in each transaction that locks several
+        return self._conn.execute(mine.order_by(*in_order).with_for_update(skip_locked=True)).all()
+
+    def _with_schedules(self, rows: Sequence[sa.Row[Any]]) -> dict[str, _Job]:
+        """The jobs with their schedules as they are now; without those whose schedule is being changed."""
+        names = sorted({row.schedule for row in rows})
+        named: sa.Select[Any] = sa.select(schedules.c.name, schedules.c.generation, schedules.c.definition)
+        # Shared, so that no change of a schedule commits between this evaluation and its effect. One that is under way holds the
+        # row already and will want the pending job: so the job is left for later, and neither waits for the other.
+        held = named.where(schedules.c.name.in_(names)).order_by(schedules.c.name).with_for_update(read=True, skip_locked=True)
+        current = {row.name: row for row in self._conn.execute(held)} if names else {}
+        missing = [name for name in names if name not in current]
+        changing = (
+            set(self._conn.execute(sa.select(schedules.c.name).where(schedules.c.name.in_(missing))).scalars()) if missing else ()
+        )
+        return {row.pending_id: self._job(row, current.get(row.schedule)) for row in rows if row.schedule not in changing}
+
+    def _job(self, row: sa.Row[Any], current: sa.Row[Any] | None) -> _Job:
+        if current is None or current.generation != row.generation:
+            return _Job(row)
+        try:
+            return _Job(row, self._definitions.read(current.name, current.definition))
+        except InvalidSchedule as error:
+            return _Job(row, problem=error)
+
+    def _take_turns(self, jobs: Sequence[_Job], judged: Mapping[str, Judgement]) -> list[_Job]:
+        """Wait for the turns of what these jobs count, and read the facts; the jobs beyond :data:`MOST_TURNS` are left."""
+        keys: set[str] = set()
+        taken: list[_Job] = []
+        asking: list[Schedule] = []
+        for job in jobs:
+            if job.schedule is not None and (job.row.triggered_at is not None or judged[job.row.pending_id].satisfied):
+                counts = counted_keys(job.schedule.dag_id, job.schedule.constraints)
+                if keys and len(keys | counts) > MOST_TURNS:
+                    break
+                keys |= counts
+                asking.append(job.schedule)
+            taken.append(job)
+        hold_turns(self._conn, keys)
+        self._shared = SharedFacts(self._conn, self._snapshot, self._store.clock())
+        self._shared.read(asking)
+        return taken
+
+    # --- one job --------------------------------------------------------------------------------------------------------
+
+    def _evaluate(self, job: _Job, counted: Counted | None, judgement: Judgement | None) -> PendingState:
+        row, schedule = job.row, job.schedule
+        self._now = self._store.clock()  # a job that was woken a moment ago is due, and may come before this one
+        if job.problem is not None:
+            return self._set_aside(row, job.problem)
+        if schedule is None or counted is None or judgement is None:
+            self._flush()
+            return self._discard(row, PendingState(row.state), "the schedule was changed")
+        if row.triggered_at is None and not judgement.satisfied:
+            reason = Reason("trigger", judgement.says, met=False, not_before=judgement.next_at)
+            return self._wait(row, Write.of(row, **_changes((reason,), judgement.next_at, None, counted)))
+        trigger = Reason("trigger", judgement.says, met=True)
+        # Somebody's clock may be ahead of ours; what it says has not happened yet has happened now.
+        triggered_at = row.triggered_at or min(judgement.since or self._now, self._now)
+        expires_at = row.expires_at or expiry(self._conn, row.pending_id, schedule, triggered_at, self._now)
+        return self._constrain(_Due(row, schedule, trigger, triggered_at, expires_at, counted))
+
+    def _set_aside(self, row: sa.Row[Any], error: InvalidSchedule) -> PendingState:
+        """A definition that this process cannot read, such as one of a newer version: it waits, and keeps no other waiting."""
+        log.error("schedule_not_readable: %s: %s", row.schedule, error)
+        reason = Reason("schedule", f"its definition cannot be read: {error}", met=False)
+        return self._wait(row, Write.of(row, **_changes((reason,), self._now + RECHECK, None, None)))
+
+    def _constrain(self, due: _Due) -> PendingState:
+        """Ask the constraints, and send the run off, let it wait, or discard it."""
+        now, schedule = self._now, due.schedule
+        facts = BatchFacts(
+            self._conn,
+            self._snapshot,
+            now,
+            schedule.dag_id,
+            schedule.name,
+            schedule.priority,
+            triggered_at=due.triggered_at,
+            shared=self._shared,
+        )
+        rulings = rule_all(schedule.constraints, facts, reasons_from_json(due.row.reasons)[1:])
+        reasons = (due.trigger, *rulings.reasons)
+        if rulings.skips and not due.is_discarded_at(now):
+            self._note_triggered(due)
+            self._discard(due.row, PendingState.CONSTRAINT, "; ".join(rulings.skips), reasons, what="skipped")
+            keep_unmet(self._conn, self._store, due.row, schedule, due.counted)
+            return PendingState.DISCARDED
+        if rulings.all_met:
+            elder = self._elder(due)
+            return self._send_off(due, reasons) if elder is None else self._stand_back(due, reasons, elder)
+        if now >= due.expires_at:
+            return self._time_out(due, reasons)
+        return self._wait_in_line(due, reasons, rulings)
+
+    def _elder(self, due: _Due) -> str | None:
+        """What a job waits for that is due and before it in line."""
+        keys = counted_keys(due.schedule.dag_id, due.schedule.constraints) if self._now < due.expires_at else set()
+        if not keys:
+            return None
+        self._flush()  # those that were evaluated before it are not due any more
+        return elder_due(self._conn, due.row, keys, self._now)
+
+    def _stand_back(self, due: _Due, reasons: tuple[Reason, ...], key: str) -> PendingState:
+        """A job that came before it waits for the same and is due. It is woken if there is room for it too."""
+        line = Reason("line", "somebody who came before it is looked at first", met=False)
+        next_at = min(self._now + LOOK_AGAIN, due.expires_at)
+        return self._wait_for_constraints(due, _changes((*reasons, line), next_at, key, due.counted))
+
+    def _wait_in_line(self, due: _Due, reasons: tuple[Reason, ...], rulings: Rulings) -> PendingState:
+        key = rulings.waits_for
+        next_at = None if key is not None else min(rulings.next_look(self._now), due.expires_at)
+        return self._wait_for_constraints(due, _changes(reasons, next_at, key, due.counted))
+
+    def _time_out(self, due: _Due, reasons: tuple[Reason, ...]) -> PendingState:
+        timeout = due.schedule.timeout
+        unmet = "; ".join(reason.says for reason in reasons if not reason.met)
+        why = f"its constraints were not met within {timeout.period}: {unmet}"
+        self._note_triggered(due)
+        if timeout.then is Then.DISCARD:
+            discarded = self._discard(due.row, PendingState.CONSTRAINT, why, reasons, what="timed_out")
+            late = begin_with_late_events(self._conn, due.row, due.expires_at, self._now)
+            keep_unmet_of_expired(self._conn, self._store, due.row, due.schedule, due.counted, late)
+            return discarded
+        note(self._conn, self._store, due.schedule.name, "timed_out", due.row.pending_id, because=why, then="launch")
+        return self._send_off(due, reasons, was=PendingState.CONSTRAINT)
+
+    # --- what becomes of it ---------------------------------------------------------------------------------------------
+
+    def _wait_for_constraints(self, due: _Due, changes: Mapping[str, Any]) -> PendingState:
+        if due.is_new:
+            self._lines.append(self._triggered(due))
+        moments: dict[str, Any] = {"triggered_at": due.triggered_at, "expires_at": due.expires_at}
+        write = Write.of(due.row, state=PendingState.CONSTRAINT, **moments, **changes)
+        return self._wait(due.row, write, due.expires_at)
+
+    def _wait(self, row: sa.Row[Any], write: Write, latest: datetime | None = None) -> PendingState:
+        self._waiting.append(_Waiting(row, write, latest))
+        self._shared.move(row.priority, row.waits_for, write.values["waits_for"])
+        if row.waits_for not in (None, write.values["waits_for"]):
+            self._left.add(row.waits_for)
+        return write.state
+
+    def _send_off(self, due: _Due, reasons: tuple[Reason, ...], was: PendingState | None = None) -> PendingState:
+        """Have the run reserved and handed to the launcher at the end of the batch; it counts from now on.
+
+        :param was: the state that is written already.
+        """
+        row, schedule = due.row, due.schedule
+        run_id = run_id_of(schedule.name, row.pending_id, row.created_at)
+        if due.is_new and was is None:
+            self._lines.append(self._triggered(due))
+        moments: dict[str, Any] = {"triggered_at": due.triggered_at, "expires_at": due.expires_at}
+        changes = _changes(reasons, None, None, due.counted)
+        start = Write.of(row, state=PendingState.LAUNCH, was=was, run_id=run_id, **moments, **changes)
+        if row.waits_for is None:
+            self._starts.append(start)
+        else:  # at once, or it would be due before those behind it
+            write_all(self._conn, [start])
+        self._leave_line(row)
+        self._shared.reserve(schedule.dag_id, run_id, schedule.constraints)
+        self._started.append((due, run_id))
+        return PendingState.LAUNCH
+
+    def _discard(
+        self, row: sa.Row[Any], was: PendingState, why: str, reasons: tuple[Reason, ...] = (), *, what: str = "discarded"
+    ) -> PendingState:
+        kept = {"reasons": reasons_to_json(reasons)} if reasons else {}
+        ended = {"ended_at": self._now, "ended_because": why, "next_check_at": None, "waits_for": None, **kept}
+        move(self._conn, row.pending_id, was, PendingState.DISCARDED, **ended)
+        note(self._conn, self._store, row.schedule, what, row.pending_id, because=why)
+        self._leave_line(row)
+        self._ended += 1
+        return PendingState.DISCARDED
+
+    def _leave_line(self, row: sa.Row[Any]) -> None:
+        """The job behind it may be next now."""
+        if row.waits_for is not None:
+            self._shared.move(row.priority, row.waits_for, None)
+            self._fronts.leave(row, row.waits_for)
+            self._left.add(row.waits_for)
+
+    def _triggered(self, due: _Due) -> dict[str, Any]:
+        since = due.triggered_at.isoformat()
+        return line(self._store, due.schedule.name, "triggered", due.row.pending_id, says=due.trigger.says, since=since)
+
+    def _note_triggered(self, due: _Due) -> None:
+        """Write that its trigger is satisfied now, before what is written at once of the same job."""
+        self._flush()
+        if due.is_new:
+            write_lines(self._conn, [self._triggered(due)])
+            moments = {"triggered_at": due.triggered_at, "expires_at": due.expires_at}
+            move(self._conn, due.row.pending_id, PendingState.TRIGGER, PendingState.CONSTRAINT, **moments)
+
+    # --- writing --------------------------------------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        """Write the jobs that go on waiting."""
+        waiting, self._waiting = self._waiting, []
+        lines, self._lines = self._lines, []
+        write_lines(self._conn, lines)
+        if not waiting:
+            return
+        in_front = self._move_in_lines(waiting)
+        soon = self._ended_meanwhile({one.write.values["waits_for"] for one in waiting if one.row.pending_id in in_front})
+        for one in waiting:
+            if one.latest is not None and one.write.values["next_check_at"] is None:
+                is_first, key = one.row.pending_id in in_front, one.write.values["waits_for"]
+                pause = soon.get(key, RECHECK) if is_first else SELDOM
+                one.write.values["next_check_at"] = min(self._now + pause, one.latest)
+        write_all(self._conn, [one.write for one in waiting])
+
+    def _move_in_lines(self, waiting: Iterable[_Waiting]) -> set[str]:
+        """Enter these jobs in their lines, one after the other.
+
+        :returns: the ids of those that are among the first of theirs.
+        """
+        lined_up = [one for one in waiting if one.write.values["waits_for"] is not None or one.row.waits_for is not None]
+        self._fronts.read(one.write.values["waits_for"] for one in lined_up if one.write.values["waits_for"] is not None)
+        in_front = set()
+        for one in lined_up:
+            was, key = one.row.waits_for, one.write.values["waits_for"]
+            if was not in (None, key):
+                self._fronts.leave(one.row, was)
+            if key is not None:
+                if self._fronts.has(one.row, key):
+                    in_front.add(one.row.pending_id)
+                self._fronts.enter(one.row, key)
+        return in_front
+
+    def _ended_meanwhile(self, keys: Iterable[str]) -> dict[str, Any]:
+        """How soon to evaluate those again that wait for a run that has just ended."""
+        dags: dict[str, Sequence[str]] = {}
+        for key in keys:
+            _, _, name = key.partition(":")
+            if key == dag_wait_key(name):
+                dags[key] = [name]
+            elif key == group_wait_key(name):
+                dags[key] = self._shared.members.get(name, ())
+        return ended_meanwhile(self._conn, dags, self._snapshot.newest_event, self._now) if dags else {}
+
+    def _finish(self) -> None:
+        """Write what is left: the jobs that wait, the runs that are to start, and who is next in the lines that were left."""
+        self._flush()
+        write_all(self._conn, self._starts)
+        if self._started:
+            self._reserve()
+        wake(self._conn, next_in_line(self._conn, sorted(self._left), self._now), self._now, skip_locked=True)
+
+    def _reserve(self) -> None:
+        told = told_events_of_each(self._conn, [due.row.pending_id for due, _ in self._started])
+        wanted = []
+        for due, run_id in self._started:
+            schedule, pending_id = due.schedule, due.row.pending_id
+            why = why_it_runs(pending_id, schedule, due.counted.progress, self._now, told[pending_id])
+            absorbs = schedule.backlog is LaunchBacklog.ONE
+            wanted.append(Reservation(Wanted.by(schedule), pending_id, run_id, why, absorbs))
+        reserve_runs(self._conn, self._store, wanted)
+        for due, _ in self._started:
+            restart_periods(self._conn, self._store, due.schedule, due.counted.progress)
+
+
+def _changes(
+    reasons: tuple[Reason, ...], next_at: datetime | None, waits_for: str | None, counted: Counted | None
+) -> dict[str, Any]:
+    """The columns of a job that was evaluated."""
+    sums = {} if counted is None else counted.to_row()
+    return {"reasons": reasons_to_json(reasons), "next_check_at": next_at, "waits_for": waits_for, **sums}

@@ -1,0 +1,164 @@
+"""What constraints are told when a batch of pending jobs is evaluated: the store is read once for all of them.
+
+    shared = SharedFacts(conn, snapshot, now)
+    shared.read(schedules)                                  # after the turns are held: a handful of statements
+    rulings = rule_all(constraints, BatchFacts(…, shared=shared))
+    shared.reserve("maintain", run_id, constraints)         # what is decided counts for the next job of the batch
+
+The invariant: **each job is told what it would be told if those before it had been written.** Whatever takes a place that the
+batch counts needs a turn that the transaction holds, so that what was read stays true until it ends; a run that ends meanwhile
+only makes room, and wakes the next in line.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from airflow_snowpack.scheduling.active_runs import dags_of_groups, reserved_runs
+from airflow_snowpack.scheduling.constraint import Constraint
+from airflow_snowpack.scheduling.constraints import MaxConcurrent, MaxRuns, SinceLastRun
+from airflow_snowpack.scheduling.facts import StoredFacts, counted_keys
+from airflow_snowpack.scheduling.gated_runs import runs_at_gates
+from airflow_snowpack.scheduling.holding import amounts_of, held
+from airflow_snowpack.scheduling.pending import is_open
+from airflow_snowpack.scheduling.schedule import Schedule
+from airflow_snowpack.scheduling.surroundings import Snapshot
+from airflow_snowpack.store.schedule_tables import dag_successes, pending_jobs, schedule_runs
+
+
+class SharedFacts:
+    """What the store says, as it changes while a batch of jobs is evaluated.
+
+    :param snapshot: how things stood in Airflow before the transaction.
+    """
+
+    def __init__(self, conn: sa.Connection, snapshot: Snapshot, now: datetime) -> None:
+        self.conn = conn
+        self.snapshot = snapshot
+        self.now = now
+        self.members: dict[str, list[str]] = {}
+        self.reserved: dict[str, frozenset[str]] = {}
+        self.at_gates: dict[str, frozenset[str]] = {}
+        self.successes: dict[str, datetime] = {}
+        self._launches: defaultdict[str, list[datetime]] = defaultdict(list)
+        self._held: dict[str, int] = {}
+        self._of_group: dict[str, int] = {}
+        self._more_urgent: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        self._lowest = 0
+
+    def read(self, schedules: Sequence[Schedule]) -> None:
+        """Read what the constraints of these schedules may ask about."""
+        asked = [(schedule, one) for schedule in schedules for one in schedule.constraints]
+        self.members = dags_of_groups(self.conn, {one.group for _, one in asked if isinstance(one, MaxConcurrent) and one.group})
+        in_groups = {dag_id for dag_ids in self.members.values() for dag_id in dag_ids}
+        own = {schedule.dag_id for schedule, one in asked if isinstance(one, SinceLastRun) or _counts_its_dag(one)}
+        if own or in_groups:
+            self.reserved = reserved_runs(self.conn, own | in_groups)
+        if in_groups:
+            self.at_gates = runs_at_gates(self.conn, in_groups)
+        self._read_successes({schedule.dag_id for schedule, one in asked if isinstance(one, SinceLastRun)})
+        self._read_launches([(schedule.name, one) for schedule, one in asked if isinstance(one, MaxRuns)])
+        keys = {key for schedule in schedules for key in counted_keys(schedule.dag_id, schedule.constraints)}
+        self._lowest = min((schedule.priority for schedule in schedules), default=0)
+        self._read_more_urgent(keys)
+
+    def active_of_group(self, group: str, told: StoredFacts) -> int:
+        """How many runs of the group's DAGs are active.
+
+        :raises Untold: Airflow does not say how many runs one of them has.
+        """
+        if group not in self._of_group:
+            self._of_group[group] = told.count_of_group(self.members[group], self.reserved, self.at_gates)
+        return self._of_group[group]
+
+    def launches_since(self, schedule: str, moment: datetime) -> tuple[datetime, ...]:
+        """When the schedule launched after it, oldest first."""
+        launches = self._launches[schedule]
+        return tuple(launches[bisect_right(launches, moment) :])
+
+    def held(self, key: str) -> int:
+        """How much is promised of a pool or of a load."""
+        if key not in self._held:
+            self._held[key] = held(self.conn, key, self.snapshot.taken_at or self.now)
+        return self._held[key]
+
+    def more_urgent(self, key: str, priority: int) -> int:
+        """How many jobs of a higher priority wait for it."""
+        return sum(number for other, number in self._more_urgent[key].items() if other > priority)
+
+    def reserve(self, dag_id: str, run_id: str, constraints: Iterable[Constraint]) -> None:
+        """The run counts from now on, though it is written with the rest of the batch."""
+        if dag_id in self.reserved:
+            self.reserved[dag_id] |= {run_id}
+            self._of_group.clear()
+        for key, amount in amounts_of(constraints).items():
+            self._held[key] = self.held(key) + amount
+
+    def move(self, priority: int, was: str | None, to: str | None) -> None:
+        """A job of this priority leaves a line, and enters another one."""
+        if priority <= self._lowest:
+            return
+        if was is not None:
+            self._more_urgent[was][priority] -= 1
+        if to is not None:
+            self._more_urgent[to][priority] += 1
+
+    def _read_successes(self, dag_ids: Iterable[str]) -> None:
+        wanted = sorted(set(dag_ids))
+        if wanted:
+            query = sa.select(dag_successes.c.dag_id, dag_successes.c.ended_at).where(dag_successes.c.dag_id.in_(wanted))
+            self.successes = {row.dag_id: row.ended_at for row in self.conn.execute(query)}
+
+    def _read_launches(self, asked: Sequence[tuple[str, MaxRuns]]) -> None:
+        if not asked:
+            return
+        longest = max(one.per for _, one in asked if isinstance(one.per, timedelta))
+        runs = schedule_runs.c
+        query = sa.select(runs.schedule, runs.reserved_at).order_by(runs.reserved_at)
+        query = query.where(runs.schedule.in_(sorted({name for name, _ in asked})), runs.reserved_at > self.now - longest)
+        for row in self.conn.execute(query):
+            self._launches[row.schedule].append(row.reserved_at)
+
+    def _read_more_urgent(self, keys: Iterable[str]) -> None:
+        wanted = sorted(set(keys))
+        if not wanted:
+            return
+        waiting = (pending_jobs.c.waits_for.in_(wanted), is_open, pending_jobs.c.priority > self._lowest)
+        columns = (pending_jobs.c.waits_for, pending_jobs.c.priority)
+        for key, priority, number in self.conn.execute(sa.select(*columns, sa.func.count()).where(*waiting).group_by(*columns)):
+            self._more_urgent[key][priority] = number
+
+
+@dataclass
+class BatchFacts(StoredFacts):
+    """The facts for one pending job of a batch; see :class:`~airflow_snowpack.scheduling.constraint.Facts`."""
+
+    shared: SharedFacts
+
+    def active_runs(self, dag_id: str) -> int:
+        return self.count_of_dag(dag_id, self.shared.reserved)
+
+    def active_runs_of_group(self, group: str) -> int:
+        return self.shared.active_of_group(group, self)
+
+    def last_success(self, dag_id: str) -> datetime | None:
+        return self.shared.successes.get(dag_id)
+
+    def launches_since(self, moment: datetime) -> tuple[datetime, ...]:
+        return self.shared.launches_since(self.schedule, moment)
+
+    def held(self, key: str) -> int:
+        return self.shared.held(key)
+
+    def more_urgent(self, key: str) -> int:
+        return self.shared.more_urgent(key, self.priority)
+
+
+def _counts_its_dag(constraint: Constraint) -> bool:
+    return isinstance(constraint, MaxConcurrent) and constraint.group is None
