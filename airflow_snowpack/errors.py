@@ -19,7 +19,7 @@
     ├── preservation  InvalidPreservation
     ├── cli  UsageProblem (AmbiguousJobId, Unconfirmed, NoAirflow), NotTheHolder, NoToken, WeakToken, Declined
     └── Airflow  InvalidSetting, ConnectionNotFound, UnsuitableConnection, IncompleteConnection, EmbeddedNotShared, OtherCatalog,
-              OtherInstallation,
+              OtherInstallation, InvalidRetention,
               AirflowUnreachable, UnreadableArgument
 
 Each room keeps its own branch in its ``errors.py``. A message is a complete sentence with the value, the rule and the way out.

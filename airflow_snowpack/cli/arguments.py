@@ -193,6 +193,13 @@ OLDER_THAN = arg(
     help="From which age on, such as 2d; without it, what the setting interim_sweep_after says",
 )  # fmt: skip
 
+# the store
+PRUNED_AGE = arg(
+    "--older-than", metavar="PERIOD", required=True,
+    help="From which age on, such as 180d; a day at least, and a year for the audit trail",
+)  # fmt: skip
+PLAN_PRUNE = arg("-n", "--dry-run", action="store_true", help="Only count what would be deleted")
+
 # lineage
 LINEAGE_OF = arg("table", metavar="TABLE", help="DATABASE.TABLE, with or without its catalog; or a dataset's name or url")
 UP = arg("--up", action="store_true", help="Only what it came from")

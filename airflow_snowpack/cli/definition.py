@@ -290,6 +290,11 @@ DB = (
         "check", "db.check", "Tell whether the store answers and its tables are up to date; exit code 1 when not",
         example="db check",
     ),
+    command(
+        "prune", "prune.prune", "Delete old jobs, histories, events and records of builds that nothing needs any more",
+        a.PRUNED_AGE, a.PLAN_PRUNE, a.YES, a.OUTPUT,
+        example="db prune --older-than 180d --dry-run",
+    ),
 )  # fmt: skip
 
 

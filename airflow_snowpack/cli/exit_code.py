@@ -86,6 +86,7 @@ def _codes() -> dict[type, ExitCode]:
         interim.InterimTableInUse: ExitCode.TRY_LATER,
         interim.InterimTableNotStuck: ExitCode.TRY_LATER,
         hooks.AirflowUnreachable: ExitCode.UNREACHABLE,
+        hooks.InvalidRetention: ExitCode.USAGE,
         jobs.InvalidCursor: ExitCode.USAGE,
         jobs.InvalidKey: ExitCode.USAGE,
         maintenance.InvalidOption: ExitCode.USAGE,

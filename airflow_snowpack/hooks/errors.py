@@ -8,6 +8,7 @@ from airflow_snowpack.errors import SnowpackError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import timedelta
 
 
 class ConnectionNotFound(SnowpackError):
@@ -27,6 +28,15 @@ class UnsuitableConnection(SnowpackError):
         super().__init__(
             f"The Airflow connection {conn_id!r} has the type {given!r}, which cannot be used for {purpose}. "
             f"Use one of the types {', '.join(allowed)}."
+        )
+
+
+class InvalidRetention(SnowpackError):
+    """A period after which nothing may be deleted yet."""
+
+    def __init__(self, period: timedelta, shortest: timedelta) -> None:
+        super().__init__(
+            f"Rows that are only {period} old may still be needed. The shortest period is {shortest.days}d; give one such as 180d."
         )
 
 

@@ -38,6 +38,7 @@ def _refusals() -> tuple[type[SnowpackError], ...]:
     from airflow_snowpack.hooks.errors import (
         EmbeddedNotShared,
         IncompleteConnection,
+        InvalidRetention,
         UnsuitableConnection,
         UnusableAddress,
         UnusableExtra,
@@ -64,6 +65,7 @@ def _refusals() -> tuple[type[SnowpackError], ...]:
         EmbeddedNotShared,
         UnusableAddress,
         UnusableExtra,
+        InvalidRetention,
         JobNotFound,
         InvalidSchedule,
         InvalidBuild,

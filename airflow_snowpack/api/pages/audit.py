@@ -20,6 +20,7 @@ WORDS = {
     "rerun": "ran again",
     "cancel": "cancelled",
     "delete": "deleted",
+    "prune": "deleted old rows of",
     "drain_on": "switched drain mode on",
     "drain_off": "switched drain mode off",
     "drain_reason": "changed the reason of drain mode",

@@ -216,3 +216,49 @@ def test_the_audit_trail_is_told_newest_first_page_by_page_and_by_subject(snowpa
         assert len(snowpack("audit", "--subject", subject, "-o", "json").json["entries"]) == 1
     table = snowpack("audit")
     assert [cell.strip() for cell in table.out.splitlines()[2].split("|")][1:5] == ["ann", "cli", "cancel", job.job_id[:12]]
+
+
+# -- prune -------------------------------------------------------------------------------------------------------------
+
+
+def made_and_ended(jobs: Jobs, age: timedelta, times: int = 3) -> list[str]:
+    """Jobs of one table that were submitted and cancelled this long ago."""
+    now, store = jobs.store.clock, jobs.store
+    store.clock = lambda: now() - age
+    made = [jobs.cancel(jobs.submit(CLICKS, ["expire_snapshots"]).job_id).job_id for _ in range(times)]
+    store.clock = now
+    jobs.flush()
+    return made
+
+
+def test_a_prune_counts_first_and_deletes_the_same_after_yes(snowpack: Run, jobs: Jobs) -> None:
+    made_and_ended(jobs, timedelta(days=200))
+    asked = ("db", "prune", "--older-than", "180d")
+
+    planned = {row["table"]: row["would_delete"] for row in snowpack(*asked, "--dry-run", "-o", "json").json}
+    assert len(jobs.list()) == 3
+    refused = snowpack(*asked)
+    assert refused.code == 2
+    assert "Say --yes" in refused.err
+    done = snowpack(*asked, "--yes", "-o", "json").json
+    assert {row["table"]: row["deleted"] for row in done} == planned
+    assert (planned["jobs"], planned["job_history"], planned["audit_trail"]) == (2, 4, 0)
+    assert len(jobs.list()) == 1, "the newest of the table"
+    (entry,) = AuditTrail(jobs.store).of("store")
+    assert (entry.change, entry.via, entry.detail) == ("prune", "cli", {"older_than_seconds": 180 * 86_400})
+
+
+@pytest.mark.parametrize(
+    ("period", "problem"), [("23h", "The shortest period is 1d"), ("soon", "--older-than must be a duration")]
+)
+def test_a_prune_of_what_may_be_needed_is_refused(snowpack: Run, period: str, problem: str) -> None:
+    said = snowpack("db", "prune", "--older-than", period, "--yes")
+    assert said.code == 2
+    assert problem in said.err
+
+
+def test_people_read_how_many_rows_of_each_table_would_go(snowpack: Run, jobs: Jobs) -> None:
+    made_and_ended(jobs, timedelta(days=2))
+    said = snowpack("db", "prune", "--older-than", "1d", "--dry-run")
+    assert [cell.strip() for cell in said.out.splitlines()[2].split("|")] == ["jobs", "2"]
+    assert said.err == "6 rows would be deleted.\n"
