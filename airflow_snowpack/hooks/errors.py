@@ -36,7 +36,7 @@ class InvalidRetention(SnowpackError):
 
     def __init__(self, period: timedelta, shortest: timedelta) -> None:
         super().__init__(
-            f"Rows that are only {period} old may still be needed. The shortest period is {shortest.days}d; give one such as 180d."
+            f"Rows that are only {period} old may still be needed. The shortest period is {shortest.days}d, and 180d is usual."
         )
 
 

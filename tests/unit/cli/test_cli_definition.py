@@ -48,7 +48,8 @@ def test_every_command_is_there() -> None:
         "events list", "events send", "pending list", "scheduler",
         "builds list", "builds show", "builds verify", "builds publish", "builds rollback", "builds cleanup",
         "interim list", "interim show", "interim collect", "interim sweep", "interim adopt", "interim drop",
-        "drain on", "drain off", "drain status", "db upgrade", "db check", "db prune", "queue", "sweep", "audit", "lineage", "worker", "api",
+        "drain on", "drain off", "drain status", "db upgrade", "db check",
+        "db prune", "queue", "sweep", "audit", "lineage", "worker", "api",
         "doctor",
     }  # fmt: skip
 
