@@ -179,8 +179,10 @@ def empty_postgres_database(postgres_url: str) -> Iterator[str]:
 def airflow_environment(tmp_path: Path) -> dict[str, str]:
     """The environment for an Airflow in processes of its own: a fresh home, embedded defaults, nothing of the tests' settings."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "_AIRFLOW"))}
+    home = tmp_path / "airflow"
+    home.mkdir()  # a test may open its store before any of these processes
     return inherited | {
-        "AIRFLOW_HOME": str(tmp_path / "airflow"),
+        "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__DAGS_FOLDER": str(REPOSITORY / "dags"),
     }
