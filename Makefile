@@ -48,10 +48,23 @@ docs: $(READY) ## serve the documentation on 127.0.0.1:8000
 bench: $(BENCH_READY) ## measure beside the peers; results go to benchmarks/
 	$(BIN)/python -m benchmarks $(BENCH)
 
-airflow: $(READY) ## a local Airflow with the example DAGs on http://127.0.0.1:8080
+# Everything that holds the port: tasks reach the API server by the execution API's address, and links by the base URL. The log
+# servers' ports move along, so that a second Airflow on the machine has its own.
+airflow: PORT ?= 8080
+airflow: export AIRFLOW__CORE__DAGS_FOLDER := $(CURDIR)/dags
+airflow: export AIRFLOW__CORE__LOAD_EXAMPLES := False
+airflow: export AIRFLOW__API__HOST := 127.0.0.1
+airflow: export AIRFLOW__API__PORT = $(PORT)
+airflow: export AIRFLOW__API__BASE_URL = http://127.0.0.1:$(PORT)
+airflow: export AIRFLOW__CORE__EXECUTION_API_SERVER_URL = http://127.0.0.1:$(PORT)/execution/
+airflow: export AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT = $(shell expr $(PORT) + 713)
+airflow: export AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT = $(shell expr $(PORT) + 714)
+# A new DAG file shows up in seconds, and not in Airflow's five minutes.
+airflow: export AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL := 10
+airflow: $(READY) ## a local Airflow with the example DAGs and their tables on http://127.0.0.1:8080; PORT=9090 for another port
 	@mkdir -p "$(AIRFLOW_HOME)"
-	@echo "The password of the user admin: $(AIRFLOW_HOME)/simple_auth_manager_passwords.json.generated"
-	AIRFLOW__CORE__DAGS_FOLDER="$(CURDIR)/dags" AIRFLOW__CORE__LOAD_EXAMPLES=False AIRFLOW__API__HOST=127.0.0.1 \
+	@$(BIN)/python -m airflow_snowpack.demo.tables
+	@echo "Airflow starts on $$AIRFLOW__API__BASE_URL. The password of the user admin: $(AIRFLOW_HOME)/simple_auth_manager_passwords.json.generated"
 	$(BIN)/airflow standalone
 
 # Halves the CPU of each short Spark session of the tests.

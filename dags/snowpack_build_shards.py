@@ -44,16 +44,11 @@ with DAG(
     @task
     def load_flights(table: str) -> int:
         """Two weeks of the demo's flights, where there is no such table yet; gives how many were loaded."""
-        from airflow_snowpack.demo.flights import create_table, read_flights
+        from airflow_snowpack.demo.tables import make_flights
         from airflow_snowpack.hooks import IcebergCatalogHook
 
         hook = IcebergCatalogHook()
-        name = hook.table_name(table)
-        if hook.catalog.table_exists(name.identifier):
-            return 0
-        flights = read_flights(days=14)
-        create_table(hook.catalog, name, flights).append(flights)
-        return int(flights.num_rows)
+        return make_flights(hook.catalog, hook.table_name(table))
 
     build = ShardedBuildOperator(
         task_id="build",

@@ -73,4 +73,5 @@ with DAG(
         options="{{ params.options }}",
         where="{{ params.where }}",
         dry_run="{{ params.dry_run }}",
+        if_locked="wait",  # other examples maintain the same table
     )

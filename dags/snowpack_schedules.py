@@ -13,6 +13,7 @@ from airflow.sdk import DAG
 from airflow_snowpack.operators import MaintainTableOperator
 from airflow_snowpack.scheduling import (
     BytesAdded,
+    CommitsAdded,
     Every,
     MaxConcurrent,
     PartitionsAdded,
@@ -54,7 +55,7 @@ REFERENCE = [
         f"maintain_{name}",
         dag_id="snowpack_maintain_scheduled",
         conf={"table": f"demo.{name}"},
-        trigger=Since(PartitionsAdded(f"demo.{name}"), "30m"),
+        trigger=Since(CommitsAdded(f"demo.{name}"), "30m"),
         constraints=GENTLY,
         priority=-5,
     )

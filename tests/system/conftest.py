@@ -28,6 +28,7 @@ from uuid import uuid4
 import httpx
 import pyarrow as pa
 import pytest
+from made_airflow import made_airflow
 from postgres_server import new_database
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
@@ -92,20 +93,18 @@ class AirflowHome:
         passwords = home / "passwords.json"
         passwords.write_text(json.dumps({name: name for name in USERS}))
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "_AIRFLOW"))}
+        # What `make airflow PORT=…` sets: without the address of the execution API, no task runs on any port but Airflow's own.
+        made = made_airflow(home, self.port)[-1].environment
         settings = {
-            "CORE__LOAD_EXAMPLES": "False",
             "CORE__DAGS_FOLDER": str(self.dags),
             "CORE__EXECUTOR": "LocalExecutor",
             "CORE__PARALLELISM": "8",  # a task that waits for its test keeps no other from running
-            "CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{self.port}/execution/",
             "CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
             "CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{name}:{role}" for name, role in USERS.items()),
             "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
             "CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
             "CORE__TEST_CONNECTION": "Enabled",
             "DATABASE__SQL_ALCHEMY_CONN": database,
-            "API__HOST": "127.0.0.1",
-            "API__PORT": str(self.port),
             "API__WORKERS": "1",
             "API_AUTH__JWT_SECRET": uuid4().hex * 2,
             # Long enough for a task that lives on a machine that is busy; tests of dead ones do something else meanwhile.
@@ -125,7 +124,7 @@ class AirflowHome:
             "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "600",  # a file that has changed does not wait for it
             "DAG_PROCESSOR__REFRESH_INTERVAL": "5",
         }
-        self.environment = inherited | {"AIRFLOW_HOME": str(home)} | {f"AIRFLOW__{key}": value for key, value in settings.items()}
+        self.environment = inherited | made | {f"AIRFLOW__{key}": value for key, value in settings.items()}
 
     def run(self, *arguments: str, timeout_s: float = PATIENCE_S) -> str:
         """Run an ``airflow`` command to its end; gives what it printed."""
@@ -344,9 +343,14 @@ def embedded_jobs(home: AirflowHome) -> Iterator[Jobs]:
         yield jobs
 
 
+def embedded_config(home: AirflowHome) -> CatalogConfig:
+    """The catalog's description in an Airflow that has none configured."""
+    return CatalogConfig.embedded(home.home / "snowpack")
+
+
 def embedded_catalog(home: AirflowHome) -> Catalog:
     """The catalog of an Airflow that has none configured."""
-    catalog = CatalogConfig.embedded(home.home / "snowpack").load()
+    catalog = embedded_config(home).load()
     catalog.create_namespace_if_not_exists("db")
     return catalog
 

@@ -7,18 +7,22 @@ reads what they left.
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from getting_started import GETTING_STARTED, README, python_blocks, shell_lines
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
-from tests.system.conftest import AirflowHome, create_table, embedded_catalog, embedded_jobs
+from airflow_snowpack.demo.tables import make_tables
+from airflow_snowpack.iceberg import TableName
+from tests.system.conftest import AirflowHome, create_table, embedded_catalog, embedded_config, embedded_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,22 +31,19 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-    from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.jobs import Jobs
 
 BY_PART = PartitionSpec(PartitionField(source_id=1, field_id=1000, transform=IdentityTransform(), name="part"))
 PARTS = Schema(NestedField(1, "part", LongType()))
-ACTIONS = ["rewrite_data_files", "rewrite_manifests"]
+FIRST_DAGS = {README: "first_of_readme.py", GETTING_STARTED: "first_of_getting_started.py"}
 
 
 @dataclass(frozen=True)
 class Examples:
     """What the example DAGs were run on, and what they printed."""
 
-    maintained: TableName
+    flights: TableName
     arrived: TableName
-    gentle: TableName
-    scheduled: TableName
     anywhere: Path
     output: str
 
@@ -80,30 +81,37 @@ def load(catalog: Catalog) -> Callable[[TableName], Table]:
 
 
 @pytest.fixture(scope="session")
-def examples(airflow_home: AirflowHome, new_table: Callable[..., TableName]) -> Examples:
-    """The example DAGs, each run to its end."""
-    maintained = new_table([pa.table({"id": pa.array(range(100))})] * 6)
+def examples(airflow_home: AirflowHome, catalog: Catalog, new_table: Callable[..., TableName]) -> Examples:
+    """A newcomer's first DAGs and the example DAGs, each run to its end on the tables that `make airflow` makes."""
+    assert make_tables(catalog, "lake") == ["demo.flights", "demo.airports", "demo.planes"]
+    assert make_tables(catalog, "lake") == []
     parts = [pa.table({"part": pa.array([number] * 10)}) for number in range(5)]
-    arrived, gentle, scheduled = (new_table(parts, schema=PARTS, partition_spec=BY_PART) for _ in range(3))
+    arrived = new_table(parts, schema=PARTS, partition_spec=BY_PART)
     anywhere = airflow_home.home / "anywhere.json"
+    for page, file in FIRST_DAGS.items():
+        (block,) = python_blocks(page)
+        (airflow_home.dags / file).write_text(block)
+    reports = [shlex.split(line)[1:] for line in shell_lines(GETTING_STARTED) if line.startswith("airflow snowpack")]
+    assert ["snowpack", "jobs", "list"] in reports
 
     def dags_test(dag_id: str, file: str, **conf: Any) -> list[str]:
         return ["dags", "test", dag_id, "--dagfile-path", str(airflow_home.dags / file), "--conf", json.dumps(conf)]
 
     output = airflow_home.run_all(
         ["db", "migrate"],
-        dags_test("snowpack_maintain_table", "snowpack_maintain_table.py", table=maintained.dotted, actions=ACTIONS),
+        *(dags_test("maintain_flights", file) for file in FIRST_DAGS.values()),
+        *(each for each in reports if each[1] != "db"),
+        dags_test("snowpack_maintain_table", "snowpack_maintain_table.py"),
+        dags_test("snowpack_maintain_partitions", "snowpack_maintain_partitions.py"),
         dags_test("snowpack_maintain_on_arrival", "snowpack_maintain_on_arrival.py", table=arrived.dotted),
-        dags_test(
-            "snowpack_maintain_gently",
-            "snowpack_maintain_gently.py",
-            **{"table": gentle.dotted, "from": "00:00", "until": "23:59"},
-        ),
-        dags_test("snowpack_maintain_scheduled", "snowpack_schedules.py", table=scheduled.dotted),
+        dags_test("snowpack_maintain_gently", "snowpack_maintain_gently.py", **{"from": "00:00", "until": "23:59"}),
+        dags_test("snowpack_maintain_scheduled", "snowpack_schedules.py"),
         dags_test("snowpack_new_flights", "snowpack_new_flights.py"),
         dags_test("system_anywhere", "system_anywhere.py", tell=str(anywhere)),
         dags_test("snowpack_interim_tables", "snowpack_interim_tables.py", days=2),
         dags_test("snowpack_build_shards", "snowpack_build_shards.py"),
-        dags_test("snowpack_map_reduce", "snowpack_map_reduce.py", table="db.mapped_flights", fan_in=100, late=60),
+        dags_test("snowpack_map_reduce", "snowpack_map_reduce.py", fan_in=100),
     )
-    return Examples(maintained, arrived, gentle, scheduled, anywhere, output)
+    config = embedded_config(airflow_home)
+    flights = TableName("lake", "demo", "flights", config.catalog_id)
+    return Examples(flights, arrived, anywhere, output)

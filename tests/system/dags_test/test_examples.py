@@ -11,7 +11,7 @@ from airflow_snowpack.builds.model import RunStatus
 from airflow_snowpack.builds.reader import SnapshotReader
 from airflow_snowpack.builds.registry import BuildRegistry
 from airflow_snowpack.interim import InterimRegistry
-from airflow_snowpack.jobs import JobStatus
+from airflow_snowpack.jobs import ActionOutcome, JobStatus
 from airflow_snowpack.scheduling import GateState
 from airflow_snowpack.store.schedule_tables import gated_runs
 
@@ -26,19 +26,42 @@ if TYPE_CHECKING:
     from tests.system.dags_test.conftest import Examples
 
 
-def test_dags_test_maintains_a_table(examples: Examples, jobs: Jobs, load: Callable[[TableName], Table]) -> None:
-    (job,) = jobs.list(table=examples.maintained)
-    assert job.status is JobStatus.COMPLETED
-    assert [result.action for result in job.results] == ["rewrite_data_files", "rewrite_manifests"]
-    assert len(load(examples.maintained).inspect.files()) == 1
-    assert load(examples.maintained).scan().to_arrow().num_rows == 600
+def test_the_first_dags_of_readme_and_of_getting_started_maintain_the_table_that_make_airflow_made(
+    examples: Examples, jobs: Jobs, load: Callable[[TableName], Table]
+) -> None:
+    first, second, *_ = reversed(jobs.list(table=examples.flights))
+    assert [(result.action, result.outcome) for result in first.results] == [
+        (action, ActionOutcome.SUCCEEDED) for action in ("rewrite_data_files", "expire_snapshots", "remove_orphan_files")
+    ]
+    assert "14 files into 1" in first.results[0].message
+    assert second.actions == ("rewrite_data_files", "expire_snapshots")
+    assert len(load(examples.flights).inspect.files()) == 1
+    assert load(examples.flights).scan().to_arrow().num_rows == 12_208
+
+
+def test_the_commands_of_getting_started_show_the_job_and_the_table(examples: Examples, jobs: Jobs) -> None:
+    first = jobs.list(table=examples.flights)[-1]
+    assert first.job_id[:8] in examples.output
+    assert "demo.flights" in examples.output
+
+
+def test_every_example_dag_maintains_the_table_that_make_airflow_made_without_any_conf(examples: Examples, jobs: Jobs) -> None:
+    found = jobs.list(table=examples.flights)
+    assert {job.status for job in found} == {JobStatus.COMPLETED}
+    assert [str(job.submitted_by).partition("/")[0] for job in reversed(found)] == [
+        "maintain_flights",
+        "maintain_flights",
+        "snowpack_maintain_table",
+        "snowpack_maintain_partitions",
+        "snowpack_maintain_gently",
+        "snowpack_maintain_scheduled",
+    ]
 
 
 def test_dags_test_of_the_examples_about_schedules_ends_as_their_pages_say(examples: Examples, jobs: Jobs) -> None:
-    """Five partitions have arrived, the night is long, a schedule's conf names the table, and no event has come."""
-    for table in (examples.arrived, examples.gentle, examples.scheduled):
-        (job,) = jobs.list(table=table)
-        assert job.status is JobStatus.COMPLETED
+    """Five partitions have arrived, the night is long, and no event has come."""
+    (job,) = jobs.list(table=examples.arrived)
+    assert job.status is JobStatus.COMPLETED
     passed = sa.select(gated_runs.c.state, gated_runs.c.ended_at).where(gated_runs.c.dag_id == "snowpack_maintain_gently")
     (gate,) = jobs.store.read(lambda conn: conn.execute(passed).all())
     assert gate.state == GateState.PASSED
@@ -59,7 +82,7 @@ def test_dags_test_of_the_example_hands_its_tables_on_to_the_end(examples: Examp
 
 
 def test_dags_test_of_the_example_looks_an_aeroplane_up(examples: Examples, airflow_home: AirflowHome, jobs: Jobs) -> None:
-    """On the embedded defaults, with Spark, and without a table of flights to begin with."""
+    """On the embedded defaults, with Spark."""
     (run,) = BuildRegistry(jobs.store).runs("flights_by_tail")
     assert (run.status, run.num_shards) == (RunStatus.SUCCEEDED, 8)
     plane = SnapshotReader(airflow_home.home / "snowpack" / "builds" / "flights_by_tail").get("N14228")

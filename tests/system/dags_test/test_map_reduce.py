@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.system.conftest import AirflowHome
 
-TABLE = TableName("lake", "db", "mapped_flights")
+TABLE = TableName("lake", "demo", "flights")
 
 
 def decoded(value: Any) -> Any:

@@ -6,16 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
-
-REPOSITORY = Path(__file__).parents[3]
-PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+from getting_started import GETTING_STARTED, README, REPOSITORY, python_blocks, shell_lines
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/getting-started.md"])
+@pytest.mark.parametrize("page", [README, GETTING_STARTED])
 def test_the_first_dag_of_a_newcomer_parses(page: str, tmp_path: Path) -> None:
     from airflow.dag_processing.dagbag import DagBag
 
-    blocks = PYTHON_BLOCK.findall((REPOSITORY / page).read_text())
+    blocks = python_blocks(page)
     assert blocks
     for place, block in enumerate(blocks):
         (tmp_path / f"example_{place}.py").write_text(block)
@@ -33,6 +31,29 @@ def test_every_page_that_readme_links_to_exists() -> None:
 def test_every_target_that_the_pages_name_is_in_the_makefile() -> None:
     targets = set(re.findall(r"^([a-z]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
     pages = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *(REPOSITORY / "docs").rglob("*.md")]
-    named = {name for page in pages for name in re.findall(r"(?:`|^ {4})make ([a-z]+)", page.read_text(), re.MULTILINE)}
+    named = {name for page in pages for name in re.findall(r"(?:`|^ {4}|^)make ([a-z]+)", page.read_text(), re.MULTILINE)}
     assert {"demo", "test"} <= named
     assert named <= targets
+
+
+def test_every_command_of_getting_started_is_run_by_a_test() -> None:
+    """A new command on the page needs a test that runs it, whose name then stands here."""
+    postgres, examples = "tests/integration/cli/test_postgres_store.py", "tests/system/dags_test/test_examples.py"
+    run_by = {
+        "make demo": "tests/system/demo/test_demo_run.py",
+        "make airflow": "tests/unit/setup/test_make_airflow.py",
+        'export AIRFLOW_HOME="$PWD/.state/airflow" PATH="$PWD/.venv/bin:$PATH"': "tests/unit/setup/test_make_airflow.py",
+        "airflow snowpack jobs list": examples,
+        "airflow snowpack tables show demo.flights": examples,
+        "export AIRFLOW__SNOWPACK__STORE_CONN_ID=snowpack_store": postgres,
+        "export AIRFLOW_CONN_SNOWPACK_STORE='postgres://snowpack:password@store-db/snowpack'": postgres,
+        "airflow snowpack db upgrade": postgres,
+    }
+    by_hand = {
+        "pip install --constraint constraints.txt .",
+        "pip install --constraint constraints.txt '.[jdk]'",
+        "cp docker/example.env .env",
+        "docker compose up --build --wait",
+    }
+    assert {*shell_lines(GETTING_STARTED)} == {*run_by, *by_hand}
+    assert [test for test in run_by.values() if not (REPOSITORY / test).exists()] == []
