@@ -10,13 +10,17 @@ the newer one is as good for whoever waits; after a rollback it is not.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from airflow_snowpack.builds.errors import DatasetNotFound, InvalidBuild
+import sqlalchemy as sa
+
+from airflow_snowpack.builds.errors import InvalidBuild
 from airflow_snowpack.builds.layout import check_dataset
-from airflow_snowpack.builds.listing import BuildListing
-from airflow_snowpack.store import Store
+from airflow_snowpack.store import Store, storable
+from airflow_snowpack.store.build_tables import build_datasets, build_runs
+from airflow_snowpack.store.by_keys import read_by_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +77,16 @@ class Awaited:
 
 def served_build(store: Store, dataset: str) -> ServedBuild | None:
     """What the registry knows to be served; ``None`` when nothing is, or nothing was ever built under this name."""
-    listing = BuildListing(store)
-    try:
-        known = listing.dataset(dataset)
-    except DatasetNotFound:
-        return None
-    if known.current_run is None or known.publication is None:
-        return None
-    run = listing.find_run(dataset, known.current_run)
-    return None if run is None else ServedBuild(dataset, run.run_id, known.publication, run.as_of, run.rows)
+    return served_builds(store, [dataset])[dataset]
+
+
+def served_builds(store: Store, datasets: Collection[str]) -> dict[str, ServedBuild | None]:
+    """As :func:`served_build`, for several datasets in one statement."""
+    run_key = build_datasets.c.dataset + "/" + build_datasets.c.current_run  # as ``rows.build_id`` makes it
+    columns = (build_datasets.c.dataset, build_datasets.c.publication, build_runs.c.run_id, build_runs.c.as_of, build_runs.c.rows)
+    query = sa.select(*columns).join(build_runs, build_runs.c.build_id == run_key)
+    query = query.where(build_datasets.c.publication.is_not(None))
+    named, served = {storable(dataset): dataset for dataset in datasets}, dict[str, ServedBuild | None].fromkeys(datasets)
+    for row in read_by_keys(store, query, build_datasets.c.dataset, datasets):
+        served[named[row.dataset]] = ServedBuild(row.dataset, row.run_id, row.publication, row.as_of, row.rows)
+    return served

@@ -7,7 +7,7 @@ reader.page(JobFilter(table=table, statuses=frozenset({JobStatus.FAILED})))
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import timedelta
 
 import sqlalchemy as sa
@@ -31,6 +31,7 @@ from airflow_snowpack.jobs.queue import count_ahead, count_elsewhere, read_place
 from airflow_snowpack.jobs.rows import job_from
 from airflow_snowpack.jobs.switches import read_drain
 from airflow_snowpack.store import Store, storable
+from airflow_snowpack.store.by_keys import read_by_keys
 from airflow_snowpack.store.schema import job_queue, jobs
 
 EVERYTHING = JobFilter()
@@ -58,6 +59,12 @@ class JobReader:
         if job is None:
             raise JobNotFound(job_id)
         return job
+
+    def statuses(self, job_ids: Collection[str]) -> dict[str, JobStatus | JobNotFound]:
+        """Return the status of several jobs, in one statement; ``JobNotFound`` for one that is not there or was deleted."""
+        query = sa.select(jobs.c.job_id, jobs.c.status).where(IS_LIVE)
+        found = {row.job_id: JobStatus(row.status) for row in read_by_keys(self.store, query, jobs.c.job_id, job_ids)}
+        return {job_id: found.get(storable(job_id)) or JobNotFound(job_id) for job_id in job_ids}
 
     def find(self, job_id: str) -> Job | None:
         """The job, also one that was deleted; ``None`` when there never was one."""
