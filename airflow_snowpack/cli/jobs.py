@@ -245,6 +245,9 @@ def story_line(entry: HistoryEntry) -> str:
     match entry.event:
         case "submitted" | "cancelled":
             return f"{entry.event}" + (f" by {detail['by']}" if detail.get("by") else "")
+        case "heartbeat":
+            count = detail.get("count", 1)
+            return "1 heartbeat" if count == 1 else f"{count:,} heartbeats, the last one at {detail['last_at'][11:19]}"
         case "claimed" | "taken_over":
             verb = "claimed" if entry.event == "claimed" else "taken over"
             return f"{verb} by {detail.get('worker', 'a worker')} (attempt {detail.get('attempt', '?')})"

@@ -3,7 +3,8 @@
 The job's own row is the truth and is written with its transaction; the history is for people. A history that cannot be
 written is logged and never fails what it tells of. A background thread writes in batches, so that a busy worker pays
 one statement for many events;
-:meth:`History.flush` writes what is left, before a process ends.
+:meth:`History.flush` writes what is left, before a process ends. All heartbeats of an attempt are one entry with their number
+and the last one's moment: an attempt that runs for a day sends 1,440.
 
     history.record(job_id, "claimed", attempt_id, worker="w1")
     history.of(job_id)
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 import sqlalchemy as sa
@@ -26,6 +28,9 @@ from airflow_snowpack.store.schema import job_history
 log = logging.getLogger(__name__)
 
 BATCH_SECONDS = 0.2
+HEARTBEAT = "heartbeat"
+GOES_ON = frozenset({HEARTBEAT, "action"})
+"""After these events an attempt may send further heartbeats."""
 
 
 def _insert_batch() -> Any:
@@ -45,6 +50,7 @@ class History:
         self._store = store
         self._batch_seconds = batch_seconds
         self._pending: list[dict[str, Any]] = []
+        self._beats: dict[str, dict[str, Any]] = {}
         self._guard = threading.Condition()
         self._writing = threading.Lock()
         self._writer: threading.Thread | None = None
@@ -56,11 +62,21 @@ class History:
         kept = {name: storable(value) if isinstance(value, str) else value for name, value in detail.items()}
         entry = {"job_id": job_id, "at": self._store.clock(), "event": event, "attempt_id": attempt_id, "detail": kept}
         with self._guard:
-            self._pending.append(entry)
+            self._pending.append(self._counted(entry) if event == HEARTBEAT else entry)
+            if event not in GOES_ON:
+                self._beats.pop(attempt_id or "", None)
             if self._writer is None or not self._writer.is_alive():  # also after a fork, which takes no threads along
                 self._writer = threading.Thread(target=self._write_in_batches, name="snowpack-history", daemon=True)
                 self._writer.start()
             self._guard.notify()
+
+    def _counted(self, beat: dict[str, Any]) -> dict[str, Any]:
+        """Return the entry of all heartbeats of an attempt so far, at the moment of the first."""
+        before = self._beats.get(beat["attempt_id"])
+        detail = {"count": 1 if before is None else before["detail"]["count"] + 1, "last_at": beat["at"].isoformat()}
+        counted = {**(before or beat), "detail": detail}
+        self._beats[beat["attempt_id"]] = counted
+        return counted
 
     def flush(self) -> None:
         """Write what is pending, now, in this thread."""
@@ -93,6 +109,14 @@ class History:
         return [HistoryEntry(row.job_id, row.at, row.event, row.attempt_id, row.detail) for row in rows]
 
     def _write(self, batch: list[dict[str, Any]]) -> None:
+        beats = {entry["attempt_id"]: entry for entry in batch if entry["event"] == HEARTBEAT}
+        events = [entry for entry in batch if entry["event"] != HEARTBEAT]
+        if events:
+            self._append(events)
+        if beats:
+            self._store.transact(lambda conn: _keep_beats(conn, beats.values()))
+
+    def _append(self, batch: list[dict[str, Any]]) -> None:
         ours = sa.and_(*(job_history.c[name] == batch[0][name] for name in ("job_id", "at", "event")))
 
         def write(conn: sa.Connection) -> object:
@@ -109,3 +133,11 @@ class History:
                 self._guard.wait_for(lambda: self._pending or self._closed.is_set())
             self._closed.wait(self._batch_seconds)  # let a batch gather
             self.flush()
+
+
+def _keep_beats(conn: sa.Connection, entries: Iterable[dict[str, Any]]) -> None:
+    """Replace the entry of each attempt's heartbeats, or write the first one."""
+    for entry in entries:
+        same = sa.and_(*(job_history.c[name] == entry[name] for name in ("job_id", "event", "attempt_id")))
+        if not conn.execute(sa.update(job_history).where(same).values(detail=entry["detail"])).rowcount:
+            conn.execute(sa.insert(job_history), entry)

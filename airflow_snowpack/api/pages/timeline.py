@@ -69,19 +69,9 @@ def spans(job: Job, history: Sequence[HistoryEntry], now: datetime) -> list[Span
 
 
 def steps(job: Job, history: Sequence[HistoryEntry]) -> list[Step]:
-    """What happened, oldest first, heartbeats of an attempt as one."""
+    """What happened, oldest first."""
     attempts = _attempts(history)
-    told: list[Step] = []
-    beats: dict[str, int] = {}
-    for entry in history:
-        attempt = attempts.get(entry.attempt_id or "")
-        if entry.event == "heartbeat" and (entry.attempt_id or "") in beats:
-            index = beats[entry.attempt_id or ""]
-            told[index] = replace(told[index], last=entry.at, title=_heartbeats(told[index].title))
-            continue
-        if entry.event == "heartbeat":
-            beats[entry.attempt_id or ""] = len(told)
-        told.append(replace(_step(entry), attempt=attempt))
+    told = [replace(_step(entry), attempt=attempts.get(entry.attempt_id or "")) for entry in history]
     return sorted([*_missing(job, told), *told], key=lambda step: step.at)
 
 
@@ -175,11 +165,6 @@ def _attempts(history: Iterable[HistoryEntry]) -> dict[str, int]:
     return {str(entry.attempt_id): int(entry.detail.get("attempt", 0)) for entry in claims}
 
 
-def _heartbeats(title: str) -> str:
-    before = int(title.split()[0].replace(",", ""))
-    return counted(before + 1, "heartbeat")
-
-
 def _step(entry: HistoryEntry) -> Step:
     detail: dict[str, Any] = dict(entry.detail)
     by = f"by {detail['by']}" if detail.get("by") else ""
@@ -197,7 +182,9 @@ def _step(entry: HistoryEntry) -> Step:
                 entry.at, f"Taken over, attempt {detail.get('attempt', '?')}", f"by worker {detail.get('worker', '?')}", "running"
             )
         case "heartbeat":
-            return Step(entry.at, "1 heartbeat")
+            count = int(detail.get("count", 1))
+            last = datetime.fromisoformat(detail["last_at"]) if count > 1 else None
+            return Step(entry.at, counted(count, "heartbeat"), last=last)
         case "action":
             took = duration(float(detail.get("elapsed_seconds", 0)))
             return Step(

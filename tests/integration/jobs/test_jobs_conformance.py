@@ -496,6 +496,25 @@ def test_the_history_tells_the_life_of_a_job(jobs: Jobs, table: TableName, clock
     assert history[-1].at == clock.now
 
 
+def test_all_heartbeats_of_an_attempt_are_one_entry_of_the_history(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
+    claim = jobs.submit_and_claim(table, ACTIONS, "w", owner="dag/run/task")
+    first = clock.now
+    for number in range(50):
+        jobs.renew(claim)
+        if number % 7 == 0:
+            jobs.flush()
+        clock.forward(minutes=1)
+    again = jobs.take_over(claim.job.job_id, "w2", owner="dag/run/task")
+    jobs.renew(again)
+
+    beats = [entry for entry in jobs.history(claim.job.job_id) if entry.event == "heartbeat"]
+    assert [(entry.attempt_id, entry.at, entry.detail["count"]) for entry in beats] == [
+        (claim.attempt_id, first, 50),
+        (again.attempt_id, clock.now, 1),
+    ]
+    assert beats[0].detail["last_at"] == (clock.now - timedelta(minutes=1)).isoformat()
+
+
 def test_a_history_that_cannot_be_written_fails_nothing(jobs: Jobs, table: TableName, caplog: pytest.LogCaptureFixture) -> None:
     with jobs.store.engine.begin() as conn:
         job_history.drop(conn)
