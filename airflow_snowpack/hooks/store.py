@@ -98,7 +98,7 @@ class SnowpackHook(BaseHook):
         from airflow_snowpack.store import open_store
 
         if self._store is None:
-            self._store = open_store(self.url(), patience=self._patience)
+            self._store = open_store(self.url(), patience=self._patience, of_a_task=self._patience is None)
         return self._store
 
     def unchecked_store(self) -> Store:

@@ -8,6 +8,7 @@ rollback.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from airflow_snowpack.store.errors import StoreFolderMissing, UnsupportedStore
+from airflow_snowpack.store.one_connection import OneConnection
 from airflow_snowpack.store.patience import Patience, is_overdue
 
 SQLITE_BUSY_TIMEOUT_MS = 10_000
@@ -24,11 +26,12 @@ SQLITE_STEPS_BETWEEN_LOOKS = 20_000
 STATEMENT_BY_STATEMENT = "snowpack_statement_by_statement"
 
 
-def open_engine(url: str | sa.URL, patience: Patience | None = None) -> sa.Engine:
+def open_engine(url: str | sa.URL, patience: Patience | None = None, *, of_a_task: bool = False) -> sa.Engine:
     """An engine for the store.
 
     :param url: ``sqlite:////absolute/path`` or ``postgresql://…`` (whatever its driver, psycopg 3 is used).
     :param patience: the limits of a process that answers people; ``None`` for a worker, which waits.
+    :param of_a_task: one connection to Postgres for all threads of the process, held only while it is used.
     :raises UnsupportedStore: another database.
     :raises StoreFolderMissing: the folder of the SQLite file does not exist.
     """
@@ -37,7 +40,7 @@ def open_engine(url: str | sa.URL, patience: Patience | None = None) -> sa.Engin
         case "sqlite":
             return _open_sqlite(parsed, patience)
         case "postgresql" | "postgres":
-            return _open_postgres(parsed, patience)
+            return _open_postgres(parsed, patience, OneConnection.OPTIONS if of_a_task else _pool(patience))
         case other:
             raise UnsupportedStore(other)
 
@@ -94,7 +97,7 @@ def statement_by_statement(engine: sa.Engine) -> sa.Engine:
     return engine.execution_options(**{STATEMENT_BY_STATEMENT: True})
 
 
-def _open_postgres(url: sa.URL, patience: Patience | None) -> sa.Engine:
+def _open_postgres(url: sa.URL, patience: Patience | None, pool: Mapping[str, Any]) -> sa.Engine:
     engine = sa.create_engine(
         url.set(drivername="postgresql+psycopg"),
         connect_args={
@@ -113,7 +116,7 @@ def _open_postgres(url: sa.URL, patience: Patience | None) -> sa.Engine:
         pool_use_lifo=True,
         # Every transaction ends with its block (SQLAlchemy rolls back what was not committed), so nothing is left to reset.
         pool_reset_on_return=None,
-        **_pool(patience),
+        **pool,
     )
     sa.event.listen(engine, "do_connect", _connect_patiently)
     if patience is not None:

@@ -25,6 +25,7 @@ class KeptConnections:
     """At most so many, and no more than threads were busy at the same moment.
 
     :param engine: each statement on it must be a transaction of its own.
+    :param at_most: 0 for a pool of one connection, which is not to be held between statements.
     """
 
     def __init__(self, engine: sa.Engine, at_most: int = KEPT) -> None:
@@ -36,7 +37,7 @@ class KeptConnections:
 
     def run(self, work: Callable[[sa.Connection], T]) -> T:
         """Run the work on a connection that nobody else uses meanwhile."""
-        if self._process != os.getpid():
+        if self._at_most and self._process != os.getpid():  # without any, the pool leaves its own to the parent
             self._leave_to_parent()
         try:
             conn = self._idle.pop()

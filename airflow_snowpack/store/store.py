@@ -25,6 +25,7 @@ from airflow_snowpack.store.clock import Clock, utc_now
 from airflow_snowpack.store.engine import open_engine, statement_by_statement
 from airflow_snowpack.store.errors import StoreTooSlow, StoreUnreachable
 from airflow_snowpack.store.kept import KEPT, KeptConnections
+from airflow_snowpack.store.one_connection import OneConnection
 from airflow_snowpack.store.patience import Outage, Patience, answer_by, deadline
 from airflow_snowpack.store.retry import is_away, is_too_slow, is_transient, is_unusable, retrying
 
@@ -50,7 +51,8 @@ class Store:
         self.engine = engine
         self.clock = clock
         self._autocommit = statement_by_statement(engine)
-        self._kept = KeptConnections(self._autocommit, KEPT if patience is None else patience.idle)
+        kept = 0 if isinstance(engine.pool, OneConnection) else KEPT
+        self._kept = KeptConnections(self._autocommit, kept if patience is None else patience.idle)
         self._sleep = sleep
         self._retrying = retrying(sleep)
         self._patience = patience
@@ -169,13 +171,14 @@ class Store:
         self.close()
 
 
-def open_store(url: str | sa.URL, *, clock: Clock = utc_now, patience: Patience | None = None) -> Store:
+def open_store(url: str | sa.URL, *, clock: Clock = utc_now, patience: Patience | None = None, of_a_task: bool = False) -> Store:
     """Open the store and make sure that its tables are there.
 
     The embedded SQLite file creates and upgrades itself. Postgres is checked only: many processes share it, and when it
     changes is the operator's decision.
 
     :param patience: the limits of a process that answers people; ``None`` for a worker, which waits.
+    :param of_a_task: one connection to Postgres for all threads of the process, held only while it is used.
     :raises UnsupportedStore: neither SQLite nor Postgres.
     :raises StoreFolderMissing: the folder of the SQLite file does not exist.
     :raises SchemaOutOfDate: Postgres without the tables that this version needs.
@@ -184,7 +187,7 @@ def open_store(url: str | sa.URL, *, clock: Clock = utc_now, patience: Patience 
     """
     from airflow_snowpack.store.migrate import ensure_schema
 
-    store = Store(open_engine(url, patience), clock, patience=patience)
+    store = Store(open_engine(url, patience, of_a_task=of_a_task), clock, patience=patience)
     try:
         ensure_schema(store)
     except BaseException:
