@@ -19,6 +19,7 @@ from airflow_snowpack.api.roles import read_roles
 from airflow_snowpack.api.schedule_measures import schedule_metrics
 from airflow_snowpack.api.services import Services
 from airflow_snowpack.jobs import JobStatus
+from airflow_snowpack.store.size import read_size
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 RECENT, RECENT_AT_MOST = timedelta(hours=1), 10_000
@@ -65,6 +66,7 @@ class _Read(Collector):
         yield from self._queue()
         yield from self._jobs()
         yield from self._inventory()
+        yield from self._size()
         yield from self._roles()
         yield from schedule_metrics(self._services.schedules())
 
@@ -106,6 +108,14 @@ class _Read(Collector):
             if report.last is not None:
                 seen.add_metric(role, max((report.now - report.last.seen_at).total_seconds(), 0.0))
         yield from (instances, missing, seen)
+
+    def _size(self) -> Iterator[Metric]:
+        size = read_size(self._services.jobs.store)
+        rows = GaugeMetricFamily("snowpack_store_rows", "Rows of each table of the store, estimated.", labels=["table"])
+        for table, number in size.rows.items():
+            rows.add_metric([table], number)
+        yield rows
+        yield _gauge("snowpack_store_bytes", "Size of the store with its indexes, estimated.", size.bytes)
 
 
 def _by_status(name: str, says: str, numbers: Mapping[JobStatus, int]) -> GaugeMetricFamily:

@@ -77,6 +77,8 @@ def test_metrics_are_read_from_the_store_at_each_scrape(api: httpx.Client) -> No
     api.post("/tables/refresh")
     before = scraped()
     assert (before["snowpack_queue_depth"], before["snowpack_jobs pending"], before["snowpack_drain_mode"]) == (0, 0, 0)
+    assert before["snowpack_store_rows jobs"] >= 0
+    assert before["snowpack_store_bytes"] > 0
     assert (before["snowpack_inventory_tables"], before["snowpack_inventory_failing"]) == (42, 0)
     api.post("/tables/plain/t00/maintenance", json=ONE_ACTION)
     api.put("/drain", json={"on": True})
