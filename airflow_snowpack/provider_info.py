@@ -142,6 +142,12 @@ CONFIG: dict[str, Any] = {
                 default="True",
                 kind="boolean",
             ),
+            "request_timeout": _option(
+                "How long a request to the API or a page may take, and a command for its store, before it ends with an error "
+                "(503). The store, the catalog and the storage of builds get a share of it each. The time-out of a proxy in "
+                "front, and of probes, must be longer.",
+                default="5s",
+            ),
             "api_host": _option("The address that `airflow snowpack api` listens on.", default="127.0.0.1", example="0.0.0.0"),
             "api_port": _option("Its port.", default="8085", kind="integer"),
             "api_token": _option(

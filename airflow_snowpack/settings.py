@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+SHORTEST_REQUEST_TIMEOUT = timedelta(seconds=5)
 MAY_HOLD_SECRETS = frozenset({"spark_conf"})
 
 
@@ -75,6 +76,7 @@ class Settings:
     interim_sweep_after: timedelta
     airflow_conn_id: str | None
     listen_to_airflow: bool
+    request_timeout: timedelta
     api_host: str
     api_port: int
     api_token: str | None = field(repr=False)
@@ -114,6 +116,7 @@ class Settings:
             interim_sweep_after=_read("interim_sweep_after", _period),
             airflow_conn_id=_read("airflow_conn_id", _optional),
             listen_to_airflow=_read("listen_to_airflow", _flag),
+            request_timeout=_read("request_timeout", _request_timeout),
             api_host=_read("api_host", _required),
             api_port=_read("api_port", _port),
             api_token=_read("api_token", _optional),
@@ -216,6 +219,13 @@ def _period(text: str) -> timedelta:
     if period <= timedelta(0):
         raise ValueError("it must be longer than nothing")
     return period
+
+
+def _request_timeout(text: str) -> timedelta:
+    timeout = _period(text)
+    if timeout < SHORTEST_REQUEST_TIMEOUT:
+        raise ValueError("it must be 5s or longer: a connection to Postgres, a share of it, may need 2 s")
+    return timeout
 
 
 def _count(text: str) -> int:

@@ -6,10 +6,11 @@ From outside to inside: the edge (headers, faults, counts), the deadline, encode
 same app; links in answers begin with the root path under which it stands.
 """
 
+import asyncio
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 
 from fastapi import FastAPI
@@ -17,23 +18,26 @@ from fastapi import FastAPI
 from airflow_snowpack import __version__
 from airflow_snowpack.api import problems
 from airflow_snowpack.api.auth import Auth
-from airflow_snowpack.api.deadline import LIMIT, Deadline
+from airflow_snowpack.api.deadline import SHARE, Deadline
 from airflow_snowpack.api.edge import Edge
 from airflow_snowpack.api.measures import Measures
 from airflow_snowpack.api.pages.router import router as pages
 from airflow_snowpack.api.paths import EncodedSlashes
 from airflow_snowpack.api.routes import ROUTERS
 from airflow_snowpack.api.services import LazyServices, Services
+from airflow_snowpack.store.patience import REQUEST_TIMEOUT
 
 log = logging.getLogger(__name__)
 
+START_PATIENCE = timedelta(seconds=15)
 
-def build_app(open_services: Callable[[], Services], auth: Auth, answer_within: timedelta = LIMIT) -> FastAPI:
+
+def build_app(open_services: Callable[[], Services], auth: Auth, timeout: timedelta = REQUEST_TIMEOUT) -> FastAPI:
     """Build the API and its pages.
 
     :param open_services: opens the store (with ``Patience``) and the catalog; called when they are first needed.
     :param auth: authenticates each request.
-    :param answer_within: a request that takes longer is answered with 503.
+    :param timeout: how long a request may take; a little earlier it is answered with 503.
     """
     app = FastAPI(
         title="Snowpack",
@@ -52,22 +56,37 @@ def build_app(open_services: Callable[[], Services], auth: Auth, answer_within: 
         app.include_router(router)
     app.include_router(pages)
     app.add_middleware(EncodedSlashes)  # the last that is added is the outermost
-    app.add_middleware(Deadline, limit=answer_within)
+    app.add_middleware(Deadline, limit=timeout * SHARE)
     app.add_middleware(Edge, count=app.state.measures.count)
     return app
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    # Only an app that is served alone gets here. It opens its services ahead of the first request, and does not wait for them:
-    # without a store it starts as well, and says so at /readyz.
-    threading.Thread(target=_open_ahead, args=(app.state.services,), name="snowpack-open", daemon=True).start()
+    # Only an app that is served alone gets here; a mounted one is opened by what mounts it.
+    await open_ahead(app.state.services)
     yield
     app.state.services.close()
 
 
-def _open_ahead(services: LazyServices) -> None:
-    try:
-        services.get()
-    except Exception:  # whoever asks gets the reason as well, and the next one tries again
-        log.warning("The store could not be opened ahead of the first request.", exc_info=True)
+async def open_ahead(services: LazyServices, patience: timedelta = START_PATIENCE) -> None:
+    """Open the services before the first request, which would wait for imports and connections longer than a request may wait.
+
+    A server starts without a store and without a catalog as well, and reports that at ``/readyz``.
+
+    :param patience: how long the start waits; what takes longer goes on beside the first requests.
+    """
+    ended, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def work() -> None:
+        try:
+            services.warm_up()
+        except Exception:  # the next request tries again, and gets the reason
+            log.warning("The store or the catalog could not be opened ahead of the first request.", exc_info=True)
+        with suppress(RuntimeError):  # the server has ended meanwhile, and its loop with it
+            loop.call_soon_threadsafe(ended.set)
+
+    # Not a thread of a pool: the process does not wait at its end for a store that hangs.
+    threading.Thread(target=work, name="snowpack-open", daemon=True).start()
+    with suppress(TimeoutError):
+        await asyncio.wait_for(ended.wait(), patience.total_seconds())

@@ -3,7 +3,7 @@
 The store and the catalog have their own limits and their own words for it. This is the net below them: a request that is still
 not answered gets a 503, and what it started goes on and answers nobody.
 
-    app.add_middleware(Deadline)
+    app.add_middleware(Deadline, limit=timedelta(seconds=4.5))
 """
 
 import asyncio
@@ -13,7 +13,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from airflow_snowpack.api.problems import RETRY_SOON, problem
 
-LIMIT = timedelta(seconds=4.5)
+SHARE = 0.9
+"""Of the time that a request may take: the answer still has to be sent."""
 
 
 class Deadline:
@@ -22,7 +23,7 @@ class Deadline:
     :param limit: counts from when the request has arrived whole, so that a slow sender is not told that we are slow.
     """
 
-    def __init__(self, app: ASGIApp, limit: timedelta = LIMIT) -> None:
+    def __init__(self, app: ASGIApp, limit: timedelta) -> None:
         self._app = app
         self._limit = limit.total_seconds()
         self._forgotten: set[asyncio.Future[None]] = set()
@@ -86,6 +87,7 @@ class _Answer:
 def _too_slow(limit: float) -> ASGIApp:
     detail = (
         f"There was no answer within {limit:g} s: the store or the catalog hangs, or too much is asked at once. "
-        "What was asked for may still happen; look before you ask again, or send an Idempotency-Key with it."
+        "What was asked for may still happen; look before you ask again, or send an Idempotency-Key with it. "
+        "If it is always slow, raise [snowpack] request_timeout."
     )
     return problem(503, "too_slow", "No answer in time", detail, headers={"Retry-After": str(RETRY_SOON)})

@@ -54,7 +54,7 @@ class CatalogTooSlow(SnowpackError):
     def __init__(self, catalog: str, waited: timedelta) -> None:
         super().__init__(
             f"The Iceberg catalog {catalog!r} did not answer within {waited.total_seconds():g} s. "
-            "Try again later, or see why it is slow."
+            "Try again later, see why it is slow, or raise [snowpack] request_timeout."
         )
 
 

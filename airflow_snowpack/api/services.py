@@ -1,8 +1,7 @@
 """What the routes work with: the jobs, the tables, and the installation's order of actions.
 
-They are opened with the first request that needs them, and tried again by a later one when the store was down: the app starts
-without it and recovers by itself. With them starts the thread that keeps the list of tables fresh; an app that is mounted has no
-start of its own.
+They are opened when the server starts, and tried again by a later request when the store was down: the app starts without it and
+recovers by itself. With them starts the thread that keeps the list of tables fresh.
 
     @router.get("/queue")
     def queue(user: Reader, services: Open) -> …:
@@ -32,6 +31,7 @@ from airflow_snowpack.inventory.inventory import REFRESH_EVERY
 from airflow_snowpack.jobs import Actor, Desk, Jobs
 from airflow_snowpack.maintenance import Action
 from airflow_snowpack.scheduling import RegisteredRuns, Schedules
+from airflow_snowpack.store.patience import REQUEST_TIMEOUT
 from airflow_snowpack.store.signs_of_life import SignOfLife
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-CATALOG_PATIENCE = timedelta(seconds=3)
+CATALOG_SHARE = 0.6
 CATALOG_THREADS = 4
-STORAGE_PATIENCE = timedelta(seconds=3.5)
+STORAGE_SHARE = 0.7
 STORAGE_THREADS = 8
 LOCK_PATIENCE = timedelta(seconds=1)
 FAILURE_LASTS = timedelta(seconds=0.5)
@@ -69,6 +69,7 @@ class Services:
     :param open_storage: opens the storage of builds at a URL.
     :param sign: the sign of life of this process.
     :param dag_states: returns how DAGs stand in Airflow, by id, as far as this process can read that.
+    :param timeout: how long a request may take; the catalog and the storage get a share of it each.
     """
 
     jobs: Jobs
@@ -78,6 +79,7 @@ class Services:
     open_storage: Callable[[str], "Storage"] = open_plainly
     sign: SignOfLife | None = None
     dag_states: DagStates = no_dag_states
+    timeout: timedelta = REQUEST_TIMEOUT
     _catalog_threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(CATALOG_THREADS, "snowpack-catalog"), repr=False
     )
@@ -133,31 +135,32 @@ class Services:
 
         return InterimDesk(self.interim(), actor)
 
-    def ask_storage(self, dataset: str, question: Callable[[], T], patience: timedelta = STORAGE_PATIENCE) -> T:
+    def ask_storage(self, dataset: str, question: Callable[[], T]) -> T:
         """Ask something of a storage, which may hang, as :meth:`ask_catalog` does of the catalog.
 
         :raises StorageTooSlow: it took longer than a request may wait.
         """
-        answer = self.begin_at_storage(question, patience)
+        answer = self.begin_at_storage(question)
         if answer is None:
-            raise StorageTooSlow(dataset, patience)
+            raise StorageTooSlow(dataset, self.timeout * STORAGE_SHARE)
         return answer.result()
 
-    def begin_at_storage(self, work: Callable[[], T], patience: timedelta = STORAGE_PATIENCE) -> Future[T] | None:
+    def begin_at_storage(self, work: Callable[[], T]) -> Future[T] | None:
         """The work's end, if it comes soon; otherwise it goes on, and its failure is logged."""
         asked = self._storage_threads.submit(work)
         try:
-            asked.exception(patience.total_seconds())
+            asked.exception((self.timeout * STORAGE_SHARE).total_seconds())
         except TooSlow:
             asked.add_done_callback(_log_failure)
             return None
         return asked
 
-    def ask_catalog(self, question: Callable[[], T], patience: timedelta = CATALOG_PATIENCE) -> T:
+    def ask_catalog(self, question: Callable[[], T]) -> T:
         """Ask something of the catalog, which may hang: what takes too long goes on in a thread apart, for nobody.
 
         :raises CatalogTooSlow: it took longer than a request may wait.
         """
+        patience = self.timeout * CATALOG_SHARE
         asked = self._catalog_threads.submit(question)
         try:
             return asked.result(patience.total_seconds())
@@ -165,9 +168,9 @@ class Services:
             asked.cancel()
             raise CatalogTooSlow(self.inventory.catalog_name, patience) from None
 
-    def load_ahead(self) -> None:
+    def load_ahead(self) -> Future[None]:
         """Load PyIceberg and the planner, for which the first question would wait longer than a request may wait."""
-        self._catalog_threads.submit(_load_ahead, self.inventory)
+        return self._catalog_threads.submit(_load_ahead, self.inventory)
 
     def close(self) -> None:
         self._catalog_threads.shutdown(wait=False, cancel_futures=True)
@@ -197,6 +200,7 @@ class LazyServices:
         self._open = open_services
         self._services: Services | None = None
         self._refresher: Refresher | None = None
+        self._warm: Future[None] | None = None
         self._failure: tuple[float, Exception] | None = None
         self._guard = threading.Lock()
 
@@ -212,6 +216,15 @@ class LazyServices:
                     self._refuse_like_a_moment_ago()
                     self._services = self._opened()
         return self._services
+
+    def warm_up(self) -> None:
+        """Open the services, and return when the catalog has been reached too, or found out of reach.
+
+        :raises SnowpackError: whatever keeps them from being opened.
+        """
+        self.get()
+        if self._warm is not None:
+            self._warm.result()
 
     def close(self) -> None:
         with self._guard:
@@ -229,7 +242,7 @@ class LazyServices:
             raise
         self._refresher = Refresher(services.inventory, services.refresh_every, services.sign)
         self._refresher.start()
-        services.load_ahead()
+        self._warm = services.load_ahead()
         return services
 
     def _refuse_like_a_moment_ago(self) -> None:

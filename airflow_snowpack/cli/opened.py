@@ -18,6 +18,7 @@ from airflow_snowpack.cli.actor import os_user
 from airflow_snowpack.cli.job_id import find_job
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 from airflow_snowpack.hooks.store import SnowpackHook
+from airflow_snowpack.settings import Settings
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from airflow_snowpack.inventory import Inventory
     from airflow_snowpack.jobs import AuditTrail, Desk, Job, Jobs
     from airflow_snowpack.scheduling import RegisteredRuns, Schedules
-    from airflow_snowpack.settings import Settings
     from airflow_snowpack.store import Actor
     from airflow_snowpack.store.signs_of_life import Role
 
@@ -170,9 +170,10 @@ class Opened:
 def opened(args: Namespace) -> Iterator[Opened]:
     """Open what the command's arguments name; the connections close with the block.
 
-    The store has the patience of somebody who looks at a screen: one that hangs is told of within five seconds.
+    A store that hangs is an error within ``[snowpack] request_timeout``.
     """
     from airflow_snowpack.store import Patience
 
-    with SnowpackHook(args.store_conn_id, patience=Patience()) as hook:
+    patience = Patience.within(Settings.load().request_timeout)
+    with SnowpackHook(args.store_conn_id, patience=patience) as hook:
         yield Opened(hook, getattr(args, "catalog_conn_id", None))

@@ -41,7 +41,7 @@ def serve(args: Namespace) -> ExitCode | None:
     from airflow_snowpack.api import TokenAuth, build_app
     from airflow_snowpack.api.serve import serve as serve_app
 
-    serve_app(build_app(services_of(args), TokenAuth(token)), host, port)
+    serve_app(build_app(services_of(args), TokenAuth(token), settings.request_timeout), host, port)
     return None
 
 
@@ -71,15 +71,24 @@ def services_of(args: Namespace) -> Callable[[], Services]:
         from airflow_snowpack.store import Patience
         from airflow_snowpack.store.signs_of_life import Role
 
-        hook = SnowpackHook(args.store_conn_id, patience=Patience(), ends_orphans=False)
-        settings = hook.settings
+        settings = Settings.load()
+        patience = Patience.within(settings.request_timeout)
+        hook = SnowpackHook(args.store_conn_id, patience=patience, ends_orphans=False)
         # The connection is read anew with each try, so that a corrected one is found without a restart.
         catalog_hook = IcebergCatalogHook(args.catalog_conn_id)
         sign = sign_of_process(hook.store(), Role.API, catalog_hook, period=settings.table_cache_refresh)
         reach, read_id = partial(reach_catalog, args.catalog_conn_id), partial(read_catalog_id, args.catalog_conn_id)
         inventory = Inventory(hook.store(), settings.catalog_name, reach, read_id)
         storage = BuildStorageHook().storage
-        return Services(hook.jobs(), inventory, settings.action_order, settings.table_cache_refresh, storage, sign=sign)
+        return Services(
+            hook.jobs(),
+            inventory,
+            settings.action_order,
+            settings.table_cache_refresh,
+            storage,
+            sign=sign,
+            timeout=settings.request_timeout,
+        )
 
     return open_services
 

@@ -150,7 +150,7 @@ class SnowpackHook(BaseHook):
         except SnowpackError as problem:
             return False, shown_in_trial(problem)
         try:
-            with open_store(url, patience=Patience()) as store:
+            with open_store(url, patience=Patience.within(self.settings.request_timeout)) as store:
                 return True, f"The store at {store.where} answers, and its tables are up to date."
         except Exception as problem:  # noqa: BLE001 - whatever it is, it is told to the person who tests
             return False, shown_in_trial(problem, secrets_of(url))

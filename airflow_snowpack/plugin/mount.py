@@ -1,46 +1,69 @@
-"""The app as Airflow mounts it: built by the first request, in a thread, and never by a process that serves none.
+"""The app as Airflow mounts it: built, connected and warm before Airflow's API server takes its first request.
 
-The invariant: it is built once; a build that fails leaves nothing behind, and the next request tries again.
+Airflow starts and ends the lifespan of a mounted app that is FastAPI's own, in each process that serves requests and in no other.
+The invariant: the app is built once in a process; a build that fails leaves nothing behind, and the next request tries again.
 
-    fastapi_apps = [{"app": LazyApp(), "url_prefix": "/snowpack", "name": "Snowpack"}]
+    fastapi_apps = [{"app": MountedApp(), "url_prefix": "/snowpack", "name": "Snowpack"}]
 """
 
 from __future__ import annotations
 
 import asyncio
-import atexit
+import logging
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from fastapi import FastAPI
 
-    from fastapi import FastAPI
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
     from starlette.types import ASGIApp, Receive, Scope, Send
+
+log = logging.getLogger(__name__)
 
 
 def build_mounted() -> FastAPI:
     """Our app, with Airflow's users and Airflow's connections."""
     from airflow_snowpack.api import build_app
     from airflow_snowpack.plugin.airflow_auth import AirflowAuth
-    from airflow_snowpack.plugin.opening import open_services
+    from airflow_snowpack.plugin.opening import open_services, request_timeout
 
-    return build_app(open_services, AirflowAuth())
+    return build_app(open_services, AirflowAuth(), request_timeout())
 
 
-class LazyApp:
-    """An ASGI app that becomes ours when it is first asked.
+class MountedApp(FastAPI):
+    """Builds the app when the API server starts, or with the first request.
 
     :param build: makes it; it takes a second of imports, which must not hold up Airflow's own answers.
     """
 
     def __init__(self, build: Callable[[], FastAPI] = build_mounted) -> None:
+        super().__init__(lifespan=_with_the_server)
         self._build = build
+        self._app: FastAPI | None = None
         self._guarded: ASGIApp | None = None
         self._building = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         guarded = self._guarded or await self._build_once()
         await guarded(scope, receive, send)
+
+    async def open_ahead(self) -> None:
+        """Build the app and open its services, and wait for that as long as the start of a server may wait."""
+        from airflow_snowpack.api.app import open_ahead
+
+        try:
+            await self._build_once()
+        except Exception:  # Airflow starts without us; the next request tries again, and gets the reason
+            log.exception("The Snowpack app could not be built ahead of the first request.")
+        if self._app is not None:
+            await open_ahead(self._app.state.services)
+
+    def close(self) -> None:
+        """Close what the app has opened."""
+        if self._app is not None:
+            self._app.state.services.close()
 
     async def _build_once(self) -> ASGIApp:
         async with self._building:
@@ -51,7 +74,13 @@ class LazyApp:
     def _assemble(self) -> ASGIApp:
         from airflow_snowpack.plugin.gate import Gate
 
-        app = self._build()
-        # Airflow starts and ends the lifespan only of apps that are FastAPI's own when it mounts them.
-        atexit.register(app.state.services.close)
-        return Gate(app)
+        self._app = self._build()
+        return Gate(self._app)
+
+
+@asynccontextmanager
+async def _with_the_server(app: FastAPI) -> AsyncIterator[None]:
+    assert isinstance(app, MountedApp)
+    await app.open_ahead()
+    yield
+    app.close()

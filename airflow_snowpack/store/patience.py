@@ -22,12 +22,14 @@ from threading import Lock
 
 from airflow_snowpack.store.errors import StoreUnreachable
 
+REQUEST_TIMEOUT = timedelta(seconds=5)
+
 _DEADLINE: ContextVar[float | None] = ContextVar("snowpack_store_deadline", default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """The periods of a store that answers people. All of them together stay below five seconds.
+    """The periods of a store that answers people. All of them together stay below :data:`REQUEST_TIMEOUT`.
 
     :param answer: one piece of work in all, waits and repeats included.
     :param repeat: after this long a passing error is not tried again.
@@ -45,6 +47,22 @@ class Patience:
     file: timedelta = timedelta(seconds=3)
     pause: timedelta = timedelta(seconds=1)
     connections: int = 50
+
+    @classmethod
+    def within(cls, request: timedelta, connections: int = 50) -> Patience:
+        """Return the periods for requests that may take this long: each keeps its share of :data:`REQUEST_TIMEOUT`.
+
+        :param request: :data:`REQUEST_TIMEOUT` or longer, since libpq waits for a connection for two seconds at least.
+        """
+        share, whole = request / REQUEST_TIMEOUT, cls()
+        return cls(
+            answer=whole.answer * share,
+            repeat=whole.repeat * share,
+            connect=whole.connect * share,
+            connection=whole.connection * share,
+            file=whole.file * share,
+            connections=connections,
+        )
 
     @property
     def statement(self) -> timedelta:

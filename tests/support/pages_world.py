@@ -96,7 +96,7 @@ def app_of(world: World, auth: Auth) -> FastAPI:
     """Return the app on a world. It may take longer to answer than people would wait: a busy machine does."""
     from airflow_snowpack.api import build_app
 
-    return build_app(lambda: world.services, auth, answer_within=timedelta(minutes=5))
+    return build_app(lambda: world.services, auth, timeout=timedelta(minutes=5))
 
 
 @dataclass

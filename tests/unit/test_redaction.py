@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import doctest
 import logging
 
@@ -56,7 +57,7 @@ def test_the_examples_of_the_module_are_true() -> None:
 
 
 def test_no_error_or_log_line_of_a_store_repeats_its_password_or_a_part_of_its_query(caplog: pytest.LogCaptureFixture) -> None:
-    from airflow_snowpack.api.app import _open_ahead
+    from airflow_snowpack.api.app import open_ahead
     from airflow_snowpack.api.services import LazyServices, Services
     from airflow_snowpack.store import Patience, StoreUnreachable, open_store
 
@@ -67,7 +68,7 @@ def test_no_error_or_log_line_of_a_store_repeats_its_password_or_a_part_of_its_q
         raise AssertionError("nothing listens on port 1")
 
     with caplog.at_level(logging.DEBUG):
-        _open_ahead(LazyServices(open_services))
+        asyncio.run(open_ahead(LazyServices(open_services)))
     with pytest.raises(StoreUnreachable, match=r"store at postgresql://127\.0\.0\.1:1/jobs cannot") as failed:
         open_store(url)
 

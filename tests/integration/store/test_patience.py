@@ -91,10 +91,11 @@ def errors_of(store: Store) -> list[BaseException]:
     return errors
 
 
-def test_the_default_patience_ends_before_anything_hangs() -> None:
-    patience = Patience()
+@pytest.mark.parametrize("request_timeout", [timedelta(seconds=PROMISED_S), timedelta(minutes=1)])
+def test_a_patience_ends_before_the_request_that_it_is_for(request_timeout: timedelta) -> None:
+    patience = Patience.within(request_timeout)
 
-    assert patience.statement < patience.answer < timedelta(seconds=PROMISED_S)
+    assert patience.statement < patience.answer < request_timeout
     assert patience.repeat + patience.connect <= patience.answer, "the last try has time for a connection"
     assert max(patience.connection, patience.file) < patience.answer
 

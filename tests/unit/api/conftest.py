@@ -25,7 +25,7 @@ def only_app() -> FastAPI:
 
     from airflow_snowpack.api import build_app
 
-    return build_app(_no_services, SomebodyIs(), answer_within=timedelta(minutes=5))  # type: ignore[arg-type]  # each test sets its own
+    return build_app(_no_services, SomebodyIs(), timeout=timedelta(minutes=5))  # type: ignore[arg-type]  # each test sets its own
 
 
 @pytest.fixture

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,13 @@ import pytest
 from airflow_snowpack.api.deadline import Deadline
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pages_world import World
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from airflow_snowpack.api.services import Services
 
 SHORT = timedelta(milliseconds=50)
 
@@ -93,3 +101,52 @@ def test_an_error_passes_through() -> None:
 
     with pytest.raises(LookupError, match="of the app"):
         asyncio.run(ask(Deadline(broken, SHORT)))
+
+
+@pytest.fixture
+def world(tmp_path: Path, sqlite_url: str) -> Iterator[World]:
+    from pages_world import open_world
+
+    opened = open_world(tmp_path, url=sqlite_url)
+    yield opened
+    opened.jobs.close()
+
+
+@pytest.mark.parametrize("timeout", [timedelta(0), timedelta(microseconds=100)])
+def test_the_catalog_and_the_storage_get_shares_of_the_time_that_a_request_may_take(world: World, timeout: timedelta) -> None:
+    from airflow_snowpack.api.errors import CatalogTooSlow, StorageTooSlow
+
+    services, never = replace(world.services, timeout=timeout), threading.Event()
+    try:
+        with pytest.raises(CatalogTooSlow, match=rf"within {timeout.total_seconds() * 0.6:g} s\."):
+            services.ask_catalog(never.wait)
+        with pytest.raises(StorageTooSlow, match=rf"within {timeout.total_seconds() * 0.7:g} s\."):
+            services.ask_storage("flights", never.wait)
+    finally:
+        never.set()
+
+
+def test_the_app_answers_for_a_route_within_its_time(world: World) -> None:
+    from pages_world import SomebodyIs
+
+    from airflow_snowpack.api import build_app
+
+    never = threading.Event()
+
+    def hang() -> Services:
+        never.wait()
+        return world.services
+
+    app = build_app(hang, SomebodyIs(), timedelta(milliseconds=10))
+
+    async def scene() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://api") as client:
+            return await client.get("/jobs")
+
+    try:
+        answer = asyncio.run(scene())
+    finally:
+        never.set()
+    assert (answer.status_code, answer.json()["error"]) == (503, "too_slow")
+    assert "within 0.009 s" in answer.json()["detail"]
+    assert "[snowpack] request_timeout" in answer.json()["detail"]

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from typing import Any
+import threading
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -202,7 +205,7 @@ def test_a_websocket_is_refused_since_there_is_none() -> None:
 
 
 def test_the_app_is_built_once_however_many_ask_first() -> None:
-    from airflow_snowpack.plugin.mount import LazyApp
+    from airflow_snowpack.plugin.mount import MountedApp
 
     built = []
 
@@ -210,10 +213,10 @@ def test_the_app_is_built_once_however_many_ask_first() -> None:
         built.append(forgetful_app())
         return built[-1]
 
-    lazy = LazyApp(build)
+    mounted = MountedApp(build)
 
     async def ask_at_once() -> list[int]:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(lazy), base_url="http://airflow") as client:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(mounted), base_url="http://airflow") as client:
             answers = await asyncio.gather(*(client.get("/ui/page", headers={"x-name": "reader"}) for _ in range(8)))
         return [answer.status_code for answer in answers]
 
@@ -223,7 +226,7 @@ def test_the_app_is_built_once_however_many_ask_first() -> None:
 
 
 def test_a_build_that_fails_is_tried_again_by_the_next_request() -> None:
-    from airflow_snowpack.plugin.mount import LazyApp
+    from airflow_snowpack.plugin.mount import MountedApp
 
     failures = [ImportError("not installed")]
 
@@ -232,8 +235,95 @@ def test_a_build_that_fails_is_tried_again_by_the_next_request() -> None:
             raise failures.pop()
         return forgetful_app()
 
-    lazy = LazyApp(build)
+    mounted = MountedApp(build)
 
     with pytest.raises(ImportError):
-        ask(lazy, "GET", "/ui/page", x_name="reader")
-    assert ask(lazy, "GET", "/ui/page", x_name="reader").status_code == 200
+        ask(mounted, "GET", "/ui/page", x_name="reader")
+    assert ask(mounted, "GET", "/ui/page", x_name="reader").status_code == 200
+
+
+class Opening:
+    """An app whose services count how often they are opened."""
+
+    def __init__(self, failure: Exception | None = None) -> None:
+        self.built = self.opened = self.loaded = 0
+        self._failure = failure
+
+    def build(self) -> FastAPI:
+        self.built += 1
+        app = forgetful_app()
+        app.state.services = self
+        return app
+
+    def warm_up(self) -> None:
+        self.opened += 1
+        if self._failure is not None:
+            raise self._failure
+
+    def close(self) -> None:
+        self.opened -= 1
+
+
+def started_with_airflow(mounted: FastAPI) -> AbstractAsyncContextManager[None]:
+    """Start an Airflow API server's app with ours below it, as Airflow does in each process that serves requests."""
+    from airflow.api_fastapi.app import lifespan
+
+    server = FastAPI()
+    server.mount("/snowpack", mounted)
+    return lifespan(server)
+
+
+def test_the_start_of_the_api_server_builds_the_app_and_opens_its_services_before_the_first_request() -> None:
+    from airflow_snowpack.plugin.mount import MountedApp
+
+    services = Opening()
+    mounted = MountedApp(services.build)
+
+    async def scene() -> list[int]:
+        assert services.built == 0, "a process that mounts the app and serves no requests opens nothing"
+        async with started_with_airflow(mounted):
+            assert (services.built, services.opened) == (1, 1)
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(mounted), base_url="http://airflow") as client:
+                answers = [await client.get("/ui/page", headers={"x-name": "reader"}) for _ in range(3)]
+            assert (services.built, services.opened) == (1, 1)
+        return [answer.status_code for answer in answers]
+
+    assert asyncio.run(scene()) == [200] * 3
+    assert services.opened == 0, "the end of the server closes them"
+
+
+@pytest.mark.parametrize("failure", [SnowpackError("the store is down"), RuntimeError("a bug")])
+def test_the_api_server_starts_when_the_store_is_down_and_logs_why(failure: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    from airflow_snowpack.plugin.mount import MountedApp
+
+    services = Opening(failure)
+
+    async def scene() -> None:
+        async with started_with_airflow(MountedApp(services.build)):
+            assert (services.built, services.opened) == (1, 1)
+
+    asyncio.run(scene())
+    assert str(failure) in caplog.text
+
+
+def test_the_api_server_starts_when_the_app_cannot_be_built(caplog: pytest.LogCaptureFixture) -> None:
+    from airflow_snowpack.plugin.mount import MountedApp
+
+    def build() -> FastAPI:
+        raise ImportError("not installed")
+
+    async def scene() -> None:
+        async with started_with_airflow(MountedApp(build)):
+            pass
+
+    asyncio.run(scene())
+    assert "not installed" in caplog.text
+
+
+def test_the_start_waits_for_services_that_hang_only_as_long_as_it_may() -> None:
+    from airflow_snowpack.api.app import open_ahead
+
+    released, opening = threading.Event(), Opening()
+    opening.warm_up = released.wait  # type: ignore[assignment]
+    asyncio.run(open_ahead(cast("LazyServices", opening), timedelta(0)))
+    released.set()

@@ -58,6 +58,7 @@ def test_another_action_order_is_taken_when_it_is_whole(monkeypatch: pytest.Monk
         ("lease", "soon"),
         ("lease", "0s"),
         ("heartbeat", "2h"),
+        ("request_timeout", "4s"),
         ("max_attempts", "none"),
         ("max_attempts", "0"),
         ("catalog_name", "my lake"),
