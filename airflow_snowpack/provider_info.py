@@ -89,7 +89,8 @@ CONFIG: dict[str, Any] = {
                 default="5m",
             ),
             "table_poll": _option(
-                "How often each table is read that enabled schedules, sensors or watchers listen to. Only metadata is read.",
+                "How often a table is read that enabled schedules listen to, while commits come often; up to six times as long "
+                "where they are rare. Only metadata is read, and only of tables that have changed.",
                 default="10s",
             ),
             "resume_delay": _option(

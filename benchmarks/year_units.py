@@ -223,9 +223,10 @@ def _dry_run(actions: list[str], number: int | None) -> Callable[[Year], Abstrac
 @contextmanager
 def _poller_round(year: Year) -> Iterator[Work]:
     """A round in which no table has changed."""
+    from airflow_snowpack.iceberg.broker import Broker
     from airflow_snowpack.scheduling import Poller
 
-    poller = Poller(year.store, catalog_name=CATALOG, load_catalog=lambda: year.catalog)
+    poller = Poller(year.store, catalog_name=CATALOG, broker=Broker(lambda: year.catalog))
     year.clock.now = NOW + timedelta(hours=1)
     while poller.step().tables:
         pass

@@ -6,6 +6,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from airflow_snowpack.scheduling import PendingQueue
 from airflow_snowpack.scheduling.backlog import read_backlog
+from airflow_snowpack.scheduling.listened_tables import read_table_lag
 from airflow_snowpack.scheduling.schedules import Schedules
 
 
@@ -25,6 +26,8 @@ def schedule_metrics(schedules: Schedules) -> Iterator[Metric]:
     yield _gauge("snowpack_events_unread", "Events that were not matched to schedules yet.", backlog.unread)
     behind = 0.0 if backlog.oldest is None else max((now - backlog.oldest).total_seconds(), 0.0)
     yield _gauge("snowpack_events_unread_oldest_seconds", "How long the oldest of them has been waiting.", behind)
+    lag = read_table_lag(store).total_seconds()
+    yield _gauge("snowpack_tables_overdue_seconds", "How long the most overdue table that schedules listen to has been due.", lag)
     waiting, oldest = queue.launches_waiting()
     waits = 0.0 if oldest is None else max((now - oldest).total_seconds(), 0.0)
     yield _gauge("snowpack_launches_waiting", "Runs that are to be started.", waiting)

@@ -38,6 +38,7 @@ DEPLOY_EVERY = timedelta(minutes=55)
 @ends_cleanly
 def schedule(args: Namespace) -> ExitCode | None:
     """``scheduler``"""
+    from airflow_snowpack.iceberg.broker import Broker
     from airflow_snowpack.scheduling import POLLER_PERIOD, Polling, Rounds
     from airflow_snowpack.store.signs_of_life import Role
 
@@ -51,7 +52,8 @@ def schedule(args: Namespace) -> ExitCode | None:
         rounds = Rounds(store, runs, runs, name, sign_of_process(store, Role.SCHEDULER, catalog_hook))
         polls = sign_of_process(store, Role.POLLER, period=POLLER_PERIOD)
         log.info("Scheduler %s works on the store at %s and the Airflow at %s", name, store.where, rest.where)
-        with Polling(open_poller(store, hook.settings, lambda: reach_catalog(args.catalog_conn_id)), polls):
+        broker = Broker(lambda: reach_catalog(args.catalog_conn_id))
+        with Polling(open_poller(store, hook.settings, broker), polls):
             while not stop.is_set():
                 deploy(store, hook.settings, dags_folder(), gone_dags=_gone_dags(runs), by=name)
                 rounds.keep_going(stop, pause, until=store.clock() + DEPLOY_EVERY)

@@ -1,55 +1,32 @@
 """The scheduler's parts as this installation wants them: its poller, and its declared schedules.
 
-with Polling(open_poller(store, settings, catalog_hook.config.load)): ...
+with Polling(open_poller(store, settings, Broker(catalog_hook.config.load))): ...
 deploy(store, settings, dags_folder, by="dispatcher")
 """
 
 from __future__ import annotations
 
 import logging
-import time
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from pyiceberg.catalog import Catalog
+    from collections.abc import Collection
 
     from airflow_snowpack.hooks.dag_runs import AirflowDagRuns
+    from airflow_snowpack.iceberg.broker import Broker
     from airflow_snowpack.scheduling import Poller, Schedules, SyncReport
     from airflow_snowpack.settings import Settings
     from airflow_snowpack.store import Store
 
 log = logging.getLogger(__name__)
 
-KEEP_CATALOG = timedelta(minutes=5)
 
-
-class KeptCatalog:
-    """Gives one catalog again and again, and a fresh one now and then: connections and tokens do not live for ever.
-
-    :param load: connects to the catalog.
-    """
-
-    def __init__(self, load: Callable[[], Catalog], keep: timedelta = KEEP_CATALOG) -> None:
-        self._load = load
-        self._keep_s = keep.total_seconds()
-        self._kept: tuple[float, Catalog] | None = None
-
-    def __call__(self) -> Catalog:
-        now = time.monotonic()
-        if self._kept is None or now - self._kept[0] > self._keep_s:
-            self._kept = (now, self._load())
-        return self._kept[1]
-
-
-def open_poller(store: Store, settings: Settings, load_catalog: Callable[[], Catalog]) -> Poller:
+def open_poller(store: Store, settings: Settings, broker: Broker) -> Poller:
     """The poller of the tables that this installation's schedules listen to."""
     from airflow_snowpack.scheduling import Poller
 
-    return Poller(store, catalog_name=settings.catalog_name, load_catalog=KeptCatalog(load_catalog), every=settings.table_poll)
+    return Poller(store, catalog_name=settings.catalog_name, broker=broker, every=settings.table_poll)
 
 
 def runs_for_a_task(settings: Settings, airflow_conn_id: str | None = None) -> AirflowDagRuns:

@@ -109,6 +109,13 @@ def head_of(table: Table) -> Place:
     return Place(None, 0, None, str(table.metadata.table_uuid)) if snapshot is None else _place_of(table, snapshot)
 
 
+def place_at(table: Table, moment: datetime) -> Place | None:
+    """Return where the table's main branch stood at a moment, by its own log; ``None`` when that snapshot has been expired."""
+    head = SnapshotLine(table).head_before(moment)
+    snapshot = None if head is None else table.snapshot_by_id(head)
+    return None if snapshot is None else _place_of(table, snapshot)
+
+
 def _place_of(table: Table, snapshot: Snapshot) -> Place:
     return Place(
         snapshot.snapshot_id,

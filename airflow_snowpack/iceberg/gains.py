@@ -12,6 +12,8 @@ left out.
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 ADDED, DELETED = 1, 2  # the status of a manifest's entry, by the Iceberg specification
 DATA, POSITION_DELETES = 0, 1  # the content of a file
+MAX_KNOWN_GAINS = 100
 
 
 @dataclass(slots=True)
@@ -80,8 +83,39 @@ class _Change:
         return Gain(max(0, self.net.files), self.net.records, max(0, self.net.bytes), {self.name})
 
 
+class _KnownGains:
+    """What the snapshots brought that were read last: in one process, many may count what arrives in the same table.
+
+    A snapshot and its list of manifests never change.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._gains: OrderedDict[tuple[str, int, str], Gain] = OrderedDict()
+
+    def get(self, table: Table, snapshot: Snapshot) -> Gain:
+        key = (str(table.metadata.table_uuid), snapshot.snapshot_id, snapshot.manifest_list)
+        with self._lock:
+            gain = self._gains.get(key)
+        if gain is None:
+            gain = _read_gain(table, snapshot)
+        with self._lock:
+            self._gains[key] = gain
+            self._gains.move_to_end(key)
+            while len(self._gains) > MAX_KNOWN_GAINS:
+                self._gains.popitem(last=False)
+        return gain
+
+
+_known_gains = _KnownGains()
+
+
 def read_gain(table: Table, snapshot: Snapshot) -> Gain:
-    """Return what a snapshot brought."""
+    """Return what a snapshot brought; it is shared, and not to be changed."""
+    return _known_gains.get(table, snapshot)
+
+
+def _read_gain(table: Table, snapshot: Snapshot) -> Gain:
     changes: dict[str, _Change] = {}
     added_specs: set[int] = set()
     removed_specs: set[int] = set()

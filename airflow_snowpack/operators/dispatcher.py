@@ -89,6 +89,7 @@ class SnowpackDispatcherOperator(BaseOperator):
         """Work while there is something to do, then wait in the triggerer."""
         from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
         from airflow_snowpack.hooks.scheduling import open_poller, runs_for_a_task
+        from airflow_snowpack.iceberg.broker import brokers
         from airflow_snowpack.operators.sign_of_life import sign_of_task
         from airflow_snowpack.scheduling import POLLER_PERIOD, Polling, Rounds
         from airflow_snowpack.store.signs_of_life import BEAT, Role
@@ -96,8 +97,8 @@ class SnowpackDispatcherOperator(BaseOperator):
         store, runs = hook.store(), runs_for_a_task(hook.settings, self.airflow_conn_id)
         rounds = Rounds(store, runs, runs, worker_of(context), sign_of_task(store, Role.SCHEDULER, context, BEAT))
         polls = sign_of_task(store, Role.POLLER, context, POLLER_PERIOD)
-        load = IcebergCatalogHook(self.catalog_conn_id).config.load
-        with Polling(open_poller(store, hook.settings, load), polls):
+        config = IcebergCatalogHook(self.catalog_conn_id).config
+        with brokers.join(config) as broker, Polling(open_poller(store, hook.settings, broker), polls):
             launched += self._until_idle(rounds, lambda: store.clock() < until)
         if store.clock() < until:
             self._wait(context, until, launched)

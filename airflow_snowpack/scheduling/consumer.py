@@ -1,13 +1,14 @@
 """A consumer of what arrives: the triggers of schedules, judged from the place up to which it has considered everything.
 
-    consumer = Consumer(store, "maintain.wait", PartitionsAdded("web.views", 5), catalog_name="lake", load_catalog=config.load)
-    look = consumer.look("maintain/run1/wait")
+    consumer = Consumer(store, "maintain.wait", PartitionsAdded("web.views", 5), catalog_name="lake")
+    look = consumer.look("maintain/run1/wait", hook.load_table)
     if look.satisfied:
         consumer.consider("maintain/run1/wait", look)
 
 The invariant: what arrives is considered by one owner after the other, each from where the one before ended. Tables are passed up
 to a snapshot, events up to a number of the log, and only ticks and periods up to a moment: what was stamped before a look and is
-seen only after it is not passed over. Where a consumer began is kept from its first look on.
+seen only after it is not passed over. A consumer begins at its first look: with each table at its head, whose history it does not
+read. Where it began is kept, and so is where it first saw a table that its trigger got later.
 
 The owner who considered last may ask again, since his task was retried or cleared, and counts from where he began the first time:
 his work may not have been done. Once another has considered, that place is gone.
@@ -15,7 +16,7 @@ his work may not have been done. Once another has considered, that place is gone
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -23,18 +24,18 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from airflow_snowpack.iceberg.arrivals import Arrivals, Place, read_arrivals
-from airflow_snowpack.iceberg.catalog import load_table
+from airflow_snowpack.iceberg.arrivals import Arrivals, Place, head_of, read_arrivals
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.scheduling.cron import next_tick
 from airflow_snowpack.scheduling.events import Event, last_number
-from airflow_snowpack.scheduling.leaves import Cron, Deadline, Every
+from airflow_snowpack.scheduling.leaves import Cron, Deadline, Every, TableLeaf
 from airflow_snowpack.scheduling.trigger import Judgement, Leaf, Progress, Trigger, table_key
 from airflow_snowpack.store import Store
+from airflow_snowpack.store.by_keys import read_by_keys
 from airflow_snowpack.store.schedule_tables import considered, events
 
 if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
 
 TABLES = table_key(TableName("c", "d", "t")).removesuffix("c.d.t")
 START = Place(None, 0, None)
@@ -63,6 +64,21 @@ class Look:
         return self.judgement.satisfied
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What the store has for one look.
+
+    :param row: the consumer's place.
+    :param last: the number of the newest event of the log.
+    :param events: those of its leaves that listen to events, since the place of its owner.
+    """
+
+    owner: str
+    row: sa.Row[Any]
+    last: int
+    events: Mapping[Leaf, list[Event]]
+
+
 class Consumer:
     """Counts for one consumer.
 
@@ -70,47 +86,47 @@ class Consumer:
     :param began_at: since when time and events count for a consumer that never looked; ``None`` for the first look.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        name: str,
-        trigger: Trigger,
-        *,
-        catalog_name: str,
-        load_catalog: Callable[[], Catalog],
-        began_at: datetime | None = None,
-    ) -> None:
-        self._store = store
-        self._name = name
+    def __init__(self, store: Store, name: str, trigger: Trigger, *, catalog_name: str, began_at: datetime | None = None) -> None:
+        self.name = name
+        self.store = store
         self._trigger = trigger
-        self._catalog_name = catalog_name
-        self._load_catalog = load_catalog
         self._began_at = began_at
+        self._keys = {leaf: leaf.event_key(catalog_name, "", number) for number, leaf in enumerate(trigger.leaves())}
+        self._tables = {table_key(name): name for name in tables_of(trigger, catalog_name)}
         self._read: dict[str, tuple[Place, int | None, Arrivals]] = {}
 
-    def look(self, owner: str) -> Look:
+    def look(self, owner: str, load: Callable[[TableName], Table]) -> Look:
         """What there is for this owner.
 
-        :raises TableNotFound, CatalogUnreachable: from the catalog.
+        :param load: opens a table.
+        :raises TableNotFound, CatalogUnreachable: from ``load``.
         """
-        now = self._store.clock()
-        row = self._kept(now)
-        since = dict(row.since if row.owner == owner else row.upto)
-        since.setdefault("events", self._number_at(datetime.fromisoformat(since["at"])))  # it was not always kept
-        last = self._store.read(last_number)
-        keys = {leaf: leaf.event_key(self._catalog_name, "", number) for number, leaf in enumerate(self._trigger.leaves())}
-        arrivals = self._arrivals({key for key in keys.values() if key.startswith(TABLES)}, since.get("tables", {}))
-        deadlines = _deadlines(keys, since, considered_before=row.owner != NOBODY)
+        (kept,) = read_kept(self.store, [(self, owner)])
+        return self.judge(kept, {name: load(name) for name in self._tables.values()})
+
+    def judge(self, kept: Kept, tables: Mapping[TableName, Table]) -> Look:
+        """As :meth:`look`, from what was read for several consumers together.
+
+        :param kept: from :func:`read_kept`.
+        :param tables: those of its trigger, as they are now.
+        """
+        now, row, owner = self.store.clock(), self._begin_at_heads(kept.row, tables), kept.owner
+        since = self._since(row, owner)
+        places = since.get("tables", {})
+        arrivals = {
+            key: self._arrivals_of(key, tables[name], place_from_json(places.get(key))) for key, name in self._tables.items()
+        }
+        deadlines = _deadlines(self._keys, since, considered_before=row.owner != NOBODY)
         since |= _deadlines_to_json(deadlines)
         next_deadlines = {leaf: _period_end(leaf, max(end, now)) for leaf, end in deadlines.items()}
-        happened = {leaf: self._happened(leaf, key, arrivals, since, now, last) for leaf, key in keys.items()}
-        happened |= {leaf: [Event(keys[leaf], end)] if end <= now else [] for leaf, end in deadlines.items()}
+        happened = {leaf: self._happened(leaf, key, arrivals, since, now, kept) for leaf, key in self._keys.items()}
+        happened |= {leaf: [Event(self._keys[leaf], end)] if end <= now else [] for leaf, end in deadlines.items()}
         progress = {leaf: _progress(leaf, each) for leaf, each in happened.items() if each}
         heads = {key: place_to_json(found.head) for key, found in arrivals.items()}
         return Look(
             judgement=self._trigger.judge(progress, now),
             since=since,
-            upto={"at": now.isoformat(), "events": last, "tables": heads, **_deadlines_to_json(next_deadlines)},
+            upto={"at": now.isoformat(), "events": kept.last, "tables": heads, **_deadlines_to_json(next_deadlines)},
             amounts={key.removeprefix(TABLES): _amounts(found) for key, found in arrivals.items()},
             was=None if row.owner == NOBODY else row.changed_at,
         )
@@ -125,48 +141,77 @@ class Consumer:
             row = conn.execute(self._mine().with_for_update()).first()
             if row is not None and row.owner != NOBODY and row.changed_at != look.was:
                 return bool(row.owner == owner and row.upto == look.upto)
-            insert = postgresql.insert if self._store.is_postgres else sqlite.insert
-            values = {"owner": owner, "since": look.since, "upto": look.upto, "changed_at": self._store.clock()}
-            statement = insert(considered).values(consumer=self._name, **values)
+            insert = postgresql.insert if self.store.is_postgres else sqlite.insert
+            values = {"owner": owner, "since": look.since, "upto": look.upto, "changed_at": self.store.clock()}
+            statement = insert(considered).values(consumer=self.name, **values)
             if row is not None:
                 statement = statement.on_conflict_do_update(index_elements=["consumer"], set_=values)
             else:
                 statement = statement.on_conflict_do_nothing()
             return conn.execute(statement.returning(considered.c.consumer)).first() is not None
 
-        return self._store.transact(write)
+        return self.store.transact(write)
 
-    def _kept(self, now: datetime) -> sa.Row[Any]:
-        """The place as it is kept; before the first time, where this consumer begins."""
-        row = self._store.read(lambda conn: conn.execute(self._mine()).first())
-        if row is not None:
+    def begin(self) -> sa.Row[Any]:
+        """Keep where this consumer begins, unless it has a place, and return its place."""
+        began_at = self._began_at or self.store.clock()
+        begun = {"at": began_at.isoformat(), "events": self._number_at(began_at), "tables": {}}
+        insert = postgresql.insert if self.store.is_postgres else sqlite.insert
+        values = {"owner": NOBODY, "since": begun, "upto": begun, "changed_at": self.store.clock()}
+        statement = insert(considered).values(consumer=self.name, **values).on_conflict_do_nothing().returning(considered)
+        row = self.store.transact(lambda conn: conn.execute(statement).first())
+        return row or self.store.read(lambda conn: conn.execute(self._mine()).one())
+
+    def read_events(self, owner: str, row: sa.Row[Any], last: int) -> Kept:
+        """Read the events that its leaves listen to, from the place of its owner up to the newest event of the log."""
+        since = self._since(row, owner)
+        found = {}
+        for leaf, key in self._keys.items():
+            if key in self._tables or isinstance(leaf, Every | Cron):
+                continue
+            query = sa.select(events.c.at, events.c.amounts, events.c.detail)
+            query = query.where(events.c.key == key, events.c.id > since["events"], events.c.id <= last)
+            rows = self.store.read(lambda conn, query=query: conn.execute(query).all())  # type: ignore[misc]  # mypy takes the default for an argument
+            found[leaf] = [Event(key, each.at, each.amounts, each.detail) for each in rows]
+        return Kept(owner, row, last, found)
+
+    def _since(self, row: sa.Row[Any], owner: str) -> dict[str, Any]:
+        """Where the counting begins for an owner."""
+        since = dict(row.since if row.owner == owner else row.upto)
+        if "events" not in since:  # they were not always kept
+            since["events"] = self._number_at(datetime.fromisoformat(since["at"]))
+        return since
+
+    def _begin_at_heads(self, row: sa.Row[Any], tables: Mapping[TableName, Table]) -> sa.Row[Any]:
+        """Keep the head of each table that this consumer sees for the first time; nothing before it counts.
+
+        A place without ``tables`` is of an earlier release, in which a consumer began with the whole table. It counts on.
+        """
+        if all(key in place.get("tables", self._tables) for place in (row.since, row.upto) for key in self._tables):
             return row
-        began_at = self._began_at or now
-        begun = {"at": began_at.isoformat(), "events": self._number_at(began_at)}
-        insert = postgresql.insert if self._store.is_postgres else sqlite.insert
-        values = {"owner": NOBODY, "since": begun, "upto": begun, "changed_at": now}
-        statement = insert(considered).values(consumer=self._name, **values).on_conflict_do_nothing()
-        self._store.transact(lambda conn: conn.execute(statement))
-        return self._store.read(lambda conn: conn.execute(self._mine()).one())
+        heads = {key: place_to_json(head_of(tables[name])) for key, name in self._tables.items()}
+
+        def write(conn: sa.Connection) -> sa.Row[Any]:
+            now = conn.execute(self._mine().with_for_update()).one()
+            begun = {
+                name: {**place, "tables": {**heads, **place["tables"]}} if "tables" in place else place
+                for name, place in (("since", now.since), ("upto", now.upto))
+            }
+            mine = considered.c.consumer == self.name
+            return conn.execute(sa.update(considered).where(mine).values(begun).returning(considered)).one()
+
+        return self.store.transact(write)
 
     def _number_at(self, moment: datetime) -> int:
         """The number of the last event that was recorded by this moment."""
         query = sa.select(sa.func.max(events.c.id)).where(events.c.recorded_at <= moment)
-        return int(self._store.read(lambda conn: conn.execute(query).scalar()) or 0)
+        return int(self.store.read(lambda conn: conn.execute(query).scalar()) or 0)
 
     def _mine(self) -> Any:
-        return sa.select(considered).where(considered.c.consumer == self._name)
+        return sa.select(considered).where(considered.c.consumer == self.name)
 
-    def _arrivals(self, keys: set[str], places: Mapping[str, Any]) -> dict[str, Arrivals]:
-        if not keys:
-            return {}
-        catalog = self._load_catalog()
-        return {key: self._arrivals_of(catalog, key, place_from_json(places.get(key))) for key in sorted(keys)}
-
-    def _arrivals_of(self, catalog: Catalog, key: str, place: Place) -> Arrivals:
+    def _arrivals_of(self, key: str, table: Table, place: Place) -> Arrivals:
         """What one table got; its manifests are read again only when it has got something."""
-        name = TableName.parse(key.removeprefix(TABLES).removeprefix(f"{self._catalog_name}."), catalog=self._catalog_name)
-        table = load_table(catalog, name)
         snapshot = table.current_snapshot()
         head = None if snapshot is None else snapshot.snapshot_id
         known = self._read.get(key)
@@ -175,12 +220,9 @@ class Consumer:
         return known[2]
 
     def _happened(
-        self, leaf: Leaf, key: str, arrivals: Mapping[str, Arrivals], since: Mapping[str, Any], now: datetime, last: int
+        self, leaf: Leaf, key: str, arrivals: Mapping[str, Arrivals], since: Mapping[str, Any], now: datetime, kept: Kept
     ) -> list[Event]:
-        """The events of one leaf.
-
-        :param last: the number of the newest event of the log.
-        """
+        """The events of one leaf."""
         start = datetime.fromisoformat(since["at"])
         if key in arrivals:
             new = arrivals[key].new
@@ -191,10 +233,24 @@ class Consumer:
         if isinstance(leaf, Cron):
             tick = next_tick(leaf.expression, leaf.tz, start)
             return [Event(key, tick)] if tick <= now else []
-        query = sa.select(events.c.at, events.c.amounts, events.c.detail)
-        query = query.where(events.c.key == key, events.c.id > since["events"], events.c.id <= last)
-        rows = self._store.read(lambda conn: conn.execute(query).all())
-        return [Event(key, row.at, row.amounts, row.detail) for row in rows]
+        return kept.events[leaf]
+
+
+def tables_of(trigger: Trigger, catalog_name: str) -> list[TableName]:
+    """Return the tables that a trigger listens to, in the order of their names."""
+    leaves = (leaf for leaf in trigger.leaves() if isinstance(leaf, TableLeaf))
+    return sorted({TableName.parse(leaf.table, catalog=catalog_name) for leaf in leaves}, key=str)
+
+
+def read_kept(store: Store, looks: Collection[tuple[Consumer, str]]) -> list[Kept]:
+    """Return what the store has for the looks of several consumers: all places in one statement.
+
+    :param looks: consumers of this store, each with its owner.
+    """
+    last = store.read(last_number)
+    names = {consumer.name for consumer, _ in looks}
+    rows = {row.consumer: row for row in read_by_keys(store, sa.select(considered), considered.c.consumer, names)}
+    return [consumer.read_events(owner, rows.get(consumer.name) or consumer.begin(), last) for consumer, owner in looks]
 
 
 def _deadlines(leaves: Iterable[Leaf], since: Mapping[str, Any], *, considered_before: bool) -> dict[Deadline, datetime]:

@@ -1,45 +1,61 @@
 """The snapshot poller: what arrives in tables becomes events.
 
-    Poller(store, catalog_name="lake", load_catalog=config.load).step()
+    Poller(store, catalog_name="lake", broker=Broker(config.load)).step()
 
 It looks at the tables that enabled schedules listen to, and at no others. The invariant: **each snapshot is one event.**
 The events of a table and the place up to which it was read are one transaction, and an event carries its snapshot's id,
 so that two pollers, or one that died in between, publish nothing twice and pass nothing over.
 
-A table is read from where it stood when the first schedule began to listen to it. The one whose turn was longest ago comes first,
-and one that could not be read, such as one that is not there yet, is asked for again after the period that all have.
+A table is read from where it stood when the first schedule began to listen to it. The cost of a round follows what has changed: a
+table whose metadata file is still the one that was read is not read again, and all of these are confirmed in one statement. How
+often a table is looked at follows its commits (:func:`period_of`). The one that is overdue for longest comes first, and one that
+could not be read, such as one that is not there yet, is looked at again after the shortest period.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.iceberg.arrivals import EXPIRED, Arrival, Arrivals, Place, read_arrivals
-from airflow_snowpack.iceberg.catalog import load_table
+from airflow_snowpack.iceberg.arrivals import EXPIRED, Arrival, Arrivals, Place, place_at, read_arrivals
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.scheduling.events import Event, number_in_turn, publish
-from airflow_snowpack.scheduling.source_problems import ProblemKind, SourceProblem, found_in, found_with, is_news, write_problem
+from airflow_snowpack.scheduling.listened_tables import listened_tables
+from airflow_snowpack.scheduling.source_problems import (
+    Found,
+    ProblemKind,
+    SourceProblem,
+    found_in,
+    found_with,
+    is_news,
+    write_problem,
+)
 from airflow_snowpack.scheduling.trigger import table_key
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.schedule_tables import schedule_triggers, source_problems, table_places
+from airflow_snowpack.store.schedule_tables import source_problems, table_places
 
 if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+    from airflow_snowpack.iceberg.broker import Broker
 
 log = logging.getLogger(__name__)
 
-PREFIX = table_key(TableName("c", "d", "t")).removesuffix("c.d.t")
 NO_WIDER_THAN = 1_000
+COMMIT_SHARE = 10
+LONGEST_PERIOD = 6
+FORGOTTEN_AFTER = timedelta(days=1)
+"""A place that was read so long before the first of today's listeners began is of listeners that are gone."""
 PROBLEM = tuple(
     source_problems.c[name].label(f"problem_{label}")
     for name, label in (("kind", "kind"), ("problem", "says"), ("began_at", "began_at"), ("asked_at", "asked_at"))
@@ -60,85 +76,85 @@ class PollReport:
     problems: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What was read of a table that has changed.
+
+    :param problem: what is wrong with the table, which could be read.
+    """
+
+    version: str
+    arrivals: Arrivals
+    problem: Found | None
+
+
 class Poller:
     """Reads the tables that schedules listen to.
 
-    :param load_catalog: connects to the catalog; called when it is needed.
-    :param every: a table that some poller has read so recently is left alone.
+    :param broker: reads tables of the catalog.
+    :param every: how often a table is read to which commits come often; see :func:`period_of`.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        *,
-        catalog_name: str,
-        load_catalog: Callable[[], Catalog],
-        every: timedelta = timedelta(seconds=10),
-    ) -> None:
+    def __init__(self, store: Store, *, catalog_name: str, broker: Broker, every: timedelta = timedelta(seconds=10)) -> None:
         self._store = store
         self._catalog_name = catalog_name
-        self._load_catalog = load_catalog
+        self._broker = broker
         self._every = every
-        self._problems: defaultdict[str, Recurring] = defaultdict(lambda: Recurring(log))
+        self._problems: dict[TableName, Recurring] = {}
         self._in_vain: dict[str, datetime] = {}
         """When this poller asked in vain, by the key of the table."""
 
     def step(self) -> PollReport:
-        """Look at each table once; one that cannot be read does not keep the others from being read."""
+        """Look at each table that is due once; one that cannot be read does not keep the others from being read."""
         due = self._due()
         if not due:
             return PollReport()
-        catalog, published, problems = self._load(due), 0, {}
-        for table, row in due.items():
-            self._in_vain[row.listened_to] = self._store.clock()
-            try:
-                published += self._read(catalog, table, row)
-                del self._in_vain[row.listened_to]
-                self._problems[str(table)].passed()
-            except Exception as problem:  # noqa: BLE001 - a catalog raises anything; the other tables go on
-                self._problems[str(table)].failed(problem, "table_not_polled: %s", table)
-                known = isinstance(problem, SnowpackError)
-                problems[str(table)] = str(problem) if known else f"{type(problem).__name__}: {problem}"
-                self._note({table: row}, problem)
-        return PollReport(len(due), published, problems)
-
-    def _load(self, due: Mapping[TableName, sa.Row[Any]]) -> Catalog:
+        asked_at, published = self._store.clock(), 0
         try:
-            return self._load_catalog()
+            found = self._broker.read({name: _known_version(row) for name, row in due.items()}, partial(_read, due))
         except Exception as problem:
-            self._note(due, problem)
+            self._note(due, dict.fromkeys(due, problem))
             raise
+        for name, result in found.items():
+            if isinstance(result, _Reading):
+                published += self._record(name, due[name], result, asked_at)
+        self._confirm({name: due[name] for name, result in found.items() if result is None}, asked_at)
+        failed = {name: result for name, result in found.items() if isinstance(result, Exception)}
+        self._note(due, failed)
+        self._log_problems(found.keys(), failed)
+        return PollReport(len(due), published, {str(name): _in_words(problem) for name, problem in failed.items()})
 
-    def _note(self, rows: Mapping[TableName, sa.Row[Any]], problem: Exception) -> None:
-        """Record why tables cannot be read; the explanation of a schedule names it."""
-        found = found_with(problem)
+    def _log_problems(self, looked_at: Collection[TableName], failed: Mapping[TableName, Exception]) -> None:
+        for name in looked_at - failed.keys():
+            if (recovered := self._problems.pop(name, None)) is not None:
+                recovered.passed()
+        for name, problem in failed.items():
+            self._problems.setdefault(name, Recurring(log)).failed(problem, "table_not_polled: %s", name)
+
+    def _note(self, due: Mapping[TableName, sa.Row[Any]], failed: Mapping[TableName, Exception]) -> None:
+        """Record why tables cannot be read, in one transaction; the explanation of a schedule names it."""
+        self._in_vain |= {due[name].listened_to: self._store.clock() for name in failed}
+        found = {name: found_with(problem) for name, problem in failed.items()}
+        news = {name: each for name, each in found.items() if is_news(each, _problem_in(due[name]), self._store.clock())}
 
         def write(conn: sa.Connection) -> None:
-            for table, row in rows.items():
-                write_problem(conn, self._store, table_key(table), found, _problem_in(row))
+            for name, each in news.items():
+                write_problem(conn, self._store, table_key(name), each, _problem_in(due[name]))
 
-        if any(is_news(found, _problem_in(row), self._store.clock()) for row in rows.values()):
+        if news:
             self._store.transact(write)
 
     def _due(self) -> dict[TableName, sa.Row[Any]]:
         """The tables to look at, with the place up to which each was read, and since when anybody listens to it."""
-        before = self._store.clock() - self._every
-        self._in_vain = {key: asked_at for key, asked_at in self._in_vain.items() if before < asked_at <= self._store.clock()}
-        name = sa.func.substr(schedule_triggers.c.event_key, len(PREFIX) + 1)
-        # Grouped by itself: Postgres does not group by a column of JSON, which a place has.
-        tables = (
-            sa.select(name.label("listened_to"), sa.func.min(schedule_triggers.c.counts_from).label("since"))
-            .where(sa.func.substr(schedule_triggers.c.event_key, 1, len(PREFIX)) == PREFIX)
-            .where(name.not_in(list(self._in_vain)))
-            .group_by(name)
-            .subquery()
-        )
+        now = self._store.clock()
+        self._in_vain = {key: asked_at for key, asked_at in self._in_vain.items() if now - self._every < asked_at <= now}
+        tables, known = listened_tables()
         query = (
             sa.select(tables, table_places, *PROBLEM)
-            .join(table_places, table_places.c.table_key == tables.c.listened_to, isouter=True)
-            .join(source_problems, source_problems.c.key == PREFIX + tables.c.listened_to, isouter=True)
-            .where(sa.or_(table_places.c.read_at.is_(None), table_places.c.read_at <= before))
-            .order_by(table_places.c.read_at.asc().nulls_first(), tables.c.listened_to)
+            .select_from(known)
+            .where(tables.c.listened_to.not_in(list(self._in_vain)))
+            .where(sa.or_(table_places.c.look_at.is_(None), table_places.c.look_at <= now))
+            .order_by(table_places.c.look_at.asc().nulls_first(), tables.c.listened_to)
             .limit(NO_WIDER_THAN)
         )
         rows = self._store.read(lambda conn: conn.execute(query).all())
@@ -147,24 +163,42 @@ class Poller:
     def _name(self, key: str) -> TableName:
         return TableName.parse(key.removeprefix(f"{self._catalog_name}."), catalog=self._catalog_name)
 
-    def _read(self, catalog: Catalog, name: TableName, row: sa.Row[Any]) -> int:
-        place, asked_at = _place_from(row), self._store.clock()
-        table = load_table(catalog, name)
-        found = read_arrivals(table, place or Place.at(row.since))
+    def _record(self, name: TableName, row: sa.Row[Any], reading: _Reading, asked_at: datetime) -> int:
+        """Publish what arrived in a table, and move its place: one transaction. Returns the number of events."""
+        found = reading.arrivals
         if found.expired:
             log.warning("snapshots_expired_unread: %s of %s were expired before they were read", found.expired, name)
 
         def write(conn: sa.Connection) -> int:
             if found.new:
                 number_in_turn(conn)  # before any row, in the order in which clocks and a set-back take them
-            write_problem(conn, self._store, table_key(name), found_in(table), _problem_in(row))
-            if not self._move(conn, name, place, found.head, asked_at):
+            write_problem(conn, self._store, table_key(name), reading.problem, _problem_in(row))
+            if not self._move(conn, name, _place_from(row), reading, asked_at):
                 return 0  # another poller was here
             return publish(conn, self._store, [_event(name, arrival, found, row.read_at) for arrival in found.new])
 
         return self._store.transact(write)
 
-    def _move(self, conn: sa.Connection, name: TableName, was: Place | None, to: Place, asked_at: datetime) -> bool:
+    def _confirm(self, unchanged: Mapping[TableName, sa.Row[Any]], asked_at: datetime) -> None:
+        """Record that tables have not changed up to now: one statement for all of them.
+
+        A place that another poller has moved meanwhile was read later, and stays.
+        """
+        turns: defaultdict[datetime, list[str]] = defaultdict(list)
+        for name, row in unchanged.items():
+            turns[asked_at + period_of(row.committed_at, asked_at, self._every)].append(str(name))
+        if not turns:
+            return
+        key, next_look = table_places.c.table_key, [(table_places.c.table_key.in_(names), at) for at, names in turns.items()]
+        statement = (
+            sa.update(table_places)
+            .where(key.in_([str(name) for name in unchanged]), table_places.c.read_at < asked_at)
+            .values(read_at=asked_at, look_at=sa.case(*next_look))
+        )
+        self._store.transact(lambda conn: conn.execute(statement))
+
+    def _move(self, conn: sa.Connection, name: TableName, was: Place | None, reading: _Reading, asked_at: datetime) -> bool:
+        to = reading.arrivals.head
         insert = postgresql.insert if self._store.is_postgres else sqlite.insert
         values: dict[str, Any] = {
             "snapshot_id": to.snapshot_id,
@@ -174,6 +208,8 @@ class Poller:
             "other_heads": list(to.other_heads),
             "total_records": to.total_records,
             "read_at": asked_at,
+            "metadata_location": reading.version,
+            "look_at": asked_at + period_of(to.committed_at, asked_at, self._every),
         }
         statement = insert(table_places).values(table_key=str(name), **values)
         if was is None:
@@ -182,6 +218,39 @@ class Poller:
             same = table_places.c.snapshot_id.is_not_distinct_from(was.snapshot_id)
             statement = statement.on_conflict_do_update(index_elements=["table_key"], set_=values, where=same)
         return conn.execute(statement.returning(table_places.c.table_key)).first() is not None
+
+
+def period_of(committed_at: datetime | None, now: datetime, every: timedelta) -> timedelta:
+    """Return the period in which a table is read: a tenth of the time since its last commit, within bounds.
+
+    So a table to which a commit comes every minute is read as often as possible, and one that gets its data once a day up to six
+    times as rarely. It is a whole multiple of the shortest period, so that tables stay together in the same rounds.
+
+    :param committed_at: when the head of the table was committed; ``None`` for a table without a snapshot.
+    :param every: the shortest period; the longest is :data:`LONGEST_PERIOD` times as long.
+    """
+    if committed_at is None or not every:
+        return every
+    return every * min(max((now - committed_at) // (every * COMMIT_SHARE), 1), LONGEST_PERIOD)
+
+
+def _read(due: Mapping[TableName, sa.Row[Any]], name: TableName, table: Table) -> _Reading:
+    """Read what arrived in a table that has changed."""
+    row = due[name]
+    place = _place_from(row)
+    begins_at = None if place is None or row.since - row.read_at < FORGOTTEN_AFTER else place_at(table, row.since)
+    arrivals = read_arrivals(table, begins_at or place or Place.at(row.since))
+    return _Reading(table.metadata_location, arrivals, found_in(table))
+
+
+def _known_version(row: sa.Row[Any]) -> str | None:
+    """The version of a table that was read; ``None`` where reading it again may tell more than that it has not changed."""
+    problem = _problem_in(row)
+    return row.metadata_location if problem is None or problem.kind is ProblemKind.UNPARTITIONED else None
+
+
+def _in_words(problem: Exception) -> str:
+    return str(problem) if isinstance(problem, SnowpackError) else f"{type(problem).__name__}: {problem}"
 
 
 def _event(name: TableName, arrival: Arrival, found: Arrivals, read_at: datetime | None) -> Event:

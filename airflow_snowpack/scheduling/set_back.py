@@ -56,6 +56,7 @@ PRESENT = (
     run_places.c.since,
     run_places.c.look_at,
     table_places.c.read_at,
+    table_places.c.look_at,
     source_problems.c.asked_at,
     gated_runs.c.arrived_at,
     gated_runs.c.looked_at,

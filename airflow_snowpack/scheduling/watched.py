@@ -1,6 +1,6 @@
 """Up to where a watcher has passed on what arrived in its table.
 
-    place = WatchedTable(store, "lake/web.views", TableName("lake", "web", "views"), load_catalog=config.load)
+    place = WatchedTable(store, "lake/web.views", TableName("lake", "web", "views"), load=hook.load_table)
     for arrival in place.read().new:
         ...                     # pass it on
         place.advance(place_of(arrival))  # once the receiver has stored it
@@ -18,14 +18,13 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.iceberg.arrivals import Arrival, Arrivals, Place, head_of, read_arrivals
-from airflow_snowpack.iceberg.catalog import load_table
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.scheduling.consumer import place_from_json, place_to_json
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import considered
 
 if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
 
 log = logging.getLogger(__name__)
 
@@ -36,13 +35,14 @@ class WatchedTable:
     """One watcher's place in one table.
 
     :param watcher: what the watcher is called; each one has its own place.
+    :param load: opens a table.
     """
 
-    def __init__(self, store: Store, watcher: str, table: TableName, *, load_catalog: Callable[[], Catalog]) -> None:
+    def __init__(self, store: Store, watcher: str, table: TableName, *, load: Callable[[TableName], Table]) -> None:
         self._store = store
         self._consumer = f"watcher:{watcher}:{table}"
         self._name = table
-        self._load_catalog = load_catalog
+        self._load = load
         self._passed: Place | None = None
 
     def read(self) -> Arrivals:
@@ -53,7 +53,7 @@ class WatchedTable:
 
         :raises TableNotFound, CatalogUnreachable: from the catalog.
         """
-        table = load_table(self._load_catalog(), self._name)
+        table = self._load(self._name)
         place = self._passed or self._kept()
         if place is None:
             place = head_of(table)

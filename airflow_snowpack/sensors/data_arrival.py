@@ -39,9 +39,9 @@ class IcebergDataArrivalSensor(BaseSensorOperator):
     """Waits for data.
 
     :param trigger: what to wait for: any trigger that a schedule may have, as a value or as its JSON (which may be templated).
-        Time and events count from when something passed last or, before the first time, from when this sensor looked first.
-    :param consumer: under which name the place is kept; the DAG and the task, when nothing is said. Before the first time,
-        everything that the table has counts as new.
+        Everything counts from when something passed last or, before the first time, from when this sensor looked first.
+    :param consumer: under which name the place is kept; the DAG and the task, when nothing is said. A consumer begins at its
+        first look: what its tables have by then does not count.
     :param on_timeout: when the time is up: ``go_on`` with what there is, ``skip``, or ``fail``. What was skipped stays new.
     :param deferrable: wait in the triggerer, without a worker's slot; the default.
 
@@ -121,12 +121,13 @@ class IcebergDataArrivalSensor(BaseSensorOperator):
 
         :param whatever: let pass what there is.
         """
+        from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
         from airflow_snowpack.hooks.store import SnowpackHook
 
         with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
-            consumer = self._consumer(hook, began_at)
+            consumer, catalog = self._consumer(hook, began_at), IcebergCatalogHook(self.catalog_conn_id)
             while True:
-                look = consumer.look(owner_of(context))
+                look = consumer.look(owner_of(context), catalog.load_table)
                 self.log.info("%s", look.judgement.says)
                 if not look.satisfied and not whatever:
                     return None
@@ -149,18 +150,9 @@ class IcebergDataArrivalSensor(BaseSensorOperator):
         return parse_trigger(self.trigger)
 
     def _consumer(self, hook: Any, began_at: datetime | None) -> Consumer:
-        from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
         from airflow_snowpack.scheduling.consumer import Consumer
 
-        catalog = IcebergCatalogHook(self.catalog_conn_id)
-        return Consumer(
-            hook.store(),
-            self.consumer,
-            self._trigger(),
-            catalog_name=hook.settings.catalog_name,
-            load_catalog=lambda: catalog.catalog,
-            began_at=began_at,
-        )
+        return Consumer(hook.store(), self.consumer, self._trigger(), catalog_name=hook.settings.catalog_name, began_at=began_at)
 
 
 def _report(look: Look, *, enough: bool) -> dict[str, Any]:

@@ -248,8 +248,12 @@ table_places = sa.Table(
     sa.Column("table_uuid", sa.Text),
     sa.Column("total_records", sa.BigInteger),
     sa.Column("other_heads", sa.JSON),
+    sa.Column("metadata_location", sa.Text),
+    sa.Column("look_at", UtcDateTime),
 )
-"""``total_records``: of the table at this place. ``other_heads``: snapshots that were read and that a rollback left behind."""
+"""``total_records``: of the table at this place. ``other_heads``: snapshots that were read and that a rollback left behind.
+``metadata_location``: of the metadata in which the place was read; a table that still has it has not changed.
+"""
 
 source_problems = sa.Table(
     "source_problems",

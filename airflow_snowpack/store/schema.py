@@ -13,7 +13,7 @@ from airflow_snowpack.store.leases import lease_columns
 from airflow_snowpack.store.owner_dag import owner_dag
 from airflow_snowpack.store.types import UtcDateTime
 
-REVISION = "0008_signs_of_life"
+REVISION = "0009_versions_of_polled_tables"
 """The newest migration; a test compares it with what Alembic finds."""
 
 metadata = sa.MetaData(

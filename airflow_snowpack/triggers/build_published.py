@@ -5,18 +5,18 @@ The event is a nudge: the sensor looks again, and reports what it then sees.
 
 from __future__ import annotations
 
-import asyncio
 import logging
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger
 
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.triggers.event import event_of
 from airflow_snowpack.triggers.settling import Settling
-from airflow_snowpack.triggers.shared_store import shared_store
+from airflow_snowpack.triggers.shared_reads import next_round
+from airflow_snowpack.triggers.shared_store import StoreReads
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -65,19 +65,15 @@ class BuildPublishedTrigger(BaseTrigger):
             yield event_of({"dataset": self.dataset, "problem": str(problem)})
 
     async def _met(self) -> int:
-        from airflow_snowpack.builds.awaiting import Awaited, served_build
+        from airflow_snowpack.builds.awaiting import Awaited, served_builds
         from airflow_snowpack.store import StoreUnreachable
 
         awaited = Awaited(self.dataset, datetime.fromisoformat(self.as_of) if self.as_of else None, self.newer_than)
-        problem = Recurring(log)
+        store = StoreReads(self.store_conn_id)
         while True:
-            try:
-                served = await asyncio.to_thread(served_build, await shared_store(self.store_conn_id), self.dataset)
-            except StoreUnreachable as outage:
-                problem.failed(outage, "Still waiting for a build of %s", self.dataset)
-            else:
-                problem.passed()
+            with suppress(StoreUnreachable):  # which is in the log
+                served = await store.get(served_builds, self.dataset)
                 if served is not None and awaited.is_met(served):
                     return served.publication
                 log.info("%s", awaited.unmet(served))
-            await asyncio.sleep(self.poll_seconds)
+            await next_round(self.poll_seconds)

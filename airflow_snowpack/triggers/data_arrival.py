@@ -5,8 +5,9 @@ The event is a nudge: the sensor counts again, and takes what it then sees for c
 
 from __future__ import annotations
 
-import asyncio
 import logging
+from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +17,20 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.triggers.event import event_of
 from airflow_snowpack.triggers.settling import Settling
-from airflow_snowpack.triggers.shared_catalog import catalog_loader
-from airflow_snowpack.triggers.shared_store import shared_store
+from airflow_snowpack.triggers.shared_catalog import join_tables
+from airflow_snowpack.triggers.shared_reads import next_round, shared_reads
+from airflow_snowpack.triggers.shared_store import StoreReads
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from airflow.triggers.base import TriggerEvent
+    from pyiceberg.table import Table
 
-    from airflow_snowpack.scheduling.consumer import Consumer
+    from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.scheduling.consumer import Consumer, Kept, Look
+    from airflow_snowpack.scheduling.trigger import Trigger
+    from airflow_snowpack.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -65,37 +71,108 @@ class DataArrivalTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """One event: ``arrived``, or ``over``."""
-        from airflow_snowpack.store import utc_now
-
-        until, consumer = datetime.fromisoformat(self.until), None
         await Settling().rest()
-        failing = Recurring(log)
-        while utc_now() < until:
-            try:
-                consumer = consumer or await self._open()
-                look = await asyncio.to_thread(consumer.look, self.owner)
-            except SnowpackError as problem:
-                failing.failed(problem, "Still waiting for arrivals")
-            else:
-                failing.passed()
-                if look.satisfied:
-                    yield event_of({"why": "arrived", "says": look.judgement.says})
-                    return
-                log.info("Waiting: %s", look.judgement.says)
-            await asyncio.sleep(min(self.poll_seconds, max(0.1, (until - utc_now()).total_seconds())))
-        yield event_of({"why": "over"})
+        says = await self._arrived()
+        yield event_of({"why": "over"} if says is None else {"why": "arrived", "says": says})
 
-    async def _open(self) -> Consumer:
-        from airflow_snowpack.hooks.scheduling import KeptCatalog
+    async def _arrived(self) -> str | None:
+        """Wait; the explanation of what has arrived, or ``None`` when the time is over."""
+        from airflow_snowpack.iceberg import CatalogUnreachable
+        from airflow_snowpack.store import StoreUnreachable, utc_now
+
+        until, waiter = datetime.fromisoformat(self.until), None
+        failing = Recurring(log)
+        with ExitStack() as stack:
+            while utc_now() < until:
+                try:
+                    waiter = waiter or await self._open(stack)
+                    look = await waiter.look()
+                except (CatalogUnreachable, StoreUnreachable):
+                    pass  # one line for all triggers is in the log
+                except SnowpackError as problem:
+                    failing.failed(problem, "Still waiting for arrivals")
+                else:
+                    failing.passed()
+                    if look.satisfied:
+                        return look.judgement.says
+                    log.info("Waiting: %s", look.judgement.says)
+                await next_round(self.poll_seconds, max(0.1, (until - utc_now()).total_seconds()))
+        return None
+
+    async def _open(self, stack: ExitStack) -> _Waiter:
         from airflow_snowpack.scheduling import parse_trigger
-        from airflow_snowpack.scheduling.consumer import Consumer
+        from airflow_snowpack.scheduling.consumer import tables_of
         from airflow_snowpack.settings import catalog_name
 
-        return Consumer(
-            await shared_store(self.store_conn_id),
-            self.consumer,
-            parse_trigger(self.awaited),
-            catalog_name=catalog_name(),
-            load_catalog=KeptCatalog(await catalog_loader(self.catalog_conn_id)),
-            began_at=datetime.fromisoformat(self.began_at),
+        trigger = parse_trigger(self.awaited)
+        return _Waiter(
+            _Awaited(self.consumer, self.owner, trigger, catalog_name(), datetime.fromisoformat(self.began_at)),
+            StoreReads(self.store_conn_id),
+            await join_tables(stack, self.catalog_conn_id, frozenset(tables_of(trigger, catalog_name()))),
         )
+
+
+@dataclass(slots=True, eq=False)
+class _Awaited:
+    """What one sensor waits for."""
+
+    name: str
+    owner: str
+    trigger: Trigger
+    catalog_name: str
+    began_at: datetime
+    _consumer: Consumer | None = None
+
+    def consumer(self, store: Store) -> Consumer:
+        """Its consumer, which knows what it has read of its tables."""
+        from airflow_snowpack.scheduling.consumer import Consumer
+
+        if self._consumer is None or self._consumer.store is not store:
+            self._consumer = Consumer(store, self.name, self.trigger, catalog_name=self.catalog_name, began_at=self.began_at)
+        return self._consumer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Count:
+    """One look of a consumer, of which all is read but what its tables got."""
+
+    consumer: Consumer
+    kept: Kept
+    tables: Mapping[TableName, Table]
+
+
+class _Waiter:
+    """Looks for one sensor together with all others in the process: one statement for their places, one read of each table."""
+
+    def __init__(
+        self, awaited: _Awaited, store: StoreReads, read_tables: Callable[[], Awaitable[Mapping[TableName, Table]]]
+    ) -> None:
+        self._awaited = awaited
+        self._store = store
+        self._read_tables = read_tables
+        self._counts = shared_reads("arrivals", _judge_each, "what has arrived")
+
+    async def look(self) -> Look:
+        """:raises TableNotFound, CatalogUnreachable, StoreUnreachable: from the catalog and the store."""
+        consumer, kept = await self._store.get(_read_places, self._awaited)
+        count = _Count(consumer, kept, await self._read_tables())
+        return (await self._counts.get([count]))[count]
+
+
+def _read_places(store: Store, waiting: frozenset[_Awaited]) -> dict[_Awaited, tuple[Consumer, Kept]]:
+    from airflow_snowpack.scheduling.consumer import read_kept
+
+    looks = {awaited: awaited.consumer(store) for awaited in waiting}
+    kept = read_kept(store, [(consumer, awaited.owner) for awaited, consumer in looks.items()])
+    return {awaited: (consumer, each) for (awaited, consumer), each in zip(looks.items(), kept, strict=True)}
+
+
+def _judge_each(counts: frozenset[_Count]) -> dict[_Count, Look | Exception]:
+    """Without the store's turn: manifests of tables that got something are read, from a storage that may be slow."""
+    found: dict[_Count, Look | Exception] = {}
+    for count in counts:
+        try:
+            found[count] = count.consumer.judge(count.kept, count.tables)
+        except Exception as problem:  # noqa: BLE001 - a storage raises anything; the other sensors go on
+            found[count] = problem
+    return found

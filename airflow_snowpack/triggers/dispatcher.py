@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.triggers.event import event_of
 from airflow_snowpack.triggers.settling import Settling
-from airflow_snowpack.triggers.shared_catalog import catalog_loader
+from airflow_snowpack.triggers.shared_catalog import join_broker
 from airflow_snowpack.triggers.shared_store import shared_store
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class DispatcherTrigger(BaseTrigger):
         self.task_id = task_id
         self._sign: SignOfLife | None = None
         self._polling: Polling | None = None
+        self._joined = ExitStack()
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """The trigger as Airflow keeps it."""
@@ -115,14 +117,16 @@ class DispatcherTrigger(BaseTrigger):
         from airflow_snowpack.store.signs_of_life import Role
 
         if self._polling is None:
-            load = await catalog_loader(self.catalog_conn_id)
-            self._polling = Polling(open_poller(store, Settings.load(), load), self._sign_of(store, Role.POLLER, POLLER_PERIOD))
+            broker = await join_broker(self._joined, self.catalog_conn_id)
+            sign = self._sign_of(store, Role.POLLER, POLLER_PERIOD)
+            self._polling = Polling(open_poller(store, Settings.load(), broker), sign)
             self._polling.start()
 
     def _stop_polling(self) -> None:
         if self._polling is not None:
             self._polling.stop()
             self._polling = None
+        self._joined.close()
 
     def _take_in(self, store: Store) -> bool:
         """One round of what needs no Airflow; whether something is due that does."""

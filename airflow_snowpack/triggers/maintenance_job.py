@@ -5,25 +5,24 @@ The event says only that it is time to look: whoever was waiting reads the job i
 
 from __future__ import annotations
 
-import asyncio
-import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger
 
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.triggers.event import event_of
 from airflow_snowpack.triggers.settling import Settling
-from airflow_snowpack.triggers.shared_store import shared_store
+from airflow_snowpack.triggers.shared_reads import next_round
+from airflow_snowpack.triggers.shared_store import StoreReads
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from airflow.triggers.base import TriggerEvent
 
-
-log = logging.getLogger(__name__)
+    from airflow_snowpack.jobs import JobNotFound, JobStatus
+    from airflow_snowpack.store import Store
 
 
 class MaintenanceJobTrigger(BaseTrigger):
@@ -54,18 +53,18 @@ class MaintenanceJobTrigger(BaseTrigger):
             yield event_of({"job_id": self.job_id, "problem": str(problem)})
 
     async def _ended(self) -> str:
-        from airflow_snowpack.jobs import Jobs
         from airflow_snowpack.store import StoreUnreachable
 
-        problem = Recurring(log)
+        store = StoreReads(self.store_conn_id)
         while True:
-            try:
-                jobs = Jobs(await shared_store(self.store_conn_id))
-                job = await asyncio.to_thread(jobs.get, self.job_id)
-            except StoreUnreachable as outage:
-                problem.failed(outage, "Still waiting for the job %s", self.job_id)
-            else:
-                problem.passed()
-                if job.status.is_terminal:
-                    return job.status.value
-            await asyncio.sleep(self.poll_seconds)
+            with suppress(StoreUnreachable):  # which is in the log
+                status = await store.get(_read_statuses, self.job_id)
+                if status.is_terminal:
+                    return status.value
+            await next_round(self.poll_seconds)
+
+
+def _read_statuses(store: Store, job_ids: frozenset[str]) -> dict[str, JobStatus | JobNotFound]:
+    from airflow_snowpack.jobs.reading import JobReader
+
+    return JobReader(store).statuses(job_ids)

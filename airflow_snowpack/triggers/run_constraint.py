@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +17,17 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.triggers.event import event_of
 from airflow_snowpack.triggers.settling import Settling
-from airflow_snowpack.triggers.shared_store import shared_store
+from airflow_snowpack.triggers.shared_reads import next_round
+from airflow_snowpack.triggers.shared_store import StoreReads
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from airflow.triggers.base import TriggerEvent
 
-    from airflow_snowpack.scheduling import Line
+    from airflow_snowpack.scheduling import GatePlace, Line
+    from airflow_snowpack.scheduling.constraint import Constraint
+    from airflow_snowpack.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -69,31 +73,52 @@ class RunConstraintTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """One event: ``called``, or ``over``."""
-        from airflow_snowpack.store import utc_now
+        from airflow_snowpack.store import StoreUnreachable, utc_now
 
         until = datetime.fromisoformat(self.until)
         named = min(until, datetime.fromisoformat(self.not_before)) if self.not_before else None
         await Settling().rest()
         while named is not None and utc_now() < named:
             await asyncio.sleep(min(NAP_S, (named - utc_now()).total_seconds()))
-        line: Line | None = None
+        waiting, store = self._waiting(), StoreReads(self.store_conn_id)
         failing = Recurring(log)
         while utc_now() < until:
             try:
-                line = line or await self._open()
-                if named is not None or await asyncio.to_thread(line.calls):
+                if named is not None or await store.get(_called, waiting):
                     yield event_of({"why": "called"})
                     return
                 failing.passed()
+            except StoreUnreachable:
+                pass  # one line for all triggers is in the log
             except SnowpackError as problem:
                 failing.failed(problem, "Still waiting at the gate")
-            pause = min(LOOK_S, self.recheck_seconds, (until - utc_now()).total_seconds())
-            await asyncio.sleep(max(0.1, pause))
+            await next_round(min(LOOK_S, self.recheck_seconds), max(0.1, (until - utc_now()).total_seconds()))
         yield event_of({"why": "over"})
 
-    async def _open(self) -> Line:
-        from airflow_snowpack.scheduling import GatePlace, Line, parse_constraints
+    def _waiting(self) -> _Waiting:
+        from airflow_snowpack.scheduling import GatePlace, parse_constraints
 
         place = GatePlace(self.dag_id, self.run_id, self.task_key)
-        store = await shared_store(self.store_conn_id)
-        return Line(store, place, parse_constraints(self.constraints), recheck=timedelta(seconds=self.recheck_seconds))
+        return _Waiting(place, parse_constraints(self.constraints), timedelta(seconds=self.recheck_seconds))
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A run that waits at a gate."""
+
+    place: GatePlace
+    constraints: Sequence[Constraint]
+    recheck: timedelta
+    _line: Line | None = None
+
+    def line(self, store: Store) -> Line:
+        """Its place in the line, which remembers the look before."""
+        from airflow_snowpack.scheduling import Line
+
+        self._line = self._line or Line(store, self.place, self.constraints, recheck=self.recheck)
+        return self._line
+
+
+def _called(store: Store, waiting: frozenset[_Waiting]) -> dict[_Waiting, bool]:
+    """Whether it is time for each to look: one after the other, on one connection."""
+    return {each: each.line(store).calls() for each in waiting}

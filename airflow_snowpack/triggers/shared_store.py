@@ -1,25 +1,47 @@
-"""The stores that a triggerer has open: one for all triggers that look at the same database.
+"""The stores that a triggerer has open: one for all triggers that use the same database.
 
 A triggerer runs hundreds of triggers in one process, and a connection pool for each of them would use up Postgres. The
 stores live as long as the process; nothing closes them in between, since the next trigger would open them again.
 
-    store = await shared_store(store_conn_id)
-    job = await asyncio.to_thread(Jobs(store).get, job_id)
+    store = StoreReads(store_conn_id)
+    status = await store.get(read_statuses, job_id)
+
+The invariant: **triggers that wait use one connection to a store**, for one read after the other, each for all that wait for the
+same kind of thing.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_snowpack.hooks.store import SnowpackHook
+from airflow_snowpack.triggers.shared_reads import SharedReads, shared_reads
 
 if TYPE_CHECKING:
     from airflow_snowpack.store import Store
 
-_stores: dict[str, Store] = {}
-_opening = Lock()
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+@dataclass(slots=True)
+class _Shared:
+    """The store of one address.
+
+    :ivar turn: held by the thread that reads for triggers.
+    """
+
+    store: Store | None = None
+    opening: Lock = field(default_factory=Lock)
+    turn: Lock = field(default_factory=Lock)
+
+
+_stores: dict[str, _Shared] = {}
+_looking_up = Lock()
 
 
 async def shared_store(store_conn_id: str | None) -> Store:
@@ -28,14 +50,62 @@ async def shared_store(store_conn_id: str | None) -> Store:
     :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the Airflow connection.
     :raises StoreUnreachable, SchemaOutOfDate, UnknownRevision: from the store.
     """
-    url = await SnowpackHook(store_conn_id).url_in_trigger()
-    return await asyncio.to_thread(_open, url.render_as_string(hide_password=False))
+    return await asyncio.to_thread(_open, await _url(store_conn_id))
+
+
+class StoreReads:
+    """What one trigger reads from the store, together with the other triggers of the process.
+
+    :param store_conn_id: ``None`` for the installation's.
+    """
+
+    def __init__(self, store_conn_id: str | None) -> None:
+        self._conn_id = store_conn_id
+        self._url: str | None = None
+        self._reads: dict[Any, SharedReads[Any, Any]] = {}
+
+    async def get(self, read: Callable[[Store, frozenset[K]], Mapping[K, V | Exception]], key: K) -> V:
+        """Return what is read under a key.
+
+        :param read: a function of a module: the triggers that give the same one are served together.
+        :raises StoreUnreachable: the store does not answer, which is in the log.
+        """
+        from airflow_snowpack.store import StoreUnreachable
+
+        if self._url is None:
+            self._url = await _url(self._conn_id)
+        url, mine = self._url, (self._url, read)
+        if mine not in self._reads:
+            self._reads[mine] = shared_reads(mine, lambda keys: _read_in_turn(url, read, keys), "the store")
+        try:
+            found: dict[K, V] = await self._reads[mine].get([key])
+        except StoreUnreachable:
+            self._url = None  # its Airflow connection may have changed
+            raise
+        return found[key]
+
+
+async def _url(store_conn_id: str | None) -> str:
+    return (await SnowpackHook(store_conn_id).url_in_trigger()).render_as_string(hide_password=False)
+
+
+def _read_in_turn(
+    url: str, read: Callable[[Store, frozenset[K]], Mapping[K, V | Exception]], keys: frozenset[K]
+) -> Mapping[K, V | Exception]:
+    with _shared(url).turn:
+        return read(_open(url), keys)
+
+
+def _shared(url: str) -> _Shared:
+    with _looking_up:
+        return _stores.setdefault(url, _Shared())
 
 
 def _open(url: str) -> Store:
     from airflow_snowpack.store import open_store
 
-    with _opening:
-        if url not in _stores:
-            _stores[url] = open_store(url)
-        return _stores[url]
+    shared = _shared(url)
+    with shared.opening:
+        if shared.store is None:
+            shared.store = open_store(url)
+        return shared.store

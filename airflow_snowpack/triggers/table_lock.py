@@ -5,26 +5,25 @@ That a table *was* free is no promise: whoever waited tries to take the lock, an
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger
 
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.triggers.event import event_of
 from airflow_snowpack.triggers.settling import Settling
-from airflow_snowpack.triggers.shared_store import shared_store
+from airflow_snowpack.triggers.shared_reads import next_round
+from airflow_snowpack.triggers.shared_store import StoreReads
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from airflow.triggers.base import TriggerEvent
 
-
-log = logging.getLogger(__name__)
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.jobs import TableLock
+    from airflow_snowpack.store import Store
 
 
 class TableLockTrigger(BaseTrigger):
@@ -77,26 +76,28 @@ class TableLockTrigger(BaseTrigger):
 
     async def _wait(self) -> str | None:
         from airflow_snowpack.iceberg import TableName
-        from airflow_snowpack.jobs import TableLocks
         from airflow_snowpack.store import StoreUnreachable
 
         name = TableName.parse(self.table, catalog=self.catalog, catalog_id=self.catalog_id)
-        problem = Recurring(log)
+        store = StoreReads(self.store_conn_id)
         while True:
             try:
-                locks = TableLocks(await shared_store(self.store_conn_id))
-                lock = await asyncio.to_thread(locks.blocking, name)
-            except StoreUnreachable as outage:
+                lock = await store.get(_read_locks, name)
+            except StoreUnreachable:  # which is in the log
                 if self._is_over():
                     raise
-                problem.failed(outage, "Still waiting for the table %s", name)
             else:
-                problem.passed()
                 if lock is None or self._is_over():
                     return None if lock is None else lock.holder
-            await asyncio.sleep(self.poll_seconds)
+            await next_round(self.poll_seconds)
 
     def _is_over(self) -> bool:
         from airflow_snowpack.store import utc_now
 
         return self.until is not None and utc_now() >= datetime.fromisoformat(self.until)
+
+
+def _read_locks(store: Store, tables: frozenset[TableName]) -> dict[TableName, TableLock | None]:
+    from airflow_snowpack.jobs import TableLocks
+
+    return TableLocks(store).blocking_each(tables)

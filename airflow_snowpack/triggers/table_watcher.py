@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseEventTrigger
@@ -19,16 +20,19 @@ from airflow.triggers.shared_stream import SharedStreamProducer
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.triggers.event import event_of
-from airflow_snowpack.triggers.shared_catalog import catalog_loader
+from airflow_snowpack.triggers.shared_catalog import join_tables
+from airflow_snowpack.triggers.shared_reads import next_round
 from airflow_snowpack.triggers.shared_store import shared_store
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Hashable, Sequence
+    from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 
     from airflow.triggers.base import TriggerEvent
     from airflow.triggers.shared_stream import AdvanceItem
+    from pyiceberg.table import Table
 
     from airflow_snowpack.iceberg.arrivals import Arrival
+    from airflow_snowpack.iceberg.names import TableName
     from airflow_snowpack.scheduling.watched import WatchedTable
 
 log = logging.getLogger(__name__)
@@ -51,23 +55,32 @@ class ArrivalProducer(SharedStreamProducer):
         self._store_conn_id = kwargs["store_conn_id"]
         self._catalog_conn_id = kwargs["catalog_conn_id"]
         self._watched: WatchedTable | None = None
+        self._latest: Mapping[TableName, Table] = {}
 
     async def open_stream(self) -> AsyncIterator[tuple[Any, Any]]:
         """Arrivals as they come, oldest first."""
+        from airflow_snowpack.iceberg import CatalogUnreachable
         from airflow_snowpack.scheduling.watched import place_of
 
+        name = self._name()
         failing = Recurring(log)
-        while True:
-            try:
-                self._watched = self._watched or await self._open()
-                found = await asyncio.to_thread(self._watched.read)
-            except SnowpackError as problem:
-                failing.failed(problem, "Still watching %s", self._table)
-            else:
-                failing.passed()
-                for number, arrival in enumerate(found.new):
-                    yield _payload(self._table, arrival, 0 if number else found.expired), place_of(arrival)
-            await asyncio.sleep(self._poll_seconds)
+        with ExitStack() as stack:
+            read_tables = None
+            while True:
+                try:
+                    read_tables = read_tables or await join_tables(stack, self._catalog_conn_id, frozenset([name]))
+                    self._latest = await read_tables()
+                    self._watched = self._watched or await self._open(name)
+                    found = await asyncio.to_thread(self._watched.read)
+                except CatalogUnreachable:
+                    pass  # one line for all triggers is in the log
+                except SnowpackError as problem:
+                    failing.failed(problem, "Still watching %s", self._table)
+                else:
+                    failing.passed()
+                    for number, arrival in enumerate(found.new):
+                        yield _payload(self._table, arrival, 0 if number else found.expired), place_of(arrival)
+                await next_round(self._poll_seconds)
 
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
         """Airflow has dealt with these.
@@ -79,15 +92,17 @@ class ArrivalProducer(SharedStreamProducer):
             raise NotStored(self._table)
         await asyncio.to_thread(self._watched.advance, batch[-1].broker_payload)
 
-    async def _open(self) -> WatchedTable:
-        from airflow_snowpack.hooks.scheduling import KeptCatalog
+    def _name(self) -> TableName:
         from airflow_snowpack.iceberg.names import TableName
-        from airflow_snowpack.scheduling.watched import WatchedTable
         from airflow_snowpack.settings import catalog_name
 
-        name = TableName.parse(self._table, catalog=catalog_name())
+        return TableName.parse(self._table, catalog=catalog_name())
+
+    async def _open(self, name: TableName) -> WatchedTable:
+        from airflow_snowpack.scheduling.watched import WatchedTable
+
         store = await shared_store(self._store_conn_id)
-        return WatchedTable(store, self._watcher, name, load_catalog=KeptCatalog(await catalog_loader(self._catalog_conn_id)))
+        return WatchedTable(store, self._watcher, name, load=lambda name: self._latest[name])
 
 
 class TableWatcherTrigger(BaseEventTrigger):

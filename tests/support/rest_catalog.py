@@ -24,6 +24,7 @@ class FakeRestCatalog:
     """What the server answers from.
 
     :ivar tables: by namespace; a namespace of several levels needs its parents.
+    :ivar commits: how many a table has got; each has a metadata file of its own.
     :ivar forbidden: namespaces whose tables are refused.
     :ivar answer: how all requests are answered.
     :ivar fail_after: so many requests are answered, and the ones after them as in an outage.
@@ -32,6 +33,7 @@ class FakeRestCatalog:
     def __init__(self) -> None:
         self.tables: dict[tuple[str, ...], list[str]] = {}
         self.forbidden: set[tuple[str, ...]] = set()
+        self.commits: dict[str, int] = {}
         self.answer = "well"
         self.fail_after: int | None = None
         self.requests: list[str] = []
@@ -85,7 +87,8 @@ class FakeRestCatalog:
             "default-sort-order-id": 0,
             "sort-orders": [{"order-id": 0, "fields": []}],
         }
-        return 200, {"metadata-location": "file:///nowhere/metadata.json", "metadata": metadata, "config": {}}
+        file = f"{self.commits.get(table, 0):05}-9c12d441-03fe-4693-9a96-a0705ddf69c1.metadata.json"
+        return 200, {"metadata-location": f"file:///nowhere/{table}/{file}", "metadata": metadata, "config": {}}
 
 
 def error(kind: str) -> dict[str, Any]:

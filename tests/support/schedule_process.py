@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg import CatalogConfig
+from airflow_snowpack.iceberg.broker import Broker
 from airflow_snowpack.scheduling import Checker, Intake, Launcher, Poller, Polling, Rounds, send_event
 from airflow_snowpack.store import Actor, Store, open_store, utc_now
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
@@ -109,10 +110,8 @@ class World:
         return RestDagRuns(AirflowRest(self.address, token="of-the-tests"))
 
     def poller(self, store: Store) -> Poller:
-        from airflow_snowpack.hooks.scheduling import KeptCatalog
-
-        catalog = KeptCatalog(CatalogConfig.embedded(Path(self.lake)).load)
-        return Poller(store, catalog_name="lake", load_catalog=catalog, every=timedelta(0))
+        broker = Broker(CatalogConfig.embedded(Path(self.lake)).load)
+        return Poller(store, catalog_name="lake", broker=broker, every=timedelta(0))
 
 
 def step_of(part: str, world: World, store: Store) -> Callable[[], object]:

@@ -10,6 +10,7 @@ from airflow_snowpack.scheduling import Cron, CustomEvents, Every
 from airflow_snowpack.scheduling.consumer import Consumer
 
 if TYPE_CHECKING:
+    from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.scheduling.trigger import Trigger
     from airflow_snowpack.store import Store
 
@@ -18,18 +19,18 @@ pytestmark = pytest.mark.one_database
 GO = CustomEvents("go")
 
 
-def no_catalog() -> NoReturn:
+def no_table(_: TableName) -> NoReturn:
     raise AssertionError("no table is asked for")
 
 
 def consumer(store: Store, trigger: Trigger = GO) -> Consumer:
     """A new object, as each try of a task makes one."""
-    return Consumer(store, "report", trigger, catalog_name="lake", load_catalog=no_catalog)
+    return Consumer(store, "report", trigger, catalog_name="lake")
 
 
 def passes(store: Store, owner: str, trigger: Trigger = GO) -> bool:
     mine = consumer(store, trigger)
-    look = mine.look(owner)
+    look = mine.look(owner, no_table)
     return look.satisfied and mine.consider(owner, look)
 
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+import sqlalchemy as sa
+from counted_reads import counted_reads
 
 from airflow_snowpack.iceberg import CatalogConfig
-from airflow_snowpack.scheduling import CommitsAdded, EventLog, Poller, RecordsAdded, Schedule
+from airflow_snowpack.iceberg.broker import Broker
+from airflow_snowpack.scheduling import CommitsAdded, EventLog, Poller, RecordsAdded, Schedule, explain
+from airflow_snowpack.scheduling.listened_tables import read_table_lag
+from airflow_snowpack.scheduling.poller import period_of
+from airflow_snowpack.store.schedule_tables import table_places
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyiceberg.table import Table
 
-    from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.store import Store
 
 
@@ -34,7 +38,7 @@ def views(lake: CatalogConfig) -> Table:
 
 @pytest.fixture
 def poller(store: Store, lake: CatalogConfig) -> Poller:
-    return Poller(store, catalog_name="lake", load_catalog=lake.load)
+    return Poller(store, catalog_name="lake", broker=Broker(lake.load))
 
 
 @pytest.fixture(autouse=True)
@@ -114,7 +118,7 @@ def test_a_table_that_is_not_there_is_asked_for_again_only_after_the_period(sche
 
 @pytest.mark.one_database
 def test_of_more_tables_than_one_step_reads_the_one_that_waited_longest_comes_first(
-    scheduler: Any, store: Store, lake: CatalogConfig, views: Table, monkeypatch: pytest.MonkeyPatch
+    scheduler: Any, store: Store, lake: CatalogConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_snowpack.scheduling.poller.NO_WIDER_THAN", 1)
     names = ["a", "b", "c"]
@@ -122,17 +126,13 @@ def test_of_more_tables_than_one_step_reads_the_one_that_waited_longest_comes_fi
         lake.load().create_table(("web", name), rows().schema)
         scheduler.declare(name, CommitsAdded(f"web.{name}"))
     read: list[str] = []
-
-    def load(_: Any, name: TableName) -> Table:
-        read.append(name.dotted)
-        return views
-
-    monkeypatch.setattr("airflow_snowpack.scheduling.poller.load_table", load)
-    poller = Poller(store, catalog_name="lake", load_catalog=lake.load, every=timedelta(0))
+    poller = Poller(store, catalog_name="lake", broker=Broker(lake.load), every=timedelta(0))
     for _ in range(6):
         scheduler.clock.forward(seconds=1)
         poller.step()
-    assert read == [f"web.{name}" for name in names] * 2
+        query = sa.select(table_places.c.table_key).where(table_places.c.read_at == scheduler.clock())
+        read += store.read(lambda conn, query=query: conn.execute(query).scalars().all())
+    assert read == [f"lake.web.{name}" for name in names] * 2
 
 
 @pytest.mark.one_database
@@ -218,3 +218,130 @@ def test_snapshots_that_were_expired_during_an_outage_are_events_too(scheduler: 
     assert expired.event.detail["expired_before"] == 1
     scheduler.work()
     assert len(scheduler.started) == 1
+
+
+def create(lake: CatalogConfig, scheduler: Any, *names: str) -> list[Table]:
+    """Tables with a schedule each."""
+    catalog = lake.load()
+    for name in names:
+        scheduler.declare(name, CommitsAdded(f"web.{name}"))
+    return [catalog.create_table(("web", name), rows().schema) for name in names]
+
+
+@pytest.mark.parametrize("number", [2, 12])
+def test_a_round_without_changes_costs_the_same_for_any_number_of_tables(
+    scheduler: Any, store: Store, lake: CatalogConfig, number: int
+) -> None:
+    tables = create(lake, scheduler, *(f"t{each}" for each in range(number)))
+    poller = Poller(store, catalog_name="lake", broker=Broker(lake.load))
+    poller.step()
+
+    scheduler.clock.forward(seconds=11)
+    with counted_reads() as reads:
+        assert poller.step().tables == number
+    assert (len(reads.of_catalog), len(reads.of_store), len(reads.commits), reads.metadata) == (1, 3, 1, []), (
+        "the locations of all tables; which are due, and BEGIN and one UPDATE"
+    )
+
+    tables[0].append(rows())
+    scheduler.clock.forward(seconds=11)
+    with counted_reads() as reads:
+        assert poller.step().events == 1
+    assert reads.metadata == [tables[0].metadata_location]
+    assert len(reads.manifests) == 1
+
+
+def test_another_poller_does_not_read_again_what_one_has_read(
+    scheduler: Any, poller: Poller, lake: CatalogConfig, views: Table, store: Store
+) -> None:
+    listen(scheduler)
+    views.append(rows())
+    assert poller.step().events == 1
+    scheduler.clock.forward(seconds=11)
+    with counted_reads() as reads:
+        restarted = Poller(store, catalog_name="lake", broker=Broker(lake.load)).step()
+    assert (restarted.tables, restarted.events, reads.metadata) == (1, 0, [])
+
+
+@pytest.mark.one_database
+def test_a_problem_ends_when_the_table_can_be_read_again_although_it_has_not_changed(
+    scheduler: Any, poller: Poller, views: Table
+) -> None:
+    listen(scheduler)
+    poller.step()
+    views.append(rows())
+    file = Path(views.metadata_location.removeprefix("file://"))
+    away = file.rename(file.with_suffix(".away"))
+    look_again(scheduler, poller)
+    assert any("cannot be read" in line for line in explain(scheduler.schedules, "counted").sentences())
+
+    away.rename(file)
+    assert look_again(scheduler, poller) == 1
+    assert not any("cannot be read" in line for line in explain(scheduler.schedules, "counted").sentences())
+
+
+@pytest.mark.parametrize(
+    ("since_commit", "period"),
+    [(-60, 10), (0, 10), (199, 10), (200, 20), (599, 50), (600, 60), (86_400, 60)],
+)
+def test_the_period_of_a_table_follows_the_time_since_its_last_commit(since_commit: int, period: int) -> None:
+    now = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+    found = period_of(now - timedelta(seconds=since_commit), now, timedelta(seconds=10))
+    assert found == timedelta(seconds=period)
+
+
+@pytest.mark.one_database
+def test_a_quiet_table_is_read_less_often_until_it_changes(scheduler: Any, poller: Poller, views: Table) -> None:
+    views.append(rows())
+    listen(scheduler)
+    poller.step()
+
+    def rounds_within(seconds: int) -> int:
+        found = 0
+        for _ in range(seconds // 10):
+            scheduler.clock.forward(seconds=10)
+            found += poller.step().tables
+        return found
+
+    assert rounds_within(120) == 12
+    scheduler.clock.forward(hours=1)
+    poller.step()
+    assert rounds_within(120) == 2
+
+    views.append(rows())
+    scheduler.clock.forward(minutes=1)
+    assert poller.step().events == 1
+
+
+def test_the_lag_is_how_long_the_most_overdue_table_has_been_due(
+    scheduler: Any, poller: Poller, lake: CatalogConfig, store: Store
+) -> None:
+    assert read_table_lag(store) == timedelta(0), "no schedule listens to a table"
+    create(lake, scheduler, "a", "b")
+    scheduler.declare("ghost", CommitsAdded("web.gone"))
+    poller.step()
+    assert read_table_lag(store) == timedelta(0)
+    scheduler.clock.forward(seconds=9)
+    assert read_table_lag(store) == timedelta(0), "they are not due"
+    scheduler.clock.forward(minutes=5)
+    assert read_table_lag(store) == timedelta(minutes=4, seconds=59), "a table that does not exist is not overdue"
+    poller.step()
+    assert read_table_lag(store) == timedelta(0)
+
+
+@pytest.mark.one_database
+def test_a_schedule_of_a_table_to_which_none_has_listened_for_long_begins_at_its_head(
+    scheduler: Any, poller: Poller, views: Table
+) -> None:
+    listen(scheduler)
+    views.append(rows())
+    assert poller.step().events == 1
+    scheduler.schedules.delete("counted")
+    for _ in range(3):
+        views.append(rows())
+
+    scheduler.clock.now = datetime.now(UTC) + timedelta(days=2)
+    listen(scheduler)
+    with counted_reads() as reads:
+        assert poller.step().events == 0
+    assert (len(reads.metadata), reads.manifests) == (1, []), "a year of history would be a year of manifests"

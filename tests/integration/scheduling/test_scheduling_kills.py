@@ -39,6 +39,7 @@ from schedule_process import PARTS, SENT
 from tiny_airflow import TinyAirflow, tiny_airflow
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
+from airflow_snowpack.iceberg.broker import Broker
 from airflow_snowpack.scheduling import (
     Cron,
     CustomEvents,
@@ -223,7 +224,7 @@ def finish(world: World, lake: Path) -> None:
     with AirflowRest(world.airflow.address, token="of-the-tests") as rest:
         runs = RestDagRuns(rest)
         survivor = Rounds(store, runs, runs, "survivor")
-        poller = Poller(store, catalog_name="lake", load_catalog=CatalogConfig.embedded(lake).load, every=timedelta(0))
+        poller = Poller(store, catalog_name="lake", broker=Broker(CatalogConfig.embedded(lake).load), every=timedelta(0))
         left: list[str] = []
         for _ in range(300):
             poller.step()

@@ -11,6 +11,7 @@ from forgetting import forget_old
 
 from airflow_snowpack.api.schedule_bodies import explanation_body
 from airflow_snowpack.iceberg import CatalogConfig
+from airflow_snowpack.iceberg.broker import Broker
 from airflow_snowpack.scheduling import (
     CommitsAdded,
     Cron,
@@ -42,7 +43,7 @@ def lake(tmp_path: Path) -> CatalogConfig:
 
 @pytest.fixture
 def poller(store: Store, lake: CatalogConfig) -> Poller:
-    return Poller(store, catalog_name="lake", load_catalog=lake.load)
+    return Poller(store, catalog_name="lake", broker=Broker(lake.load))
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +103,7 @@ def test_a_table_that_cannot_be_read_keeps_its_last_reading_and_shows_the_error(
 
     scheduler.clock.forward(minutes=2)
     with pytest.raises(ConnectionError):
-        Poller(store, catalog_name="lake", load_catalog=down).step()
+        Poller(store, catalog_name="lake", broker=Broker(down)).step()
     (a,) = explained(scheduler).sources
     assert (a.read_at, a.asked_at) == (read_at, scheduler.clock())
     assert a.problem == "the table web.a cannot be read: ConnectionError: no route to the catalog"

@@ -20,6 +20,7 @@ Where it needs a setup that only one file has, that file has the test, without t
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,8 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from airflow_snowpack.iceberg import CatalogConfig, TableName
+from airflow_snowpack.iceberg import CatalogConfig, TableName, load_table
+from airflow_snowpack.iceberg.broker import Broker
 from airflow_snowpack.scheduling import (
     BytesAdded,
     ClusterLoad,
@@ -601,7 +603,7 @@ class TestTables:
     ) -> None:
         scheduler.clock.now = datetime.now(UTC)  # by which tables are stamped
         scheduler.declare("counted", CommitsAdded("web.page_views", 2))
-        one, other = (Poller(store, catalog_name="lake", load_catalog=lake.load, every=timedelta(0)) for _ in range(2))
+        one, other = (Poller(store, catalog_name="lake", broker=Broker(lake.load), every=timedelta(0)) for _ in range(2))
         for _ in range(2):
             scheduler.clock.forward(seconds=1)
             self.append(views)
@@ -613,7 +615,7 @@ class TestTables:
         self, store: Store, lake: CatalogConfig, views: Table
     ) -> None:
         def read() -> list[Any]:
-            return list(WatchedTable(store, "w", name, load_catalog=lake.load).read().new)
+            return list(WatchedTable(store, "w", name, load=partial(load_table, lake.load())).read().new)
 
         name = TableName("lake", "web", "page_views")
         self.append(views)
@@ -623,19 +625,21 @@ class TestTables:
         first, second = read()
         assert read() == [first, second]
         for passed, left in ((first, [second]), (second, [])):
-            WatchedTable(store, "w", name, load_catalog=lake.load).advance(place_of(passed))
+            WatchedTable(store, "w", name, load=partial(load_table, lake.load())).advance(place_of(passed))
             assert read() == left
 
     def test_of_two_consumers_that_looked_at_once_the_slower_looks_again(
         self, scheduler: Any, store: Store, lake: CatalogConfig
     ) -> None:
         def consumer() -> Consumer:
-            return Consumer(store, "report", GO, catalog_name="lake", load_catalog=lake.load)
+            return Consumer(store, "report", GO, catalog_name="lake")
 
-        assert not consumer().look("run1").satisfied
+        load = partial(load_table, lake.load())
+
+        assert not consumer().look("run1", load).satisfied
         scheduler.send("go")
         one, other = consumer(), consumer()
-        first, second = one.look("run1"), other.look("run2")
+        first, second = one.look("run1", load), other.look("run2", load)
         assert one.consider("run1", first)
         assert one.consider("run1", first), "to say it twice is no harm"
         assert not other.consider("run2", second)

@@ -22,6 +22,8 @@ from pyiceberg.types import LongType, NestedField
 
 from airflow_snowpack.demo.tables import make_tables
 from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.scheduling import PartitionsAdded
+from airflow_snowpack.scheduling.consumer import Consumer
 from tests.system.conftest import AirflowHome, create_table, embedded_catalog, embedded_config, embedded_jobs
 
 if TYPE_CHECKING:
@@ -81,12 +83,17 @@ def load(catalog: Catalog) -> Callable[[TableName], Table]:
 
 
 @pytest.fixture(scope="session")
-def examples(airflow_home: AirflowHome, catalog: Catalog, new_table: Callable[..., TableName]) -> Examples:
+def examples(airflow_home: AirflowHome, jobs: Jobs, catalog: Catalog, new_table: Callable[..., TableName]) -> Examples:
     """A newcomer's first DAGs and the example DAGs, each run to its end on the tables that `make airflow` makes."""
     assert make_tables(catalog, "lake") == ["demo.flights", "demo.airports", "demo.planes"]
     assert make_tables(catalog, "lake") == []
     parts = [pa.table({"part": pa.array([number] * 10)}) for number in range(5)]
-    arrived = new_table(parts, schema=PARTS, partition_spec=BY_PART)
+    arrived = new_table([], schema=PARTS, partition_spec=BY_PART)
+    wait = PartitionsAdded(arrived.dotted, 5)
+    consumer = Consumer(jobs.store, f"snowpack_maintain_on_arrival {arrived.dotted}", wait, catalog_name=arrived.catalog)
+    consumer.look("an earlier run", lambda name: catalog.load_table(name.identifier))
+    for part in parts:
+        catalog.load_table(arrived.identifier).append(part)
     anywhere = airflow_home.home / "anywhere.json"
     for page, file in FIRST_DAGS.items():
         (block,) = python_blocks(page)

@@ -6,9 +6,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sqlalchemy as sa
+from counted_reads import counted_reads
 
 from airflow_snowpack import hooks, sensors
 from airflow_snowpack.scheduling import CommitsAdded, Every, PartitionsAdded, RecordsAdded
+from airflow_snowpack.scheduling.consumer import NOBODY
+from airflow_snowpack.store.schedule_tables import considered
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     from conftest import Runner
 
     from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.jobs import Jobs
 
 
 def add(table: TableName, commits: int = 1) -> None:
@@ -36,15 +41,58 @@ def as_another_run(sensor: sensors.IcebergDataArrivalSensor, task_id: str) -> se
     return sensor
 
 
-def test_before_the_first_time_everything_that_is_there_is_new(run_operator: Runner, flights: TableName) -> None:
-    outcome = run_operator(sensor(CommitsAdded("demo.flights", 6)))
+@pytest.fixture
+def begun(run_operator: Runner, flights: TableName) -> None:
+    """The consumer has looked once, and six commits have arrived since."""
+    assert run_operator(as_another_run(sensor(CommitsAdded("demo.flights", 100)), "begin")).state == "deferred"
+    add(flights, 6)
+
+
+def test_a_new_consumer_begins_at_the_head_of_its_table_and_does_not_read_its_history(
+    run_operator: Runner, flights: TableName
+) -> None:
+    with counted_reads() as reads:
+        outcome = run_operator(sensor(CommitsAdded("demo.flights", 2)))
+    assert outcome.state == "deferred"
+    assert reads.manifests == [], "six commits are there already"
+
+    add(flights, 2)
+    outcome = run_operator(sensor(CommitsAdded("demo.flights", 2)))
     assert outcome.state == "success", outcome.error
-    assert outcome.xcom["enough"] is True
     (amounts,) = outcome.xcom["tables"].values()
-    assert (amounts["commits"], amounts["files"], amounts["records"]) == (6, 6, 12)
+    assert (outcome.xcom["enough"], amounts["commits"], amounts["files"], amounts["records"]) == (True, 2, 2, 2)
 
 
-def test_what_was_considered_is_not_counted_again_and_what_came_since_is(run_operator: Runner, flights: TableName) -> None:
+def test_a_table_that_a_trigger_gets_later_counts_from_the_first_look_that_has_it(
+    run_operator: Runner, flights: TableName, begun: None
+) -> None:
+    catalog = hooks.IcebergCatalogHook().catalog
+    later = catalog.create_table("demo.later", catalog.load_table(flights.identifier).schema())
+    add(hooks.IcebergCatalogHook().identified("demo.later"))
+    both = CommitsAdded("demo.flights", 6) & CommitsAdded("demo.later")
+    assert run_operator(sensor(both)).state == "deferred"
+
+    later.refresh()
+    add(hooks.IcebergCatalogHook().identified("demo.later"))
+    outcome = run_operator(sensor(both))
+    assert outcome.state == "success"
+    assert outcome.xcom["tables"]["lake.demo.flights"]["commits"] == 6
+    assert outcome.xcom["tables"]["lake.demo.later"]["commits"] == 1
+
+
+def test_a_consumer_that_an_earlier_release_began_still_counts_the_whole_table(
+    run_operator: Runner, jobs: Jobs, flights: TableName
+) -> None:
+    now = jobs.store.clock()
+    place = {"at": now.isoformat(), "events": 0}
+    row = {"consumer": "report", "owner": NOBODY, "since": place, "upto": place, "changed_at": now}
+    jobs.store.transact(lambda conn: conn.execute(sa.insert(considered).values(row)))
+    assert run_operator(sensor(CommitsAdded("demo.flights", 6))).state == "success"
+
+
+def test_what_was_considered_is_not_counted_again_and_what_came_since_is(
+    run_operator: Runner, flights: TableName, begun: None
+) -> None:
     assert run_operator(sensor(CommitsAdded("demo.flights", 3))).state == "success"
     assert run_operator(as_another_run(sensor(CommitsAdded("demo.flights", 3)), "second")).state == "deferred"
 
@@ -53,19 +101,25 @@ def test_what_was_considered_is_not_counted_again_and_what_came_since_is(run_ope
     assert (outcome.state, outcome.xcom["says"]) == ("success", "3 of 3 commits of demo.flights")
 
 
-def test_a_retry_of_the_same_run_counts_from_where_its_first_try_began(run_operator: Runner, flights: TableName) -> None:
+def test_a_retry_of_the_same_run_counts_from_where_its_first_try_began(
+    run_operator: Runner, flights: TableName, begun: None
+) -> None:
     for try_number in (1, 2):
-        outcome = run_operator(sensor(RecordsAdded("demo.flights", 12)), try_number=try_number)
-        assert (outcome.state, outcome.xcom["says"]) == ("success", "12 of 12 records of demo.flights")
+        outcome = run_operator(sensor(RecordsAdded("demo.flights", 6)), try_number=try_number)
+        assert (outcome.state, outcome.xcom["says"]) == ("success", "6 of 6 records of demo.flights")
 
 
-def test_one_consumer_takes_nothing_from_another(run_operator: Runner, flights: TableName) -> None:
-    assert run_operator(sensor(CommitsAdded("demo.flights", 6))).state == "success"
-    other = sensors.IcebergDataArrivalSensor(task_id="other", trigger=CommitsAdded("demo.flights", 6))
-    assert run_operator(other).state == "success"
+def test_one_consumer_takes_nothing_from_another(run_operator: Runner, flights: TableName, begun: None) -> None:
+    def other() -> sensors.IcebergDataArrivalSensor:
+        return sensors.IcebergDataArrivalSensor(task_id="other", trigger=CommitsAdded("demo.flights", 3))
+
+    assert run_operator(other()).state == "deferred"
+    add(flights, 3)
+    assert run_operator(sensor(CommitsAdded("demo.flights", 9))).state == "success"
+    assert run_operator(other()).state == "success"
 
 
-def test_what_is_awaited_may_be_written_as_json_with_templates(run_operator: Runner, flights: TableName) -> None:
+def test_what_is_awaited_may_be_written_as_json_with_templates(run_operator: Runner, flights: TableName, begun: None) -> None:
     awaited = {"any_of": [{"commits_added": {"table": "{{ params.table }}", "count": 6}}, {"every": "4h"}]}
     assert run_operator(sensor(awaited), params={"table": "demo.flights"}).state == "success"
 
@@ -81,11 +135,12 @@ OVER = ("go_on", {"event": {"why": "over"}, "began_at": "2026-11-21T12:00:00+00:
 
 
 def test_when_the_time_is_up_it_goes_on_with_what_there_is_and_that_is_considered(
-    run_operator: Runner, flights: TableName
+    run_operator: Runner, flights: TableName, begun: None
 ) -> None:
     waits = CommitsAdded("demo.flights", 100)
     outcome = run_operator(sensor(waits, on_timeout="go_on"), resume=OVER)
-    assert (outcome.state, outcome.xcom["enough"]) == ("success", False)
+    (amounts,) = outcome.xcom["tables"].values()
+    assert (outcome.state, outcome.xcom["enough"], amounts["commits"]) == ("success", False, 6)
 
     again = run_operator(as_another_run(sensor(waits, on_timeout="go_on"), "second"), resume=OVER)
     (amounts,) = again.xcom["tables"].values()
@@ -94,7 +149,7 @@ def test_when_the_time_is_up_it_goes_on_with_what_there_is_and_that_is_considere
 
 @pytest.mark.parametrize(("on_timeout", "state"), [("skip", "skipped"), ("fail", "failed")])
 def test_when_the_time_is_up_it_skips_or_fails_and_what_came_stays_new(
-    run_operator: Runner, flights: TableName, on_timeout: Any, state: str
+    run_operator: Runner, flights: TableName, begun: None, on_timeout: Any, state: str
 ) -> None:
     outcome = run_operator(sensor(CommitsAdded("demo.flights", 100), on_timeout=on_timeout), resume=OVER)
     assert outcome.state in (state, "up_for_retry")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 LONG = "9999-01-01T00:00:00+00:00"
+LONG_AGO = "2026-01-01T00:00:00+00:00"
 
 
 @pytest.fixture(autouse=True)
@@ -62,13 +63,13 @@ def ready(name: str, jobs: Jobs, flights: TableName) -> BaseTrigger:
     """A trigger that has something to tell from the beginning, if only that its time is over or that it cannot look."""
     job = jobs.submit(flights, ["expire_snapshots"])
     jobs.cancel(job.job_id)
-    now = jobs.store.clock().isoformat()
+    now, commits = jobs.store.clock().isoformat(), {"commits_added": {"table": "demo.flights", "count": 1}}
     every: dict[str, BaseTrigger] = {
         "job": triggers.MaintenanceJobTrigger(job.job_id),
         "no such job": triggers.MaintenanceJobTrigger("0123"),
         "table": triggers.TableLockTrigger("demo.flights", "lake"),
         "table, in vain": triggers.TableLockTrigger("demo.flights", "lake", now, "nowhere"),
-        "arrival": triggers.DataArrivalTrigger("c", "o", {"commits_added": {"table": "demo.flights", "count": 1}}, now, LONG),
+        "arrival": triggers.DataArrivalTrigger("c", "o", {"any_of": [commits, {"every": {"period": "1h"}}]}, LONG_AGO, LONG),
         "arrival, too late": triggers.DataArrivalTrigger("c", "o", {"every": {"period": "1h"}}, now, now),
         "dispatcher, over": triggers.DispatcherTrigger(now),
         "dispatcher, in vain": triggers.DispatcherTrigger(LONG, "nowhere"),
@@ -163,10 +164,10 @@ def test_the_gates_trigger_calls_a_run_when_the_place_that_it_waits_for_becomes_
 def test_the_gates_trigger_looks_at_nothing_before_the_moment_that_was_named(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow_snowpack.triggers import run_constraint
 
-    async def never(store_conn_id: str | None) -> None:
+    async def never(*_: Any) -> None:
         raise AssertionError("it looked")
 
-    monkeypatch.setattr(run_constraint, "shared_store", never)
+    monkeypatch.setattr(run_constraint.StoreReads, "get", never)
     trigger = triggers.RunConstraintTrigger("dag", "run", "gate", [TimeWindow("20:00", "21:00").to_json()], LONG, LONG)
 
     async def wait() -> bool:

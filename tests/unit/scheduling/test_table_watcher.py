@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 from airflow_snowpack import triggers
-from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.iceberg import TableName, load_table
 from airflow_snowpack.scheduling.watched import WatchedTable
 from airflow_snowpack.store import Store, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
@@ -24,8 +26,9 @@ NAME = TableName("lake", "db", "flights")
 
 
 @pytest.fixture(autouse=True)
-def _airflow() -> None:
-    """Import Airflow before the test begins: it sets up logging as it is imported, after which ``caplog`` receives nothing."""
+def _airflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings that lead to the catalog of the test, and Airflow, which sets up logging as it is imported, for ``caplog``."""
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__HOME", str(tmp_path / "lake"))
     import airflow_snowpack.triggers.table_watcher  # noqa: F401
 
 
@@ -38,7 +41,7 @@ def store(sqlite_url: str) -> Iterator[Store]:
 @pytest.fixture
 def watch(store: Store, catalog: Catalog) -> Callable[[], WatchedTable]:
     """A watcher in a new process."""
-    return lambda: WatchedTable(store, "w", NAME, load_catalog=lambda: catalog)
+    return lambda: WatchedTable(store, "w", NAME, load=partial(load_table, catalog))
 
 
 def add(table: Table, month: int) -> int:

@@ -1,0 +1,174 @@
+"""Reads the tables of a catalog for everything in a process that waits for them: the poller, sensors, watchers.
+
+    with brokers.join(config) as broker:                 # one for each catalog in a process, closed when the last user leaves
+        broker.read({name: version}, read_arrivals)      # reads the tables that have changed
+        broker.tables([name])                            # the same, compared with what this broker has read before
+
+The invariants: **one connection to a SQL catalog, however many wait**, and a table that has not changed is not read.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+from airflow_snowpack.iceberg.catalog import CatalogConfig
+from airflow_snowpack.iceberg.errors import CatalogUnreachable
+from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.iceberg.versions import compare_versions
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+T = TypeVar("T")
+
+KEEP_CATALOG = timedelta(minutes=5)
+"""A new connection is opened after so long, since tokens expire and addresses change."""
+ANSWER_WITHIN = timedelta(seconds=30)
+"""How long a REST catalog may take for a response."""
+CONCURRENT_READS = 8
+
+
+class Broker:
+    """Reads the tables of one catalog.
+
+    :param load: connects to the catalog; called when it is needed.
+    :param monotonic: seconds.
+    """
+
+    def __init__(self, load: Callable[[], Catalog], *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._load = load
+        self._monotonic = monotonic
+        self._catalog: tuple[float, Catalog] | None = None
+        self._connection = threading.Lock()
+        """Held while the connection is used. Files, and tables of a REST catalog, are read without it."""
+        self._closed = False
+        self._waiting: Counter[TableName] = Counter()
+        self._tables: dict[TableName, Table] = {}
+
+    def read(
+        self, known: Mapping[TableName, str | None], process: Callable[[TableName, Table], T]
+    ) -> dict[TableName, T | Exception | None]:
+        """Read the tables that have changed, several at a time.
+
+        :param known: the version of each table that the caller has read: the location of its metadata. ``None`` for a table that
+            is to be read in any case.
+        :param process: called with each table that has changed, in one of several threads.
+        :returns: for each table what ``process`` returned; ``None`` when it has not changed; or why it cannot be read.
+        :raises CatalogUnreachable: the catalog does not answer.
+        """
+        with self._connection:
+            try:
+                settled, changed = compare_versions(self._connected(), known)
+            except CatalogUnreachable:
+                self._disconnect()  # the next read connects again
+                raise
+            finally:
+                if self._closed:
+                    self._disconnect()
+
+        def read_one(name: TableName) -> T | Exception | None:
+            try:
+                table = changed[name]()
+                return None if table is None else process(name, table)
+            except Exception as problem:  # noqa: BLE001 - a catalog or a storage raises anything; the other tables are read
+                return problem
+
+        found: dict[TableName, T | Exception | None] = dict(settled)
+        if len(changed) > 1:
+            with ThreadPoolExecutor(CONCURRENT_READS, thread_name_prefix="snowpack-tables") as threads:
+                found.update(zip(changed, threads.map(read_one, changed), strict=True))
+        else:
+            found.update({name: read_one(name) for name in changed})
+        outages = [problem for problem in found.values() if isinstance(problem, CatalogUnreachable)]
+        if outages and len(outages) == len(found):
+            raise outages[0]
+        return found
+
+    def tables(self, names: Collection[TableName]) -> dict[TableName, Table | Exception]:
+        """Return tables as they are now, or why one cannot be read.
+
+        A table that is awaited (:meth:`waiting_for`) is read only if it has changed since the call before.
+
+        :raises CatalogUnreachable: the catalog does not answer.
+        """
+        kept = {name: table for name in names if (table := self._tables.get(name)) is not None}
+        known = {name: kept[name].metadata_location if name in kept else None for name in names}
+        read = self.read(known, lambda _, table: table)
+        found: dict[TableName, Table | Exception] = {}
+        for name, result in read.items():
+            found[name] = kept[name] if result is None else result
+            if self._waiting[name] and not isinstance(result, Exception | None):
+                self._tables[name] = result
+        return found
+
+    @contextmanager
+    def waiting_for(self, names: frozenset[TableName]) -> Iterator[None]:
+        """Keep the metadata of tables between two calls of :meth:`tables`, as long as the block of any waiter lasts."""
+        self._waiting.update(names)
+        try:
+            yield
+        finally:
+            self._waiting.subtract(names)
+            for name in names:
+                if not self._waiting[name]:
+                    del self._waiting[name]
+                    self._tables.pop(name, None)
+
+    def close(self) -> None:
+        """Close the connection; one that is in use closes when it is not any more."""
+        self._closed = True
+        if self._connection.acquire(blocking=False):
+            try:
+                self._disconnect()
+            finally:
+                self._connection.release()
+
+    def _connected(self) -> Catalog:
+        if self._catalog is not None and self._monotonic() - self._catalog[0] > KEEP_CATALOG.total_seconds():
+            self._disconnect()
+        if self._catalog is None:
+            self._catalog = (self._monotonic(), self._load())
+        return self._catalog[1]
+
+    def _disconnect(self) -> None:
+        catalog, self._catalog = self._catalog, None
+        if catalog is not None:
+            catalog[1].close()
+
+
+class Brokers:
+    """The brokers of a process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: dict[str, tuple[Broker, int]] = {}
+
+    @contextmanager
+    def join(self, config: CatalogConfig) -> Iterator[Broker]:
+        """Return the broker of a catalog, the same one for all who use it at a time. The last one that leaves closes it."""
+        key = json.dumps(asdict(config), sort_keys=True)
+        with self._lock:
+            broker, users = self._open.get(key) or (Broker(lambda: config.load(limit=ANSWER_WITHIN)), 0)
+            self._open[key] = (broker, users + 1)
+        try:
+            yield broker
+        finally:
+            with self._lock:
+                broker, users = self._open.pop(key)
+                if users > 1:
+                    self._open[key] = (broker, users - 1)
+            if users == 1:
+                broker.close()
+
+
+brokers = Brokers()

@@ -1,0 +1,78 @@
+"""Counts what reading tables costs: statements for the catalog's database, metadata files and manifests.
+
+with counted_reads() as reads:
+    poller.step()
+assert (reads.metadata, reads.manifests) == ([], [])
+assert reads.of_catalog == 1
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import sqlalchemy as sa
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass
+class Reads:
+    """What was read.
+
+    :ivar metadata: the locations of metadata files, and ``manifests`` those of manifests; one entry for each read.
+    :ivar statements: each with the engine's database, and ``commits`` the databases of transactions that were committed.
+    """
+
+    metadata: list[str] = field(default_factory=list)
+    manifests: list[str] = field(default_factory=list)
+    statements: list[tuple[str | None, str]] = field(default_factory=list)
+    commits: list[str | None] = field(default_factory=list)
+
+    @property
+    def of_catalog(self) -> list[str]:
+        """The statements about the catalog's tables."""
+        return [statement for _, statement in self.statements if "iceberg_tables" in statement]
+
+    @property
+    def of_store(self) -> list[str]:
+        return [statement for _, statement in self.statements if "iceberg_" not in statement]
+
+
+@contextmanager
+def counted_reads() -> Iterator[Reads]:
+    """Count in the whole process, as long as the block lasts; everything is read as it always is."""
+    from pyiceberg.manifest import ManifestFile
+    from pyiceberg.serializers import FromInputFile
+
+    reads = Reads()
+    read_metadata, read_manifest = FromInputFile.table_metadata, ManifestFile.fetch_manifest_entry
+
+    def metadata(input_file: Any, *rest: Any) -> Any:
+        reads.metadata.append(input_file.location)
+        return read_metadata(input_file, *rest)
+
+    def manifest(self: ManifestFile, *rest: Any, **named: Any) -> Any:
+        reads.manifests.append(self.manifest_path)
+        return read_manifest(self, *rest, **named)
+
+    def statement(conn: sa.Connection, _cursor: Any, text: str, *_: Any) -> None:
+        reads.statements.append((conn.engine.url.database, text))
+
+    def commit(conn: sa.Connection) -> None:
+        reads.commits.append(conn.engine.url.database)
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", statement)
+    sa.event.listen(sa.Engine, "commit", commit)
+    try:
+        with (
+            mock.patch.object(FromInputFile, "table_metadata", staticmethod(metadata)),
+            mock.patch.object(ManifestFile, "fetch_manifest_entry", manifest),
+        ):
+            yield reads
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", statement)
+        sa.event.remove(sa.Engine, "commit", commit)

@@ -1,0 +1,337 @@
+"""What triggers of one process cost together: connections, statements and reads of tables, however many wait."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from counted_reads import counted_reads
+from sqlalchemy.engine import make_url
+
+from airflow_snowpack import triggers
+from airflow_snowpack.iceberg import CatalogConfig, TableName
+from airflow_snowpack.jobs import Jobs
+from airflow_snowpack.scheduling import CommitsAdded, DagRuns, Gate, GatePlace, GateState, MaxConcurrent, parse_trigger
+from airflow_snowpack.scheduling.consumer import Consumer
+from airflow_snowpack.store import Store, open_store, utc_now
+from airflow_snowpack.triggers.shared_reads import next_round, shared_reads
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+    from pathlib import Path
+
+    from airflow.triggers.base import BaseTrigger
+    from pyiceberg.catalog import Catalog
+
+    Tasks = list[asyncio.Task[dict[str, Any]]]
+
+LONG = "9999-01-01T00:00:00+00:00"
+TABLES = ("a", "b", "c")
+
+
+@pytest.fixture(autouse=True)
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__RESUME_DELAY", "PT0.001S")
+
+
+def as_connection(url: str) -> str:
+    """A database as an Airflow connection."""
+    place = make_url(url)
+    login = {"login": place.username, "password": place.password, "host": place.host, "port": place.port}
+    return json.dumps({"conn_type": "postgres", "schema": place.database, **login})
+
+
+@pytest.fixture
+def far_catalog(empty_postgres_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalog]:
+    """A catalog in Postgres with three tables, and the installation's connection to it."""
+    import pyarrow as pa
+
+    place = make_url(empty_postgres_database)
+    connection = json.loads(as_connection(empty_postgres_database)) | {"extra": {"warehouse": f"file://{tmp_path}/warehouse"}}
+    monkeypatch.setenv("AIRFLOW_CONN_FAR_CATALOG", json.dumps(connection))
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__CATALOG_CONN_ID", "far_catalog")
+    assert place.host is not None
+    assert place.database is not None
+    login = {"user": place.username, "password": place.password, "port": place.port or 5432}
+    config = CatalogConfig.postgres(
+        "lake", host=place.host, database=place.database, warehouse=f"file://{tmp_path}/warehouse", **login
+    )
+    loaded = config.load()
+    loaded.create_namespace("db")
+    for name in TABLES:
+        loaded.create_table(("db", name), pa.schema([("n", pa.int64())]))
+    loaded.close()
+    yield loaded
+    loaded.close()
+
+
+@pytest.fixture
+def far_store(postgres_database: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """A store in Postgres, and the installation's connection to it."""
+    monkeypatch.setenv("AIRFLOW_CONN_FAR_STORE", as_connection(postgres_database))
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__STORE_CONN_ID", "far_store")
+    with open_store(postgres_database) as store:
+        yield store
+    _forget_stores()
+
+
+def _forget_stores() -> None:
+    """Close what the process would keep open, since the database goes with the test."""
+    from airflow_snowpack.triggers import shared_store
+
+    for shared in shared_store._stores.values():
+        if shared.store is not None:
+            shared.store.close()
+    shared_store._stores.clear()
+
+
+def append(catalog: Catalog, table: str) -> None:
+    import pyarrow as pa
+
+    catalog.load_table(("db", table)).append(pa.table({"n": [1]}))
+    catalog.close()
+
+
+def sensor(number: int, table: str) -> triggers.DataArrivalTrigger:
+    awaited = CommitsAdded(f"db.{table}").to_json()
+    return triggers.DataArrivalTrigger(f"sensor{number}", "run", awaited, utc_now().isoformat(), LONG)
+
+
+def begin(store: Store, catalog: Catalog, sensors: list[triggers.DataArrivalTrigger]) -> None:
+    """Look once for each sensor, as its task does before it leaves for the triggerer."""
+    tables = {name: catalog.load_table(("db", name)) for name in TABLES}
+    for each in sensors:
+        consumer = Consumer(store, each.consumer, parse_trigger(each.awaited), catalog_name="lake")
+        consumer.look(each.owner, lambda name: tables[name.table])
+    catalog.close()
+    store.close()
+
+
+class NobodyElse:
+    """An Airflow in which no run is active that the store does not know."""
+
+    def dag_runs(self, known: Any) -> dict[str, DagRuns]:
+        return {dag_id: DagRuns() for dag_id in known}
+
+    def free_slots(self, pools: Any) -> dict[str, None]:
+        return dict.fromkeys(pools)
+
+
+class Rounds:
+    """The rounds of the triggers, which begin when a test says so."""
+
+    def __init__(self) -> None:
+        self._begins, self._parked = asyncio.Event(), 0
+
+    async def next_round(self, _period_s: float, _at_most_s: float = 0) -> None:
+        begins = self._begins
+        self._parked += 1
+        await begins.wait()
+
+    async def over(self, waiters: int) -> None:
+        """Wait until so many triggers wait for the next round."""
+        while self._parked < waiters:
+            await asyncio.sleep(0.01)
+
+    async def run(self, waiters: int) -> None:
+        begins, self._begins, self._parked = self._begins, asyncio.Event(), 0
+        begins.set()
+        await self.over(waiters)
+
+
+@pytest.fixture
+def rounds(monkeypatch: pytest.MonkeyPatch) -> Rounds:
+    from airflow_snowpack.triggers import build_published, data_arrival, maintenance_job, run_constraint, table_lock
+
+    rounds = Rounds()
+    for module in (build_published, data_arrival, maintenance_job, run_constraint, table_lock):
+        monkeypatch.setattr(module, "next_round", rounds.next_round)
+    return rounds
+
+
+async def first_event(trigger: BaseTrigger) -> dict[str, Any]:
+    async for event in trigger.run():
+        return dict(event.payload)
+    raise AssertionError("the trigger ended without an event")
+
+
+def while_waiting(rounds: Rounds, waiters: list[BaseTrigger], act: Callable[[Tasks], Awaitable[None]]) -> None:
+    """Run triggers in one event loop until all have looked once, and then what a test does meanwhile."""
+
+    async def run() -> None:
+        tasks = [asyncio.create_task(first_event(each)) for each in waiters]
+        try:
+            await rounds.over(len(waiters))
+            await act(tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(run(), timeout=100))
+
+
+def connections(url: str) -> int:
+    """How many connections other than this one a database has."""
+    place = make_url(url)
+    with psycopg.connect(place.set(drivername="postgresql").render_as_string(hide_password=False)) as conn:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        (number,) = conn.execute(query).fetchone() or (0,)
+    return int(number)
+
+
+def test_150_sensors_share_one_connection_to_the_catalog_and_one_to_the_store_and_read_each_table_once(
+    rounds: Rounds, far_catalog: Catalog, far_store: Store, empty_postgres_database: str, postgres_database: str
+) -> None:
+    sensors = [sensor(number, TABLES[number % 3]) for number in range(150)]
+    begin(far_store, far_catalog, sensors)
+
+    async def look(tasks: Tasks) -> None:
+        assert sorted(reads.metadata) == sorted(set(reads.metadata)), "each table once"
+        assert len(reads.metadata) == len(TABLES)
+        assert await asyncio.to_thread(connections, empty_postgres_database) == 1
+        assert await asyncio.to_thread(connections, postgres_database) == 1
+
+        reads.metadata.clear()
+        reads.statements.clear()
+        await rounds.run(150)
+        assert reads.metadata == [], "no table has changed"
+        assert len(reads.of_catalog) == 1
+        assert len(reads.of_store) == 2, "the places of all sensors, and the number of the newest event"
+
+        await asyncio.to_thread(append, far_catalog, "a")
+        for cancelled in tasks[:30]:
+            cancelled.cancel()
+        reads.metadata.clear()
+        await rounds.run(80)
+        found = await asyncio.gather(*tasks[30::3])
+        assert {event["why"] for event in found} == {"arrived"}
+        assert len(reads.metadata) == 1, "the table that has changed"
+        assert len(reads.manifests) == 1, "and what it got, however many count it"
+        assert not any(task.done() for task in tasks[31::3] + tasks[32::3])
+        assert await asyncio.to_thread(connections, empty_postgres_database) == 1
+
+    with counted_reads() as reads:
+        while_waiting(rounds, list(sensors), look)
+    assert connections(empty_postgres_database) == 0, "the last sensor has left"
+
+
+def test_an_outage_of_the_catalog_is_one_line_and_every_sensor_waits_on(
+    rounds: Rounds,
+    far_catalog: Catalog,
+    far_store: Store,
+    empty_postgres_database: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sensors = [sensor(number, "a") for number in range(20)]
+    begin(far_store, far_catalog, sensors)
+    place = make_url(empty_postgres_database)
+    admin = place.set(drivername="postgresql", database="postgres").render_as_string(hide_password=False)
+
+    def allow_connections(allowed: bool) -> None:
+        with psycopg.connect(admin, autocommit=True) as conn:
+            conn.execute(f'ALTER DATABASE "{place.database}" WITH ALLOW_CONNECTIONS {allowed}')
+            conn.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [place.database])
+
+    async def outage(tasks: Tasks) -> None:
+        await asyncio.to_thread(allow_connections, False)
+        for _ in range(2):
+            await rounds.run(20)
+        assert not any(task.done() for task in tasks)
+        assert caplog.text.count("cannot be reached") == 1
+
+        await asyncio.to_thread(allow_connections, True)
+        await asyncio.to_thread(append, far_catalog, "a")
+        await rounds.run(0)
+        assert {event["why"] for event in await asyncio.gather(*tasks)} == {"arrived"}
+
+    while_waiting(rounds, list(sensors), outage)
+
+
+def test_other_waits_of_a_process_share_one_connection_and_one_statement_for_each_kind(
+    rounds: Rounds, far_store: Store, postgres_database: str
+) -> None:
+    jobs = Jobs(far_store)
+    waits: list[BaseTrigger] = []
+    for number in range(20):
+        table = TableName("lake", "db", f"t{number}")
+        waits.append(triggers.MaintenanceJobTrigger(jobs.submit(table, ["expire_snapshots"]).job_id))
+        waits.append(triggers.TableLockTrigger(table.dotted, "lake"))
+        waits.append(triggers.BuildPublishedTrigger(f"dataset{number}"))
+    jobs.close()
+
+    async def look(tasks: Tasks) -> None:
+        reads.statements.clear()
+        await rounds.run(60)
+        assert len(reads.of_store) == 3, "jobs, locks and builds"
+        assert await asyncio.to_thread(connections, postgres_database) == 1
+        assert not any(task.done() for task in tasks)
+
+    with counted_reads() as reads:
+        while_waiting(rounds, waits, look)
+
+
+@pytest.mark.one_database
+def test_a_trigger_that_is_cancelled_takes_nothing_from_the_others(rounds: Rounds, jobs: Jobs) -> None:
+    one, other = [jobs.submit(TableName("lake", "db", name), ["expire_snapshots"]).job_id for name in TABLES[:2]]
+    waits: list[BaseTrigger] = [triggers.MaintenanceJobTrigger(job_id) for job_id in (one, one, other)]
+
+    async def act(tasks: Tasks) -> None:
+        jobs.cancel(one)
+        begun = asyncio.create_task(rounds.run(1))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # all have requested their job
+        tasks[0].cancel()
+        await begun
+        assert await tasks[1] == {"job_id": one, "status": "cancelled"}
+        assert (tasks[0].cancelled(), tasks[2].done()) == (True, False)
+
+    while_waiting(rounds, waits, act)
+
+
+@pytest.mark.one_database
+def test_runs_at_gates_share_one_connection(rounds: Rounds, far_store: Store, postgres_database: str) -> None:
+    places = [GatePlace("dag", f"run{number}", "gate") for number in range(10)]
+    states = [Gate(far_store, NobodyElse(), place, [MaxConcurrent(1)]).ask().state for place in places]  # type: ignore[arg-type]  # as far as gates ask
+    assert states == [GateState.PASSED, *[GateState.WAITING] * 9]
+    far_store.close()
+    constraint = MaxConcurrent(1).to_json()
+    gates: list[BaseTrigger] = [
+        triggers.RunConstraintTrigger("dag", place.run_id, "gate", [constraint], LONG, recheck_seconds=3_600.0)
+        for place in places[1:]
+    ]
+
+    async def act(tasks: Tasks) -> None:
+        await rounds.run(9)
+        assert await asyncio.to_thread(connections, postgres_database) == 1
+        assert not any(task.done() for task in tasks)
+
+    while_waiting(rounds, gates, act)
+
+
+def test_triggers_with_one_period_go_on_at_one_moment_whenever_they_began() -> None:
+    batches: list[int] = []
+
+    def read(keys: frozenset[int]) -> dict[int, int]:
+        batches.append(len(keys))
+        return {key: key for key in keys}
+
+    async def wait(number: int) -> None:
+        reads = shared_reads("a kind", read, "numbers")
+        await asyncio.sleep(number / 1_000)
+        await next_round(0.5)
+        assert await reads.get([number]) == {number: number}
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        await next_round(0.5)  # so that all of them begin within one round
+        begun = loop.time()
+        await asyncio.gather(*(wait(number) for number in range(50)))
+        if loop.time() - begun < 0.9:  # on a machine that was busy for longer, they may have begun in different rounds
+            assert batches == [50]
+
+    asyncio.run(run())
+    assert sum(batches) == 50

@@ -1,0 +1,192 @@
+"""Reading the tables of a catalog for all that wait: only what has changed is read, and one problem is that of one table."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from counted_reads import counted_reads
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+from rest_catalog import FakeRestCatalog, rest_catalog
+
+from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable, TableName, TableNotFound, TableUnreadable
+from airflow_snowpack.iceberg.broker import KEEP_CATALOG, Broker, brokers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
+NAMES = [TableName("lake", "db", name) for name in ("a", "b", "c")]
+A, B, C = NAMES
+
+
+def location(_: TableName, table: Table) -> str:
+    return table.metadata_location
+
+
+@pytest.fixture
+def tables(catalog: Catalog) -> dict[TableName, Table]:
+    return {name: catalog.create_table(name.identifier, SCHEMA) for name in NAMES}
+
+
+@pytest.fixture
+def broker(catalog: Catalog) -> Broker:
+    return Broker(lambda: catalog)
+
+
+def change(table: Table) -> None:
+    with table.transaction() as transaction:
+        transaction.set_properties(comment="changed")
+
+
+def test_a_round_over_a_sql_catalog_is_one_statement_and_reads_the_metadata_of_the_tables_that_have_changed(
+    broker: Broker, tables: dict[TableName, Table]
+) -> None:
+    known: dict[TableName, Any] = broker.read(dict.fromkeys(NAMES), location)
+    assert known == {name: table.metadata_location for name, table in tables.items()}
+
+    with counted_reads() as reads:
+        assert broker.read(known, location) == dict.fromkeys(NAMES)
+    assert (len(reads.of_catalog), reads.metadata) == (1, [])
+
+    change(tables[B])
+    with counted_reads() as reads:
+        assert broker.read(known, location) == {A: None, B: tables[B].metadata_location, C: None}
+    assert (len(reads.of_catalog), reads.metadata) == (1, [tables[B].metadata_location])
+
+
+def test_a_table_whose_metadata_file_may_be_written_again_is_always_read(
+    broker: Broker, catalog: Catalog, tables: dict[TableName, Table]
+) -> None:
+    file = Path(tables[A].metadata_location.removeprefix("file://"))
+    copy = file.with_name("v3.metadata.json")
+    copy.write_bytes(file.read_bytes())
+    catalog.drop_table(A.identifier)
+    catalog.register_table(A.identifier, f"file://{copy}")
+    known = {A: f"file://{copy}"}
+    assert broker.read(known, location) == known
+
+
+def test_a_table_that_cannot_be_read_keeps_no_other_from_being_read(
+    broker: Broker, catalog: Catalog, tables: dict[TableName, Table]
+) -> None:
+    catalog.drop_table(A.identifier)
+    Path(tables[B].metadata_location.removeprefix("file://")).unlink()
+    found = broker.read(dict.fromkeys(NAMES), location)
+    assert isinstance(found[A], TableNotFound)
+    assert "Its database has: db.b, db.c" in str(found[A])
+    assert isinstance(found[B], TableUnreadable)
+    assert found[C] == tables[C].metadata_location
+
+
+def test_what_fails_for_one_table_is_returned_for_that_table(broker: Broker, tables: dict[TableName, Table]) -> None:
+    def process(name: TableName, table: Table) -> str:
+        if name == B:
+            raise ValueError("a damaged manifest")
+        return location(name, table)
+
+    found = broker.read(dict.fromkeys(NAMES), process)
+    assert [str(found[name]) for name in NAMES] == [
+        tables[A].metadata_location,
+        "a damaged manifest",
+        tables[C].metadata_location,
+    ]
+
+
+def test_awaited_tables_are_read_once_for_all_that_wait_and_forgotten_when_the_last_one_leaves(
+    broker: Broker, tables: dict[TableName, Table]
+) -> None:
+    with broker.waiting_for(frozenset([A])):
+        with counted_reads() as reads, broker.waiting_for(frozenset([A, B])):
+            first = broker.tables([A, B])
+            again = broker.tables([A, B])
+        assert first == again
+        assert len(reads.metadata) == 2
+        with counted_reads() as reads:
+            broker.tables([A, B])
+        assert reads.metadata == [tables[B].metadata_location], "nothing waits for it any more"
+    with counted_reads() as reads:
+        broker.tables([A])
+    assert len(reads.metadata) == 1
+
+
+def test_a_catalog_is_connected_to_again_after_a_while_and_after_an_outage(catalog: Catalog, tables: Any) -> None:
+    connected: list[float] = []
+    now, is_up = 0.0, True
+
+    def load() -> Catalog:
+        connected.append(now)
+        if not is_up:
+            raise CatalogUnreachable("lake", ConnectionError("no route"))
+        return catalog
+
+    broker = Broker(load, monotonic=lambda: now)
+    for now in (0.0, 1.0, KEEP_CATALOG / timedelta(seconds=1) + 2):  # noqa: B007 - the broker's clock
+        broker.tables(NAMES)
+    assert len(connected) == 2
+
+    now, is_up = 2 * now, False
+    for _ in range(2):
+        with pytest.raises(CatalogUnreachable):
+            broker.tables(NAMES)
+    is_up = True
+    assert not any(isinstance(table, Exception) for table in broker.tables(NAMES).values())
+    assert len(connected) == 5
+
+
+def test_a_process_has_one_broker_for_a_catalog_until_the_last_one_leaves_it(tmp_path: Path) -> None:
+    lake, other = CatalogConfig.embedded(tmp_path / "lake"), CatalogConfig.embedded(tmp_path / "other")
+    with brokers.join(lake) as one:
+        with brokers.join(CatalogConfig.embedded(tmp_path / "lake")) as same, brokers.join(other) as another:
+            assert same is one
+            assert another is not one
+        with brokers.join(lake) as still:
+            assert still is one
+    with brokers.join(lake) as new:
+        assert new is not one
+
+
+@pytest.fixture
+def rest() -> Iterator[FakeRestCatalog]:
+    with rest_catalog() as catalog:
+        catalog.tables = {("db",): ["a", "b", "c"]}
+        yield catalog
+
+
+def requests_of(rest: FakeRestCatalog) -> list[str]:
+    found = sorted(request.removeprefix("/v1/namespaces/db/tables/") for request in rest.requests if "/tables/" in request)
+    rest.requests.clear()
+    return found
+
+
+def test_a_round_over_a_rest_catalog_loads_all_snapshots_of_the_tables_that_have_changed(rest: FakeRestCatalog) -> None:
+    config = CatalogConfig.rest("lake", rest.url, properties={"snapshot-loading-mode": "refs"})
+    broker = Broker(config.load)
+    known: dict[TableName, Any] = broker.read(dict.fromkeys(NAMES), location)
+    assert requests_of(rest) == ["a?snapshots=all", "b?snapshots=all", "c?snapshots=all"]
+
+    assert broker.read(known, location) == dict.fromkeys(NAMES)
+    assert requests_of(rest) == ["a?snapshots=refs", "b?snapshots=refs", "c?snapshots=refs"]
+
+    rest.commits["b"] = 1
+    found = broker.read(known, location)
+    assert (found[A], found[C]) == (None, None)
+    assert found[B] not in (None, known[B])
+    assert requests_of(rest) == ["a?snapshots=refs", "b?snapshots=all", "b?snapshots=refs", "c?snapshots=refs"]
+
+
+def test_an_outage_of_a_rest_catalog_is_one_error_and_not_one_for_each_table(rest: FakeRestCatalog) -> None:
+    broker = Broker(CatalogConfig.rest("lake", rest.url).load)
+    rest.tables["db",].remove("b")
+    found = broker.read(dict.fromkeys(NAMES), location)
+    assert isinstance(found[B], TableNotFound)
+
+    rest.answer = "outage"
+    with pytest.raises(CatalogUnreachable):
+        broker.read({A: "known", C: None}, location)
