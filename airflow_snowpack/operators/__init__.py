@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.operators.maintain_table import MaintainTableOperator as MaintainTableOperator
     from airflow_snowpack.operators.map_partitions import MapPartitionsOperator as MapPartitionsOperator
     from airflow_snowpack.operators.map_rows import MapRowsOperator as MapRowsOperator
+    from airflow_snowpack.operators.prune_store import PruneStoreOperator as PruneStoreOperator
     from airflow_snowpack.operators.publish_build import PublishBuildOperator as PublishBuildOperator
     from airflow_snowpack.operators.reduce_rows import ReduceRowsOperator as ReduceRowsOperator
     from airflow_snowpack.operators.release_table_lock import ReleaseTableLockOperator as ReleaseTableLockOperator
@@ -41,6 +42,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "maintain_table": ["MaintainTableOperator"],
         "map_partitions": ["MapPartitionsOperator"],
         "map_rows": ["MapRowsOperator"],
+        "prune_store": ["PruneStoreOperator"],
         "publish_build": ["PublishBuildOperator"],
         "reduce_rows": ["ReduceRowsOperator"],
         "release_table_lock": ["ReleaseTableLockOperator"],

@@ -29,7 +29,7 @@ class Actor:
     """Who asks for a change, and through which door, for the audit trail.
 
     :param name: the user, as the door knows him.
-    :param via: the door: ``api``, ``page`` or ``cli``.
+    :param via: the door: ``api``, ``page``, ``cli``, or ``task`` for a task of Airflow.
     """
 
     name: str

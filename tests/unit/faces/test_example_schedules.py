@@ -1,4 +1,4 @@
-"""The example DAGs about schedules are what their pages say."""
+"""The example DAGs that need no Spark are what their pages say."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ EXAMPLES = [
     "snowpack_maintain_on_arrival",
     "snowpack_maintain_gently",
     "snowpack_new_flights",
+    "snowpack_prune",
 ]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_snowpack import operators, sensors
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import JobStatus
+from airflow_snowpack.jobs import AuditTrail, JobStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -377,6 +377,19 @@ def test_a_sweep_of_a_tidy_store_finds_nothing(run_operator: Runner, jobs: Jobs)
         "unlocked": [],
         "paused": False,
     }
+
+
+def test_a_prune_deletes_what_is_old_and_is_refused_for_good_when_it_might_be_needed(run_operator: Runner, jobs: Jobs) -> None:
+    jobs.submit(TableName("lake", "demo", "airports"), ["expire_snapshots"])
+
+    planned = run_operator(operators.PruneStoreOperator(task_id="prune", older_than="180d", dry_run=True))
+    done = run_operator(operators.PruneStoreOperator(task_id="prune", older_than="P180D"))
+    assert planned.xcom == done.xcom
+    assert (done.xcom["jobs"], set(done.xcom.values())) == (0, {0})
+    (entry,) = AuditTrail(jobs.store).of("store")
+    assert (entry.actor, entry.via, entry.change) == ("guard/run1/prune", "task", "prune")
+    for period in ("1h", "soon"):
+        assert run_operator(operators.PruneStoreOperator(task_id="prune", older_than=period)).state == "failed"
 
 
 def test_the_job_sensor_waits_in_the_triggerer_while_the_job_is_active(

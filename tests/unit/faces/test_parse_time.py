@@ -24,7 +24,8 @@ from airflow_snowpack.interim import TableRef, named_table
 from airflow_snowpack.scheduling import BytesAdded, MaxConcurrent, PartitionsAdded, Schedule, SinceLastRun
 from airflow_snowpack.operators import (
     AcquireTableLockOperator, BuildShardsOperator, CancelMaintenanceOperator, CleanupBuildsOperator,
-    CollectInterimTablesOperator, MaintainTableOperator, MapPartitionsOperator, MapRowsOperator, PublishBuildOperator,
+    CollectInterimTablesOperator, MaintainTableOperator, MapPartitionsOperator, MapRowsOperator,
+    PruneStoreOperator, PublishBuildOperator,
     ReduceRowsOperator, ReleaseTableLockOperator, RollbackBuildOperator, RunMaintenanceJobOperator, SelectWinnersOperator,
     ShardedBuildOperator, SnowpackDispatcherOperator, SubmitMaintenanceOperator, SweepOperator,
 )
@@ -39,6 +40,7 @@ with DAG("everything", schedule=iceberg_asset("demo.flights") | maintained_table
     RunMaintenanceJobOperator(task_id="run")
     CancelMaintenanceOperator(task_id="cancel", job_id="0123")
     SweepOperator(task_id="sweep")
+    PruneStoreOperator(task_id="prune", older_than="180d")
     CollectInterimTablesOperator(task_id="collect")
     AcquireTableLockOperator(task_id="acquire", table="demo.flights")
     ReleaseTableLockOperator(task_id="release", table="demo.flights")
