@@ -102,7 +102,7 @@ class RoleReport:
             seen = _span(self.now - self.running[0].seen_at)
             return f"{counted(len(self.running), self.name)} running, last seen {seen} ago."
         if self.is_missing:
-            return f"{self._gone()}: {self._what_to_do()}"
+            return f"{self._gone()}{self._what_to_do()}"
         if self.work_since is not None:
             return f"{self._gone()}. There has been work for it for {_span(self.now - self.work_since)}."
         return f"{self._gone()}, and none is needed: {NO_WORK[self.role]}."
@@ -116,15 +116,15 @@ class RoleReport:
         dag_id = self.dag_id
         match self.dag_state:
             case DagState.PAUSED:
-                return f"DAG {dag_id} is paused. Unpause it."
+                return f": DAG {dag_id} is paused. Unpause it."
             case DagState.ACTIVE:
-                return f"DAG {dag_id} is not paused. Check its latest runs."
+                return f": DAG {dag_id} is not paused. Check its latest runs."
             case DagState.MISSING:
-                return f"Airflow has no DAG {dag_id}. {TO_START[self.role]}"
+                return f": Airflow has no DAG {dag_id}. {TO_START[self.role]}"
             case _ if self.last is not None and dag_id is not None:
-                return f"Check whether DAG {dag_id} is paused, and its latest runs."
+                return f". Check whether DAG {dag_id} is paused, and its latest runs."
             case _:
-                return TO_START[self.role]
+                return f". {TO_START[self.role]}"
 
 
 def read_roles(store: Store, dag_states: DagStates = no_dag_states) -> list[RoleReport]:

@@ -22,6 +22,7 @@ from airflow_snowpack.inventory import Inventory
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, Actor, Desk, Job, Jobs, JobStatus
 from airflow_snowpack.maintenance import DEFAULT_ORDER, Action
 from airflow_snowpack.store import Store, open_store, utc_now
+from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -326,4 +327,13 @@ def _last_hours(world: World) -> None:
         clock.move(seconds=7)
     world.jobs.locks.acquire(world.table("payments.ledger_entries"), "etl/ledger_close/2026-11", ttl=timedelta(hours=2))
     clock.moment = end
+    for role, instance in (
+        (Role.WORKER, "worker-0"),
+        (Role.WORKER, "worker-1"),
+        (Role.SWEEPER, "snowpack_sweep.sweep"),
+        (Role.SCHEDULER, "snowpack_dispatcher.dispatch"),
+        (Role.POLLER, "snowpack_dispatcher.dispatch"),
+        (Role.COLLECTOR, "snowpack_interim_collector.collect"),
+    ):
+        SignOfLife(world.store, role, instance).beat()
     world.inventory.refresh()

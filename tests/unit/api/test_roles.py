@@ -66,7 +66,7 @@ def test_a_sweep_dag_that_is_paused_is_named_with_the_time_and_what_to_do(world:
     assert said(world)["sweeper"] == "1 sweeper running, last seen 14 min ago.", "a DAG of every 5 min may be late"
 
     world.clock.move(minutes=26)
-    assert said(world)["sweeper"] == "No sweeper for 40 min: Check whether DAG snowpack_sweep is paused, and its latest runs."
+    assert said(world)["sweeper"] == "No sweeper for 40 min. Check whether DAG snowpack_sweep is paused, and its latest runs."
     for state, what_to_do in (
         (DagState.PAUSED, "DAG snowpack_sweep is paused. Unpause it."),
         (DagState.ACTIVE, "DAG snowpack_sweep is not paused. Check its latest runs."),
@@ -123,8 +123,8 @@ def test_a_missing_role_is_a_banner_and_a_row_of_the_queue_page(world: World, ap
         found = re.findall(r'<div class="banner banner-role"[^>]*>(.*?)</div>', page)
         banners = [unescape(each).partition(" <a")[0] for each in found]
         assert banners == [
-            "No worker for 40 min: Start `airflow snowpack worker`, or a DAG with RunMaintenanceJobOperator.",
-            "No sweeper has run on this store: Unpause the DAG snowpack_sweep, or run `airflow snowpack sweep` every 5 minutes.",
+            "No worker for 40 min. Start `airflow snowpack worker`, or a DAG with RunMaintenanceJobOperator.",
+            "No sweeper has run on this store. Unpause the DAG snowpack_sweep, or run `airflow snowpack sweep` every 5 minutes.",
         ]
     assert "pod-&lt;7&gt;" in page
 
