@@ -1,4 +1,4 @@
-"""What every answer passes on its way out: headers for browsers, a document for every fault, and the count of requests.
+"""What every answer passes on its way out: headers for browsers, a document for every fault, the count of requests, and HEAD.
 
 Pure ASGI, one layer for the three: a request pays for each layer, and Starlette's own base class costs more than a short handler.
 """
@@ -10,13 +10,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from airflow_snowpack.api.problems import problem_of
 
-# The pages stand in a frame of Airflow's own pages, and in nobody else's.
 HEADERS: tuple[tuple[bytes, bytes], ...] = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"SAMEORIGIN"),
     (b"referrer-policy", b"same-origin"),
 )
-FRAMES = (b"content-security-policy", b"frame-ancestors 'self'")
+CONTENT_POLICY = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
+"""Nothing inline and nothing from elsewhere. The pages stand in a frame of Airflow's own pages, and in no other."""
+POLICY = (b"content-security-policy", CONTENT_POLICY.encode())
 NOT_KEPT = (b"cache-control", b"no-store")
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -38,13 +39,17 @@ class Edge:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, status = time.perf_counter(), 0
+        began, status, method = time.perf_counter(), 0, scope["method"]
+        if method == "HEAD":
+            scope = {**scope, "method": "GET"}  # the same answer without its body
 
         async def dressed(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = _dress(list(message["headers"]))
+            elif method == "HEAD" and message["type"] == "http.response.body":
+                message["body"] = b""
             await send(message)
 
         try:
@@ -54,8 +59,7 @@ class Edge:
                 raise
             await problem_of(error)(scope, receive, dressed)
         finally:
-            method = scope["method"] if scope["method"] in METHODS else "other"
-            self._count(method, route_of(scope), status or 500, time.perf_counter() - began)
+            self._count(method if method in METHODS else "other", route_of(scope), status or 500, time.perf_counter() - began)
 
 
 def route_of(scope: Scope) -> str:
@@ -67,7 +71,7 @@ def route_of(scope: Scope) -> str:
 def _dress(headers: MutableSequence[tuple[bytes, bytes]]) -> MutableSequence[tuple[bytes, bytes]]:
     given = {name.lower() for name, _ in headers}
     headers.extend(HEADERS)
-    for header in (FRAMES, NOT_KEPT):
+    for header in (POLICY, NOT_KEPT):
         if header[0] not in given:
             headers.append(header)
     return headers

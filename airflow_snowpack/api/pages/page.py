@@ -26,11 +26,6 @@ from airflow_snowpack.api.roles import read_roles
 from airflow_snowpack.api.services import Open, Services
 from airflow_snowpack.api.threads import Threaded
 
-CONTENT_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
-)
-
 # What a person reads above the sentence that says what is wrong.
 TITLES = {
     400: "That cannot be understood",
@@ -96,7 +91,7 @@ Here = Annotated[Page, Depends(_page)]
 
 
 class PageRoute(Threaded):
-    """A route whose errors are pages, and whose answers forbid every script that is not ours."""
+    """A route whose errors are pages."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -108,7 +103,6 @@ class PageRoute(Threaded):
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, a browser gets a page; problem_of logs what nobody expected
                 response = _error_page(request, error)
-            response.headers["Content-Security-Policy"] = CONTENT_POLICY
             return response
 
         return answer
