@@ -135,7 +135,8 @@ def test_interim_tables_are_filtered_looked_at_and_let_go_of_by_keys(world: Worl
     page.get_by_role("button", name=f"Let go of {made.kept.table.rpartition('.')[2]}").focus()
     press(page, "Enter")
     expect(page.locator("#confirm-text")).to_contain_text("its rows are gone for good")
-    press(page, "Enter")
+    expect(page.locator("#confirm [data-close]")).to_be_focused()
+    press(page, "Tab", "Enter")
     expect(page.locator(f'tr[data-key="{made.kept.table_id}"]')).to_contain_text("The collector is dropping it.")
     assert [(entry.actor, entry.via) for entry in AuditTrail(world.store).latest()] == [("vera", "page")]
 
@@ -165,20 +166,21 @@ def test_registered_runs_are_found_switched_started_and_unregistered_by_keys(wor
     assert page.get_by_role("radio", name="Disabled").is_checked()
 
     page.goto("/ui/runs")
-    for button, row, then in (
-        ("Disable features", "features", "disabled"),
-        ("Enable backfill", "backfill", "enabled"),
-        ("Run backfill now", "backfill", "is being started"),
+    for button, row, then, to_go in (
+        ("Disable features", "features", "disabled", ["Tab"]),
+        ("Enable backfill", "backfill", "enabled", []),
+        ("Run backfill now", "backfill", "is being started", []),
     ):
         page.get_by_role("button", name=button).focus()
         press(page, "Enter")
+        press(page, *to_go)
         expect(page.locator("#confirm-go")).to_be_focused()
         press(page, "Enter")
         expect(page.locator(f'tr[data-key="{row}"]')).to_contain_text(then)
     page.get_by_role("button", name="Unregister hostile").focus()
     press(page, "Enter")
-    expect(page.locator("#confirm-go")).to_be_focused()
-    press(page, "Enter")
+    expect(page.locator("#confirm [data-close]")).to_be_focused()
+    press(page, "Tab", "Enter")
     rows(page, "backfill", "features")
     entries = [(entry.change, entry.actor) for entry in AuditTrail(world.store).latest() if entry.via == "page"]
     assert entries == [(change, "vera") for change in ("unregister_run", "run_registered", "enable_run", "disable_run")]

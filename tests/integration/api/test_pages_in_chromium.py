@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -218,6 +218,65 @@ def test_selected_jobs_are_deleted_and_others_are_not(world: World, page: Page) 
     assert rows(page) == ids[2:]
 
 
+def test_only_what_is_possible_is_offered_for_selected_jobs_and_done_to_those(world: World, page: Page) -> None:
+    ended, waiting = world.submit("analytics.sessions"), world.submit("analytics.page_views")
+    world.run(ended, [compacted(2, 1, 1)])
+    page.goto("/ui/jobs")
+    cancel, delete = page.get_by_role("button", name="Cancel…"), page.get_by_role("button", name="Delete…")
+    page.locator(f"[data-pick='{ended.job_id}']").check()
+    assert (cancel.is_disabled(), delete.is_disabled()) == (True, False)
+    assert cancel.get_attribute("title") == "Only jobs that are pending or running can be cancelled."
+    page.locator(f"[data-pick='{waiting.job_id}']").check()
+    assert (cancel.is_disabled(), delete.is_disabled()) == (False, False)
+    cancel.click()
+    assert page.evaluate("document.activeElement.textContent") == "Keep as it is"
+    page.get_by_role("button", name="Cancel 1 job", exact=True).click()
+    page.get_by_text("1 job cancelled.").wait_for()
+    assert [world.jobs.get(job.job_id).status.value for job in (ended, waiting)] == ["completed", "cancelled"]
+
+    page.goto("/ui/jobs?status=completed&status=cancelled")
+    page.get_by_role("checkbox", name="Select all on this page").check()
+    assert (cancel.is_disabled(), delete.is_disabled()) == (True, False)
+
+
+@pytest.mark.parametrize("width", [360, 480])
+def test_on_a_phone_each_row_is_a_card_and_nothing_sticks_out(world: World, page: Page, width: int) -> None:
+    failed = world.submit("analytics.sessions")
+    world.run(
+        failed, [did(Action.REWRITE_DATA_FILES, "Failed", 4, {}, ActionOutcome.FAILED, "no_spaces_" * 40)], "no_spaces_" * 40
+    )
+    world.submit("analytics.page_views", owner="compact_lakehouse/manual__2026-11-21T22:00:00+00:00/maintain_everything[0]")
+    world.clock.move(minutes=20)
+    page.set_viewport_size({"width": width, "height": 800})
+    labels = {"/ui/": "Next step", "/ui/jobs": "Submitted", "/ui/locks": "Until", "/ui/queue": "Instances", "/ui/audit": "Who"}
+    fits = "[...document.querySelectorAll('.scroll')].every((each) => each.scrollWidth <= each.clientWidth)"
+    for address, label in labels.items():
+        page.goto(address)
+        page.locator(".rows tbody tr").first.wait_for()
+        assert page.evaluate(fits), address
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), address
+        assert not page.locator(".rows thead").first.is_visible()
+        shown = page.locator(f".rows [data-label='{label}']").first
+        assert shown.evaluate("(cell) => getComputedStyle(cell, '::before').content") == f'"{label}"'
+        assert shown.evaluate("(cell) => cell.clientWidth >= 0.9 * (cell.parentNode.clientWidth - 24)"), address
+
+
+def test_times_are_in_the_zone_that_was_chosen_in_airflow(world: World, page: Page) -> None:
+    world.clock.moment = datetime(2026, 11, 21, 22, 30, tzinfo=UTC)
+    job = world.submit("analytics.page_views")
+    page.goto(f"/ui/jobs/{job.job_id}")
+    for zone, text in (("Asia/Kolkata", "22 Nov 2026, 04:00:00 GMT+5:30"), ("America/New_York", "21 Nov 2026, 17:30:00 GMT-5")):
+        page.evaluate("(zone) => localStorage.setItem('timezone', JSON.stringify(zone))", zone)
+        page.reload()
+        assert page.locator("time").first.get_attribute("title") == text
+    # What another page of the same browser hears when the zone is changed there.
+    page.evaluate("localStorage.setItem('timezone', '\"UTC\"'); dispatchEvent(new StorageEvent('storage', { key: 'timezone' }))")
+    assert page.locator("time").first.get_attribute("title") == "21 Nov 2026, 22:30:00 UTC"
+    page.evaluate("localStorage.setItem('timezone', 'no zone')")
+    page.reload()
+    assert page.locator("time").first.get_attribute("title"), "the zone of the browser"
+
+
 def test_a_failed_job_is_run_again_as_a_new_job(world: World, page: Page) -> None:
     job = world.submit("analytics.page_views")
     world.run(job, [did(Action.REWRITE_DATA_FILES, "Failed", 3, {}, ActionOutcome.FAILED, "no space")], "no space")
@@ -256,6 +315,7 @@ def test_maintenance_is_dry_unless_that_is_taken_away(world: World, page: Page) 
 def test_drain_mode_is_switched_on_with_a_reason_and_off_again(world: World, page: Page) -> None:
     page.goto("/ui/queue")
     page.get_by_role("button", name="Switch on…").click()
+    assert page.evaluate("document.activeElement.textContent") == "Keep as it is"
     page.get_by_role("textbox", name="Reason").fill("moving to Postgres 18")
     page.keyboard.press("Enter")
     page.locator(".banner-drain").filter(has_text="vera: moving to Postgres 18").wait_for()
@@ -315,6 +375,12 @@ def test_everything_can_be_done_with_the_keyboard(world: World, page: Page) -> N
     else:
         raise AssertionError("The keys do not lead to the button.")
     keys.press("Enter")
+    assert page.evaluate("document.activeElement.textContent") == "Keep as it is"
+    keys.press("Enter")
+    assert not page.locator("#confirm").is_visible()
+    assert world.jobs.get(first.job_id).status is JobStatus.PENDING
+    keys.press("Enter")
+    keys.press("Tab")
     assert page.evaluate("document.activeElement.id") == "confirm-go"
     keys.press("Enter")
     page.get_by_text("The job is cancelled.").wait_for()

@@ -10,12 +10,37 @@ const find = (selector, within = document) => within.querySelector(selector);
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 document.documentElement.dataset.script = "yes";
 
-// -- times: the rules of pages/words.py, in the browser's zone ---------------------------------------------------------------
+// -- times: the rules of pages/words.py, in Airflow's zone -------------------------------------------------------------------
 
 let ahead = body.dataset.now ? Date.parse(body.dataset.now) - Date.now() : 0; // how far the server's clock is ahead of ours
-const exactly = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" });
-const shortly = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" });
-const hour = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+let exactly, shortly, hour, hourly; // in the zone that Airflow's pages show
+setZone();
+
+/** The zone that was chosen in Airflow, which keeps it in the browser's storage; without one, the browser's own, as Airflow does. */
+function airflowZone() {
+  try {
+    const kept = localStorage.getItem("timezone");
+    const name = kept && JSON.parse(kept);
+    return name ? new Intl.DateTimeFormat("en-GB", { timeZone: name }).resolvedOptions().timeZone : undefined;
+  } catch {
+    return undefined; // no storage, or nothing that this browser knows
+  }
+}
+
+function setZone() {
+  const make = (options) => new Intl.DateTimeFormat("en-GB", { ...options, timeZone: airflowZone() });
+  exactly = make({ dateStyle: "medium", timeStyle: "long" });
+  shortly = make({ day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" });
+  hour = make({ hour: "2-digit", minute: "2-digit" });
+  hourly = make({ hour: "2-digit", minute: "2-digit", timeZoneName: "short" });
+}
+
+addEventListener("storage", (event) => {
+  if (event.key !== null && event.key !== "timezone") return;
+  setZone();
+  for (const time of all("time[data-told]")) delete time.dataset.told;
+  tellTimes();
+});
 
 function duration(seconds) {
   const whole = Math.round(Math.max(seconds, 0));
@@ -52,6 +77,7 @@ function tellTimes() {
     }
   }
   for (const label of all("[data-hour]")) label.textContent = hour.format(new Date(label.dataset.hour));
+  for (const title of all("title[data-at]")) title.textContent = `${hourly.format(new Date(title.dataset.at))}: ${title.dataset.what}`;
 }
 
 // -- refreshing ---------------------------------------------------------------------------------------------------------------
@@ -279,7 +305,8 @@ function ask({ title, text, go: goText, reason = false, mayForce = false, danger
   };
   force.onclick = () => attempt(true);
   confirm.showModal();
-  (reason ? find("input", why) : goButton).focus();
+  // Enter on a question that destroys something keeps it.
+  (danger ? find("[data-close]", confirm) : reason ? find("input", why) : goButton).focus();
 }
 
 function tell(report, { text, lines = [], refused = false }) {
@@ -313,7 +340,7 @@ function onButton(button) {
     refresh();
   };
   if (!text) return busy(button, work);
-  ask({ title, text, go: goText, reason: "reason" in button.dataset, mayForce: Boolean(force), danger: method === "DELETE" || button.classList.contains("danger") }, work);
+  ask({ title, text, go: goText, reason: "reason" in button.dataset, mayForce: Boolean(force), danger: method === "DELETE" || "destructive" in button.dataset || button.classList.contains("danger") }, work);
 }
 
 /** What a change of builds came to, where it is not what was hoped for. */
@@ -339,12 +366,12 @@ async function busy(button, work) {
 
 // -- selecting jobs, and what is done to many --------------------------------------------------------------------------------
 
-const picked = new Set();
+const picked = new Map(); // by the id of a job: what can be done to it
 let everything = false; // all that the filter shows, also on other pages
 const verbs = {
-  cancel: { do: "Cancel", done: "cancelled", one: (id) => ["POST", `/jobs/${id}/cancel`], note: "Those that have ended already stay as they are. Cancelled is final." },
-  rerun: { do: "Re-run", done: "submitted again", one: (id) => ["POST", `/jobs/${id}/rerun`], note: "Each becomes a new job with the same actions and options; a table that is locked is left out." },
-  delete: { do: "Delete", done: "deleted", one: (id) => ["DELETE", `/jobs/${id}`], note: "Those that are pending or running stay. The audit trail keeps what was done." },
+  cancel: { do: "Cancel", done: "cancelled", one: (id) => ["POST", `/jobs/${id}/cancel`], note: "Those that have ended already stay as they are. Cancelled is final.", never: "Only jobs that are pending or running can be cancelled." },
+  rerun: { do: "Re-run", done: "submitted again", one: (id) => ["POST", `/jobs/${id}/rerun`], note: "Each becomes a new job with the same actions and options; a table that is locked is left out.", never: "Only jobs that have ended can be run again." },
+  delete: { do: "Delete", done: "deleted", one: (id) => ["DELETE", `/jobs/${id}`], note: "Those that are pending or running stay. The audit trail keeps what was done.", never: "Only jobs that have ended can be deleted." },
 };
 const counted = (number) => `${number.toLocaleString("en")} job${number === 1 ? "" : "s"}`;
 
@@ -353,6 +380,7 @@ function showSelection() {
   if (!batch) return;
   const boxes = all("[data-pick]");
   for (const box of boxes) {
+    if (picked.has(box.dataset.pick)) picked.set(box.dataset.pick, box.dataset.can);
     box.checked = everything || picked.has(box.dataset.pick);
     box.closest("tr").classList.toggle("picked", box.checked);
   }
@@ -360,7 +388,11 @@ function showSelection() {
   const pickAll = find("#pick-all");
   pickAll.checked = boxes.length > 0 && here === boxes.length;
   pickAll.indeterminate = here > 0 && here < boxes.length;
-  for (const button of all("[data-batch]")) button.disabled = !everything && !picked.size;
+  for (const button of all("[data-batch]")) {
+    const what = button.dataset.batch;
+    button.disabled = everything ? !batch.dataset.can.split(" ").includes(what) : !pickedFor(what).length;
+    button.title = button.disabled && (everything || picked.size) ? verbs[what].never : "";
+  }
   const total = Number(batch.dataset.total);
   const scope = find("[data-batch-scope]", batch);
   const elsewhere = picked.size - boxes.filter((box) => picked.has(box.dataset.pick)).length;
@@ -373,6 +405,11 @@ function showSelection() {
   if (scope.dataset.told === told && scope.hasChildNodes()) return;
   scope.dataset.told = told;
   scope.replaceChildren(text, ...offers.flatMap(([what, label]) => [" ", Object.assign(document.createElement("button"), { type: "button", className: "link", textContent: label, onclick: () => pickEverything(what === "all") })]));
+}
+
+/** The selected jobs to which this can be done. */
+function pickedFor(what) {
+  return [...picked].filter(([, can]) => can.split(" ").includes(what)).map(([id]) => id);
 }
 
 function howMany(batch) {
@@ -388,10 +425,10 @@ function pickEverything(value) {
 function onPick(box) {
   if (everything) {
     everything = false; // from all to those of this page, without the one that was taken out
-    for (const other of all("[data-pick]")) picked.add(other.dataset.pick);
+    for (const other of all("[data-pick]")) picked.set(other.dataset.pick, other.dataset.can);
   }
   for (const each of box.id === "pick-all" ? all("[data-pick]") : [box]) {
-    if (box.checked) picked.add(each.dataset.pick);
+    if (box.checked) picked.set(each.dataset.pick, each.dataset.can);
     else picked.delete(each.dataset.pick);
   }
   showSelection();
@@ -400,7 +437,7 @@ function onPick(box) {
 function onBatch(what) {
   const batch = find("#batch");
   const verb = verbs[what];
-  const ids = everything ? null : [...picked];
+  const ids = everything ? null : pickedFor(what);
   const howOften = everything ? `all ${howMany(batch)} jobs ${batch.dataset.what}` : counted(ids.length);
   const query = batch.dataset.query;
   const total = everything ? Number(batch.dataset.total) : ids.length;
