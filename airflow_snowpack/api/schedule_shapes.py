@@ -4,7 +4,6 @@ What a trigger or a constraint may hold, its own class says and checks; here sta
 tells what there is to choose from.
 """
 
-from dataclasses import MISSING, fields
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -15,6 +14,7 @@ from airflow_snowpack.iceberg.names import LEVEL
 from airflow_snowpack.scheduling import LaunchBacklog, Missed, Origin, PendingState
 from airflow_snowpack.scheduling.composites import BY_KIND, COMPOSITES
 from airflow_snowpack.scheduling.constraints import CONSTRAINTS
+from airflow_snowpack.scheduling.declared import REQUIRED
 from airflow_snowpack.scheduling.schedule import DAG_ID, MAX_NAME, PRIORITIES
 
 EXAMPLE: dict[str, Any] = {
@@ -38,13 +38,12 @@ def _one_of(kinds: dict[str, Any]) -> dict[str, Any]:
 
 
 def _fields_of(kind: Any) -> dict[str, Any]:
-    known = fields(kind)
     if kind in COMPOSITES.values():
         return {"type": "array", "minItems": 1, "items": {"type": "object"}, "description": "Triggers."}
     as_object = {
         "type": "object",
-        "properties": {field.name: {} for field in known},
-        "required": [field.name for field in known if field.default is MISSING],
+        "properties": {name: {} for name in kind.fields},
+        "required": [name for name, default in kind.fields.items() if default is REQUIRED],
         "additionalProperties": False,
     }
     summary = str(kind.__doc__).strip().split("\n")[0]

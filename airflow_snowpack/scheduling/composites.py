@@ -8,17 +8,16 @@ Since(PartitionsAdded("analytics.page_views"), "30m")
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal, Self
 
-from airflow_snowpack.scheduling.declared import parse_choice, parse_period
+from airflow_snowpack.scheduling.declared import declaration, parse_choice, parse_period
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.leaves import LEAVES, Cron, Deadline
 from airflow_snowpack.scheduling.trigger import Judgement, Leaf, Progress, Trigger
 
 
-@dataclass(frozen=True)
+@declaration
 class Since(Trigger):
     """So long a time has passed since what another trigger waits for has happened.
 
@@ -57,7 +56,7 @@ class Since(Trigger):
         return Judgement(True, said, None, (inner,), since=max(due, inner.since or due))
 
 
-@dataclass(frozen=True)
+@declaration
 class AtLatest(Trigger):
     """Another trigger, or the time of a cron expression if the other one is not satisfied by then: one run in each period."""
 
@@ -144,7 +143,7 @@ class Composite(Trigger):
         return {self.kind: [trigger.to_json() for trigger in self.triggers]}
 
 
-@dataclass(frozen=True, init=False)
+@declaration
 class AllOf(Composite):
     """All of these."""
 
@@ -156,7 +155,7 @@ class AllOf(Composite):
         return self._judge(progress, now, satisfied=all, since=max)
 
 
-@dataclass(frozen=True, init=False)
+@declaration
 class AnyOf(Composite):
     """One of these is enough."""
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from typing import ClassVar
 from zoneinfo import ZoneInfo
@@ -21,7 +20,7 @@ from zoneinfo import ZoneInfo
 from airflow_snowpack.scheduling.amounts import parse_count
 from airflow_snowpack.scheduling.constraint import Constraint, Facts, OnUnmet, Ruling, later, met
 from airflow_snowpack.scheduling.cron import check_zone
-from airflow_snowpack.scheduling.declared import parse_period, parse_text
+from airflow_snowpack.scheduling.declared import declaration, parse_period, parse_text
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 
 FEW_DAYS = 4
@@ -48,7 +47,7 @@ def load_wait_key(probe: str) -> str:
     return f"load:{probe}"
 
 
-@dataclass(frozen=True)
+@declaration
 class MaxConcurrent(Constraint):
     """At most so many active runs of the DAG or, with a group, of all DAGs whose schedules name the group."""
 
@@ -72,7 +71,7 @@ class MaxConcurrent(Constraint):
         return _after_the_more_urgent(facts, key, says) if active < self.limit else later(says, waits_for=key)
 
 
-@dataclass(frozen=True)
+@declaration
 class MaxRuns(Constraint):
     """At most so many launches of this schedule within any period of this length."""
 
@@ -95,7 +94,7 @@ class MaxRuns(Constraint):
         return later(says, launches[-self.limit] + self.per)
 
 
-@dataclass(frozen=True)
+@declaration
 class Delay(Constraint):
     """Not before so long after the trigger was satisfied."""
 
@@ -116,7 +115,7 @@ class Delay(Constraint):
         )
 
 
-@dataclass(frozen=True)
+@declaration
 class SinceLastRun(Constraint):
     """Not within so long after a successful run of the DAG ended, and not while one is active."""
 
@@ -139,7 +138,7 @@ class SinceLastRun(Constraint):
         return later(f"a run of {facts.dag_id} succeeded less than {self.period} ago", due)
 
 
-@dataclass(frozen=True)
+@declaration
 class TimeWindow(Constraint):
     """Only from ``start`` until before ``end``, by the clocks of a zone; it may go past midnight.
 
@@ -202,7 +201,7 @@ def _leaps(zone: ZoneInfo, now: datetime) -> Iterator[datetime]:
         yield after.astimezone(UTC)
 
 
-@dataclass(frozen=True)
+@declaration
 class PoolSlots(Constraint):
     """Only while an Airflow pool has so many free slots that no more urgent schedule waits for.
 
@@ -234,7 +233,7 @@ class PoolSlots(Constraint):
         return _after_the_more_urgent(facts, key, f"{free} slots of pool {self.pool} are free{promised}")
 
 
-@dataclass(frozen=True)
+@declaration
 class ClusterLoad(Constraint):
     """Only while a probe of the installation's says that the load is below a limit, and nothing more urgent waits for that.
 

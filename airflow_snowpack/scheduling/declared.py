@@ -3,17 +3,20 @@
     >>> PartitionsAdded("analytics.page_views", 5).to_json()
     {'partitions_added': {'table': 'analytics.page_views', 'count': 5}}
 
-A declaration is a frozen dataclass whose fields are checked when it is made. The invariant: what
+A declaration is a frozen value whose fields are checked when it is made. The invariant: what
 :meth:`Declared.to_json` gives reads back as an equal value.
+
+It is no dataclass: ``dataclass`` compiles six methods for each class, which takes a third of a millisecond, and every parse of a
+DAG file loads all classes of triggers and constraints. :class:`Declared` has these methods once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import FrozenInstanceError
 from datetime import time, timedelta
 from enum import Enum
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NoReturn, Self, TypeVar, dataclass_transform
 
 from airflow_snowpack.durations import format_duration, parse_duration
 from airflow_snowpack.errors import SnowpackError
@@ -23,18 +26,77 @@ LONGEST = timedelta(days=36_500)
 """A century: a longer period is a slip, and a moment that far away may not exist."""
 
 
+REQUIRED: Any = object()
+"""The default of a field that has none."""
+
+D = TypeVar("D", bound="Declared")
+
+
+@dataclass_transform(frozen_default=True)
+def declaration(kind: type[D]) -> type[D]:
+    """Take the annotations of a class, except for ``ClassVar``, as its fields, after those of its parent."""
+    names = [name for name, said in vars(kind).get("__annotations__", {}).items() if not said.startswith("ClassVar")]
+    kind.fields = {**kind.fields, **{name: vars(kind).get(name, REQUIRED) for name in names}}
+    return kind
+
+
 class Declared:
     """A trigger or a constraint.
 
     :cvar kind: its name in JSON and YAML.
+    :cvar fields: the defaults of its fields in their order; :data:`REQUIRED` for one without a default.
     """
 
     kind: ClassVar[str]
+    fields: ClassVar[Mapping[str, Any]] = {}
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        """Take the fields in their order, or by name.
+
+        :raises TypeError: a field is missing, not known, or given twice.
+        """
+        what = type(self).__name__
+        if len(values) > len(self.fields):
+            raise TypeError(f"{what}() takes {len(self.fields)} arguments, and {len(values)} were given")
+        given = dict(zip(self.fields, values, strict=False))
+        if twice := given.keys() & named.keys():
+            raise TypeError(f"{what}() got multiple values for {', '.join(sorted(twice))}")
+        given |= named
+        if unknown := given.keys() - self.fields.keys():
+            raise TypeError(f"{what}() got unknown arguments: {', '.join(sorted(unknown))}")
+        for name, default in self.fields.items():
+            value = given.get(name, default)
+            if value is REQUIRED:
+                raise TypeError(f"{what}() needs a value for {name}")
+            object.__setattr__(self, name, value)
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+
+    def __repr__(self) -> str:
+        said = (f"{name}={getattr(self, name)!r}" for name in self.fields)
+        return f"{type(self).__qualname__}({', '.join(said)})"
+
+    def __eq__(self, other: object) -> bool:
+        return self._values() == other._values() if isinstance(other, Declared) and type(other) is type(self) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple([getattr(self, name) for name in self.fields])
 
     def to_json(self) -> dict[str, Any]:
         """One name with its fields; what has its default is left out."""
-        said = {field.name: getattr(self, field.name) for field in fields(self) if not _is_default(self, field)}  # type: ignore[arg-type]  # every subclass is a dataclass
-        return {self.kind: {name: _plain(value) for name, value in said.items()}}
+        said = {name: getattr(self, name) for name in self.fields}
+        return {self.kind: {name: _plain(value) for name, value in said.items() if value != self.fields[name]}}
 
     @classmethod
     def from_fields(cls, said: object) -> Self:
@@ -42,7 +104,7 @@ class Declared:
 
         :raises InvalidSchedule: a field that is missing, not known, or not usable.
         """
-        known = [field.name for field in fields(cls)]  # type: ignore[arg-type]  # every subclass is a dataclass
+        known = list(cls.fields)
         given = said if isinstance(said, Mapping) else {known[0]: said}
         for name in given:
             if name not in known:
@@ -98,10 +160,6 @@ def check_storable(text: str) -> str:
     except UnicodeEncodeError:
         raise ValueError("it must hold no halves of surrogate pairs, as no database keeps them") from None
     return text
-
-
-def _is_default(declared: Any, field: Any) -> bool:
-    return bool(getattr(declared, field.name) == field.default)
 
 
 def _plain(value: Any) -> Any:

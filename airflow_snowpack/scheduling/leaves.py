@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar
 
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.scheduling.amounts import parse_bytes, parse_count, say_bytes
 from airflow_snowpack.scheduling.cron import check_cron, check_zone
-from airflow_snowpack.scheduling.declared import parse_period, parse_text
+from airflow_snowpack.scheduling.declared import declaration, parse_period, parse_text
 from airflow_snowpack.scheduling.trigger import (
     Judgement,
     Leaf,
@@ -68,7 +67,7 @@ class _CountingTableLeaf(_CountingLeaf, TableLeaf):
         return self._counted(progress, self.count, f"{self.unit} of {self.table}")
 
 
-@dataclass(frozen=True)
+@declaration
 class PartitionsAdded(_CountingTableLeaf):
     """Data was added to so many partitions of a table; one that got data twice counts once."""
 
@@ -79,7 +78,7 @@ class PartitionsAdded(_CountingTableLeaf):
     count: int = 1
 
 
-@dataclass(frozen=True)
+@declaration
 class FilesAdded(_CountingTableLeaf):
     """So many data files were added to a table."""
 
@@ -90,7 +89,7 @@ class FilesAdded(_CountingTableLeaf):
     count: int = 1
 
 
-@dataclass(frozen=True)
+@declaration
 class RecordsAdded(_CountingTableLeaf):
     """So many records were added to a table."""
 
@@ -101,7 +100,7 @@ class RecordsAdded(_CountingTableLeaf):
     count: int = 1
 
 
-@dataclass(frozen=True)
+@declaration
 class CommitsAdded(_CountingTableLeaf):
     """So many commits added data to a table."""
 
@@ -111,7 +110,7 @@ class CommitsAdded(_CountingTableLeaf):
     count: int = 1
 
 
-@dataclass(frozen=True)
+@declaration
 class BytesAdded(TableLeaf):
     """So much data was added to a table.
 
@@ -137,7 +136,7 @@ class BytesAdded(TableLeaf):
         return Judgement(known.amount >= self.wanted, says, have=known.amount, want=self.wanted, since=self._since(known))
 
 
-@dataclass(frozen=True)
+@declaration
 class RunsSucceeded(_CountingLeaf):
     """Runs of a DAG succeeded, so many times."""
 
@@ -156,7 +155,7 @@ class RunsSucceeded(_CountingLeaf):
         return self._counted(progress, self.count, f"successful runs of {self.dag_id}")
 
 
-@dataclass(frozen=True)
+@declaration
 class RunsFailed(_CountingLeaf):
     """Runs of a DAG failed, so many times."""
 
@@ -175,7 +174,7 @@ class RunsFailed(_CountingLeaf):
         return self._counted(progress, self.count, f"failed runs of {self.dag_id}")
 
 
-@dataclass(frozen=True)
+@declaration
 class AssetEvents(_CountingLeaf):
     """An Airflow asset was updated, so many times.
 
@@ -197,7 +196,7 @@ class AssetEvents(_CountingLeaf):
         return self._counted(progress, self.count, f"events of {self.uri}")
 
 
-@dataclass(frozen=True)
+@declaration
 class CustomEvents(_CountingLeaf):
     """An event of this name was sent from outside, so many times."""
 
@@ -223,7 +222,7 @@ class _ClockLeaf(Leaf):
         return clock_key(schedule, number)
 
 
-@dataclass(frozen=True)
+@declaration
 class Cron(_ClockLeaf):
     """A moment of a cron expression came.
 
@@ -245,7 +244,7 @@ class Cron(_ClockLeaf):
         return Judgement(came, says, since=self._since(known))
 
 
-@dataclass(frozen=True)
+@declaration
 class Deadline(Cron):
     """The time by which ``at_latest`` starts a run. Any launch moves it to the next period."""
 
@@ -258,7 +257,7 @@ class Deadline(Cron):
         return Judgement(passed, says, since=self._since(known))
 
 
-@dataclass(frozen=True)
+@declaration
 class Every(_ClockLeaf):
     """So long a time has passed since the schedule last launched or, before its first launch, since it was enabled."""
 
