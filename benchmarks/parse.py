@@ -1,7 +1,8 @@
 """What our operators cost Airflow: to parse a DAG file that has them, and to run a task that finds nothing to do.
 
 Each run is a process of its own, as Airflow's are, alternating with a bare one; its CPU is what the system counted for it.
-Airflow alone imports SQLAlchemy, so that a module counts as ours only when the bare DAG file does not load it.
+Airflow alone imports SQLAlchemy, so that a module counts as ours only when the bare DAG file does not load it. What Airflow pays
+again at each parse is measured in forks (:mod:`benchmarks.parse_forks`): in a process of its own, Airflow's own imports hide it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks import parse_forks
 from benchmarks.results import Finding, Results
 
 BARE = """
@@ -48,6 +50,7 @@ def run(results: Results, *, rounds: int) -> None:
         ours.write_text(OURS)
         environment = _environment(folder)
         _imports(results, bare, ours, environment)
+        parse_forks.run(results, environment, folder, rounds=rounds)
         _ratio(results, "CPU to parse a DAG file: with our operators / with an empty @task", environment, rounds, bare, ours)
         _seconds(environment, ours, "sweep")  # the embedded store makes its tables once
         what = "CPU of a task process: SweepOperator on an empty store / an empty @task"

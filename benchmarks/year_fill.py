@@ -58,7 +58,8 @@ Row = tuple[Any, ...]
 class Sizes:
     """What the year holds.
 
-    :param jobs: that were submitted in the year, each with its history; ``queued``: how many of them wait for a worker.
+    :param jobs: that were submitted in the year, each with its history; ``queued``: how many of them wait for a worker, and
+        ``old``: how many are old enough to be deleted.
     :param tables: of the catalog, besides the large one; ``files``: of the large one.
     :param schedules: each listens to one table and has started runs; ``watched``: how many tables they listen to.
     :param waiting: runs that wait for one place; ``sensors``: deferred sensors that wait for data, on ``awaited`` tables.
@@ -66,6 +67,7 @@ class Sizes:
 
     jobs: int = 1_000_000
     queued: int = 400
+    old: int = 5_000
     tables: int = 2_000
     schedules: int = 5_000
     files: int = 100_000

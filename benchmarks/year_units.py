@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
@@ -259,14 +260,11 @@ def _evaluation(year: Year) -> Iterator[Work]:
     checker = Checker(year.store, OneRuns())
 
     def work() -> Mapping[str, float]:
-        looked_at, rounds, started_in = 0, 0, 0
-        while report := checker.step():
-            if not report.looked_at:
-                break
-            rounds, looked_at = rounds + 1, looked_at + report.looked_at
-            started_in = started_in or (rounds if "free" in report.sent_off else 0)
-        assert started_in, "the run that waits for nothing is started"
-        return {"rounds_until_what_is_free_starts": started_in}
+        parts = list(checker.parts())
+        assert sum(part.looked_at for part in parts) == year.sizes.waiting + 1
+        sent_off = [number for number, part in enumerate(parts, 1) if "free" in part.sent_off]
+        assert sent_off, "the run that waits for nothing is started"
+        return {"parts_until_what_is_free_starts": sent_off[0]}
 
     yield work
 
@@ -290,12 +288,29 @@ def _idle_round(year: Year) -> Iterator[Work]:
 
 
 @contextmanager
-def _prune(year: Year) -> Iterator[Work]:
-    """The hourly look for what is too old, when nothing is."""
-    from airflow_snowpack.scheduling import forget_old
+def _nothing_is_too_old(year: Year) -> Iterator[Work]:
+    """What the hourly look costs when nothing is old enough to be deleted."""
+    _prune(year, A_YEAR_AND_MORE)
+    yield lambda: _prune(year, A_YEAR_AND_MORE)
 
-    forget_old(year.store, keep=A_YEAR_AND_MORE)
-    yield lambda: _none(forget_old(year.store, keep=A_YEAR_AND_MORE))
+
+@contextmanager
+def _old_rows(year: Year) -> Iterator[Work]:
+    """Deletes the oldest jobs, with their histories, and the runs, events and entries of the same age."""
+    sizes = year.sizes
+
+    def work() -> None:
+        rows = _prune(year, timedelta(days=365) * (1 - (sizes.old - 0.5) / sizes.jobs))
+        assert rows["jobs"] > 0.9 * sizes.old, rows  # the newest dry run of a table stays
+
+    yield work
+
+
+def _prune(year: Year, older_than: timedelta) -> Counter[str]:
+    from airflow_snowpack.hooks.retention import retained
+    from airflow_snowpack.store.retention import Pruner
+
+    return Pruner(year.store, retained(year.store), older_than=older_than).run(sleep=_none)
 
 
 # --- sensors ----------------------------------------------------------------------------------------------------------
@@ -399,8 +414,8 @@ UNITS = (
     ),
     Unit("jobs of an unknown DAG", _get("/jobs?dag=unknown"), {"statements": 3, "steps": SHORT_WALK}),
     Unit("scrape of metrics", _get("/metrics"), {"statements": 30, "steps": _counted_tables}, varies=frozenset({"steps"})),
-    Unit("page of tables", _get("/ui/"), {"statements": 16, "steps": _counted_tables}, varies=frozenset({"steps"})),
-    Unit("page of jobs", _get("/ui/jobs"), {"statements": 16, "steps": BOUNDED_WALK}, varies=frozenset({"steps"})),
+    Unit("page of tables", _get("/ui/"), {"statements": 20, "steps": _counted_tables}, varies=frozenset({"steps"})),
+    Unit("page of jobs", _get("/ui/jobs"), {"statements": 20, "steps": BOUNDED_WALK}, varies=frozenset({"steps"})),
     Unit(
         "dry run of orphan removal",
         _dry_run(["remove_orphan_files"], 4),
@@ -429,11 +444,22 @@ UNITS = (
         {
             "statements": lambda sizes: 60 + sizes.waiting / 20,
             "steps": lambda sizes: 60 + sizes.waiting,
-            "rounds_until_what_is_free_starts": 1,
+            "parts_until_what_is_free_starts": 1,
         },
     ),
     Unit("idle round of the scheduler", _idle_round, {"statements": 10, "steps": SHORT_WALK}),
-    Unit("look for what is too old, nothing is", _prune, {"statements": 20, "steps": 100}),
+    Unit(
+        "look for what is too old, nothing is",
+        _nothing_is_too_old,
+        {"statements": 25, "steps": lambda sizes: 100 + sizes.schedules / 50},
+        varies=frozenset({"steps"}),
+    ),
+    Unit(
+        "delete old jobs and what belongs to them",
+        _old_rows,
+        {"statements": lambda sizes: 60 + sizes.old / 50, "steps": lambda sizes: 200 + sizes.old},
+        varies=frozenset({"steps"}),
+    ),
     Unit(
         "first look of all deferred sensors",
         _sensors,
