@@ -189,7 +189,7 @@ def _client(year: Year) -> TestClient:
     from airflow_snowpack.maintenance import DEFAULT_ORDER
 
     services = Services(Jobs(year.store), year.inventory, DEFAULT_ORDER)
-    app = build_app(lambda: services, _Vera(), answer_within=timedelta(minutes=10))
+    app = build_app(lambda: services, _Vera(), timeout=timedelta(minutes=10))
     app.state.services = _Opened(services)
     return TestClient(app)
 

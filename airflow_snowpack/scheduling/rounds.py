@@ -117,7 +117,9 @@ class Rounds:
                 return
             self._tidy_at = now + TIDY_EVERY
             self._pruner = Pruner(self._store, (*retained(self._store), OPERATIONS, EDGES), older_than=KEEP)
-        if not self._pruner.step():
-            if gone := self._pruner.rows.total():
-                log.info("Deleted %s rows that are older than %s", gone, KEEP)
-            self._pruner = None
+        # Given up when it fails, and tried again an hour later: it must not keep every round from its work.
+        pruner, self._pruner = self._pruner, None
+        if pruner.step():
+            self._pruner = pruner
+        elif gone := pruner.rows.total():
+            log.info("Deleted %s rows that are older than %s", gone, KEEP)

@@ -15,6 +15,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
+from airflow_snowpack.store.engine import open_engine
 from airflow_snowpack.store.errors import SchemaOutOfDate, UnknownRevision
 from airflow_snowpack.store.schema import REVISION
 from airflow_snowpack.store.store import Store
@@ -96,4 +97,6 @@ def ensure_schema(store: Store) -> None:
     except SchemaOutOfDate:
         if store.is_postgres:
             raise
-        upgrade_schema(store)
+        # Without the patience of a process that answers people: a migration of a large file may take longer than an answer may.
+        with Store(open_engine(store.engine.url), store.clock) as unhurried:
+            upgrade_schema(unhurried)

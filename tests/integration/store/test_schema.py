@@ -13,12 +13,14 @@ from alembic.script import ScriptDirectory
 
 from airflow_snowpack.api.reasons import told_outside
 from airflow_snowpack.store import (
+    Patience,
     SchemaOutOfDate,
     Store,
     UnknownRevision,
     build_tables,  # noqa: F401  (their tables belong to the same metadata, and so do the next ones)
     check_schema,
     interim_tables,  # noqa: F401
+    migrate,
     open_store,
     operation_tables,  # noqa: F401
     registered_run_tables,  # noqa: F401
@@ -27,6 +29,7 @@ from airflow_snowpack.store import (
 )
 from airflow_snowpack.store.engine import open_engine
 from airflow_snowpack.store.migrate import SCRIPTS, VERSION_TABLE, current_revision
+from airflow_snowpack.store.patience import deadline
 from airflow_snowpack.store.schema import REVISION, metadata
 
 
@@ -131,3 +134,19 @@ def test_two_processes_that_upgrade_an_empty_database_at_once_both_find_it_ready
 def test_the_embedded_file_makes_and_upgrades_itself(empty_sqlite_url: str) -> None:
     with open_store(empty_sqlite_url) as store:
         assert current_revision(store) == REVISION
+
+
+@pytest.mark.one_database
+def test_a_migration_of_the_embedded_file_may_take_longer_than_an_answer(
+    empty_sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends: list[float | None] = []
+
+    def upgrade(store: Store) -> None:
+        store.transact(lambda _conn: ends.append(deadline()))
+        upgrade_schema(store)
+
+    monkeypatch.setattr(migrate, "upgrade_schema", upgrade)
+    with open_store(empty_sqlite_url, patience=Patience()) as store:
+        assert current_revision(store) == REVISION
+    assert ends == [None]
