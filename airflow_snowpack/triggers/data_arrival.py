@@ -168,7 +168,7 @@ def _read_places(store: Store, waiting: frozenset[_Awaited]) -> dict[_Awaited, t
 
 
 def _judge_each(counts: frozenset[_Count]) -> dict[_Count, Look | Exception]:
-    """Without the store's turn: manifests of tables that got something are read, from a storage that may be slow."""
+    """Apart from the reads of the store: manifests of tables that got something are read, from a storage that may be slow."""
     found: dict[_Count, Look | Exception] = {}
     for count in counts:
         try:

@@ -1,20 +1,19 @@
 """The stores that a triggerer has open: one for all triggers that use the same database.
 
 A triggerer runs hundreds of triggers in one process, and a connection pool for each of them would use up Postgres. The
-stores live as long as the process; nothing closes them in between, since the next trigger would open them again.
+stores live as long as the process; nothing closes them in between, since the next trigger would open them again. Each has one
+connection, for which the threads take turns, as in the process of a task.
 
     store = StoreReads(store_conn_id)
     status = await store.get(read_statuses, job_id)
 
-The invariant: **triggers that wait use one connection to a store**, for one read after the other, each for all that wait for the
-same kind of thing.
+The invariant: **a round of triggers that wait for the same kind of thing is one read.**
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,20 +27,8 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-@dataclass(slots=True)
-class _Shared:
-    """The store of one address.
-
-    :ivar turn: held by the thread that reads for triggers.
-    """
-
-    store: Store | None = None
-    opening: Lock = field(default_factory=Lock)
-    turn: Lock = field(default_factory=Lock)
-
-
-_stores: dict[str, _Shared] = {}
-_looking_up = Lock()
+_stores: dict[str, Store] = {}
+_opening = Lock()
 
 
 async def shared_store(store_conn_id: str | None) -> Store:
@@ -76,7 +63,7 @@ class StoreReads:
             self._url = await _url(self._conn_id)
         url, mine = self._url, (self._url, read)
         if mine not in self._reads:
-            self._reads[mine] = shared_reads(mine, lambda keys: _read_in_turn(url, read, keys), "the store")
+            self._reads[mine] = shared_reads(mine, lambda keys: read(_open(url), keys), "the store")
         try:
             found: dict[K, V] = await self._reads[mine].get([key])
         except StoreUnreachable:
@@ -89,23 +76,10 @@ async def _url(store_conn_id: str | None) -> str:
     return (await SnowpackHook(store_conn_id).url_in_trigger()).render_as_string(hide_password=False)
 
 
-def _read_in_turn(
-    url: str, read: Callable[[Store, frozenset[K]], Mapping[K, V | Exception]], keys: frozenset[K]
-) -> Mapping[K, V | Exception]:
-    with _shared(url).turn:
-        return read(_open(url), keys)
-
-
-def _shared(url: str) -> _Shared:
-    with _looking_up:
-        return _stores.setdefault(url, _Shared())
-
-
 def _open(url: str) -> Store:
     from airflow_snowpack.store import open_store
 
-    shared = _shared(url)
-    with shared.opening:
-        if shared.store is None:
-            shared.store = open_store(url)
-        return shared.store
+    with _opening:
+        if url not in _stores:
+            _stores[url] = open_store(url, of_a_task=True)
+        return _stores[url]

@@ -82,9 +82,8 @@ def _forget_stores() -> None:
     """Close what the process would keep open, since the database goes with the test."""
     from airflow_snowpack.triggers import shared_store
 
-    for shared in shared_store._stores.values():
-        if shared.store is not None:
-            shared.store.close()
+    for store in shared_store._stores.values():
+        store.close()
     shared_store._stores.clear()
 
 
