@@ -15,6 +15,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -86,25 +87,29 @@ class _Change:
 class _KnownGains:
     """What the snapshots brought that were read last: in one process, many may count what arrives in the same table.
 
-    A snapshot and its list of manifests never change.
+    A snapshot and its list of manifests never change, so they are read once, also for threads that count at the same time.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._gains: OrderedDict[tuple[str, int, str], Gain] = OrderedDict()
+        self._gains: OrderedDict[tuple[str, int, str], Future[Gain]] = OrderedDict()
 
     def get(self, table: Table, snapshot: Snapshot) -> Gain:
         key = (str(table.metadata.table_uuid), snapshot.snapshot_id, snapshot.manifest_list)
         with self._lock:
-            gain = self._gains.get(key)
-        if gain is None:
-            gain = _read_gain(table, snapshot)
-        with self._lock:
-            self._gains[key] = gain
+            known = self._gains.get(key)
+            gain = self._gains[key] = known or Future()
             self._gains.move_to_end(key)
             while len(self._gains) > MAX_KNOWN_GAINS:
                 self._gains.popitem(last=False)
-        return gain
+        if known is None:
+            try:
+                gain.set_result(_read_gain(table, snapshot))
+            except BaseException as problem:  # noqa: BLE001 - it is raised here, and in the threads that wait for this reading
+                with self._lock:
+                    self._gains.pop(key, None)  # the next count reads again
+                gain.set_exception(problem)
+        return gain.result()
 
 
 _known_gains = _KnownGains()

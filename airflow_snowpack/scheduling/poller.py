@@ -43,6 +43,7 @@ from airflow_snowpack.scheduling.source_problems import (
 from airflow_snowpack.scheduling.trigger import table_key
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import source_problems, table_places
+from airflow_snowpack.store.types import UtcDateTime
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -189,11 +190,12 @@ class Poller:
             turns[asked_at + period_of(row.committed_at, asked_at, self._every)].append(str(name))
         if not turns:
             return
-        key, next_look = table_places.c.table_key, [(table_places.c.table_key.in_(names), at) for at, names in turns.items()]
+        key = table_places.c.table_key
+        next_look = sa.case(*((key.in_(names), sa.literal(at, UtcDateTime)) for at, names in turns.items()))
         statement = (
             sa.update(table_places)
             .where(key.in_([str(name) for name in unchanged]), table_places.c.read_at < asked_at)
-            .values(read_at=asked_at, look_at=sa.case(*next_look))
+            .values(read_at=asked_at, look_at=next_look)
         )
         self._store.transact(lambda conn: conn.execute(statement))
 

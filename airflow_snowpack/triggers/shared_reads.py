@@ -64,7 +64,8 @@ class SharedReads(Generic[K, V]):
             await asyncio.sleep(0)  # the triggers that go on in this round have all requested theirs after it
             batch, self._requested = self._requested, {}
             try:
-                found = await asyncio.to_thread(self._read, frozenset(batch))
+                read = await asyncio.to_thread(self._read, frozenset(batch))
+                found = {key: read[key] for key in batch}
             except Exception as problem:  # noqa: BLE001 - it is raised in every trigger that requested something
                 self._failing.failed(problem, "Triggers still wait for %s", self._what)
                 for future in batch.values():

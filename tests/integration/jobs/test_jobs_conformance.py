@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
+from counted_reads import counted_reads
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import (
@@ -387,6 +388,20 @@ def test_a_deleted_job_is_out_of_sight_but_its_row_stays(jobs: Jobs, table: Tabl
     assert jobs.store.read(lambda conn: conn.execute(sa.select(sa.func.count()).select_from(jobs_table)).scalar_one()) == 1
 
 
+def test_the_statuses_of_several_jobs_are_one_statement(jobs: Jobs, table: TableName, other_table: TableName) -> None:
+    claim = jobs.submit_and_claim(table, ACTIONS, "w1")
+    jobs.finish(claim, JobStatus.COMPLETED, [])
+    deleted, pending = claim.job.job_id, jobs.submit(other_table, ACTIONS).job_id
+    with counted_reads() as reads:
+        found = jobs.statuses([deleted, pending, "0123"])
+    assert len(reads.of_store) == 1
+    assert (found[deleted], found[pending]) == (JobStatus.COMPLETED, JobStatus.PENDING)
+    assert isinstance(found["0123"], JobNotFound)
+
+    jobs.delete(deleted)
+    assert isinstance(jobs.statuses([deleted])[deleted], JobNotFound)
+
+
 def test_a_job_whose_lease_ran_out_waits_longer_after_each_attempt_and_then_fails_with_its_reason(
     jobs: Jobs, locks: TableLocks, table: TableName, clock: MovedClock
 ) -> None:
@@ -553,6 +568,11 @@ def test_a_lock_blocks_until_its_time_has_run_out_and_a_queued_job_s_lock_blocks
     lock = locks.blocking(table)
     assert lock is not None
     assert lock.holder == "etl"
+    free = TableName(table.catalog, table.database, "free")
+    with counted_reads() as reads:
+        blocking = locks.blocking_each([table, other_table, free])
+    assert [None if lock is None else lock.holder for lock in blocking.values()] == ["etl", job.job_id, None]
+    assert len(reads.of_store) == 1
     clock.forward(minutes=1)
 
     assert locks.blocking(table) is None

@@ -143,10 +143,17 @@ class Rounds:
 
 @pytest.fixture
 def rounds(monkeypatch: pytest.MonkeyPatch) -> Rounds:
-    from airflow_snowpack.triggers import build_published, data_arrival, maintenance_job, run_constraint, table_lock
+    from airflow_snowpack.triggers import (
+        build_published,
+        data_arrival,
+        maintenance_job,
+        run_constraint,
+        table_lock,
+        table_watcher,
+    )
 
     rounds = Rounds()
-    for module in (build_published, data_arrival, maintenance_job, run_constraint, table_lock):
+    for module in (build_published, data_arrival, maintenance_job, run_constraint, table_lock, table_watcher):
         monkeypatch.setattr(module, "next_round", rounds.next_round)
     return rounds
 
@@ -216,6 +223,35 @@ def test_150_sensors_share_one_connection_to_the_catalog_and_one_to_the_store_an
     with counted_reads() as reads:
         while_waiting(rounds, list(sensors), look)
     assert connections(empty_postgres_database) == 0, "the last sensor has left"
+
+
+def test_watchers_share_the_connection_and_the_reads_of_sensors(
+    rounds: Rounds, far_catalog: Catalog, far_store: Store, empty_postgres_database: str
+) -> None:
+    waiter = sensor(0, "a")
+    begin(far_store, far_catalog, [waiter])
+    conns = {"store_conn_id": None, "catalog_conn_id": None, "poll_seconds": 10}
+    producers = [triggers.ArrivalProducer({"table": "db.a", "watcher": f"w{number}", **conns}) for number in range(5)]
+
+    async def look(tasks: Tasks) -> None:
+        streams = [producer.open_stream() for producer in producers]
+        events = [asyncio.ensure_future(anext(stream)) for stream in streams]
+        await rounds.over(6)
+        assert await asyncio.to_thread(connections, empty_postgres_database) == 1
+
+        await asyncio.to_thread(append, far_catalog, "a")
+        reads.metadata.clear()
+        reads.manifests.clear()
+        await rounds.run(0)
+        assert {payload["added_records"] for payload, _ in await asyncio.gather(*events)} == {1}
+        assert (await tasks[0])["why"] == "arrived"
+        assert (len(reads.metadata), len(reads.manifests)) == (1, 1)
+        for stream in streams:
+            await stream.aclose()  # type: ignore[attr-defined]  # it is an asynchronous generator
+
+    with counted_reads() as reads:
+        while_waiting(rounds, [waiter], look)
+    assert connections(empty_postgres_database) == 0, "the last watcher has left"
 
 
 def test_an_outage_of_the_catalog_is_one_line_and_every_sensor_waits_on(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from bounded import PATIENCE_S
+from counted_reads import counted_reads
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -21,8 +23,6 @@ from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.iceberg.arrivals import EXPIRED, Place, head_of, read_arrivals
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyiceberg.table import Table
 
 START = Place(None, 0, None)
@@ -378,3 +378,20 @@ def test_a_table_that_was_dropped_and_made_again_is_read_from_its_beginning(tabl
         assert [arrival.partitions for arrival in found.new] == [("day=thu",)]
         assert found.expired == 0
         assert read_arrivals(another, found.head).new == ()
+
+
+def test_manifests_of_a_snapshot_are_read_once_and_again_only_after_an_error(table: Table) -> None:
+    table.append(rows("mon"))
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    (manifest,) = (Path(one.manifest_path.removeprefix("file://")) for one in snapshot.manifests(table.io))
+    away = manifest.rename(manifest.with_suffix(".away"))
+    with pytest.raises(FileNotFoundError):
+        read_arrivals(table, START)
+
+    away.rename(manifest)
+    with counted_reads() as reads:
+        found = [read_arrivals(table, START) for _ in range(3)]
+    assert found[0] == found[1] == found[2]
+    assert [arrival.records for arrival in found[0].new] == [1]
+    assert len(reads.manifests) == 1
