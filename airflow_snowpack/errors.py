@@ -1,7 +1,8 @@
 """The root of every error this package raises.
 
     SnowpackError
-    ├── store  StoreError: UnsupportedStore, StoreFolderMissing, StoreUnreachable, StoreTooSlow, SchemaOutOfDate, UnknownRevision
+    ├── store  StoreError: UnsupportedStore, StoreFolderMissing, PoolerRefusesTransactions, StoreUnreachable, StoreTooSlow,
+    │         SchemaOutOfDate, UnknownRevision
     ├── iceberg  InvalidTableName, InvalidCatalogName, TableNotFound, TableUnreadable, WrongCatalog, LocationOutsideTable,
     │         CatalogUnreachable
     ├── spark  SparkUnavailable (CatalogNotConfigured, OrphanStillRunning), SparkFailed (SparkDied), SparkInterrupted

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from airflow_snowpack.store import SchemaOutOfDate, StoreFolderMissing, StoreTooSlow, UnknownRevision
+from airflow_snowpack.store import PoolerRefusesTransactions, SchemaOutOfDate, StoreFolderMissing, StoreTooSlow, UnknownRevision
 
 KNOWN = (
     ("refused the connection", r"connection refused"),
@@ -41,5 +41,5 @@ def reason_in_words(error: BaseException) -> str:
 
 def told_outside(error: Exception) -> str:
     """The error's sentence, without the address of the store."""
-    known = SchemaOutOfDate | StoreFolderMissing | StoreTooSlow | UnknownRevision
+    known = PoolerRefusesTransactions | SchemaOutOfDate | StoreFolderMissing | StoreTooSlow | UnknownRevision
     return error.without_address if isinstance(error, known) else str(error)

@@ -3,6 +3,7 @@
 from airflow_snowpack.store.audit import Actor, AuditEntry, AuditTrail, write_audit
 from airflow_snowpack.store.clock import Clock, utc_now
 from airflow_snowpack.store.errors import (
+    PoolerRefusesTransactions,
     SchemaOutOfDate,
     StoreError,
     StoreFolderMissing,
@@ -29,6 +30,7 @@ __all__ = [
     "IdMaker",
     "Leases",
     "Patience",
+    "PoolerRefusesTransactions",
     "SchemaOutOfDate",
     "Store",
     "StoreError",

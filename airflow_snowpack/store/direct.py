@@ -85,6 +85,8 @@ class Direct:
         try:
             values = {**self._constants, **values}
             bound = [write(values[name]) for name, write in self._binds]
+            if driver.behind_pooler:
+                return self._unprepared(conn, driver, bound)
             if driver not in self._prepared:
                 driver.pgconn.send_prepare(self._name, self.text.encode(), self._oids)
                 _answer(driver)
@@ -99,6 +101,13 @@ class Direct:
             if _is_busy(driver):
                 conn.invalidate(error)
             raise
+
+    def _unprepared(self, conn: sa.Connection, driver: Any, bound: list[bytes | None]) -> Any:
+        """Run it within a transaction, which has the settings that a session behind a pooler does not keep."""
+        if not conn.in_transaction():
+            conn.begin()
+        driver.pgconn.send_query_params(self.text.encode(), bound, param_types=self._oids)
+        return _answer(driver)
 
     def _as_sqlalchemy_says(self, conn: sa.Connection, driver: Any, error: Any) -> BaseException:
         # A pooler or a DISCARD ALL may have taken the prepared statement away; a fresh connection prepares it again. And when the

@@ -9,6 +9,7 @@ rollback.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from airflow_snowpack.store.errors import StoreFolderMissing, UnsupportedStore
 from airflow_snowpack.store.one_connection import OneConnection
 from airflow_snowpack.store.patience import Patience, is_overdue
+from airflow_snowpack.store.pooler import begin_behind_pooler, check_transactions, is_behind_pooler, session_settings
 
 SQLITE_BUSY_TIMEOUT_MS = 10_000
 POSTGRES_CONNECT_TIMEOUT_S = 10
@@ -112,6 +114,8 @@ def _open_postgres(url: sa.URL, patience: Patience | None, pool: Mapping[str, An
             "keepalives_count": 3,
             "tcp_user_timeout": 30_000,
         },
+        # The store has none, and SQLAlchemy would ask for it in a transaction of its own on each new connection.
+        use_native_hstore=False,
         # The connection used last comes first: the hot statements are prepared on it, and its memory is warm.
         pool_use_lifo=True,
         # Every transaction ends with its block (SQLAlchemy rolls back what was not committed), so nothing is left to reset.
@@ -119,10 +123,9 @@ def _open_postgres(url: sa.URL, patience: Patience | None, pool: Mapping[str, An
         **pool,
     )
     sa.event.listen(engine, "do_connect", _connect_patiently)
-    if patience is not None:
-        _limit_statements(engine, patience)
-    sa.event.listen(engine, "connect", _configure_postgres)
-    _begin_with(engine, "BEGIN")
+    settings = session_settings(patience)
+    sa.event.listen(engine, "connect", partial(_configure_postgres, settings))
+    _begin_with(engine, "BEGIN", pooled=begin_behind_pooler(settings))
     return engine
 
 
@@ -133,30 +136,19 @@ def _connect_patiently(_dialect: Any, _record: Any, arguments: Any, parameters: 
     return PatientConnection.connect(*arguments, **parameters)
 
 
-def _limit_statements(engine: sa.Engine, patience: Patience) -> None:
-    def limit(connection: DBAPIConnection, _record: Any) -> None:
-        cursor = connection.cursor()
-        cursor.execute(f"SET statement_timeout = {int(patience.statement.total_seconds() * 1000)}")
-        cursor.close()
-
-    sa.event.listen(engine, "connect", limit)
-
-
-def _configure_postgres(connection: DBAPIConnection, _record: Any) -> None:
-    # Every statement of the store looks rows up by an index. Without statistics, as for a queue filled a moment ago, Postgres
-    # would rather sort all waiting rows at each claim; and a plan made on an empty table lives on when it is not empty.
-    cursor = connection.cursor()
-    plans = "SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan"
-    # Nor is one compiled: what it costs is overestimated, and compiling takes longer than any of them runs.
-    cursor.execute(f"{plans}; SET jit = off; SET datestyle = iso")  # the hot statements read moments as ISO 8601
-    # A statement after a lock must see what was committed before the lock was had, whatever a role's or database's default is.
-    cursor.execute("SET default_transaction_isolation = 'read committed'")
-    cursor.close()
+def _configure_postgres(settings: Mapping[str, str], connection: Any, _record: Any) -> None:
+    connection.behind_pooler = is_behind_pooler(connection)
+    if connection.behind_pooler:
+        check_transactions(connection)
+    else:
+        connection.execute("; ".join(f"SET {name} = {value}" for name, value in settings.items()))
 
 
-def _begin_with(engine: sa.Engine, command: str) -> None:
+def _begin_with(engine: sa.Engine, command: str, pooled: str | None = None) -> None:
     def begin(conn: sa.Connection) -> None:
-        if not conn.get_execution_options().get(STATEMENT_BY_STATEMENT):
+        if pooled is not None and conn.connection.dbapi_connection.behind_pooler:  # type: ignore[union-attr]  # ours
+            conn.exec_driver_sql(pooled)
+        elif not conn.get_execution_options().get(STATEMENT_BY_STATEMENT):
             conn.exec_driver_sql(command)
 
     sa.event.listen(engine, "begin", begin)

@@ -3,6 +3,7 @@
 StoreError
 ├── UnsupportedStore    the URL names a database that is neither SQLite nor Postgres
 ├── StoreFolderMissing  the folder of the SQLite file does not exist
+├── PoolerRefusesTransactions  a pooler in front of Postgres pools statements
 ├── StoreUnreachable    the database does not answer, after the retries
 ├── StoreTooSlow        the database answers, but needs longer for this than the process may wait
 ├── SchemaOutOfDate     the tables are older than this package
@@ -42,6 +43,19 @@ class StoreFolderMissing(StoreError):
         self.without_address = f"The folder of the Snowpack store's SQLite file does not exist. {advice}"
         told = f"The folder {str(path.parent)!r} of the Snowpack store's SQLite file {path.name!r} does not exist."
         super().__init__(f"{told} {advice}")
+
+
+class PoolerRefusesTransactions(StoreError):
+    """A pooler in front of Postgres that gives each statement another session.
+
+    :ivar without_address: the message without the address of the pooler.
+    """
+
+    def __init__(self, where: str) -> None:
+        told = "refuses transactions of more than one statement, which the store needs. "
+        advice = "Set `pool_mode = transaction` or `session` for its database, or connect to Postgres itself."
+        self.without_address = f"The pooler in front of the Snowpack store {told}{advice}"
+        super().__init__(f"The pooler at {where} in front of the Snowpack store {told}{advice}")
 
 
 class StoreUnreachable(StoreError):

@@ -46,7 +46,7 @@ class KeptConnections:
         try:
             result = work(conn)
             if conn.in_transaction():
-                conn.rollback()  # SQLAlchemy's own; the database has committed statement by statement
+                conn.commit()  # SQLAlchemy's own, unless a pooler is in between: the database has committed each statement
         except BaseException as error:
             conn.close()
             if isinstance(error, DBAPIError) and error.connection_invalidated:

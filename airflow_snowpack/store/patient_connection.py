@@ -12,7 +12,12 @@ from airflow_snowpack.store.patience import deadline
 
 
 class PatientConnection(psycopg.Connection[Any]):
-    """Ends the wait for an answer at the deadline of the present work, and itself with it: the answer may still come."""
+    """Ends the wait for an answer at the deadline of the present work, and itself with it: the answer may still come.
+
+    :ivar behind_pooler: whether a pooler stands between it and Postgres, so that nothing may outlive a transaction.
+    """
+
+    behind_pooler = False
 
     def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
         end = deadline()
