@@ -266,6 +266,14 @@ source_problems = sa.Table(
 )
 """What is wrong with the tables and DAGs that schedules listen to; a source without a row is fine, or was never asked."""
 
+scheduler_beats = sa.Table(
+    "scheduler_beats",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("seen_at", UtcDateTime, nullable=False),
+)
+"""Not used any more: schedulers of the version before ``signs_of_life`` write it during a rolling deployment."""
+
 considered = sa.Table(
     "considered",
     metadata,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -52,6 +54,14 @@ def test_the_migrations_make_exactly_the_tables_that_the_code_uses(empty: Store)
     with empty.engine.connect() as conn:
         context = MigrationContext.configure(conn, opts={"version_table": VERSION_TABLE})
         assert compare_metadata(context, metadata) == []
+
+
+def test_no_migration_takes_away_what_the_previous_version_uses_during_a_rolling_deployment() -> None:
+    taken = re.compile(r"op\.(drop_table|drop_column|alter_column|rename_table)\b|DROP (TABLE|COLUMN)|RENAME", re.IGNORECASE)
+    migrations = sorted((Path(SCRIPTS) / "versions").glob("*.py"))
+
+    assert len(migrations) >= 8
+    assert {path.name: found[0] for path in migrations if (found := taken.search(path.read_text()))} == {}
 
 
 def test_the_revision_that_the_code_needs_is_the_newest_migration() -> None:

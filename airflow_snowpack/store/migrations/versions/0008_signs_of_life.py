@@ -25,6 +25,5 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("role", "instance", name="pk_signs_of_life"),
         postgresql_with={"fillfactor": 70, "autovacuum_vacuum_scale_factor": 0.02, "autovacuum_vacuum_threshold": 200},
     )
-    op.drop_table("scheduler_beats")
     op.execute("DELETE FROM store_facts WHERE name LIKE 'process:%'")
     op.add_column("inventory_refreshes", sa.Column("left_out", sa.JSON(none_as_null=True)))
