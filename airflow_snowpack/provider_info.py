@@ -244,6 +244,7 @@ def get_provider_info() -> dict[str, Any]:
             "maintain_table",
             "cancel_maintenance",
             "sweep",
+            "prune_store",
             "dispatcher",
             "build_shards",
             "select_winners",
