@@ -162,6 +162,23 @@ def told(states: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def dag_states_by_turns() -> list[dict[str, str]]:
+    """How the API server sees DAGs: one that is unpaused, paused and gone from its file, and one that never was."""
+    from airflow.models.dag import DagModel
+    from airflow.utils.session import create_session
+
+    from airflow_snowpack.hooks.dag_states import dag_states
+
+    turns = []
+    for change in ({"is_paused": False}, {"is_paused": True}, {"is_stale": True}):
+        with create_session() as session:
+            dag = session.get(DagModel, "flights")
+            for name, value in change.items():
+                setattr(dag, name, value)
+        turns.append({dag_id: state.value for dag_id, state in dag_states(["flights", "never_there"]).items()})
+    return turns
+
+
 def main(folder: Path) -> None:
     make_airflow(folder)
     from airflow.sdk.execution_time import task_runner
@@ -169,7 +186,8 @@ def main(folder: Path) -> None:
     from airflow_snowpack.hooks.run_states import RestRunStates, TaskRunStates
 
     task_runner.SUPERVISOR_COMMS = Supervisor()  # type: ignore[assignment]  # all that is asked of it
-    print(json.dumps({"task": told(TaskRunStates()), "rest": told(RestRunStates(InProcess()))}))  # type: ignore[arg-type]  # likewise
+    answers = {"task": told(TaskRunStates()), "rest": told(RestRunStates(InProcess()))}  # type: ignore[arg-type]  # likewise
+    print(json.dumps({**answers, "dags": dag_states_by_turns()}))
 
 
 if __name__ == "__main__":

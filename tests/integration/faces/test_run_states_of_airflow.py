@@ -58,3 +58,8 @@ def test_a_run_that_is_over_needs_nothing_and_one_that_was_deleted_is_gone(told:
     assert (over["phase"], over["finished"]) == (RunPhase.OVER, ["clean", "clean_1", "report", "gone"])
     assert over["tasks"]["clean"] == [[0, "success"], [1, "success"], [2, "removed"]]
     assert (deleted["phase"], deleted["tasks"]) == (RunPhase.GONE, {})
+
+
+def test_the_api_server_knows_which_dags_are_paused_and_which_are_not_there(told: dict[str, Any]) -> None:
+    assert [turn["flights"] for turn in told["dags"]] == ["active", "paused", "missing"]
+    assert {turn["never_there"] for turn in told["dags"]} == {"missing"}
