@@ -39,8 +39,9 @@ def collect(args: Namespace) -> ExitCode | None:
         collector = here.collector(RestRunStates(rest))
         if not args.dry_run:
             here.interim_desk.note_collection()
-            here.report_role(Role.COLLECTOR, timedelta(minutes=10), "airflow snowpack interim collect")
         collected = collector.run(dry_run=args.dry_run)
+        if not args.dry_run:
+            here.report_role(Role.COLLECTOR, timedelta(minutes=10), "airflow snowpack interim collect")
         now = here.now
     _tell_collected(args, collected, now)
     return ExitCode.UNREACHABLE if collected.failed else None

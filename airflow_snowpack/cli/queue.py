@@ -40,8 +40,8 @@ def sweep(args: Namespace) -> ExitCode | None:
     from airflow_snowpack.store.signs_of_life import Role
 
     with opened(args) as here:
-        here.report_role(Role.SWEEPER, timedelta(minutes=5), "airflow snowpack sweep")
         report = here.desk.sweep()
+        here.report_role(Role.SWEEPER, timedelta(minutes=5), "airflow snowpack sweep")
     if is_for_people(args.output):
         print(_told(report))
     else:

@@ -40,7 +40,7 @@ class Collector:
     :param run_states: asks Airflow how its runs and tasks stand.
     :param open_catalog: opens a catalog by the name that this installation has for it.
     :param holder: who collects, for people who look; ``None``: this process.
-    :param sign: its sign of life, reported at the start and before each drop; ``None``: it leaves none.
+    :param sign: its sign of life, reported at the end and before each drop; ``None``: it leaves none.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class Collector:
         """
         if dry_run:
             return self._foresee(limit)
-        self._beat()
         dropper = Dropper(self._open_catalog, lambda: self._store.identity)
         collected = self._finish_left(dropper, limit)
         while _room(collected, limit) and (runs := self._due.take(RUNS_AT_ONCE)):
             collected += self._look_at(runs, dropper, None if limit is None else limit - _begun(collected))
+        self._beat()
         return collected
 
     def _foresee(self, limit: int | None) -> Collected:

@@ -99,8 +99,8 @@ class Worker:
             log.info("Worker %s takes jobs from the store at %s", self._worker_id, self._jobs.store.where)
             while left != 0 and not watcher.requested.is_set():
                 try:
-                    self._sign.beat()
                     idle = self.run_once() is None
+                    self._sign.beat()
                     if idle:
                         self._report_left()
                     problem.passed()

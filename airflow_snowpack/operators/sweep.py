@@ -38,8 +38,8 @@ class SweepOperator(BaseOperator):
         from airflow_snowpack.store.signs_of_life import Role
 
         with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
-            sign_of_task(hook.store(), Role.SWEEPER, context).beat()
             report = hook.jobs().sweep()
+            sign_of_task(hook.store(), Role.SWEEPER, context).beat()
         if report.paused:
             self.log.info("Drain mode is on: nothing is swept")
         return {

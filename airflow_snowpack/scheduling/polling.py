@@ -25,7 +25,7 @@ POLLER_PERIOD = timedelta(minutes=5)
 class Polling:
     """Lets a poller take one step after the other until it is told to stop.
 
-    :param sign: reported after each step, whether it succeeded or failed: a thread that hangs in a catalog reports none.
+    :param sign: reported after each step that succeeded: a thread that hangs in a catalog reports none.
     :param pause: between two steps. How often one table is read, the poller itself says.
     """
 
@@ -61,7 +61,7 @@ class Polling:
             try:
                 self._poller.step()
                 problem.passed()
+                self._sign.beat()
             except Exception as error:  # noqa: BLE001 - catalogs and file systems raise anything; the next step tries again
                 problem.failed(error, "tables_not_polled")
-            self._sign.beat()
             self._stop.wait(self._pause.total_seconds())

@@ -6,7 +6,8 @@
 
 One row for each role and instance. A process is an instance of its own (``host:pid``); a task of a DAG is the same instance in
 each of its runs. A row promises the next one within its period, so that a DAG that sweeps every five minutes is not missing
-after two. A store that does not answer is logged and keeps no process from its work.
+after two. A role reports itself when it has done its work, so one whose runs all fail is missing too. A store that does not
+answer is logged and keeps no process from its work.
 """
 
 from __future__ import annotations

@@ -37,6 +37,13 @@ def test_the_period_follows_the_schedule_of_the_dag(schedule: Any, minutes: floa
     assert period_of(dag.timetable, NOW) == timedelta(minutes=minutes)
 
 
+def test_a_sweep_that_fails_leaves_no_sign(run_operator: Runner, jobs: Jobs) -> None:
+    jobs.store.transact(lambda conn: conn.exec_driver_sql("ALTER TABLE job_queue RENAME TO elsewhere"))
+
+    assert run_operator(operators.SweepOperator(task_id="sweep")).state != "success"
+    assert jobs.store.read(read_signs) == []
+
+
 @pytest.mark.usefixtures("flights")
 def test_a_sweep_a_queue_worker_and_a_collector_are_seen_and_a_run_of_one_job_is_not(run_operator: Runner, jobs: Jobs) -> None:
     from airflow.sdk import DAG
