@@ -40,7 +40,7 @@ from tenacity import (
 
 from airflow_snowpack.builds.conditional_writes import ChangedSince, ConditionalWrites, conditional_writes
 from airflow_snowpack.builds.errors import InvalidBuild, ObjectChanged, ObjectMissing, StorageFailed
-from airflow_snowpack.redaction import QUERY, public_address
+from airflow_snowpack.redaction import HIDDEN, QUERY, public_address
 
 T = TypeVar("T")
 
@@ -398,12 +398,16 @@ def _check_inside(path: str) -> None:
 def refuse_secrets(url: str) -> None:
     """Keep secrets out of addresses of storages, which are recorded in the store and shown on pages.
 
-    :raises InvalidBuild: a user, a password or a query stands in the URL.
+    :raises InvalidBuild: a password, a key or a query stands in the URL.
     """
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme == "file":
+        return
+    user = rest.partition("/")[0].rpartition("@")[0]
     shown = public_address(url)
-    authority = url.partition("://")[2].partition("/")[0]
-    if not url.startswith("file:") and (authority != shown.partition("://")[2].partition("/")[0] or QUERY.search(url)):
-        problem = "a user, a password or a query stands in it; give a connection (storage_conn_id) or options instead"
+    # A name alone is a container of Azure or a user of HDFS, and an access key only for S3.
+    if ":" in user or (user and scheme == "s3") or HIDDEN in shown or QUERY.search(url):
+        problem = "a password, a key or a query stands in it; give a connection (storage_conn_id) or options instead"
         raise InvalidBuild("url", shown, problem)
 
 

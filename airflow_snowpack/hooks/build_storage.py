@@ -61,7 +61,7 @@ class BuildStorageHook(BaseHook):
         """The storage's options for a URL; their secrets are masked from now on.
 
         :raises ConnectionNotFound, UnsuitableConnection, UnusableExtra, IncompleteConnection: from the Airflow connection.
-        :raises InvalidBuild: a user, a password or a query stands in the URL.
+        :raises InvalidBuild: a password, a key or a query stands in the URL.
         """
         from airflow_snowpack.builds.storage import refuse_secrets
 

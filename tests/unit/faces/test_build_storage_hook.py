@@ -10,7 +10,7 @@ from pyarrow import fs
 
 from airflow_snowpack import hooks
 from airflow_snowpack.builds.errors import InvalidBuild
-from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.builds.storage import Storage, refuse_secrets
 from airflow_snowpack.hooks.errors import IncompleteConnection, UnsuitableConnection, UnusableExtra
 from airflow_snowpack.hooks.storage_connection import storage_options
 
@@ -172,12 +172,31 @@ def test_a_local_folder_needs_no_connection_and_gets_none(installation: Path, mo
     assert storage.is_local
 
 
-@pytest.mark.parametrize("url", ["s3://AK:S3cr3t@lake/builds", "https://u:S3cr3t@host/x"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://AK:S3cr3t@lake/builds",
+        "s3://S3cr3t@lake/builds",
+        "s3://AK:S3cr/3t@lake/builds",
+        "s3://lake/builds?secret_key=S3cr3t",
+        "https://u:S3cr3t@host/x",
+        "abfss://container:S3cr3t@account.dfs.core.windows.net/builds",
+    ],
+)
 def test_an_address_with_a_secret_is_refused_and_not_repeated(installation: Path, url: str) -> None:
     with pytest.raises(InvalidBuild) as refused:
         hooks.BuildStorageHook().storage(url)
+    with pytest.raises(InvalidBuild) as refused_without_a_hook:
+        Storage(url)
 
-    assert "S3cr3t" not in str(refused.value)
+    assert not any(part in str(refused.value) + str(refused_without_a_hook.value) for part in ("S3cr", "3t@"))
+
+
+@pytest.mark.parametrize(
+    "url", ["abfss://container@account.dfs.core.windows.net/b", "hdfs://me@name/b", "file:///a?b=c", "/a?b=c", "s3://lake/b@1?"]
+)
+def test_a_name_in_an_address_that_is_no_secret_is_accepted(url: str) -> None:
+    refuse_secrets(url)
 
 
 def test_a_secret_is_masked_in_logs(installation: Path, monkeypatch: pytest.MonkeyPatch) -> None:
