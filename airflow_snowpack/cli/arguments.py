@@ -196,7 +196,7 @@ OLDER_THAN = arg(
 # the store
 PRUNED_AGE = arg(
     "--older-than", metavar="PERIOD", required=True,
-    help="From which age on, such as 180d; a day at least, and a year for the audit trail",
+    help="From which age on, such as 180d; a week at least, 90 days for schedules and a year for the audit trail",
 )  # fmt: skip
 PLAN_PRUNE = arg("-n", "--dry-run", action="store_true", help="Only count what would be deleted")
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from airflow_snowpack.store.retention import Kind
 
 SUBJECT = "store"
-SHORTEST = timedelta(days=1)
-"""For so long a request that is sent again with its idempotency key must find its job."""
+SHORTEST = timedelta(days=7)
+"""A task that waits for a job may be days late, as after a weekend without a triggerer, and must still find the job's end."""
 
 
 def retained(store: Store) -> tuple[Kind, ...]:
@@ -36,7 +36,7 @@ def prune(store: Store, older_than: timedelta, actor: Actor, *, dry_run: bool = 
     :param actor: for the audit trail; the entry is written before anything is deleted.
     :param dry_run: only count.
     :returns: how many rows were deleted, by table.
-    :raises InvalidRetention: the period is shorter than a day.
+    :raises InvalidRetention: the period is shorter than :data:`SHORTEST`.
     """
     from airflow_snowpack.hooks.errors import InvalidRetention
     from airflow_snowpack.store import write_audit

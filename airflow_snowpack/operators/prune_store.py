@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class PruneStoreOperator(BaseOperator):
     """Deletes jobs, histories, records of builds, events and lineage that are older and not needed any more.
 
-    :param older_than: the age, a ``timedelta`` or text such as ``180d``; a day at least. The audit trail stays for a year.
+    :param older_than: the age, a ``timedelta`` or text such as ``180d``; a week at least.
     :param dry_run: only count what would be deleted.
     :param store_conn_id: the store's Airflow connection; ``None`` for the installation's.
 

@@ -3,7 +3,8 @@
     Pruner(store, retained(store), older_than=KEEP)
 
 The invariant: an event stays as long as the subscriber has not passed it or an open job has it, however old it is; and what
-``MaxRuns`` counts stays for the longest period that any of them has.
+``MaxRuns`` counts stays for the longest period that any of them has. Nothing goes before :data:`KEEP`: an event that comes again,
+as after a scheduler was down for weeks, is recognised by the one on record.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ KEEP = timedelta(days=90)
 def retained(store: Store) -> tuple[Kind, ...]:
     """The kinds of rows of this room, in the order in which they are deleted: an event after the jobs that had it."""
     of_schedules = store.read(lambda conn: periods_in(conn, schedules.c.definition["constraints"]))
-    counted = max(of_schedules, longest_of_gates(store))
+    counted = max(KEEP, of_schedules, longest_of_gates(store))
     return (PENDING_JOBS, EVENTS, HISTORY, _runs(counted), _gates(counted), SOURCE_PROBLEMS)
 
 
@@ -53,6 +54,7 @@ PENDING_JOBS = Kind(
     order=(pending_jobs.c.ended_at, pending_jobs.c.pending_id),
     which=pending_jobs.c.ended_at.is_not(None),
     belongings=(pending_events.c.pending_id,),
+    at_least=KEEP,
 )
 EVENTS = Kind(
     events,
@@ -60,9 +62,15 @@ EVENTS = Kind(
     order=(events.c.recorded_at, events.c.id),
     unneeded=events.c.id <= sa.select(event_cursors.c.position).where(event_cursors.c.name == CURSOR).scalar_subquery(),
     held=_held,
+    at_least=KEEP,
 )
-HISTORY = Kind(schedule_history, age=schedule_history.c.at, order=(schedule_history.c.id,))
-SOURCE_PROBLEMS = Kind(source_problems, age=source_problems.c.asked_at, order=(source_problems.c.asked_at, source_problems.c.key))
+HISTORY = Kind(schedule_history, age=schedule_history.c.at, order=(schedule_history.c.id,), at_least=KEEP)
+SOURCE_PROBLEMS = Kind(
+    source_problems,
+    age=source_problems.c.asked_at,
+    order=(source_problems.c.asked_at, source_problems.c.key),
+    at_least=KEEP,
+)
 """Of sources that no schedule listens to any more; a problem that still exists is found again."""
 
 

@@ -12,8 +12,9 @@ from query_plans import scans, sent_by
 
 from airflow_snowpack.scheduling import CustomEvents, EventLog, MaxRuns, PartitionsAdded, Schedule, explain
 from airflow_snowpack.scheduling.counted_period import longest_of_gates
+from airflow_snowpack.scheduling.retention import KEEP, retained
 from airflow_snowpack.scheduling.rounds import TIDY_EVERY, Rounds
-from airflow_snowpack.store.retention import BATCH_SIZE
+from airflow_snowpack.store.retention import BATCH_SIZE, Pruner
 from airflow_snowpack.store.schedule_tables import gated_runs, pending_events, pending_jobs, schedule_history
 
 
@@ -152,6 +153,18 @@ def test_the_longest_period_of_a_gate_is_known_without_a_look_at_its_runs(schedu
     sent = sent_by(scheduler.store, lambda: longest_of_gates(scheduler.store))
     assert len(sent) == 1
     assert not any(gated_runs.name in statement for statement, _ in sent)
+
+
+def test_no_period_is_so_short_that_an_event_which_comes_again_would_count_twice(scheduler: Any) -> None:
+    scheduler.declare("each", CustomEvents("go"))
+    scheduler.send("go")
+    scheduler.work()
+    scheduler.clock.forward(days=89)
+    Pruner(scheduler.store, retained(scheduler.store), older_than=timedelta(days=7)).run()
+
+    assert len(EventLog(scheduler.store).latest()) == 1
+    assert scheduler.history("each") != []
+    assert all(kind.at_least >= KEEP for kind in retained(scheduler.store))
 
 
 def test_a_kill_at_any_statement_leaves_no_event_of_a_job_without_its_job(scheduler: Any) -> None:
