@@ -48,6 +48,7 @@ class Admission:
                 catalog_id=name.catalog_id,
                 options=body.options,
                 where=body.where,
+                only_if_needed=body.only_if_needed,
                 order=self._services.order,
             )
             before = None if key is None else self._came_before(request, key, body.dry_run)

@@ -60,6 +60,11 @@ class SubmitBody(Shape):
         json_schema_extra={"properties": _OPTIONS, "additionalProperties": False},
     )
     where: str | None = Field(None, description="A Spark predicate for each action that can be narrowed to some rows.")
+    only_if_needed: bool = Field(
+        True,
+        description="Skip, without Spark, each action that has nothing to do by the table's metadata; `false` runs each one. "
+        "It makes no difference to a dry run.",
+    )
 
 
 class DrainBody(Shape):
@@ -119,7 +124,7 @@ class EventShape(Shape):
 class OutcomeShape(ResultShape):
     """What one action did, in numbers too."""
 
-    outcome: Literal["succeeded", "partial", "conflict", "failed", "interrupted"]
+    outcome: Literal["succeeded", "partial", "conflict", "failed", "interrupted", "skipped"]
     metrics: dict[str, int | float]
 
 

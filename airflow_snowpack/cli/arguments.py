@@ -61,6 +61,12 @@ ACTION = arg(
 )  # fmt: skip
 OPTIONS = arg("--options", metavar="JSON", help="Options of the actions: a JSON object with an object for each action")
 WHERE = arg("--where", metavar="PREDICATE", help='A Spark predicate that narrows the rewrites, such as "month = 3"')
+ONLY_IF_NEEDED = arg(
+    "--only-if-needed",
+    action=BooleanOptionalAction,
+    default=True,
+    help="Skip, without Spark, each action that has nothing to do by the table's metadata (default), or run each one",
+)
 DRY_RUN = arg("-n", "--dry-run", action="store_true", help="Only tell what each action would do, from the table's metadata")
 IDEMPOTENCY_KEY = arg(
     "--idempotency-key", metavar="KEY", help="The same request with the same key is the same job, so that it may be repeated"

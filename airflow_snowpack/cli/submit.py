@@ -72,6 +72,7 @@ def _read_request(args: Namespace, here: Opened) -> MaintenanceRequest:
         catalog_id=here.inventory.catalog_id,
         options=_read_options(args.options),
         where=args.where,
+        only_if_needed=args.only_if_needed,
         order=here.settings.action_order,
     )
 

@@ -102,18 +102,24 @@ class LocationMemory(Protocol):
 
 
 def location_conflicts(
-    catalog: Catalog, name: TableName, memory: LocationMemory | None = None, *, trust_since: datetime | None = None
+    catalog: Catalog,
+    name: TableName,
+    memory: LocationMemory | None = None,
+    *,
+    location: str | None = None,
+    trust_since: datetime | None = None,
 ) -> tuple[LocationConflict, ...]:
     """Return the other tables of the catalog whose files share this table's location, lie inside it, or lie around it.
 
     A table that cannot be read counts as a conflict, because its files may be anywhere.
 
     :param memory: what earlier calls have read; without it, each table of the catalog is loaded.
+    :param location: of this table, as it was when the files were chosen that are in question; without it, its present one.
     :param trust_since: for a catalog that does not list metadata locations, accept locations that were read since. Leave it out
         before files are deleted.
     :raises TableNotFound, TableUnreadable, CatalogUnreachable: this table, or the list of tables, cannot be read.
     """
-    location = load_table(catalog, name).location()
+    location = location or load_table(catalog, name).location()
     try:
         listed = dict(_listed(catalog))
     except connection_errors() as error:

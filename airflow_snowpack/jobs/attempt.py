@@ -65,6 +65,7 @@ class Attempt:
         self._work_left = threading.Event()  # no action is running any more
         self._left_work = claim.job.spark_server is not None  # on a Spark server, by this attempt or those before it
         self._works_on: str | None = None  # the server that goes on with this attempt's work without it
+        self._used_server = False  # an action of this attempt was not skipped, or did not return
         self._problem = Recurring(log)
         self._finished = False
         self._abandoned: str | None = None
@@ -177,6 +178,9 @@ class Attempt:
         """Make sure that nothing of this attempt runs on a Spark server: a lost connection looks like an end of the work."""
         if self._works_on is None:
             return
+        if not self._used_server:
+            self._left_work = False  # skipped actions open no session there, so the server need not be up
+            return
         try:
             self._jobs.end_work(replace(self._claim.job, spark_server=self._works_on), [self._claim.attempt])
             self._left_work = False
@@ -210,9 +214,12 @@ class Attempt:
             self._problem.failed(away, "progress_not_written: job %s", self._claim.job.job_id)
 
     def _run_action(self, action: str) -> ActionResult:
-        started = time.monotonic()
+        started, used_before = time.monotonic(), self._used_server
+        self._used_server = True
         try:
-            return self._engine.run(self._claim.job, action)
+            result = self._engine.run(self._claim.job, action)
+            self._used_server = used_before or result.outcome is not ActionOutcome.SKIPPED
+            return result
         except Exception as failure:
             log.exception("action_crashed: job %s, %s", self._claim.job.job_id, action)
             cause = f"{type(failure).__name__}: {failure}"

@@ -46,6 +46,7 @@ class ActionOutcome(StrEnum):
 
     ``PARTIAL``: some file groups were committed and some were not. ``CONFLICT``: a writer's commit won and nothing of this action
     counts; the table is as the writer left it. ``INTERRUPTED``: it was stopped by a cancel, a shutdown or a moved fence.
+    ``SKIPPED``: the table's metadata shows that there was nothing to do, and nothing was run.
     """
 
     SUCCEEDED = "succeeded"
@@ -53,6 +54,7 @@ class ActionOutcome(StrEnum):
     CONFLICT = "conflict"
     FAILED = "failed"
     INTERRUPTED = "interrupted"
+    SKIPPED = "skipped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class ActionResult:
 
     @property
     def success(self) -> bool:
-        return self.outcome in (ActionOutcome.SUCCEEDED, ActionOutcome.PARTIAL)
+        return self.outcome in (ActionOutcome.SUCCEEDED, ActionOutcome.PARTIAL, ActionOutcome.SKIPPED)
 
 
 @dataclass(frozen=True, slots=True)

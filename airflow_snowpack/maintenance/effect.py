@@ -19,7 +19,7 @@ class Effect:
 
     :param message: for people.
     :param metrics: the procedure's own numbers by their column names, and what was counted beside them.
-    :param error: the cause in full unless it succeeded.
+    :param error: the cause in full unless it succeeded or was skipped.
     :param final: the same options would fail again.
     """
 

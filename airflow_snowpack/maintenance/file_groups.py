@@ -112,14 +112,7 @@ def data_file_groups(
     :param spec_fields: how many fields that spec has.
     :param only: paths that the predicate may match; ``None`` for all.
     """
-    bounds = SizeBounds(
-        options.target_file_size_bytes,
-        options.min_file_size_bytes,
-        options.max_file_size_bytes,
-        options.min_input_files,
-        options.max_file_group_size_bytes,
-        options.rewrite_all,
-    )
+    bounds = size_bounds(options)
     considered = [file for file in files.data if only is None or file.path in only]
     nulls = (None,) * spec_fields
     partitions = _by(considered, lambda file: file.partition if file.spec_id == spec_id else nulls)
@@ -137,6 +130,18 @@ def data_file_groups(
         for group in _limited(groups, options.max_files_to_rewrite)
         for total in [sum(file.bytes for file in group)]
     ]
+
+
+def size_bounds(options: RewriteDataFiles) -> SizeBounds:
+    """When these options make a data file, or a group of them, worth rewriting."""
+    return SizeBounds(
+        options.target_file_size_bytes,
+        options.min_file_size_bytes,
+        options.max_file_size_bytes,
+        options.min_input_files,
+        options.max_file_group_size_bytes,
+        options.rewrite_all,
+    )
 
 
 def _limited(groups: list[list[LiveFile]], most: int | None) -> list[list[LiveFile]]:
@@ -158,11 +163,13 @@ def delete_file_groups(
     *,
     properties: Mapping[str, str],
     only: Collection[Hashable] | None = None,
+    group_bytes: int = GROUP_BYTES,
 ) -> list[FileGroup[LiveDelete]]:
     """What ``rewrite_position_delete_files`` would take.
 
     :param properties: of the table; they say how large a delete file should be unless the options do.
     :param only: partitions that the predicate may match; ``None`` for all.
+    :param group_bytes: the most that goes into one group.
     """
     target = options.target_file_size_bytes or int(properties.get(DELETE_TARGET_PROPERTY, DELETE_TARGET))
     bounds = SizeBounds(
@@ -170,6 +177,7 @@ def delete_file_groups(
         int(target * MIN_SIZE_SHARE),
         int(target * MAX_SIZE_SHARE),
         options.min_input_files,
+        group_bytes,
         rewrite_all=options.rewrite_all,
     )
     considered = [

@@ -80,9 +80,15 @@ def read_by(read: Reader, *, procedure_option: str | None = None) -> dict[str, A
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionOptions:
-    """What the five have in common."""
+    """What the five have in common.
+
+    :param only_if_needed: skip the action, without Spark, when the table's metadata shows that it has nothing to do. Orphan files
+        are not in the metadata, so their removal always runs.
+    """
 
     action: ClassVar[Action]
+
+    only_if_needed: bool = field(default=True, metadata=read_by(flag()))
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that :func:`parse_options` reads back as the same options; what is not set is left out."""

@@ -74,7 +74,7 @@ def remove_orphans(run: ActionRun, options: RemoveOrphanFiles) -> Effect:
 
 
 def _refuse_foreign(run: ActionRun, location: str, trust_since: datetime | None = None) -> None:
-    conflicts = location_conflicts(run.catalog, run.name, run.locations, trust_since=trust_since)
+    conflicts = location_conflicts(run.catalog, run.name, run.locations, location=location, trust_since=trust_since)
     if conflicts:
         raise OrphanRemovalRefused(
             f"Files of other tables lie where {run.name.dotted} keeps its own ({location!r}): "

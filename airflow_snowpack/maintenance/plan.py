@@ -104,7 +104,7 @@ def _plan(
         case RewritePositionDeleteFiles():
             return _plan_position_deletes(options, reader)
         case RewriteManifests():
-            return _plan_manifests(options, reader)
+            return plan_manifests(options, reader)
         case ExpireSnapshots():
             return _plan_expiry(options, reader, now)
         case RemoveOrphanFiles():
@@ -158,7 +158,8 @@ def _delete_outputs(group: FileGroup[LiveDelete], files: TableFiles, table: Tabl
     return min(live, group.outputs) if table.properties.get(DELETE_GRANULARITY_PROPERTY) == "partition" else live
 
 
-def _plan_manifests(options: RewriteManifests, reader: MetadataReader) -> Effect:
+def plan_manifests(options: RewriteManifests, reader: MetadataReader) -> Effect:
+    """What ``rewrite_manifests`` would do."""
     from pyiceberg.manifest import ManifestContent
 
     table = reader.table
@@ -178,12 +179,9 @@ def _plan_manifests(options: RewriteManifests, reader: MetadataReader) -> Effect
 
 def _plan_expiry(options: ExpireSnapshots, reader: MetadataReader, now: datetime) -> Effect:
     table = reader.table
-    if _is_protected(table):
+    if is_protected(table):
         return _refused(f"the table's property {GC_PROPERTY} is false, so Iceberg deletes no files of it")
-    if options.snapshot_ids:
-        expiry = plan_expiry_of(table.metadata, options.snapshot_ids, now=now)
-    else:
-        expiry = plan_expiry(table.metadata, older_than=now - options.max_age, retain_last=options.retain_last, now=now)
+    expiry = expiry_of(options, table, now)
     metrics = {
         "expired_snapshots_count": len(expiry.snapshots),
         "kept_snapshots_count": len(expiry.kept),
@@ -196,6 +194,13 @@ def _plan_expiry(options: ExpireSnapshots, reader: MetadataReader, now: datetime
     deleted = sum(count for name, count in metrics.items() if name.startswith("deleted_"))
     message = f"Would expire {len(expiry.snapshots):,} of {counted(total, 'snapshot')} and delete {counted(deleted, 'file')}"
     return Effect(ActionOutcome.SUCCEEDED, message, metrics)
+
+
+def expiry_of(options: ExpireSnapshots, table: Table, now: datetime) -> Expiry:
+    """Which snapshots would be expired, and which would stay."""
+    if options.snapshot_ids:
+        return plan_expiry_of(table.metadata, options.snapshot_ids, now=now)
+    return plan_expiry(table.metadata, older_than=now - options.max_age, retain_last=options.retain_last, now=now)
 
 
 def _files_of_expired(reader: MetadataReader, expiry: Expiry) -> dict[str, int]:
@@ -232,11 +237,11 @@ def _plan_orphans(
     options: RemoveOrphanFiles, reader: MetadataReader, catalog: Catalog, now: datetime, locations: LocationMemory | None
 ) -> Effect:
     table = reader.table
-    if _is_protected(table):
+    if is_protected(table):
         return _refused(f"the table's property {GC_PROPERTY} is false, so Iceberg deletes no files of it")
     *levels, last = table.name()
     name = TableName(catalog.name, ".".join(levels), last)
-    conflicts = location_conflicts(catalog, name, locations, trust_since=now - TRUST_LOCATIONS_FOR)
+    conflicts = location_conflicts(catalog, name, locations, location=table.location(), trust_since=now - TRUST_LOCATIONS_FOR)
     if conflicts:
         others = "; ".join(str(conflict) for conflict in conflicts[:5])
         return _refused(f"other tables keep files where this one does ({table.location()!r}): {others}", len(conflicts))
@@ -250,7 +255,8 @@ def _plan_orphans(
     return Effect(ActionOutcome.SUCCEEDED, found or "Would remove no orphan files", metrics)
 
 
-def _is_protected(table: Table) -> bool:
+def is_protected(table: Table) -> bool:
+    """Whether the table forbids to delete files of it, so that Iceberg refuses to."""
     return str(table.properties.get(GC_PROPERTY, "true")).lower() == "false"
 
 

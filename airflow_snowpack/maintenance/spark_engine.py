@@ -6,8 +6,9 @@
     >>> engine.interrupt()                      # from another thread: run() ends with the outcome "interrupted"
 
 The invariant: whatever happens to an action becomes a result that tells what reached the table, and only that there is no Spark
-at all is raised. Spark does the work and nothing else: what a result says beyond the procedure's own numbers is read from the
-table's metadata, so that an action costs what its bare ``CALL`` costs.
+at all is raised. An action that has nothing to do by the table's metadata is skipped, and starts no session. Spark does the work
+and nothing else: what a result says beyond the procedure's own numbers is read from the table's metadata, so that an action costs
+what its bare ``CALL`` costs.
 
 One engine at a time may work in a process, because commits are stamped through the JVM (see :mod:`.commits`).
 """
@@ -22,6 +23,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.iceberg import MetadataReader, load_table
 from airflow_snowpack.iceberg.errors import TableNotFound
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action, parse_actions
@@ -29,6 +31,7 @@ from airflow_snowpack.maintenance.action_run import ActionRun
 from airflow_snowpack.maintenance.change_watch import ChangeWatch
 from airflow_snowpack.maintenance.conflicts import is_conflict, is_refused
 from airflow_snowpack.maintenance.effect import Effect
+from airflow_snowpack.maintenance.need import nothing_to_do
 from airflow_snowpack.maintenance.options import (
     ExpireSnapshots,
     RemoveOrphanFiles,
@@ -106,6 +109,7 @@ class SparkEngine:
         self._turns: dict[str, Iterator[str]] = {}
         self._connect = catalog
         self._catalog: Catalog | None = None
+        self._reader: MetadataReader | None = None
         self._locations = locations
         self._app = app
         self._tries = tries
@@ -140,8 +144,11 @@ class SparkEngine:
         self._work.interrupt()
 
     def _effect(self, job: Job, action: Action, options: ActionOptions, watch: ChangeWatch) -> Effect:
+        skipped = self._skipped(job, action, options) if options.only_if_needed and not self._work.interrupted else None
         if self._work.interrupted:
             return Effect(ActionOutcome.INTERRUPTED, "Interrupted before it began", error=str(SparkInterrupted()))
+        if skipped is not None:
+            return skipped
         calls_before = self._work.calls
         try:
             with self._session_for(job) as session:
@@ -159,6 +166,26 @@ class SparkEngine:
             return self._ended_early(translate(error), calls_before)
         except SnowpackError as error:
             return self._ended_early(error, calls_before)
+
+    def _skipped(self, job: Job, action: Action, options: ActionOptions) -> Effect | None:
+        """What shows that the action has nothing to do; ``None`` when Spark has to find out."""
+        try:
+            return nothing_to_do(options, lambda: self._metadata(job.table), now=self._now())
+        except Exception as problem:  # noqa: BLE001 - whatever the planner cannot read, Spark may; if not, its error is the result
+            log.warning("plan_failed: Spark runs %s on %s without a plan: %s", action, job.table, problem)
+            return None
+
+    def _metadata(self, name: TableName) -> MetadataReader:
+        """Read the table as it is now; while it does not change, from one reader for all actions of the job."""
+        table = load_table(self._known_catalog(), name)
+        if self._reader is None or self._reader.table.metadata_location != table.metadata_location:
+            self._reader = MetadataReader(table)
+        return self._reader
+
+    def _known_catalog(self) -> Catalog:
+        if self._catalog is None:
+            self._catalog = self._connect()
+        return self._catalog
 
     def _ended_early(self, error: SnowpackError, calls_before: int) -> Effect:
         """The end of an action that could not tell what reached the table."""
@@ -183,15 +210,13 @@ class SparkEngine:
             leave_session(session)
 
     def _action_run(self, job: Job, action: Action, session: SparkSession) -> ActionRun:
-        if self._catalog is None:
-            self._catalog = self._connect()
         return ActionRun(
             job.job_id,
             job.table,
             action,
             session,
             self._work,
-            self._catalog,
+            self._known_catalog(),
             self._now(),
             self._app,
             self._tries,

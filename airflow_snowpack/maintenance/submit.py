@@ -55,6 +55,7 @@ class MaintenanceRequest:
         catalog_id: str = "",
         options: Mapping[str, Mapping[str, Any]] | None = None,
         where: str | None = None,
+        only_if_needed: bool = True,
         order: Sequence[Action] = DEFAULT_ORDER,
     ) -> MaintenanceRequest:
         """Check names, actions and options.
@@ -63,6 +64,8 @@ class MaintenanceRequest:
         :param catalog: what the installation calls the catalog; ``catalog_id`` says which one it is.
         :param options: per action; for actions that are not asked for they are checked and left out.
         :param where: a Spark predicate for each action that can be narrowed, unless its own options have one.
+        :param only_if_needed: ``False`` runs each action on Spark, also where metadata shows that it has nothing to do, unless
+            its own options say otherwise.
         :param order: the installation's order of actions.
         :raises InvalidTableName: a name that is not one.
         :raises UnknownAction, NoActions: as :func:`~airflow_snowpack.maintenance.action.in_order`.
@@ -73,6 +76,9 @@ class MaintenanceRequest:
         given = {action.value: dict(said) for action, said in _checked(options or {}).items()}
         for action in _narrowed(asked, where):
             given.setdefault(action.value, {}).setdefault("where", where)
+        if not only_if_needed:
+            for action in asked:
+                given.setdefault(action.value, {}).setdefault("only_if_needed", False)
         parsed = parse_all_options(given)
         said = {action.value: _as_said(parsed[action], given[action.value]) for action in asked if action in parsed}
         return cls(name, asked, {action: values for action, values in said.items() if values})

@@ -42,6 +42,7 @@ class MaintainTableOperator(WaitsForTable, RunsJob):
     :param actions: names of actions, in any order: a list, a JSON array, or text with commas; ``None`` for all five.
     :param options: per action, a dictionary or a JSON object.
     :param where: a Spark predicate that narrows the rewrites, such as ``month = 3``.
+    :param only_if_needed: skip, without Spark, each action that has nothing to do by the table's metadata; ``False`` runs all.
     :param dry_run: only tell, from metadata, what each action would do; no lock and no JVM.
     :param store_conn_id: the store's Airflow connection; ``None`` for the installation's. Likewise ``catalog_conn_id`` and
         ``spark_conn_id``.
@@ -60,6 +61,7 @@ class MaintainTableOperator(WaitsForTable, RunsJob):
         "actions",
         "options",
         "where",
+        "only_if_needed",
         "dry_run",
         "store_conn_id",
         "catalog_conn_id",
@@ -75,6 +77,7 @@ class MaintainTableOperator(WaitsForTable, RunsJob):
         actions: Sequence[str] | str | None = None,
         options: Mapping[str, Mapping[str, Any]] | str | None = None,
         where: str | None = None,
+        only_if_needed: bool | str = True,
         dry_run: bool | str = False,
         catalog_conn_id: str | None = None,
         spark_conn_id: str | None = None,
@@ -85,6 +88,7 @@ class MaintainTableOperator(WaitsForTable, RunsJob):
         self.actions = actions
         self.options = options
         self.where = where
+        self.only_if_needed = only_if_needed
         self.dry_run = dry_run  # type: ignore[assignment, method-assign]  # BaseOperator has a debugging method of this name
         self.catalog_conn_id = catalog_conn_id
         self.spark_conn_id = spark_conn_id
@@ -145,6 +149,7 @@ class MaintainTableOperator(WaitsForTable, RunsJob):
             catalog_id=catalog_id,
             options=read_object("options", self.options),
             where=read_text(self.where),
+            only_if_needed=read_flag("only_if_needed", self.only_if_needed),
             order=settings.action_order,
         )
 

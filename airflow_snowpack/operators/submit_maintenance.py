@@ -27,7 +27,16 @@ class SubmitMaintenanceOperator(WaitsForTable):
     Returns the job as a dictionary, with its ``job_id``.
     """
 
-    template_fields: Sequence[str] = ("table", "actions", "options", "where", "dry_run", "store_conn_id", "catalog_conn_id")
+    template_fields: Sequence[str] = (
+        "table",
+        "actions",
+        "options",
+        "where",
+        "only_if_needed",
+        "dry_run",
+        "store_conn_id",
+        "catalog_conn_id",
+    )
     template_fields_renderers: ClassVar[dict[str, str]] = {"actions": "json", "options": "json", "where": "sql"}
     ui_color = "#dff3fb"
     operator_extra_links = (MaintenanceJobLink(),)
@@ -39,6 +48,7 @@ class SubmitMaintenanceOperator(WaitsForTable):
         actions: Sequence[str] | str | None = None,
         options: Mapping[str, Mapping[str, Any]] | str | None = None,
         where: str | None = None,
+        only_if_needed: bool | str = True,
         dry_run: bool | str = False,
         catalog_conn_id: str | None = None,
         **kwargs: Any,
@@ -48,6 +58,7 @@ class SubmitMaintenanceOperator(WaitsForTable):
         self.actions = actions
         self.options = options
         self.where = where
+        self.only_if_needed = only_if_needed
         self.dry_run = dry_run  # type: ignore[assignment, method-assign]  # BaseOperator has a debugging method of this name
         self.catalog_conn_id = catalog_conn_id
 
@@ -70,6 +81,7 @@ class SubmitMaintenanceOperator(WaitsForTable):
                 catalog_id=catalog_hook.config.catalog_id,
                 options=read_object("options", self.options),
                 where=read_text(self.where),
+                only_if_needed=read_flag("only_if_needed", self.only_if_needed),
                 order=hook.settings.action_order,
             )
             catalog = catalog_hook.catalog

@@ -14,7 +14,7 @@ from airflow_snowpack.jobs import ActionOutcome, ActionResult, Job
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-Step = Literal["succeed", "fail", "raise", "block"]
+Step = Literal["succeed", "skip", "fail", "raise", "block"]
 PATIENCE_S = 120.0
 """After this long a test that waits for a thread fails instead of hanging."""
 
@@ -43,6 +43,8 @@ class ScriptedEngine:
                 raise RuntimeError("the engine broke")
             case "fail":
                 return ActionResult(action, ActionOutcome.FAILED, "Did nothing", 0.1, error="no such file")
+            case "skip":
+                return ActionResult(action, ActionOutcome.SKIPPED, "Nothing to do", 0.1, metrics={"files": 0})
             case "block":
                 assert self.interrupted.wait(PATIENCE_S), "nobody interrupted the engine"
                 return ActionResult(action, ActionOutcome.INTERRUPTED, "Stopped", 0.1, error="interrupted")

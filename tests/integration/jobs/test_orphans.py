@@ -13,6 +13,7 @@ import pytest
 from scripted_engine import ScriptedEngine
 
 from airflow_snowpack.jobs import (
+    ActionOutcome,
     Actor,
     Attempt,
     Claim,
@@ -231,3 +232,24 @@ def test_many_orphans_on_a_server_that_is_down_do_not_keep_the_sweep_from_other_
     server.down = AT_ONCE
     assert jobs.sweep().requeued == (job.job_id,)
     assert len(jobs.sweep().failed) == AT_ONCE
+
+
+def test_an_attempt_that_skipped_all_actions_asks_nothing_of_its_server(jobs: Jobs, server: Server, table: TableName) -> None:
+    server.down = 1000
+    engine = ScriptedEngine(dict.fromkeys(ACTIONS, "skip"))
+    engine.server = SERVER
+
+    job = Attempt(jobs, jobs.submit_and_claim(table, ACTIONS, "worker"), engine).run()
+
+    assert (job.status, [result.outcome for result in job.results]) == (JobStatus.COMPLETED, [ActionOutcome.SKIPPED] * 2)
+    assert server.calls == 0
+    assert jobs.locks.get(table) is None
+
+
+def test_an_attempt_that_skipped_one_action_ends_the_work_of_the_other(jobs: Jobs, server: Server, table: TableName) -> None:
+    engine = ScriptedEngine({ACTIONS[1]: "skip"})
+    engine.server = SERVER
+
+    Attempt(jobs, jobs.submit_and_claim(table, ACTIONS, "worker"), engine).run()
+
+    assert server.calls == 1

@@ -29,9 +29,13 @@ def engine(spark: SparkSession, catalog: Catalog) -> SparkEngine:
 
 @pytest.fixture
 def job_for() -> Callable[..., Job]:
-    """A job for a table; options by action, such as ``job_for(name, rewrite_data_files={"min_input_files": 2})``."""
+    """A job for a table; options by action, such as ``job_for(name, rewrite_data_files={"min_input_files": 2})``.
 
-    def make(table: TableName, **options: Mapping[str, Any]) -> Job:
+    Spark runs each action, needed or not, unless its options say ``only_if_needed``: these tests are about what Spark does.
+    """
+
+    def make(table: TableName, **given: Mapping[str, Any]) -> Job:
+        options = {action.value: {"only_if_needed": False, **given.get(action.value, {})} for action in Action}
         return Job(uuid4().hex, table, tuple(Action), options, False, JobStatus.RUNNING, datetime.now(UTC))
 
     return make

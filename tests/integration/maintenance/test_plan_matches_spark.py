@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_snowpack.iceberg import read_health, read_numbers
+from airflow_snowpack.iceberg import MetadataReader, read_health, read_numbers
 from airflow_snowpack.maintenance import Action, SparkEngine, parse_options, plan_action
+from airflow_snowpack.maintenance.need import nothing_to_do
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +37,8 @@ def both(spark: SparkSession, catalog: Catalog, job_for: Callable[..., Job]) -> 
         engine = SparkEngine(lambda: spark, lambda: catalog, now=lambda: now)
         done = engine.run(job_for(name, **{action.value: options}), action.value)
         assert (planned.success, done.success) == (True, True), f"{planned}\n{done}"
+        skip = nothing_to_do(parse_options(action, options), lambda: MetadataReader(table), now=now)
+        assert skip is None or not any(done.metrics.values()), f"{skip}\n{done}"
         shared = planned.metrics.keys() & done.metrics.keys()
         assert shared, f"{planned.metrics} and {done.metrics} have no number in common"
         return {key: planned.metrics[key] for key in shared}, {key: done.metrics[key] for key in shared}

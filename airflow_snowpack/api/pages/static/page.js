@@ -566,7 +566,8 @@ maintain?.addEventListener("submit", async (event) => {
   const actions = all("[name=actions]:checked", form).map((box) => box.value);
   if (!actions.length) return tell(report, { text: "Choose at least one action.", refused: true });
   const where = find("[name=where]", form).value.trim();
-  const data = { actions, dry_run: find("[name=dry_run]", form).checked, ...(where && { where }) };
+  const [dry_run, only_if_needed] = ["dry_run", "only_if_needed"].map((name) => find(`[name=${name}]`, form).checked);
+  const data = { actions, dry_run, only_if_needed, ...(where && { where }) };
   const button = find("[type=submit]", form);
   button.disabled = true;
   try {

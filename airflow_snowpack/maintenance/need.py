@@ -1,0 +1,124 @@
+"""Whether an action has nothing to do, from the table's metadata: then Spark need not start.
+
+    >>> skip = nothing_to_do(RewriteDataFiles(), lambda: MetadataReader(table), now=utc_now())  # doctest: +SKIP
+    >>> skip.message  # doctest: +SKIP
+    'Nothing to do: 12 data files, 2 of them too small or too large, and no partition has enough of those'
+
+The invariant: it errs towards Spark. ``None`` means that there may be something to do. An effect means that Iceberg's procedure
+would find nothing, whatever a ``where`` selects and however Spark groups the files: predicates are not evaluated, and groups have
+no limit of size, because a part of files that are not worth a rewrite is not worth one either. What metadata cannot show (the
+effect of an option that the plan does not cover, the files of a storage) is for Spark to find out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.iceberg import DeleteKind
+from airflow_snowpack.jobs.model import ActionOutcome
+from airflow_snowpack.maintenance.effect import Effect, counted
+from airflow_snowpack.maintenance.file_groups import data_file_groups, delete_file_groups, size_bounds
+from airflow_snowpack.maintenance.options import (
+    ActionOptions,
+    ExpireSnapshots,
+    RewriteDataFiles,
+    RewriteManifests,
+    RewritePositionDeleteFiles,
+)
+from airflow_snowpack.maintenance.plan import expiry_of, is_protected, plan_manifests
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from airflow_snowpack.iceberg import MetadataReader
+
+NO_LIMIT = 2**63 - 1
+
+
+def nothing_to_do(options: ActionOptions, read: Callable[[], MetadataReader], *, now: datetime) -> Effect | None:
+    """Return what shows that the action has nothing to do, or ``None`` when it may have something.
+
+    :param read: gives a reader of the table; not called where metadata cannot show it.
+    :param now: the moment that ages count back from.
+    :raises OSError, TableUnreadable: a file that the metadata names cannot be read.
+    """
+    match options:
+        case RewriteDataFiles():
+            return _no_data_files(options, read)
+        case RewritePositionDeleteFiles():
+            return _no_delete_files(options, read())
+        case RewriteManifests():
+            return _no_manifests(options, read)
+        case ExpireSnapshots():
+            return _no_snapshots(options, read, now)
+        case _:
+            # Orphan files: only a listing of the storage finds them.
+            return None
+
+
+def _no_data_files(options: RewriteDataFiles, read: Callable[[], MetadataReader]) -> Effect | None:
+    if options.remove_dangling_deletes:
+        return None
+    reader = read()
+    files, spec = reader.files(options.branch), reader.table.spec()
+    unlimited = replace(options, max_file_group_size_bytes=NO_LIMIT, max_files_to_rewrite=None)
+    if data_file_groups(files, unlimited, spec_id=spec.spec_id, spec_fields=len(spec.fields)):
+        return None
+    bounds = size_bounds(options)
+    off = sum(bounds.is_off(file.bytes) for file in files.data)
+    metrics = {
+        "rewritten_data_files_count": 0,
+        "added_data_files_count": 0,
+        "rewritten_bytes_count": 0,
+        "considered_data_files_count": len(files.data),
+        "off_size_data_files_count": off,
+    }
+    why = f"{off:,} of them too small or too large, and no partition has enough of those"
+    none = "none of them too small, too large or with many deletes"
+    return _skip(f"{counted(len(files.data), 'data file')}, {why if off else none}", metrics)
+
+
+def _no_delete_files(options: RewritePositionDeleteFiles, reader: MetadataReader) -> Effect | None:
+    files = reader.files()
+    if delete_file_groups(files, options, properties=reader.table.properties, group_bytes=NO_LIMIT):
+        return None
+    positional = sum(delete.kind is DeleteKind.POSITION for delete in files.deletes)
+    metrics = {
+        "rewritten_delete_files_count": 0,
+        "added_delete_files_count": 0,
+        "rewritten_bytes_count": 0,
+        "considered_delete_files_count": positional,
+    }
+    if not positional:
+        return _skip("no position-delete files", metrics)
+    return _skip(f"{counted(positional, 'position-delete file')}, and no partition has enough of them", metrics)
+
+
+def _no_manifests(options: RewriteManifests, read: Callable[[], MetadataReader]) -> Effect | None:
+    if options.sort_by:
+        return None
+    reader = read()
+    if plan_manifests(options, reader).metrics["rewritten_manifests_count"]:
+        return None
+    number = len(reader.manifests(reader.table.current_snapshot()))
+    metrics = {"rewritten_manifests_count": 0, "added_manifests_count": 0, "considered_manifests_count": number}
+    return _skip(f"{counted(number, 'manifest')}, and none to combine", metrics)
+
+
+def _no_snapshots(options: ExpireSnapshots, read: Callable[[], MetadataReader], now: datetime) -> Effect | None:
+    if options.clean_expired_metadata:
+        return None
+    table = read().table
+    if is_protected(table):
+        return None
+    expiry = expiry_of(options, table, now)
+    if expiry.snapshots or expiry.refs:
+        return None
+    metrics = {"expired_snapshots_count": 0, "expired_refs_count": 0, "kept_snapshots_count": len(expiry.kept)}
+    return _skip(f"{counted(len(expiry.kept), 'snapshot')}, none of them due to expire", metrics)
+
+
+def _skip(evidence: str, metrics: dict[str, int]) -> Effect:
+    return Effect(ActionOutcome.SKIPPED, f"Nothing to do: {evidence}", metrics)

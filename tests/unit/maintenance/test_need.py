@@ -1,0 +1,257 @@
+"""An action that has nothing to do is skipped with the numbers that show it, and starts no Spark."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_snowpack.iceberg import LiveFile, TableFiles, TableName
+from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Job, JobStatus
+from airflow_snowpack.maintenance import Action, SparkEngine, parse_options
+from airflow_snowpack.maintenance.file_groups import data_file_groups
+from airflow_snowpack.maintenance.need import nothing_to_do
+from airflow_snowpack.maintenance.options import RewriteDataFiles
+from airflow_snowpack.maintenance.submit import MaintenanceRequest
+from airflow_snowpack.spark import SparkUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.io import InputFile
+    from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
+
+    Flights = Callable[..., Table]
+    Run = Callable[..., ActionResult | str]
+
+PLANNED = [action for action in Action if action is not Action.REMOVE_ORPHAN_FILES]
+SPARK_STARTS = "Spark starts"
+
+
+@pytest.fixture
+def run(catalog: Catalog) -> Run:
+    """Run an action on ``db.flights`` where Spark cannot start: the result, or ``SPARK_STARTS``."""
+
+    def no_spark() -> SparkSession:
+        raise SparkUnavailable(SPARK_STARTS)
+
+    def make(action: Action, *, later: timedelta = timedelta(0), **options: Any) -> ActionResult | str:
+        engine = SparkEngine(no_spark, lambda: catalog, now=lambda: datetime.now(UTC) + later)
+        try:
+            return engine.run(job({action.value: options}), action.value)
+        except SparkUnavailable as unavailable:
+            return str(unavailable)
+
+    return make
+
+
+def job(options: dict[str, Any]) -> Job:
+    name = TableName("lake", "db", "flights")
+    return Job("j1", name, tuple(Action), options, False, JobStatus.RUNNING, datetime.now(UTC))
+
+
+@pytest.mark.parametrize(
+    ("action", "message", "metrics"),
+    [
+        (
+            Action.REWRITE_DATA_FILES,
+            "Nothing to do: 1 data file, 1 of them too small or too large, and no partition has enough of those",
+            {
+                "rewritten_data_files_count": 0,
+                "added_data_files_count": 0,
+                "rewritten_bytes_count": 0,
+                "considered_data_files_count": 1,
+                "off_size_data_files_count": 1,
+            },
+        ),
+        (
+            Action.REWRITE_POSITION_DELETE_FILES,
+            "Nothing to do: no position-delete files",
+            {
+                "rewritten_delete_files_count": 0,
+                "added_delete_files_count": 0,
+                "rewritten_bytes_count": 0,
+                "considered_delete_files_count": 0,
+            },
+        ),
+        (
+            Action.REWRITE_MANIFESTS,
+            "Nothing to do: 1 manifest, and none to combine",
+            {"rewritten_manifests_count": 0, "added_manifests_count": 0, "considered_manifests_count": 1},
+        ),
+        (
+            Action.EXPIRE_SNAPSHOTS,
+            "Nothing to do: 1 snapshot, none of them due to expire",
+            {"expired_snapshots_count": 0, "expired_refs_count": 0, "kept_snapshots_count": 1},
+        ),
+    ],
+    ids=PLANNED,
+)
+def test_an_action_that_has_nothing_to_do_is_skipped_with_its_evidence(
+    flights: Flights, run: Run, action: Action, message: str, metrics: dict[str, int]
+) -> None:
+    flights(1)
+
+    result = run(action)
+
+    assert isinstance(result, ActionResult)
+    assert (result.outcome, result.success, result.message) == (ActionOutcome.SKIPPED, True, message)
+    assert result.metrics == metrics
+    assert result.change is None
+
+
+@pytest.mark.parametrize("action", PLANNED)
+def test_an_empty_table_has_nothing_to_do(flights: Flights, run: Run, action: Action) -> None:
+    flights()
+
+    result = run(action)
+
+    assert isinstance(result, ActionResult)
+    assert result.outcome is ActionOutcome.SKIPPED
+
+
+@pytest.mark.parametrize("action", PLANNED)
+def test_spark_starts_when_it_is_wanted_in_any_case(flights: Flights, run: Run, action: Action) -> None:
+    flights(1)
+
+    assert run(action, only_if_needed=False) == SPARK_STARTS
+
+
+def test_spark_starts_for_what_metadata_cannot_show(flights: Flights, run: Run) -> None:
+    flights(1)
+
+    assert run(Action.REMOVE_ORPHAN_FILES) == SPARK_STARTS
+    assert run(Action.REWRITE_DATA_FILES, remove_dangling_deletes=True) == SPARK_STARTS
+    assert run(Action.REWRITE_MANIFESTS, sort_by=["month"]) == SPARK_STARTS
+    assert run(Action.EXPIRE_SNAPSHOTS, clean_expired_metadata=True) == SPARK_STARTS
+
+
+def test_spark_starts_when_there_is_something_to_do(flights: Flights, run: Run) -> None:
+    flights(*[1] * 5)
+
+    assert run(Action.REWRITE_DATA_FILES) == SPARK_STARTS
+    assert run(Action.REWRITE_DATA_FILES, rewrite_all=True, min_input_files=100) == SPARK_STARTS
+    assert run(Action.REWRITE_MANIFESTS) == SPARK_STARTS
+    assert run(Action.EXPIRE_SNAPSHOTS, later=timedelta(days=6)) == SPARK_STARTS
+
+
+def test_a_branch_that_is_past_its_own_age_is_something_to_do(flights: Flights, run: Run) -> None:
+    table = flights(1)
+    table.manage_snapshots().create_tag(table.metadata.snapshots[0].snapshot_id, "short", max_ref_age_ms=86_400_000).commit()
+
+    assert isinstance(run(Action.EXPIRE_SNAPSHOTS, retain_last=3), ActionResult)
+    assert run(Action.EXPIRE_SNAPSHOTS, retain_last=3, later=timedelta(days=2)) == SPARK_STARTS
+
+
+def test_a_table_that_must_not_lose_files_is_for_spark_to_refuse(flights: Flights, run: Run) -> None:
+    flights(1, properties={"gc.enabled": "false"})
+
+    assert run(Action.EXPIRE_SNAPSHOTS) == SPARK_STARTS
+
+
+def test_a_predicate_is_left_to_spark_unless_the_whole_table_has_nothing_to_do(flights: Flights, run: Run) -> None:
+    flights(*[1] * 5, 2)
+
+    assert run(Action.REWRITE_DATA_FILES, where="month = 2") == SPARK_STARTS
+    assert isinstance(run(Action.REWRITE_DATA_FILES, where="month = 2", min_input_files=6), ActionResult)
+    assert isinstance(run(Action.REWRITE_DATA_FILES, where="hour(ts) = 2", min_input_files=6), ActionResult)
+
+
+def test_a_plan_that_fails_leaves_the_action_to_spark(flights: Flights, run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    snapshot = flights(1).current_snapshot()
+    assert snapshot is not None
+    os.remove(snapshot.manifest_list.removeprefix("file://"))
+
+    assert run(Action.REWRITE_DATA_FILES) == SPARK_STARTS
+    assert "plan_failed: Spark runs rewrite_data_files on lake.db.flights without a plan" in caplog.text
+
+
+def test_an_interrupted_engine_neither_skips_nor_starts_spark(flights: Flights, catalog: Catalog) -> None:
+    flights(1)
+
+    def interrupted_meanwhile() -> Catalog:
+        engine.interrupt()
+        return catalog
+
+    engine = SparkEngine(lambda: pytest.fail("Spark starts"), interrupted_meanwhile)
+
+    assert engine.run(job({}), Action.REWRITE_DATA_FILES).outcome is ActionOutcome.INTERRUPTED
+
+
+def test_the_actions_of_a_job_open_each_manifest_once(
+    flights: Flights, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    flights(1, 2, 3)
+    opened: Counter[str] = Counter()
+    really = PyArrowFileIO.new_input
+
+    def count(self: PyArrowFileIO, location: str) -> InputFile:
+        opened[Path(location).suffix] += 1
+        return really(self, location)
+
+    engine = SparkEngine(lambda: pytest.fail("Spark starts"), lambda: catalog)
+    monkeypatch.setattr(PyArrowFileIO, "new_input", count)
+    for action in (Action.REWRITE_DATA_FILES, Action.REWRITE_POSITION_DELETE_FILES, Action.EXPIRE_SNAPSHOTS):
+        assert engine.run(job({}), action).outcome is ActionOutcome.SKIPPED
+
+    assert opened == {".json": 3, ".avro": 1 + 3}, "the metadata for each action, one manifest list, three manifests"
+
+
+def test_no_part_of_files_that_have_nothing_to_do_has_something_to_do() -> None:
+    """However Spark groups the files, and whatever it selects of them."""
+    draw, skipped = random.Random(13), 0
+    for _ in range(300):
+        sizes = [draw.choice([5, 40, 90, 100, 170, 200]) for _ in range(draw.randint(1, 6))]
+        files = [LiveFile(f"f{number}", size, 10, 0, (draw.randint(1, 2),), 1) for number, size in enumerate(sizes)]
+        options = RewriteDataFiles(target_file_size_bytes=100, min_input_files=draw.randint(1, 5))
+        if nothing_to_do(options, lambda files=files: Snapshot(files), now=datetime.now(UTC)) is None:  # type: ignore[misc]
+            continue
+        skipped += 1
+        for _ in range(20):
+            part = draw.sample(files, draw.randint(0, len(files)))
+            limit = draw.choice([1, 50, 100, 150, 10_000])
+            limited = RewriteDataFiles(
+                target_file_size_bytes=100, min_input_files=options.min_input_files, max_file_group_size_bytes=limit
+            )
+            assert data_file_groups(TableFiles(tuple(part)), limited, spec_id=0, spec_fields=1) == []
+    assert skipped > 50
+
+
+class Snapshot:
+    """What the planner reads of a table, with these files."""
+
+    def __init__(self, files: list[LiveFile]) -> None:
+        from pyiceberg.partitioning import PartitionField, PartitionSpec
+        from pyiceberg.transforms import IdentityTransform
+
+        self._files, self._spec = files, PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "month"))
+        self.table = self
+
+    def spec(self) -> Any:
+        return self._spec
+
+    def files(self, _branch: str | None) -> TableFiles:
+        return TableFiles(tuple(self._files))
+
+
+def test_a_request_says_it_for_all_its_actions() -> None:
+    asked = ["rewrite_data_files", "expire_snapshots"]
+    own = {"expire_snapshots": {"only_if_needed": True}}
+
+    def said(**request: Any) -> Any:
+        return MaintenanceRequest.parse("db.flights", asked, catalog="lake", **request).options
+
+    assert said() == {}
+    assert said(only_if_needed=True) == {}
+    assert said(only_if_needed=False) == {action: {"only_if_needed": False} for action in asked}
+    assert said(only_if_needed=False, options=own) == {"rewrite_data_files": {"only_if_needed": False}, **own}
+    assert not parse_options(Action.EXPIRE_SNAPSHOTS, {"only_if_needed": "false"}).only_if_needed
