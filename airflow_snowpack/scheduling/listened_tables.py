@@ -15,7 +15,6 @@ from airflow_snowpack.scheduling.source_problems import ProblemKind
 from airflow_snowpack.scheduling.trigger import table_key
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import schedule_triggers, source_problems, table_places
-from airflow_snowpack.store.types import UtcDateTime
 
 PREFIX = table_key(TableName("c", "d", "t")).removesuffix("c.d.t")
 
@@ -40,11 +39,12 @@ def listened_tables() -> tuple[sa.Subquery, sa.Join]:
 def read_table_lag(store: Store) -> timedelta:
     """Return how long the most overdue of the tables has been due to be read; zero while all are read in time.
 
-    A table that does not exist is not overdue.
+    Costs what is polled, however many schedules listen. A table that does not exist, or was never read, is left out.
     """
-    tables, known = listened_tables()
-    due_at = sa.type_coerce(sa.func.coalesce(table_places.c.look_at, table_places.c.read_at, tables.c.since), UtcDateTime)
-    query = sa.select(sa.func.min(due_at, type_=UtcDateTime)).select_from(known)
-    query = query.where(source_problems.c.kind.is_distinct_from(ProblemKind.MISSING.value))
+    key = PREFIX + table_places.c.table_key
+    is_missing = sa.and_(source_problems.c.key == key, source_problems.c.kind == ProblemKind.MISSING.value)
+    query = sa.select(sa.func.min(table_places.c.look_at)).where(
+        sa.exists().where(schedule_triggers.c.event_key == key), ~sa.exists().where(is_missing)
+    )
     oldest = store.read(lambda conn: conn.execute(query).scalar())
     return timedelta(0) if oldest is None else max(timedelta(0), store.clock() - oldest)

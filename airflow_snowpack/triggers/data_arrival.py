@@ -5,6 +5,7 @@ The event is a nudge: the sensor counts again, and takes what it then sees for c
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -86,9 +87,12 @@ class DataArrivalTrigger(BaseTrigger):
             while utc_now() < until:
                 try:
                     waiter = waiter or await self._open(stack)
-                    look = await waiter.look()
+                    async with asyncio.timeout((until - utc_now()).total_seconds()):  # also of a catalog that hangs
+                        look = await waiter.look()
                 except (CatalogUnreachable, StoreUnreachable):
                     pass  # one line for all triggers is in the log
+                except TimeoutError as problem:
+                    failing.failed(problem, "Still waiting for arrivals")
                 except SnowpackError as problem:
                     failing.failed(problem, "Still waiting for arrivals")
                 else:

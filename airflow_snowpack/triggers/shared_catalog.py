@@ -42,6 +42,8 @@ async def join_tables(
 
     :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection, UnusableAddress: from the Airflow connection.
     """
+    if not names:
+        return _no_tables
     broker = await join_broker(stack, catalog_conn_id)
     stack.enter_context(broker.waiting_for(names))
     reads = shared_reads(broker, broker.tables, "the Iceberg catalog")
@@ -50,3 +52,7 @@ async def join_tables(
         return await reads.get(names)
 
     return read
+
+
+async def _no_tables() -> Mapping[TableName, Table]:
+    return {}

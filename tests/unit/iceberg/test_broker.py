@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from threading import Barrier, Semaphore
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from bounded import PATIENCE_S
 from counted_reads import counted_reads
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 from rest_catalog import FakeRestCatalog, rest_catalog
 
 from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable, TableName, TableNotFound, TableUnreadable
-from airflow_snowpack.iceberg.broker import KEEP_CATALOG, Broker, brokers
+from airflow_snowpack.iceberg.broker import CONCURRENT_READS, KEEP_CATALOG, Broker, brokers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,6 +99,22 @@ def test_what_fails_for_one_table_is_returned_for_that_table(broker: Broker, tab
         "a damaged manifest",
         tables[C].metadata_location,
     ]
+
+
+def test_several_tables_are_read_at_a_time_and_no_more_than_the_bound(broker: Broker, catalog: Catalog) -> None:
+    names = [TableName("lake", "db", f"t{number}") for number in range(2 * CONCURRENT_READS)]
+    for name in names:
+        catalog.create_table(name.identifier, SCHEMA)
+    together, reading, most = Barrier(CONCURRENT_READS), Semaphore(CONCURRENT_READS), []
+
+    def process(name: TableName, table: Table) -> None:
+        assert reading.acquire(blocking=False), "more are read than the bound"
+        together.wait(PATIENCE_S)
+        most.append(name)
+        reading.release()
+
+    assert broker.read(dict.fromkeys(names), process) == dict.fromkeys(names)
+    assert len(most) == len(names)
 
 
 def test_awaited_tables_are_read_once_for_all_that_wait_and_forgotten_when_the_last_one_leaves(
