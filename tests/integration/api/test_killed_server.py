@@ -18,6 +18,7 @@ import pytest
 import sqlalchemy as sa
 from api_process import TOKEN
 from bounded import Beside, started
+from effort import rounds
 
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.inventory import Inventory
@@ -25,10 +26,10 @@ from airflow_snowpack.store import Store, upgrade_schema
 from airflow_snowpack.store.engine import open_engine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-KILLS = 30
+KILLS = rounds(6, soak=30)
 CLIENTS = 4
 LONGEST_S = 360.0
 SUPPORT = "tests/support"
@@ -114,7 +115,9 @@ def server(store_url: str, lake_folder: Path) -> Iterator[subprocess.Popen[str]]
         yield process
 
 
-def test_thirty_kills_leave_nothing_half_done(server: subprocess.Popen[str], store_url: str) -> None:
+def test_kills_leave_nothing_half_done(
+    server: subprocess.Popen[str], store_url: str, record_property: Callable[[str, object], None]
+) -> None:
     assert server.stdout is not None
     port = int(server.stdout.readline())
     draw = random.Random(7)
@@ -130,6 +133,7 @@ def test_thirty_kills_leave_nothing_half_done(server: subprocess.Popen[str], sto
     assert clients.unexpected == []
     assert set(clients.accepted) <= kept, "what was accepted is there"
     assert len(clients.accepted) >= KILLS
+    record_property("faults", KILLS)
 
 
 def _wait_for(clients: Clients, accepted: int) -> None:
