@@ -12,9 +12,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import timedelta
@@ -76,19 +75,7 @@ class Broker:
                 if self._closed:
                     self._disconnect()
 
-        def read_one(name: TableName) -> T | Exception | None:
-            try:
-                table = changed[name]()
-                return None if table is None else process(name, table)
-            except Exception as problem:  # noqa: BLE001 - a catalog or a storage raises anything; the other tables are read
-                return problem
-
-        found: dict[TableName, T | Exception | None] = dict(settled)
-        if len(changed) > 1:
-            with ThreadPoolExecutor(CONCURRENT_READS, thread_name_prefix="snowpack-tables") as threads:
-                found.update(zip(changed, threads.map(read_one, changed), strict=True))
-        else:
-            found.update({name: read_one(name) for name in changed})
+        found = {**settled, **_read_each(changed, process)}
         outages = [problem for problem in found.values() if isinstance(problem, CatalogUnreachable)]
         if outages and len(outages) == len(found):
             raise outages[0]
@@ -144,6 +131,33 @@ class Broker:
         catalog, self._catalog = self._catalog, None
         if catalog is not None:
             catalog[1].close()
+
+
+def _read_each(
+    changed: Mapping[TableName, Callable[[], Table | None]], process: Callable[[TableName, Table], T]
+) -> dict[TableName, T | Exception | None]:
+    """Read tables in threads that the end of the process does not wait for, since a storage may hang."""
+    found: dict[TableName, T | Exception | None] = {}
+    left = deque(changed.items())
+
+    def work() -> None:
+        while True:
+            try:
+                name, read = left.popleft()
+            except IndexError:
+                return
+            try:
+                table = read()
+                found[name] = None if table is None else process(name, table)
+            except Exception as problem:  # noqa: BLE001 - a catalog or a storage raises anything; the other tables are read
+                found[name] = problem
+
+    threads = [threading.Thread(target=work, name="snowpack-tables", daemon=True) for _ in changed][:CONCURRENT_READS]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
 
 
 class Brokers:

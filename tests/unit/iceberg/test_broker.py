@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from threading import Barrier, Semaphore
+from threading import Barrier, Semaphore, current_thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -110,6 +110,7 @@ def test_several_tables_are_read_at_a_time_and_no_more_than_the_bound(broker: Br
     def process(name: TableName, table: Table) -> None:
         assert reading.acquire(blocking=False), "more are read than the bound"
         together.wait(PATIENCE_S)
+        assert current_thread().daemon, "a storage that hangs would keep the process from ending"
         most.append(name)
         reading.release()
 
