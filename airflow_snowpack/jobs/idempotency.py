@@ -19,9 +19,15 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.errors import InvalidKey, KeyUsedBefore
+from airflow_snowpack.store.retention import Kind
 from airflow_snowpack.store.schema import idempotency_keys, jobs
 
 KEPT = timedelta(days=1)
+KEYS = Kind(
+    idempotency_keys,
+    age=idempotency_keys.c.at,
+    order=(idempotency_keys.c.at, idempotency_keys.c.actor, idempotency_keys.c.key),
+)
 KEY = re.compile(r"[\x20-\x7e]{1,255}")
 
 
@@ -72,11 +78,6 @@ def keep(conn: sa.Connection, actor: str, key: str, request: str, job_id: str, n
     statement = statement.on_conflict_do_update(index_elements=["actor", "key"], set_=values, where=_forgotten(now))
     if conn.execute(statement.returning(idempotency_keys.c.key)).first() is None:
         raise KeyTaken(key)
-
-
-def forget_old(conn: sa.Connection, now: datetime) -> None:
-    """Remove keys past their time."""
-    conn.execute(sa.delete(idempotency_keys).where(idempotency_keys.c.at <= now - KEPT))
 
 
 def _forgotten(now: datetime) -> sa.ColumnElement[bool]:

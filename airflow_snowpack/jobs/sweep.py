@@ -12,17 +12,20 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from airflow_snowpack.jobs import statements as do
-from airflow_snowpack.jobs.idempotency import forget_old
+from airflow_snowpack.jobs.idempotency import KEPT, KEYS
 from airflow_snowpack.jobs.model import JobStatus, LifecyclePolicy, SweepReport
 from airflow_snowpack.jobs.orphans import spent_on_servers
 from airflow_snowpack.jobs.rows import lock_from
 from airflow_snowpack.jobs.switches import read_drain
 from airflow_snowpack.store import Expired, Store
 from airflow_snowpack.store.operation_retention import forget_operations
+from airflow_snowpack.store.retention import Pruner
 from airflow_snowpack.store.schema import jobs, table_locks
 
 MAX_BACKOFF = timedelta(days=1)
 AT_ONCE = 100
+KEY_BATCHES = 10
+"""Of idempotency keys that one pass removes; they come far more slowly."""
 
 
 def sweep_once(
@@ -65,9 +68,17 @@ def sweep_once(
     report = store.transact(sweep)
     if not report.paused:
         # Apart from the rest: a submit takes the table's lock first and writes its key last.
-        store.single(lambda conn: forget_old(conn, now))
+        _forget_keys(store)
         forget_operations(store)
     return report
+
+
+def _forget_keys(store: Store) -> None:
+    """Remove idempotency keys past their time, in small batches; the next sweep takes the rest."""
+    pruner = Pruner(store, [KEYS], older_than=KEPT)
+    for _ in range(KEY_BATCHES):
+        if not pruner.step():
+            return
 
 
 def backoff(policy: LifecyclePolicy, attempt: int) -> timedelta:

@@ -35,7 +35,8 @@ TITLES = {
     422: "That cannot be understood",
     503: "Something that is needed does not answer",
 }
-NOT_FOUND = {
+TITLES_OF_ERRORS = {
+    "store_too_slow": "That takes too long",
     "schedule_not_found": "There is no such schedule",
     "dataset_not_found": "There is no such dataset",
     "build_not_found": "There is no such run",
@@ -117,7 +118,7 @@ def _error_page(request: Request, error: Exception) -> HTMLResponse:
     """The same words that a program gets, which tell nothing of the inside."""
     problem = problem_of(error)
     body = json.loads(bytes(problem.body))
-    title = NOT_FOUND.get(body["error"]) or TITLES.get(problem.status_code, BROKEN)
+    title = TITLES_OF_ERRORS.get(body["error"]) or TITLES.get(problem.status_code, BROKEN)
     answer = _message(request, problem.status_code, title, body["detail"])
     for name in ("retry-after", "www-authenticate"):
         if name in problem.headers:

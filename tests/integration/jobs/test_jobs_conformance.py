@@ -769,7 +769,7 @@ def test_the_sweep_removes_old_keys_and_keeps_young_ones(desk: Desk, store: Stor
     desk.record_dry_run(table, ACTIONS, [], key="old")
     clock.now += KEPT / 2
     desk.record_dry_run(table, ACTIONS, [], key="young")
-    clock.now += KEPT / 2
+    clock.now += KEPT / 2 + timedelta(seconds=1)
     desk.jobs.sweep()
 
     keys = store.read(lambda conn: conn.execute(sa.select(idempotency_keys.c.key)).scalars().all())

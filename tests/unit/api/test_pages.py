@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import httpx
 import pytest
@@ -16,7 +16,7 @@ from pages_world import SPARK_ERROR, SomebodyIs, World, app_of, compacted, did, 
 from airflow_snowpack.api import build_app
 from airflow_snowpack.jobs import ActionOutcome
 from airflow_snowpack.maintenance import Action
-from airflow_snowpack.store import StoreUnreachable
+from airflow_snowpack.store import StoreTooSlow, StoreUnreachable
 from airflow_snowpack.store.schema import inventory_refreshes
 
 if TYPE_CHECKING:
@@ -173,6 +173,19 @@ def test_a_filter_that_cannot_be_understood_shows_no_jobs_and_offers_no_batch(wo
     assert "The filter cannot be understood." in page
     assert "<tr data-key" not in page
     assert 'id="batch"' not in page
+
+
+def test_a_list_that_takes_too_long_says_so_and_what_to_narrow(
+    world: World, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_slow(*_: object, **__: object) -> NoReturn:
+        raise StoreTooSlow("postgresql://me@db/x")
+
+    monkeypatch.setattr(world.jobs, "page", too_slow)
+    answer = browser.get("/ui/jobs?search=a")
+    assert answer.status_code == 503
+    assert "That takes too long" in answer.text
+    assert "Narrow it: name a table" in answer.text
 
 
 def test_a_cursor_that_no_page_gave_is_an_error_page(browser: Browser) -> None:
