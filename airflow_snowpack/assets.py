@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 
 from airflow.sdk import Asset, AssetAlias, AssetWatcher
 
-from airflow_snowpack import settings
+from airflow_snowpack import setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -72,7 +72,7 @@ def iceberg_asset(table: str, *, catalog: str | None = None, catalog_conn_id: st
     """
     from airflow_snowpack.iceberg.names import TableName
 
-    name = TableName.parse(table, catalog=catalog or settings.catalog_name())
+    name = TableName.parse(table, catalog=catalog or setting.catalog_name())
     if not watched:
         return _asset(name, catalog_conn_id)
     watcher = IcebergTableWatcher(name.dotted, catalog_conn_id=catalog_conn_id)
@@ -185,4 +185,4 @@ def _uri(name: TableName, catalog_conn_id: str | None, **query: str) -> str:
 
 
 def _is_other(catalog_conn_id: str | None) -> bool:
-    return bool(catalog_conn_id) and catalog_conn_id != settings.catalog_conn_id()
+    return bool(catalog_conn_id) and catalog_conn_id != setting.catalog_conn_id()

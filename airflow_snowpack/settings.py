@@ -1,8 +1,8 @@
 """The one door to the configuration: Airflow's section ``[snowpack]`` as typed values.
 
 Airflow gives each option its environment variable (``AIRFLOW__SNOWPACK__LEASE``) and its place in ``airflow.cfg``;
-``provider_info.CONFIG`` has the defaults. The invariant: a :class:`Settings` that exists can be used as it is. DAG files
-reach this module for the name of the catalog, so what is needed to read the rest is imported only there.
+``provider_info.CONFIG`` has the defaults. The invariant: a :class:`Settings` that exists can be used as it is. A DAG file, which
+needs no more than the name of the catalog, reads it by :mod:`airflow_snowpack.setting` and does not load this module.
 
     settings = Settings.load()
     settings.policy.lease            # datetime.timedelta(seconds=1800)
@@ -15,33 +15,20 @@ import json
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.iceberg.names import LEVEL
-from airflow_snowpack.provider_info import CONFIG, SECTION
+from airflow_snowpack.setting import InvalidSetting as InvalidSetting
+from airflow_snowpack.setting import catalog_conn_id as catalog_conn_id
+from airflow_snowpack.setting import catalog_name as catalog_name
+from airflow_snowpack.setting import read_level, read_optional, read_setting, setting_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from airflow_snowpack.jobs.model import LifecyclePolicy
     from airflow_snowpack.maintenance.action import Action
 
-T = TypeVar("T")
-
 SHORTEST_REQUEST_TIMEOUT = timedelta(seconds=5)
-MAY_HOLD_SECRETS = frozenset({"spark_conf"})
-
-
-class InvalidSetting(SnowpackError):
-    """A value in ``[snowpack]`` that cannot be used."""
-
-    def __init__(self, key: str, value: str, problem: str) -> None:
-        shown = "…" if key in MAY_HOLD_SECRETS else repr(value[:200])
-        super().__init__(
-            f"[{SECTION}] {key} = {shown} is not usable: {problem}. "
-            f"Correct it in airflow.cfg or in the environment variable AIRFLOW__{SECTION.upper()}__{key.upper()}."
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,50 +77,37 @@ class Settings:
         from airflow.configuration import AIRFLOW_HOME
 
         airflow_home = Path(AIRFLOW_HOME).absolute()
-        home = _read("home", lambda text: Path(text).expanduser().absolute() if text else airflow_home / "snowpack")
+        home = read_setting("home", lambda text: Path(text).expanduser().absolute() if text else airflow_home / "snowpack")
         return cls(
-            store_conn_id=_read("store_conn_id", _optional),
+            store_conn_id=read_setting("store_conn_id", read_optional),
             store_path=airflow_home / "snowpack.db",
             catalog_conn_id=catalog_conn_id(),
             catalog_name=catalog_name(),
             home=home,
-            spark_conn_id=_read("spark_conn_id", _optional),
-            spark_master=_read("spark_master", _required),
-            spark_driver_memory=_read("spark_driver_memory", _required),
-            spark_packages=_read("spark_packages", _names),
-            spark_conf=_read("spark_conf", _string_map),
+            spark_conn_id=read_setting("spark_conn_id", read_optional),
+            spark_master=read_setting("spark_master", _required),
+            spark_driver_memory=read_setting("spark_driver_memory", _required),
+            spark_packages=read_setting("spark_packages", _names),
+            spark_conf=read_setting("spark_conf", _string_map),
             policy=_read_policy(),
-            action_order=_read("action_order", _order),
-            continue_on_error=_read("continue_on_error", _flag),
-            table_cache_refresh=_read("table_cache_refresh", _period),
-            table_poll=_read("table_poll", _period),
+            action_order=read_setting("action_order", _order),
+            continue_on_error=read_setting("continue_on_error", _flag),
+            table_cache_refresh=read_setting("table_cache_refresh", _period),
+            table_poll=read_setting("table_poll", _period),
             resume_delay=resume_delay(),
-            schedule_files=_read("schedule_files", _patterns),
-            update_schedules=_read("update_schedules", _flag),
-            builds_url=_read("builds_url", lambda text: _address(text) or str(home / "builds")),
-            builds_conn_id=_read("builds_conn_id", _optional),
-            interim_namespace=_read("interim_namespace", _level),
-            interim_sweep_after=_read("interim_sweep_after", _period),
-            airflow_conn_id=_read("airflow_conn_id", _optional),
-            listen_to_airflow=_read("listen_to_airflow", _flag),
-            request_timeout=_read("request_timeout", _request_timeout),
-            api_host=_read("api_host", _required),
-            api_port=_read("api_port", _port),
-            api_token=_read("api_token", _optional),
+            schedule_files=read_setting("schedule_files", _patterns),
+            update_schedules=read_setting("update_schedules", _flag),
+            builds_url=read_setting("builds_url", lambda text: _address(text) or str(home / "builds")),
+            builds_conn_id=read_setting("builds_conn_id", read_optional),
+            interim_namespace=read_setting("interim_namespace", read_level),
+            interim_sweep_after=read_setting("interim_sweep_after", _period),
+            airflow_conn_id=read_setting("airflow_conn_id", read_optional),
+            listen_to_airflow=read_setting("listen_to_airflow", _flag),
+            request_timeout=read_setting("request_timeout", _request_timeout),
+            api_host=read_setting("api_host", _required),
+            api_port=read_setting("api_port", _port),
+            api_token=read_setting("api_token", read_optional),
         )
-
-
-def catalog_name() -> str:
-    """Only the catalog's name: what a DAG file needs to name its assets.
-
-    :raises InvalidSetting: it is not a name.
-    """
-    return _read("catalog_name", _level)
-
-
-def catalog_conn_id() -> str | None:
-    """Return only the connection of the installation's catalog; ``None`` for the embedded catalog."""
-    return _read("catalog_conn_id", _optional)
 
 
 def resume_delay() -> timedelta:
@@ -141,41 +115,24 @@ def resume_delay() -> timedelta:
 
     :raises InvalidSetting: it is not a duration.
     """
-    return _read("resume_delay", _period)
+    return read_setting("resume_delay", _period)
 
 
 def _read_policy() -> LifecyclePolicy:
     from airflow_snowpack.jobs.model import LifecyclePolicy
 
     policy = LifecyclePolicy(
-        lease=_read("lease", _period),
-        heartbeat=_read("heartbeat", _period),
-        fence_check=_read("fence_check", _period),
-        max_attempts=_read("max_attempts", _count),
-        retry_base=_read("retry_base", _period),
+        lease=read_setting("lease", _period),
+        heartbeat=read_setting("heartbeat", _period),
+        fence_check=read_setting("fence_check", _period),
+        max_attempts=read_setting("max_attempts", _count),
+        retry_base=read_setting("retry_base", _period),
     )
     if policy.heartbeat >= policy.lease:
-        raise InvalidSetting("heartbeat", _text("heartbeat"), f"it must be shorter than the lease, {_text('lease')}")
+        raise InvalidSetting(
+            "heartbeat", setting_text("heartbeat"), f"it must be shorter than the lease, {setting_text('lease')}"
+        )
     return policy
-
-
-def _text(key: str) -> str:
-    from airflow.configuration import conf
-
-    default = str(CONFIG[SECTION]["options"][key]["default"])
-    return str(conf.get(SECTION, key, fallback=default)).strip()
-
-
-def _read(key: str, parse: Callable[[str], T]) -> T:
-    text = _text(key)
-    try:
-        return parse(text)
-    except (ValueError, SnowpackError) as problem:
-        raise InvalidSetting(key, text, str(problem).rstrip(".")) from problem
-
-
-def _optional(text: str) -> str | None:
-    return text or None
 
 
 def _address(text: str) -> str:
@@ -186,12 +143,6 @@ def _address(text: str) -> str:
 def _required(text: str) -> str:
     if not text:
         raise ValueError("it must not be empty")
-    return text
-
-
-def _level(text: str) -> str:
-    if not LEVEL.fullmatch(text):
-        raise ValueError("it must start with a letter or an underscore and go on with letters, digits, underscores and hyphens")
     return text
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.scheduling.declared import Declared
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling.leaves import Cron
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(NamedTuple):  # which costs a tenth of a dataclass when a DAG file is parsed
     """What has happened to a leaf since its schedule last launched.
 
     :param amount: in the leaf's measure.

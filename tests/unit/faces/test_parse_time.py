@@ -124,6 +124,7 @@ ONLY_TO_RUN = (
     ),
     *("airflow_snowpack.iceberg.health", "airflow_snowpack.iceberg.orphans", "airflow_snowpack.iceberg.numbers"),
     *("airflow_snowpack.interim.model", "airflow_snowpack.interim.handover", "airflow_snowpack.scheduling.surroundings"),
+    "airflow_snowpack.settings",
 )
 MODULES_OF_ONE_NAME = 20
 MODULES_OF_A_USUAL_FILE = 45
