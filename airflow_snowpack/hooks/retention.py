@@ -20,14 +20,14 @@ SHORTEST = timedelta(days=7)
 
 
 def retained(store: Store) -> tuple[Kind, ...]:
-    """All kinds of rows that are deleted when they are old."""
+    """All kinds of rows that are deleted when they are old; what refers to others goes before them."""
     from airflow_snowpack.builds.retention import KINDS as OF_BUILDS
     from airflow_snowpack.jobs.retention import KINDS as OF_JOBS
     from airflow_snowpack.scheduling.retention import retained as of_schedules
     from airflow_snowpack.store.audit_retention import AUDIT_TRAIL
     from airflow_snowpack.store.operation_retention import EDGES, OPERATIONS
 
-    return (*OF_JOBS, *OF_BUILDS, *of_schedules(store), OPERATIONS, EDGES, AUDIT_TRAIL)
+    return (OPERATIONS, EDGES, *OF_JOBS, *OF_BUILDS, *of_schedules(store), AUDIT_TRAIL)
 
 
 def prune(store: Store, older_than: timedelta, actor: Actor, *, dry_run: bool = False) -> Counter[str]:
