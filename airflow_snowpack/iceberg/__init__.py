@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg.numbers import read_numbers as read_numbers
     from airflow_snowpack.iceberg.orphans import StoredFile as StoredFile
     from airflow_snowpack.iceberg.orphans import find_orphans as find_orphans
+    from airflow_snowpack.iceberg.orphans import list_storage as list_storage
     from airflow_snowpack.iceberg.table_locations import LocationConflict as LocationConflict
     from airflow_snowpack.iceberg.table_locations import LocationMemory as LocationMemory
     from airflow_snowpack.iceberg.table_locations import TableLocations as TableLocations
@@ -61,7 +62,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "metadata_reader": ["MetadataReader", "read_files"],
         "names": ["TableName"],
         "numbers": ["TableNumbers", "read_numbers"],
-        "orphans": ["StoredFile", "find_orphans"],
+        "orphans": ["StoredFile", "find_orphans", "list_storage"],
         "table_locations": ["LocationConflict", "LocationMemory", "TableLocations", "location_conflicts"],
     },
 )

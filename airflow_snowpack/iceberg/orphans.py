@@ -36,23 +36,44 @@ class StoredFile:
     modified_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class StorageListing:
+    """What a listing of a table's storage found.
+
+    :param files: how many files there are.
+    :param orphans: those that are old enough and that no metadata names.
+    """
+
+    files: int
+    orphans: tuple[StoredFile, ...]
+
+
 def find_orphans(
     table: Table, *, older_than: datetime, location: str | None = None, reader: MetadataReader | None = None
 ) -> tuple[StoredFile, ...]:
-    """List what ``remove_orphan_files`` would remove; nothing is deleted here.
+    """List what ``remove_orphan_files`` would remove; the arguments are those of :func:`list_storage`.
+
+    :param reader: of this table, if there is one already.
+    """
+    return list_storage(reader or MetadataReader(table), older_than=older_than, location=location).orphans
+
+
+def list_storage(reader: MetadataReader, *, older_than: datetime, location: str | None = None) -> StorageListing:
+    """List the files below a table's location, and what ``remove_orphan_files`` would remove of them; nothing is deleted here.
 
     :param older_than: only files that were last modified before.
     :param location: a folder inside the table's location; without it, all of that.
-    :param reader: of this table, if it has one already.
     :raises LocationOutsideTable: the folder is not inside the table's location.
     """
+    table = reader.table
     root = location or table.location()
     if not is_inside(root, table.location()):
         raise LocationOutsideTable(root, ".".join(table.name()), table.location())
     # The listing comes first: a file that is committed in between is then known to the metadata.
-    old = [file for file in _files_below(table, root) if file.modified_at < older_than]
-    known = referenced_files(reader or MetadataReader(table)) if old else frozenset()
-    return tuple(file for file in old if normalise(file.path) not in known)
+    files = list(_files_below(table, root))
+    old = [file for file in files if file.modified_at < older_than]
+    known = referenced_files(reader) if old else frozenset()
+    return StorageListing(len(files), tuple(file for file in old if normalise(file.path) not in known))
 
 
 def _files_below(table: Table, root: str) -> Iterator[StoredFile]:

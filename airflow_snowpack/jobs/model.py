@@ -71,6 +71,10 @@ class TableChange:
     location: str | None = None
 
 
+COUNTED_ONLY = ("considered_", "kept_", "off_size_")
+"""How the names of metrics begin that say what there is, and not what is done to it."""
+
+
 @dataclass(frozen=True, slots=True)
 class ActionResult:
     """What one action did.
@@ -94,6 +98,11 @@ class ActionResult:
     @property
     def success(self) -> bool:
         return self.outcome in (ActionOutcome.SUCCEEDED, ActionOutcome.PARTIAL, ActionOutcome.SKIPPED)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether its numbers have anything that was done, or that a dry run would do; what was only counted is not work."""
+        return any(number for name, number in self.metrics.items() if not name.startswith(COUNTED_ONLY))
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ def _next_step(last: Job | None, plan: Job | None, lock: TableLock | None, now: 
     if lock is not None and lock.expires_at > now:
         return _locked(last, lock)
     if plan is not None and (last is None or plan.submitted_at > last.submitted_at):
-        would = [result.message for result in plan.results if any(result.metrics.values())]
+        would = [result.message for result in plan.results if result.has_work]
         return f"A dry run found work: {'; '.join(would)}." if would else "A dry run found nothing to do."
     if last is None:
         return "Never maintained here. Start with a dry run."

@@ -1,4 +1,4 @@
-"""Whether an action has nothing to do, from the table's metadata: then Spark need not start.
+"""Whether an action has nothing to do, from the table's metadata and storage: then Spark need not start.
 
     >>> skip = nothing_to_do(RewriteDataFiles(), lambda: MetadataReader(table), now=utc_now())  # doctest: +SKIP
     >>> skip.message  # doctest: +SKIP
@@ -6,8 +6,9 @@
 
 The invariant: it errs towards Spark. ``None`` means that there may be something to do. An effect means that Iceberg's procedure
 would find nothing, whatever a ``where`` selects and however Spark groups the files: predicates are not evaluated, and groups have
-no limit of size, because a part of files that are not worth a rewrite is not worth one either. What metadata cannot show (the
-effect of an option that the plan does not cover, the files of a storage) is for Spark to find out.
+no limit of size, because a part of files that are not worth a rewrite is not worth one either. Orphan files are found by listing
+the storage, if the table is small enough to list it here. The rest (the effect of an option that the plan does not cover, the
+storage of a large table) is for Spark to find out.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.iceberg import DeleteKind
+from airflow_snowpack.iceberg import DeleteKind, list_storage
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.effect import Effect, counted
 from airflow_snowpack.maintenance.file_groups import data_file_groups, delete_file_groups, size_bounds
 from airflow_snowpack.maintenance.options import (
     ActionOptions,
     ExpireSnapshots,
+    RemoveOrphanFiles,
     RewriteDataFiles,
     RewriteManifests,
     RewritePositionDeleteFiles,
@@ -32,9 +34,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+    from pyiceberg.table import Table
+
     from airflow_snowpack.iceberg import MetadataReader
 
 NO_LIMIT = 2**63 - 1
+FILE_TOTALS = ("total-data-files", "total-delete-files")
+MOST_FILES, MOST_SNAPSHOTS = 10_000, 200
+"""Of a table whose storage is listed without Spark."""
 
 
 def nothing_to_do(options: ActionOptions, read: Callable[[], MetadataReader], *, now: datetime) -> Effect | None:
@@ -53,8 +60,9 @@ def nothing_to_do(options: ActionOptions, read: Callable[[], MetadataReader], *,
             return _no_manifests(options, read)
         case ExpireSnapshots():
             return _no_snapshots(options, read, now)
+        case RemoveOrphanFiles():
+            return _no_orphans(options, read, now)
         case _:
-            # Orphan files: only a listing of the storage finds them.
             return None
 
 
@@ -118,6 +126,29 @@ def _no_snapshots(options: ExpireSnapshots, read: Callable[[], MetadataReader], 
         return None
     metrics = {"expired_snapshots_count": 0, "expired_refs_count": 0, "kept_snapshots_count": len(expiry.kept)}
     return _skip(f"{counted(len(expiry.kept), 'snapshot')}, none of them due to expire", metrics)
+
+
+def _no_orphans(options: RemoveOrphanFiles, read: Callable[[], MetadataReader], now: datetime) -> Effect | None:
+    if options.prefix_mismatch_mode or options.equal_schemes or options.equal_authorities:
+        return None
+    reader = read()
+    if is_protected(reader.table) or not _is_small(reader.table):
+        return None
+    found = list_storage(reader, older_than=now - options.older_than, location=options.location)
+    if found.orphans:
+        return None
+    metrics = {"planned_files_count": 0, "removed_files_count": 0, "considered_files_count": found.files}
+    return _skip(f"{counted(found.files, 'file')} in the storage, none of them an orphan that is old enough", metrics)
+
+
+def _is_small(table: Table) -> bool:
+    """Whether listing its storage here, and reading what all its snapshots name, takes less than starting Spark."""
+    snapshot = table.current_snapshot()
+    if snapshot is None:
+        return True
+    totals = [snapshot.summary.get(key) if snapshot.summary else None for key in FILE_TOTALS]
+    known = [int(total) for total in totals if total is not None]
+    return len(known) == len(totals) and sum(known) <= MOST_FILES and len(table.metadata.snapshots) <= MOST_SNAPSHOTS
 
 
 def _skip(evidence: str, metrics: dict[str, int]) -> Effect:

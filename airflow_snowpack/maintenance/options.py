@@ -82,8 +82,8 @@ def read_by(read: Reader, *, procedure_option: str | None = None) -> dict[str, A
 class ActionOptions:
     """What the five have in common.
 
-    :param only_if_needed: skip the action, without Spark, when the table's metadata shows that it has nothing to do. Orphan files
-        are not in the metadata, so their removal always runs.
+    :param only_if_needed: skip the action, without Spark, when the table's metadata shows that it has nothing to do; for orphan
+        files, a listing of a small table's storage.
     """
 
     action: ClassVar[Action]

@@ -87,7 +87,7 @@ def find(page: Page, database: str, search: str, show: str, after: str | None) -
 def suggested(standing: Standing) -> str:
     """The actions that the newest dry run found work for, else the two that nearly every table needs."""
     if standing.plan is not None:
-        found = [result.action for result in standing.plan.results if result.success and any(result.metrics.values())]
+        found = [result.action for result in standing.plan.results if result.success and result.has_work]
         if found:
             return " ".join(found)
     return f"{Action.REWRITE_DATA_FILES} {Action.EXPIRE_SNAPSHOTS}"

@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 ACTIONS = ["rewrite_data_files", "expire_snapshots"]
 DONE = ActionResult("rewrite_data_files", ActionOutcome.SUCCEEDED, "Compacted 87 files into 12", 1.5, metrics={"files": 87})
 WORK = ActionResult("rewrite_data_files", ActionOutcome.SUCCEEDED, "would compact 87 files", 0.1, metrics={"files": 87})
-NONE = ActionResult("expire_snapshots", ActionOutcome.SUCCEEDED, "would expire nothing", 0.1, metrics={"snapshots": 0})
+NONE = ActionResult(
+    "expire_snapshots",
+    ActionOutcome.SUCCEEDED,
+    "would expire nothing",
+    0.1,
+    metrics={"expired_snapshots_count": 0, "kept_snapshots_count": 7},
+)
 pytestmark = pytest.mark.one_database
 
 

@@ -58,7 +58,7 @@ MAINTENANCE = """
     error = run(engine, Action.REWRITE_DATA_FILES, where="nowhere = 1", only_if_needed=False).error
     print(error.partition(";")[0], "cannot be resolved" in error, "at org.apache" in error)
     run(engine, Action.EXPIRE_SNAPSHOTS, max_age="PT0S", retain_last=1)
-    run(engine, Action.REMOVE_ORPHAN_FILES)
+    run(engine, Action.REMOVE_ORPHAN_FILES, only_if_needed=False)
     fill(30000)
     session.sql(f"ALTER TABLE {name.quoted} SET TBLPROPERTIES "
                 "('write.parquet.compression-codec' = 'zstd', 'write.parquet.compression-level' = '19')").collect()

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     Flights = Callable[..., Table]
     Run = Callable[..., ActionResult | str]
 
-PLANNED = [action for action in Action if action is not Action.REMOVE_ORPHAN_FILES]
 SPARK_STARTS = "Spark starts"
 
 
@@ -91,8 +90,13 @@ def job(options: dict[str, Any]) -> Job:
             "Nothing to do: 1 snapshot, none of them due to expire",
             {"expired_snapshots_count": 0, "expired_refs_count": 0, "kept_snapshots_count": 1},
         ),
+        (
+            Action.REMOVE_ORPHAN_FILES,
+            "Nothing to do: 5 files in the storage, none of them an orphan that is old enough",
+            {"planned_files_count": 0, "removed_files_count": 0, "considered_files_count": 5},
+        ),
     ],
-    ids=PLANNED,
+    ids=list(Action),
 )
 def test_an_action_that_has_nothing_to_do_is_skipped_with_its_evidence(
     flights: Flights, run: Run, action: Action, message: str, metrics: dict[str, int]
@@ -107,7 +111,7 @@ def test_an_action_that_has_nothing_to_do_is_skipped_with_its_evidence(
     assert result.change is None
 
 
-@pytest.mark.parametrize("action", PLANNED)
+@pytest.mark.parametrize("action", list(Action))
 def test_an_empty_table_has_nothing_to_do(flights: Flights, run: Run, action: Action) -> None:
     flights()
 
@@ -117,7 +121,7 @@ def test_an_empty_table_has_nothing_to_do(flights: Flights, run: Run, action: Ac
     assert result.outcome is ActionOutcome.SKIPPED
 
 
-@pytest.mark.parametrize("action", PLANNED)
+@pytest.mark.parametrize("action", list(Action))
 def test_spark_starts_when_it_is_wanted_in_any_case(flights: Flights, run: Run, action: Action) -> None:
     flights(1)
 
@@ -127,7 +131,8 @@ def test_spark_starts_when_it_is_wanted_in_any_case(flights: Flights, run: Run, 
 def test_spark_starts_for_what_metadata_cannot_show(flights: Flights, run: Run) -> None:
     flights(1)
 
-    assert run(Action.REMOVE_ORPHAN_FILES) == SPARK_STARTS
+    assert run(Action.REMOVE_ORPHAN_FILES, prefix_mismatch_mode="ignore") == SPARK_STARTS
+    assert run(Action.REMOVE_ORPHAN_FILES, equal_schemes={"s3a": "s3"}) == SPARK_STARTS
     assert run(Action.REWRITE_DATA_FILES, remove_dangling_deletes=True) == SPARK_STARTS
     assert run(Action.REWRITE_MANIFESTS, sort_by=["month"]) == SPARK_STARTS
     assert run(Action.EXPIRE_SNAPSHOTS, clean_expired_metadata=True) == SPARK_STARTS
@@ -142,6 +147,24 @@ def test_spark_starts_when_there_is_something_to_do(flights: Flights, run: Run) 
     assert run(Action.EXPIRE_SNAPSHOTS, later=timedelta(days=6)) == SPARK_STARTS
 
 
+def test_spark_starts_for_an_orphan_that_is_old_enough(flights: Flights, run: Run) -> None:
+    folder = flights(1).location().removeprefix("file://")
+    Path(folder, "data", "stray.parquet").write_text("stray")
+
+    assert isinstance(run(Action.REMOVE_ORPHAN_FILES), ActionResult)
+    assert run(Action.REMOVE_ORPHAN_FILES, later=timedelta(days=4)) == SPARK_STARTS
+    assert isinstance(run(Action.REMOVE_ORPHAN_FILES, later=timedelta(days=4), location=f"{folder}/metadata"), ActionResult)
+
+
+def test_the_storage_of_a_large_table_is_left_to_spark(flights: Flights, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    flights(1, 2)
+    for limit in ("MOST_FILES", "MOST_SNAPSHOTS"):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"airflow_snowpack.maintenance.need.{limit}", 1)
+            assert run(Action.REMOVE_ORPHAN_FILES) == SPARK_STARTS
+    assert isinstance(run(Action.REMOVE_ORPHAN_FILES), ActionResult)
+
+
 def test_a_branch_that_is_past_its_own_age_is_something_to_do(flights: Flights, run: Run) -> None:
     table = flights(1)
     table.manage_snapshots().create_tag(table.metadata.snapshots[0].snapshot_id, "short", max_ref_age_ms=86_400_000).commit()
@@ -154,6 +177,7 @@ def test_a_table_that_must_not_lose_files_is_for_spark_to_refuse(flights: Flight
     flights(1, properties={"gc.enabled": "false"})
 
     assert run(Action.EXPIRE_SNAPSHOTS) == SPARK_STARTS
+    assert run(Action.REMOVE_ORPHAN_FILES) == SPARK_STARTS
 
 
 def test_a_predicate_is_left_to_spark_unless_the_whole_table_has_nothing_to_do(flights: Flights, run: Run) -> None:
@@ -198,12 +222,14 @@ def test_the_actions_of_a_job_open_each_manifest_once(
         opened[Path(location).suffix] += 1
         return really(self, location)
 
-    engine = SparkEngine(lambda: pytest.fail("Spark starts"), lambda: catalog)
+    # By then every file is old enough to be an orphan, so that all snapshots are read for what they name.
+    later = datetime.now(UTC) + timedelta(days=4)
+    engine = SparkEngine(lambda: pytest.fail("Spark starts"), lambda: catalog, now=lambda: later)
     monkeypatch.setattr(PyArrowFileIO, "new_input", count)
-    for action in (Action.REWRITE_DATA_FILES, Action.REWRITE_POSITION_DELETE_FILES, Action.EXPIRE_SNAPSHOTS):
+    for action in (action for action in Action if action is not Action.REWRITE_MANIFESTS):
         assert engine.run(job({}), action).outcome is ActionOutcome.SKIPPED
 
-    assert opened == {".json": 3, ".avro": 1 + 3}, "the metadata for each action, one manifest list, three manifests"
+    assert opened == {".json": 4, ".avro": 3 + 3}, "the metadata for each action, three manifest lists, three manifests"
 
 
 def test_no_part_of_files_that_have_nothing_to_do_has_something_to_do() -> None:
