@@ -124,8 +124,8 @@ class SnowpackDispatcherOperator(BaseOperator):
             self.store_conn_id,
             self.catalog_conn_id,
             self.look_interval.total_seconds(),
-            dag_id=context["ti"].dag_id,
-            task_id=context["ti"].task_id,
+            of_dag=context["ti"].dag_id,
+            of_task=context["ti"].task_id,
         )
         self.defer(trigger=trigger, method_name="go_on", kwargs={"until": until.isoformat(), "launched": launched})
 

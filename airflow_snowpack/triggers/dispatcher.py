@@ -40,7 +40,7 @@ class DispatcherTrigger(BaseTrigger):
 
     :param until: no longer than this, as ISO 8601 text.
     :param look_seconds: the pause between two looks, in seconds (Airflow keeps a trigger's arguments as JSON).
-    :param dag_id: the task that waits, in whose name it leaves a sign of life; likewise ``task_id``.
+    :param of_dag: the DAG of the task that waits, in whose name it leaves a sign of life; likewise ``of_task``.
     """
 
     def __init__(
@@ -49,16 +49,16 @@ class DispatcherTrigger(BaseTrigger):
         store_conn_id: str | None = None,
         catalog_conn_id: str | None = None,
         look_seconds: float = 0.5,
-        dag_id: str = "snowpack_dispatcher",
-        task_id: str = "dispatch",
+        of_dag: str = "snowpack_dispatcher",
+        of_task: str = "dispatch",
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's is untyped
         self.until = until
         self.store_conn_id = store_conn_id
         self.catalog_conn_id = catalog_conn_id
         self.look_seconds = look_seconds
-        self.dag_id = dag_id
-        self.task_id = task_id
+        self.of_dag = of_dag
+        self.of_task = of_task
         self._sign: SignOfLife | None = None
         self._polling: Polling | None = None
         self._joined = ExitStack()
@@ -70,8 +70,8 @@ class DispatcherTrigger(BaseTrigger):
             "store_conn_id": self.store_conn_id,
             "catalog_conn_id": self.catalog_conn_id,
             "look_seconds": self.look_seconds,
-            "dag_id": self.dag_id,
-            "task_id": self.task_id,
+            "of_dag": self.of_dag,
+            "of_task": self.of_task,
         }
         return "airflow_snowpack.triggers.dispatcher.DispatcherTrigger", arguments
 
@@ -141,4 +141,4 @@ class DispatcherTrigger(BaseTrigger):
     def _sign_of(self, store: Store, role: Role, period: timedelta) -> SignOfLife:
         from airflow_snowpack.store.signs_of_life import SignOfLife
 
-        return SignOfLife(store, role, f"{self.dag_id}.{self.task_id}", period=period, detail={"dag": self.dag_id})
+        return SignOfLife(store, role, f"{self.of_dag}.{self.of_task}", period=period, detail={"dag": self.of_dag})
