@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from airflow_snowpack.api.services import Services
 from airflow_snowpack.hooks.build_storage import BuildStorageHook
-from airflow_snowpack.hooks.dag_states import dag_states
+from airflow_snowpack.hooks.dag_states import DagStatesInTime
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook, reach_catalog, read_catalog_id
 from airflow_snowpack.hooks.presence import sign_of_process
 from airflow_snowpack.hooks.store import SnowpackHook
@@ -45,6 +45,6 @@ def open_services() -> Services:
         settings.table_cache_refresh,
         BuildStorageHook().storage,
         sign=sign,
-        dag_states=dag_states,
+        dag_states=DagStatesInTime(),
         timeout=settings.request_timeout,
     )

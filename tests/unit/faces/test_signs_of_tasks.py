@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from airflow_snowpack import operators
+from airflow_snowpack.api.roles import DagState
+from airflow_snowpack.hooks.dag_states import DagStatesInTime
 from airflow_snowpack.operators.sign_of_life import period_of
 from airflow_snowpack.store.signs_of_life import read_signs
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from airflow_snowpack.jobs import Jobs
     from tests.unit.faces.conftest import Runner
 
@@ -63,3 +68,21 @@ def test_a_sweep_a_queue_worker_and_a_collector_are_seen_and_a_run_of_one_job_is
         ("sweeper", "often.sweep", timedelta(minutes=2), "often"),
         ("worker", "often.work", timedelta(minutes=2), "often"),
     ]
+
+
+def test_an_airflow_database_that_hangs_delays_one_answer_by_its_patience_and_no_further_one() -> None:
+    release, asked = threading.Event(), []
+
+    def hang(dag_ids: Collection[str]) -> dict[str, DagState]:
+        asked.append(dag_ids)
+        release.wait()
+        return {"snowpack_sweep": DagState.PAUSED}
+
+    states = DagStatesInTime(hang, patience=timedelta(milliseconds=20))
+    try:
+        assert [states(["snowpack_sweep"]) for _ in range(3)] == [{}, {}, {}]
+        assert len(asked) == 1, "the others did not wait"
+    finally:
+        release.set()
+    patient = DagStatesInTime(lambda dag_ids: {"snowpack_sweep": DagState.PAUSED}, patience=timedelta(minutes=5))
+    assert patient(["snowpack_sweep"]) == {"snowpack_sweep": DagState.PAUSED}
