@@ -17,6 +17,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import timedelta
+from itertools import chain
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow_snowpack.iceberg.catalog import CatalogConfig
@@ -56,14 +58,15 @@ class Broker:
 
     def read(
         self, known: Mapping[TableName, str | None], process: Callable[[TableName, Table], T]
-    ) -> dict[TableName, T | Exception | None]:
-        """Read the tables that have changed, several at a time.
+    ) -> Iterator[tuple[TableName, T | Exception | None]]:
+        """Read the tables that have changed, several at a time, and yield each as soon as it is read.
 
         :param known: the version of each table that the caller has read: the location of its metadata. ``None`` for a table that
             is to be read in any case.
         :param process: called with each table that has changed, in one of several threads.
-        :returns: for each table what ``process`` returned; ``None`` when it has not changed; or why it cannot be read.
-        :raises CatalogUnreachable: the catalog does not answer.
+        :returns: each table with what ``process`` returned; ``None`` when it has not changed; or why it cannot be read.
+        :raises CatalogUnreachable: the connection cannot be opened or used. A REST catalog that does not answer is the error of
+            each table, see :func:`raise_outage`.
         """
         with self._connection:
             try:
@@ -75,11 +78,7 @@ class Broker:
                 if self._closed:
                     self._disconnect()
 
-        found = {**settled, **_read_each(changed, process)}
-        outages = [problem for problem in found.values() if isinstance(problem, CatalogUnreachable)]
-        if outages and len(outages) == len(found):
-            raise outages[0]
-        return found
+        return chain(settled.items(), _read_each(changed, process))
 
     def tables(self, names: Collection[TableName]) -> dict[TableName, Table | Exception]:
         """Return tables as they are now, or why one cannot be read.
@@ -92,10 +91,11 @@ class Broker:
         known = {name: kept[name].metadata_location if name in kept else None for name in names}
         read = self.read(known, lambda _, table: table)
         found: dict[TableName, Table | Exception] = {}
-        for name, result in read.items():
+        for name, result in read:
             found[name] = kept[name] if result is None else result
             if self._waiting[name] and not isinstance(result, Exception | None):
                 self._tables[name] = result
+        raise_outage(found.values())
         return found
 
     @contextmanager
@@ -133,11 +133,21 @@ class Broker:
             catalog[1].close()
 
 
+def raise_outage(found: Collection[object]) -> None:
+    """Raise the error of a catalog that did not answer for any table: that is one problem, and not one for each table.
+
+    :raises CatalogUnreachable: all of these results are that.
+    """
+    outages = [result for result in found if isinstance(result, CatalogUnreachable)]
+    if outages and len(outages) == len(found):
+        raise outages[0]
+
+
 def _read_each(
     changed: Mapping[TableName, Callable[[], Table | None]], process: Callable[[TableName, Table], T]
-) -> dict[TableName, T | Exception | None]:
+) -> Iterator[tuple[TableName, T | Exception | None]]:
     """Read tables in threads that the end of the process does not wait for, since a storage may hang."""
-    found: dict[TableName, T | Exception | None] = {}
+    results: SimpleQueue[tuple[TableName, T | Exception | None]] = SimpleQueue()
     left = deque(changed.items())
 
     def work() -> None:
@@ -148,16 +158,14 @@ def _read_each(
                 return
             try:
                 table = read()
-                found[name] = None if table is None else process(name, table)
+                results.put((name, None if table is None else process(name, table)))
             except Exception as problem:  # noqa: BLE001 - a catalog or a storage raises anything; the other tables are read
-                found[name] = problem
+                results.put((name, problem))
 
-    threads = [threading.Thread(target=work, name="snowpack-tables", daemon=True) for _ in changed][:CONCURRENT_READS]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return found
+    for _ in range(min(CONCURRENT_READS, len(changed))):
+        threading.Thread(target=work, name="snowpack-tables", daemon=True).start()
+    for _ in changed:
+        yield results.get()
 
 
 class Brokers:

@@ -27,6 +27,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.arrivals import EXPIRED, Arrival, Arrivals, Place, place_at, read_arrivals
+from airflow_snowpack.iceberg.broker import Broker, raise_outage
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.scheduling.events import Event, number_in_turn, publish
@@ -47,8 +48,6 @@ from airflow_snowpack.store.types import UtcDateTime
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-
-    from airflow_snowpack.iceberg.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -116,13 +115,20 @@ class Poller:
         except Exception as problem:
             self._note(due, dict.fromkeys(due, problem))
             raise
-        for name, result in found.items():
-            if isinstance(result, _Reading):
+        unchanged: dict[TableName, sa.Row[Any]] = {}
+        failed: dict[TableName, Exception] = {}
+        for name, result in found:
+            if isinstance(result, Exception):
+                failed[name] = result
+            elif result is None:
+                unchanged[name] = due[name]
+            else:  # at once: its events wait for no other table
                 published += self._record(name, due[name], result, asked_at)
-        self._confirm({name: due[name] for name, result in found.items() if result is None}, asked_at)
-        failed = {name: result for name, result in found.items() if isinstance(result, Exception)}
+        self._confirm(unchanged, asked_at)
         self._note(due, failed)
-        self._log_problems(found.keys(), failed)
+        if len(failed) == len(due):
+            raise_outage(failed.values())
+        self._log_problems(due.keys(), failed)
         return PollReport(len(due), published, {str(name): _in_words(problem) for name, problem in failed.items()})
 
     def _log_problems(self, looked_at: Collection[TableName], failed: Mapping[TableName, Exception]) -> None:

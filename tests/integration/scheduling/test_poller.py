@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 from counted_reads import counted_reads
+from rest_catalog import rest_catalog
 
-from airflow_snowpack.iceberg import CatalogConfig
+from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable
 from airflow_snowpack.iceberg.broker import Broker
 from airflow_snowpack.scheduling import CommitsAdded, EventLog, Poller, RecordsAdded, Schedule, explain
 from airflow_snowpack.scheduling.listened_tables import read_table_lag
@@ -345,3 +346,28 @@ def test_a_schedule_of_a_table_to_which_none_has_listened_for_long_begins_at_its
     with counted_reads() as reads:
         assert poller.step().events == 0
     assert (len(reads.metadata), reads.manifests) == (1, []), "a year of history would be a year of manifests"
+
+
+@pytest.mark.one_database
+def test_an_outage_of_a_rest_catalog_is_one_error_and_one_transaction_however_many_tables_it_has(
+    scheduler: Any, store: Store
+) -> None:
+    with rest_catalog() as rest:
+        rest.tables = {("web",): ["a", "b", "c"]}
+        for name in ("a", "b", "c"):
+            scheduler.declare(name, CommitsAdded(f"web.{name}"))
+        poller = Poller(store, catalog_name="lake", broker=Broker(CatalogConfig.rest("lake", rest.url).load))
+        assert (poller.step().tables, poller.step().tables) == (3, 0)
+
+        scheduler.clock.forward(seconds=11)
+        rest.answer = "outage"
+        with counted_reads() as reads, pytest.raises(CatalogUnreachable):
+            poller.step()
+        assert len(reads.commits) == 1
+        assert all("cannot be reached" in str(explain(scheduler.schedules, name).sentences()) for name in ("a", "b", "c"))
+        assert poller.step().tables == 0, "it is asked again after the period"
+
+        rest.answer = "well"
+        scheduler.clock.forward(seconds=11)
+        assert poller.step().problems == {}
+        assert not any("cannot be reached" in str(explain(scheduler.schedules, name).sentences()) for name in ("a", "b", "c"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from threading import Barrier, Semaphore, current_thread
+from threading import Barrier, Event, Semaphore, current_thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +18,7 @@ from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable, TableNam
 from airflow_snowpack.iceberg.broker import CONCURRENT_READS, KEEP_CATALOG, Broker, brokers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
@@ -30,6 +30,10 @@ A, B, C = NAMES
 
 def location(_: TableName, table: Table) -> str:
     return table.metadata_location
+
+
+def read(broker: Broker, known: dict[TableName, Any], process: Callable[[TableName, Table], Any]) -> dict[TableName, Any]:
+    return dict(broker.read(known, process))
 
 
 @pytest.fixture
@@ -50,16 +54,16 @@ def change(table: Table) -> None:
 def test_a_round_over_a_sql_catalog_is_one_statement_and_reads_the_metadata_of_the_tables_that_have_changed(
     broker: Broker, tables: dict[TableName, Table]
 ) -> None:
-    known: dict[TableName, Any] = broker.read(dict.fromkeys(NAMES), location)
+    known: dict[TableName, Any] = read(broker, dict.fromkeys(NAMES), location)
     assert known == {name: table.metadata_location for name, table in tables.items()}
 
     with counted_reads() as reads:
-        assert broker.read(known, location) == dict.fromkeys(NAMES)
+        assert read(broker, known, location) == dict.fromkeys(NAMES)
     assert (len(reads.of_catalog), reads.metadata) == (1, [])
 
     change(tables[B])
     with counted_reads() as reads:
-        assert broker.read(known, location) == {A: None, B: tables[B].metadata_location, C: None}
+        assert read(broker, known, location) == {A: None, B: tables[B].metadata_location, C: None}
     assert (len(reads.of_catalog), reads.metadata) == (1, [tables[B].metadata_location])
 
 
@@ -72,7 +76,7 @@ def test_a_table_whose_metadata_file_may_be_written_again_is_always_read(
     catalog.drop_table(A.identifier)
     catalog.register_table(A.identifier, f"file://{copy}")
     known = {A: f"file://{copy}"}
-    assert broker.read(known, location) == known
+    assert read(broker, known, location) == known
 
 
 def test_a_table_that_cannot_be_read_keeps_no_other_from_being_read(
@@ -80,7 +84,7 @@ def test_a_table_that_cannot_be_read_keeps_no_other_from_being_read(
 ) -> None:
     catalog.drop_table(A.identifier)
     Path(tables[B].metadata_location.removeprefix("file://")).unlink()
-    found = broker.read(dict.fromkeys(NAMES), location)
+    found = read(broker, dict.fromkeys(NAMES), location)
     assert isinstance(found[A], TableNotFound)
     assert "Its database has: db.b, db.c" in str(found[A])
     assert isinstance(found[B], TableUnreadable)
@@ -93,12 +97,27 @@ def test_what_fails_for_one_table_is_returned_for_that_table(broker: Broker, tab
             raise ValueError("a damaged manifest")
         return location(name, table)
 
-    found = broker.read(dict.fromkeys(NAMES), process)
+    found = read(broker, dict.fromkeys(NAMES), process)
     assert [str(found[name]) for name in NAMES] == [
         tables[A].metadata_location,
         "a damaged manifest",
         tables[C].metadata_location,
     ]
+
+
+def test_a_table_is_there_as_soon_as_it_is_read_while_another_takes_long(broker: Broker, tables: dict[TableName, Table]) -> None:
+    a_is_there = Event()
+
+    def process(name: TableName, table: Table) -> str:
+        assert name != B or a_is_there.wait(PATIENCE_S)
+        return location(name, table)
+
+    found = {}
+    for name, result in broker.read({A: None, B: None}, process):
+        found[name] = result
+        if name == A:
+            a_is_there.set()
+    assert found == {name: tables[name].metadata_location for name in (A, B)}
 
 
 def test_several_tables_are_read_at_a_time_and_no_more_than_the_bound(broker: Broker, catalog: Catalog) -> None:
@@ -114,7 +133,7 @@ def test_several_tables_are_read_at_a_time_and_no_more_than_the_bound(broker: Br
         most.append(name)
         reading.release()
 
-    assert broker.read(dict.fromkeys(names), process) == dict.fromkeys(names)
+    assert read(broker, dict.fromkeys(names), process) == dict.fromkeys(names)
     assert len(most) == len(names)
 
 
@@ -187,14 +206,14 @@ def requests_of(rest: FakeRestCatalog) -> list[str]:
 def test_a_round_over_a_rest_catalog_loads_all_snapshots_of_the_tables_that_have_changed(rest: FakeRestCatalog) -> None:
     config = CatalogConfig.rest("lake", rest.url, properties={"snapshot-loading-mode": "refs"})
     broker = Broker(config.load)
-    known: dict[TableName, Any] = broker.read(dict.fromkeys(NAMES), location)
+    known: dict[TableName, Any] = read(broker, dict.fromkeys(NAMES), location)
     assert requests_of(rest) == ["a?snapshots=all", "b?snapshots=all", "c?snapshots=all"]
 
-    assert broker.read(known, location) == dict.fromkeys(NAMES)
+    assert read(broker, known, location) == dict.fromkeys(NAMES)
     assert requests_of(rest) == ["a?snapshots=refs", "b?snapshots=refs", "c?snapshots=refs"]
 
     rest.commits["b"] = 1
-    found = broker.read(known, location)
+    found = read(broker, known, location)
     assert (found[A], found[C]) == (None, None)
     assert found[B] not in (None, known[B])
     assert requests_of(rest) == ["a?snapshots=refs", "b?snapshots=all", "b?snapshots=refs", "c?snapshots=refs"]
@@ -203,9 +222,9 @@ def test_a_round_over_a_rest_catalog_loads_all_snapshots_of_the_tables_that_have
 def test_an_outage_of_a_rest_catalog_is_one_error_and_not_one_for_each_table(rest: FakeRestCatalog) -> None:
     broker = Broker(CatalogConfig.rest("lake", rest.url).load)
     rest.tables["db",].remove("b")
-    found = broker.read(dict.fromkeys(NAMES), location)
+    found = read(broker, dict.fromkeys(NAMES), location)
     assert isinstance(found[B], TableNotFound)
 
     rest.answer = "outage"
     with pytest.raises(CatalogUnreachable):
-        broker.read({A: "known", C: None}, location)
+        broker.tables([A, C])
