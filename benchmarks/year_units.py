@@ -12,14 +12,16 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import sqlalchemy as sa
 
 from airflow_snowpack.jobs import Jobs, JobStatus
@@ -353,17 +355,20 @@ async def _until_each_has_looked(year: Year) -> None:
 
 
 async def _begun(year: Year, tasks: list[asyncio.Future[Any]]) -> None:
-    """Wait until the store has a place for each sensor; read on a connection of its own, which is not counted."""
-    engine = sa.create_engine(year.store.engine.url, poolclass=sa.NullPool)
-    query = "SELECT count(*) FROM considered"
-    while True:
-        with engine.connect() as conn:
-            if conn.exec_driver_sql(query).scalar_one() >= year.sizes.sensors:
-                return
-        for task in tasks:
-            if task.done():
-                raise RuntimeError("A sensor ended before anything had arrived.") from task.exception()
-        await asyncio.sleep(0.2)
+    """Wait until the store has a place for each sensor."""
+    with closing(_uncounted(year.store.engine.url)) as driver:
+        while driver.execute("SELECT count(*) FROM considered").fetchone()[0] < year.sizes.sensors:
+            for task in tasks:
+                if task.done():
+                    raise RuntimeError("A sensor ended before anything had arrived.") from task.exception()
+            await asyncio.sleep(0.2)
+
+
+def _uncounted(url: sa.URL) -> Any:
+    """A connection of the driver, of which SQLAlchemy does not know."""
+    if url.get_backend_name() == "sqlite":
+        return sqlite3.connect(url.database or "", isolation_level=None)
+    return psycopg.connect(url.set(drivername="postgresql").render_as_string(hide_password=False), autocommit=True)
 
 
 def _connection(url: sa.URL) -> Mapping[str, Any]:
@@ -386,6 +391,11 @@ def _compared_locations(sizes: Sizes) -> float:
 def _counted_tables(sizes: Sizes) -> float:
     """The number of tables is shown, which takes five steps for each; and the state of the queue."""
     return SHORT_WALK + sizes.queued / 20 + sizes.tables / 100
+
+
+def _counted_rows(sizes: Sizes) -> float:
+    """As the page of tables, and the numbers of schedules and of runs that wait: ten steps and more for each."""
+    return _counted_tables(sizes) + sizes.schedules / 40 + sizes.waiting / 10
 
 
 def _manifests(sizes: Sizes) -> float:
@@ -413,7 +423,7 @@ UNITS = (
         varies=frozenset({"steps"}),
     ),
     Unit("jobs of an unknown DAG", _get("/jobs?dag=unknown"), {"statements": 3, "steps": SHORT_WALK}),
-    Unit("scrape of metrics", _get("/metrics"), {"statements": 30, "steps": _counted_tables}, varies=frozenset({"steps"})),
+    Unit("scrape of metrics", _get("/metrics"), {"statements": 30, "steps": _counted_rows}, varies=frozenset({"steps"})),
     Unit("page of tables", _get("/ui/"), {"statements": 20, "steps": _counted_tables}, varies=frozenset({"steps"})),
     Unit("page of jobs", _get("/ui/jobs"), {"statements": 20, "steps": BOUNDED_WALK}, varies=frozenset({"steps"})),
     Unit(
@@ -466,8 +476,8 @@ UNITS = (
         {
             "statements": lambda sizes: 20 + 8 * sizes.sensors,
             "steps": lambda sizes: 60 + sizes.sensors,
-            "opened": 15,
-            "at_once": 15,
+            "opened": 4,
+            "at_once": 4,
             "catalog_opened": 1,
             "catalog_statements": lambda sizes: 10 + sizes.awaited,
             "loads": lambda sizes: sizes.awaited,
