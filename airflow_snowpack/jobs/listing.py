@@ -174,7 +174,10 @@ def _newest_first(source: sa.FromClause) -> tuple[sa.UnaryExpression[Any], sa.Un
 
 def count_open(conn: sa.Connection) -> dict[JobStatus, int]:
     """Count the jobs that are pending and running; finished ones are not read."""
-    query = sa.select(jobs.c.status, sa.func.count()).where(IS_LIVE, *_of(IN_THE_QUEUE)).group_by(jobs.c.status)
+    # From the queue, a look-up for each of its rows: as a join, Postgres without statistics would walk over all jobs.
+    status = sa.select(jobs.c.status).where(jobs.c.job_id == job_queue.c.job_id).scalar_subquery()
+    queued = sa.select(status.label("status")).select_from(job_queue).subquery()
+    query = sa.select(queued.c.status, sa.func.count()).group_by(queued.c.status)
     found: dict[str, int] = {row[0]: row[1] for row in conn.execute(query)}
     return {status: found.get(status.value, 0) for status in (JobStatus.PENDING, JobStatus.RUNNING)}
 
