@@ -13,6 +13,7 @@ priority, what has been due for the longest.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,8 +34,10 @@ from airflow_snowpack.scheduling.definitions import Definitions
 from airflow_snowpack.scheduling.evaluation import Evaluation, Outcomes
 from airflow_snowpack.scheduling.pending import PendingState, is_open
 from airflow_snowpack.scheduling.surroundings import Snapshot, Surroundings
-from airflow_snowpack.store import Store
+from airflow_snowpack.store import Store, StoreError
 from airflow_snowpack.store.schedule_tables import pending_jobs, schedule_groups, schedules
+
+log = logging.getLogger(__name__)
 
 A_PART = 2_000
 """So many jobs are evaluated on one answer of Airflow's, which is some seconds old at the end."""
@@ -128,7 +131,21 @@ class Checker:
         return outcomes
 
     def _evaluate_batch(self, batch: Sequence[str], snapshot: Snapshot, definitions: Definitions) -> Outcomes:
-        return self._store.transact(lambda conn: Evaluation(self._store, conn, snapshot, definitions).evaluate(batch))
+        """Evaluate these jobs, or the first ones of them.
+
+        An error that the evaluation of one job raises rolls all of them back. So it is looked for in halves, and the job that
+        raises it is set aside: it must not keep the others waiting for ever.
+        """
+        try:
+            return self._store.transact(lambda conn: Evaluation(self._store, conn, snapshot, definitions).evaluate(batch))
+        except StoreError:
+            raise  # the store's error and no job's
+        except Exception as problem:
+            if len(batch) > 1:
+                return self._evaluate_batch(batch[: len(batch) // 2], snapshot, definitions)
+            log.exception("job_not_evaluated: the pending job %s is set aside", batch[0])
+            failed = {batch[0]: problem}
+        return self._store.transact(lambda conn: Evaluation(self._store, conn, snapshot, definitions, failed).evaluate(batch))
 
 
 def _by_turn(due: sa.FromClause) -> tuple[sa.ColumnElement[Any], ...]:

@@ -50,7 +50,7 @@ from airflow_snowpack.scheduling.trigger import Judgement
 from airflow_snowpack.scheduling.turns import hold_turns
 from airflow_snowpack.scheduling.unmet import keep_unmet, keep_unmet_of_expired
 from airflow_snowpack.scheduling.waiters import SELDOM, Fronts, elder_due, next_in_line, wake
-from airflow_snowpack.store import Store
+from airflow_snowpack.store import Store, storable
 from airflow_snowpack.store.schedule_tables import pending_jobs, schedules
 
 log = logging.getLogger(__name__)
@@ -59,6 +59,9 @@ MOST_TURNS = 256
 """Postgres has room for some thousand locks in all, at its default settings."""
 MOST_ENDED = 50
 """A job that is discarded costs some statements of its own."""
+MOST_SAID = 300
+"""So many characters of an unexpected error are kept as the reason why a job waits."""
+NONE_FAILED: Mapping[str, Exception] = {}
 
 Outcomes = dict[str, PendingState | None]
 
@@ -68,12 +71,12 @@ class _Job:
     """A pending job, its row held.
 
     :param schedule: as it is now; ``None`` where it was changed, or cannot be read.
-    :param problem: why it cannot be read.
+    :param problem: why it is set aside.
     """
 
     row: sa.Row[Any]
     schedule: Schedule | None = None
-    problem: InvalidSchedule | None = None
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +121,22 @@ class Evaluation:
 
     :param snapshot: how things stood in Airflow before the transaction.
     :param definitions: the schedules as they were read for the snapshot.
+    :param failed: jobs whose evaluation raised an error before; they are set aside.
     """
 
-    def __init__(self, store: Store, conn: sa.Connection, snapshot: Snapshot, definitions: Definitions) -> None:
+    def __init__(
+        self,
+        store: Store,
+        conn: sa.Connection,
+        snapshot: Snapshot,
+        definitions: Definitions,
+        failed: Mapping[str, Exception] = NONE_FAILED,
+    ) -> None:
         self._store = store
         self._conn = conn
         self._snapshot = snapshot
         self._definitions = definitions
+        self._failed = failed
         self._now = store.clock()
         self._shared = SharedFacts(conn, snapshot, self._now)
         self._fronts = Fronts(conn)
@@ -184,10 +196,12 @@ class Evaluation:
     def _job(self, row: sa.Row[Any], current: sa.Row[Any] | None) -> _Job:
         if current is None or current.generation != row.generation:
             return _Job(row)
+        if (failure := self._failed.get(row.pending_id)) is not None:
+            return _Job(row, problem=f"it cannot be evaluated ({type(failure).__name__}: {str(failure)[:MOST_SAID]})")
         try:
             return _Job(row, self._definitions.read(current.name, current.definition))
         except InvalidSchedule as error:
-            return _Job(row, problem=error)
+            return _Job(row, problem=f"its definition cannot be read: {error}")
 
     def _take_turns(self, jobs: Sequence[_Job], judged: Mapping[str, Judgement]) -> list[_Job]:
         """Wait for the turns of what these jobs count, and read the facts; the jobs beyond :data:`MOST_TURNS` are left."""
@@ -226,10 +240,10 @@ class Evaluation:
         expires_at = row.expires_at or expiry(self._conn, row.pending_id, schedule, triggered_at, self._now)
         return self._constrain(_Due(row, schedule, trigger, triggered_at, expires_at, counted))
 
-    def _set_aside(self, row: sa.Row[Any], error: InvalidSchedule) -> PendingState:
-        """A definition that this process cannot read, such as one of a newer version: it waits, and keeps no other waiting."""
-        log.error("schedule_not_readable: %s: %s", row.schedule, error)
-        reason = Reason("schedule", f"its definition cannot be read: {error}", met=False)
+    def _set_aside(self, row: sa.Row[Any], problem: str) -> PendingState:
+        """What this process cannot read or evaluate, such as data of a newer version: it waits, and keeps no other waiting."""
+        log.error("schedule_not_readable: %s: %s", row.schedule, problem)
+        reason = Reason("schedule", storable(problem), met=False)
         return self._wait(row, Write.of(row, **_changes((reason,), self._now + RECHECK, None, None)))
 
     def _constrain(self, due: _Due) -> PendingState:

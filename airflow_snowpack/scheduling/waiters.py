@@ -155,10 +155,10 @@ def _line(conn: sa.Connection, key: str) -> list[sa.Row[Any]]:
 
 def _limit(row: sa.Row[Any], key: str) -> int:
     """How many may run at once for this one to be among them; one where nothing says."""
-    declared = row.definition.get("constraints", ()) if isinstance(row.definition, dict) else ()
+    declared = row.definition.get("constraints") if isinstance(row.definition, dict) else None
     limits = []
-    for one in declared:
-        if not COUNTING.keys() & one.keys():
+    for one in declared if isinstance(declared, list) else ():
+        if not isinstance(one, dict) or not COUNTING.keys() & one.keys():
             continue
         with suppress(InvalidSchedule):  # one of a newer version; said in its look
             constraint = parse_constraint(one, COUNTING)

@@ -21,7 +21,8 @@ from airflow_snowpack.scheduling import (
     run_now,
     sync,
 )
-from airflow_snowpack.store.schedule_tables import schedules
+from airflow_snowpack.scheduling.constraint import RECHECK
+from airflow_snowpack.store.schedule_tables import pending_jobs, schedules
 
 GO = CustomEvents("go")
 NEWER = {"name": "newer", "dag_id": "maintain", "trigger": {"moon_phase": "full"}, "priority": "high"}
@@ -145,3 +146,36 @@ def test_its_dag_stays_in_the_group_that_it_named(scheduler: Any) -> None:
     scheduler.send("other")
     scheduler.go_on(seconds=timedelta(seconds=1).total_seconds())
     assert scheduler.started == []
+
+
+@pytest.mark.one_database
+def test_a_job_whose_evaluation_fails_is_set_aside_and_the_others_of_its_batch_start(scheduler: Any) -> None:
+    for number in range(9):
+        scheduler.declare(f"s{number}", GO, dag_id=f"dag_{number}")
+    scheduler.send("go")
+    Intake(scheduler.store).step()
+    strange = {"0": {"events": 1, "first_at": "the day before yesterday"}}
+    change = sa.update(pending_jobs).where(pending_jobs.c.schedule == "s4")
+    scheduler.store.transact(lambda conn: conn.execute(change.values(progress=strange)))
+    scheduler.work()
+    assert sorted(launch.schedule for launch in scheduler.started) == [f"s{number}" for number in range(9) if number != 4]
+    (job,) = scheduler.pending("s4")
+    assert "it cannot be evaluated (KeyError: 'last_at')" in job.reasons[0].says
+    assert job.next_check_at == scheduler.clock() + RECHECK
+
+
+@pytest.mark.one_database
+@pytest.mark.parametrize("constraints", [["unlimited"], {"max_concurrent": 1}, None], ids=str)
+def test_one_that_waits_in_a_line_and_cannot_be_read_any_more_keeps_no_other_from_its_turn(
+    scheduler: Any, constraints: object
+) -> None:
+    for name in ("first", "second", "third"):
+        scheduler.declare(name, CustomEvents(name), MaxConcurrent(1, group="g"), dag_id=f"dag_{name}")
+        scheduler.send(name)
+        scheduler.go_on(seconds=1)
+    changed = {**scheduler.schedules.get("second").schedule.to_json(), "constraints": constraints}
+    overwrite(scheduler, "second", changed)
+    scheduler.end_run()
+    scheduler.work()
+    scheduler.go_on(seconds=1)
+    assert [launch.schedule for launch in scheduler.started] == ["first", "third"]
