@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from airflow_snowpack.api.pages.words import counted, one_unit
 from airflow_snowpack.scheduling.trigger import TABLES
 from airflow_snowpack.store.interim_tables import interim_tables
-from airflow_snowpack.store.schedule_tables import schedule_triggers, schedules
+from airflow_snowpack.store.schedule_tables import launches, schedule_triggers
 from airflow_snowpack.store.schema import job_queue, jobs, table_locks
 from airflow_snowpack.store.signs_of_life import GONE_AFTER, Role, Sign, read_signs
 
@@ -43,7 +43,7 @@ TO_START = {
 NO_WORK = {
     Role.WORKER: "no job waits",
     Role.SWEEPER: "no table is locked, and no job was submitted in the last 24 h",
-    Role.SCHEDULER: "no schedule is enabled",
+    Role.SCHEDULER: "no schedule is enabled, and no run waits to be started",
     Role.POLLER: "no enabled schedule listens to a table",
     Role.COLLECTOR: "there are no interim tables",
 }
@@ -168,7 +168,9 @@ def _work_query(now: datetime) -> sa.Select[Any]:
         sa.select(sa.func.min(job_queue.c.enqueued_at)).scalar_subquery().label("queued"),
         sa.select(sa.func.min(table_locks.c.acquired_at)).scalar_subquery().label("locked"),
         recent.order_by(jobs.c.submitted_at, jobs.c.job_id).limit(1).scalar_subquery().label("submitted"),
-        sa.exists().where(schedules.c.enabled).label("enabled"),
+        # Only enabled schedules have rows there, so that no number of suspended ones is read.
+        sa.select(schedule_triggers.c.leaf).exists().label("enabled"),
+        sa.select(sa.func.min(launches.c.visible_at)).where(launches.c.visible_at <= now).scalar_subquery().label("launch"),
         sa.exists().where(schedule_triggers.c.event_key.startswith(TABLES, autoescape=True)).label("listened"),
         sa.select(sa.func.min(interim_tables.c.created_at)).scalar_subquery().label("made"),
     )
@@ -180,7 +182,7 @@ def _work(row: sa.Row[Any], now: datetime) -> dict[Role, datetime | None]:
     return {
         Role.WORKER: row.waits,
         Role.SWEEPER: min(left, default=None),
-        Role.SCHEDULER: long_ago if row.enabled else None,
+        Role.SCHEDULER: long_ago if row.enabled else row.launch,
         Role.POLLER: long_ago if row.listened else None,
         Role.COLLECTOR: row.made,
     }

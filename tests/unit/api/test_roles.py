@@ -14,7 +14,7 @@ from pages_world import World, open_world
 
 from airflow_snowpack.api.roles import DagState, read_roles
 from airflow_snowpack.api.shapes import ReadyShape
-from airflow_snowpack.scheduling import CommitsAdded, CustomEvents, Schedule, Schedules
+from airflow_snowpack.scheduling import CommitsAdded, CustomEvents, Schedule, Schedules, run_now
 from airflow_snowpack.store import interim_tables
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
@@ -51,7 +51,9 @@ def test_a_role_that_never_ran_and_has_no_work_is_not_missing_and_says_so(world:
         "sweeper": (
             "No sweeper has run on this store, and none is needed: no table is locked, and no job was submitted in the last 24 h."
         ),
-        "scheduler": "No scheduler has run on this store, and none is needed: no schedule is enabled.",
+        "scheduler": (
+            "No scheduler has run on this store, and none is needed: no schedule is enabled, and no run waits to be started."
+        ),
         "poller": "No table poller has run on this store, and none is needed: no enabled schedule listens to a table.",
         "collector": "No interim table collector has run on this store, and none is needed: there are no interim tables.",
     }
@@ -94,6 +96,13 @@ def test_each_role_is_missing_only_when_its_own_work_has_waited(world: World) ->
     assert missing(world) == ["sweeper", "scheduler"]
     schedules.create(Schedule("by_table", "dag", CommitsAdded(TABLE, 1), enabled=True))
     assert missing(world) == ["sweeper", "scheduler", "poller"]
+    for name in ("by_event", "by_table"):
+        schedules.suspend(name)
+    assert missing(world) == ["sweeper"]
+    run_now(schedules, "by_event")
+    world.clock.move(minutes=6)
+    assert missing(world) == ["sweeper", "scheduler"], "the run of a suspended schedule waits to be started"
+    schedules.resume("by_table")
     for role in (Role.SCHEDULER, Role.SWEEPER):
         SignOfLife(world.store, role).beat()
     assert missing(world) == ["poller"]
@@ -112,6 +121,14 @@ def test_a_process_that_runs_costs_one_statement_and_work_for_a_missing_one_a_se
     read_roles(world.store, lambda ids: asked.append(ids) or {})  # type: ignore[func-returns-value]
     assert len(statements) == 1
     assert asked == [], "Airflow is not asked while every role runs"
+
+
+def test_looking_for_work_walks_over_no_jobs_and_no_schedules(world: World) -> None:
+    from query_plans import scans, sent_by
+
+    world.submit(TABLE)
+    sent = sent_by(world.store, lambda: read_roles(world.store))
+    assert scans(world.store, sent, ["jobs", "job_queue", "table_locks", "schedules", "launches", "interim_tables"]) == []
 
 
 def test_a_missing_role_is_a_banner_and_a_row_of_the_queue_page(world: World, app: FastAPI) -> None:
