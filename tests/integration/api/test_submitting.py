@@ -73,6 +73,15 @@ def test_a_dry_run_is_done_at_once_and_locks_nothing(api: httpx.Client) -> None:
     assert "retry-after" not in api.get(answer.headers["location"]).headers
 
 
+def test_a_request_says_that_actions_run_in_any_case(api: httpx.Client) -> None:
+    own = {"expire_snapshots": {"only_if_needed": True}}
+    body = {"actions": ["rewrite_manifests", "expire_snapshots"], "only_if_needed": False, "options": own}
+    job = api.post(SUBMIT, json=body).json()
+
+    timeline = api.get(f"/jobs/{job['job_id']}/timeline").json()
+    assert timeline["options"] == {"rewrite_manifests": {"only_if_needed": False}, **own}
+
+
 REFUSALS: list[tuple[Any, int, str]] = [
     ({"actions": []}, 400, "no_actions"),
     ({"actions": ["vacuum"]}, 400, "unknown_action"),

@@ -58,11 +58,12 @@ def test_options_and_a_predicate_reach_the_job(snowpack: Run, jobs: Jobs, flight
         "jobs", "submit", "demo.flights", "-o", "json",
         "-a", "rewrite_data_files", "-a", "expire_snapshots",
         "--options", '{"expire_snapshots": {"retain_last": 10}}', "--where", "month = 1",
+        "--no-only-if-needed",
     )  # fmt: skip
 
     assert jobs.get(said.json["job_id"]).options == {
-        "rewrite_data_files": {"where": "month = 1"},
-        "expire_snapshots": {"retain_last": 10},
+        "rewrite_data_files": {"where": "month = 1", "only_if_needed": False},
+        "expire_snapshots": {"retain_last": 10, "only_if_needed": False},
     }
 
 

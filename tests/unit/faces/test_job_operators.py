@@ -84,6 +84,12 @@ def test_options_may_come_as_a_dictionary_or_as_text(run_operator: Runner, jobs:
     assert jobs.get(outcome.xcom["job_id"]).options == {"expire_snapshots": {"retain_last": 7}}
 
 
+def test_a_submitted_job_carries_whether_spark_runs_in_any_case(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
+    outcome = run_operator(submit(only_if_needed="False"))
+
+    assert jobs.get(outcome.xcom["job_id"]).options == {"expire_snapshots": {"only_if_needed": False}}
+
+
 def test_where_narrows_the_rewrites(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
     task = submit(actions=["rewrite_data_files", "expire_snapshots"], where="month = {{ params.month }}")
     outcome = run_operator(task, params={"month": 3})
@@ -214,6 +220,51 @@ def test_a_dry_run_tells_what_it_would_do_and_leaves_no_lock_and_no_event(
     assert outcome.events == []
     assert jobs.locks.get(flights) is None
     assert jobs.queue_depth() == 0
+
+
+@pytest.fixture
+def spark_sessions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tables' catalogs for which a Spark session was requested; requesting one fails."""
+    from airflow_snowpack.hooks import IcebergSparkHook
+    from airflow_snowpack.spark import SparkUnavailable
+
+    requested: list[str] = []
+
+    def session(hook: IcebergSparkHook) -> None:
+        requested.append(hook.config.app_name)
+        raise SparkUnavailable("Spark starts")
+
+    monkeypatch.setattr(IcebergSparkHook, "session", session)
+    return requested
+
+
+def test_a_task_whose_table_needs_nothing_starts_no_spark(
+    run_operator: Runner, jobs: Jobs, flights: TableName, spark_sessions: list[str]
+) -> None:
+    needless = ["rewrite_position_delete_files", "expire_snapshots", "remove_orphan_files"]
+    outcome = run_operator(operators.MaintainTableOperator(task_id="maintain", table="demo.flights", actions=needless))
+
+    assert outcome.state == "success", outcome.error
+    assert [result["outcome"] for result in outcome.xcom["results"]] == ["skipped"] * 3
+    assert outcome.xcom["before"] == outcome.xcom["after"]
+    assert spark_sessions == []
+    assert jobs.locks.get(flights) is None
+
+
+@pytest.mark.parametrize(
+    ("actions", "only_if_needed"),
+    [(["expire_snapshots"], False), (["expire_snapshots"], "{{ params.only_if_needed }}"), (["rewrite_data_files"], True)],
+)
+def test_a_task_starts_spark_when_it_is_needed_or_wanted(
+    run_operator: Runner, flights: TableName, spark_sessions: list[str], actions: list[str], only_if_needed: bool | str
+) -> None:
+    task = operators.MaintainTableOperator(
+        task_id="maintain", table="demo.flights", actions=actions, only_if_needed=only_if_needed
+    )
+    outcome = run_operator(task, params={"only_if_needed": False})
+
+    assert "Spark starts" in str(outcome.error)
+    assert len(spark_sessions) == 1
 
 
 def test_a_run_that_turns_out_to_be_dry_leaves_no_event(run_operator: Runner, flights: TableName) -> None:
