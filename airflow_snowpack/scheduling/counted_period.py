@@ -75,7 +75,7 @@ def _keep(conn: sa.Connection, period: timedelta) -> None:
 
 
 def _readable(text: str) -> tuple[Constraint, ...]:
-    """Without what a newer version wrote, which launches nothing here until somebody changes it."""
+    """Without what a newer version wrote, which launches nothing here until it is changed."""
     found: list[Constraint] = []
     for each in json.loads(text):
         try:
