@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks.contenders.dbos_peer import DBOS
-from benchmarks.contenders.handwritten import HANDWRITTEN, HANDWRITTEN_SUBMIT
+from benchmarks.contenders.handwritten import HANDWRITTEN, HANDWRITTEN_AT_ONCE, HANDWRITTEN_SUBMIT
 from benchmarks.contenders.ours import OURS
 from benchmarks.contenders.pgqueuer_peer import PGQUEUER
 from benchmarks.contenders.procrastinate_peer import PROCRASTINATE
@@ -30,13 +30,14 @@ def run(server: Server, results: Results, *, rounds: int, peers: bool = True) ->
         for round_ in range(rounds):
             # Alternating, so that a slow minute of the machine falls on both; the peers are far off and run once.
             both = [HANDWRITTEN, OURS, *(others if round_ == 0 else [])]
-            for contender in [HANDWRITTEN_SUBMIT, *both]:
+            for contender in [HANDWRITTEN_AT_ONCE, HANDWRITTEN_SUBMIT, *both]:
                 results.add(enqueue(server, contender, n=ENQUEUES, durable=durable, round_=round_))
             for contender in both:
                 for workers in WORKERS:
                     results.add(drain(server, contender, n=JOBS, workers=workers, durable=durable, round_=round_))
     for durable in (False, True):
         _compare(results, "enqueue", "submit (lock + job + queue row)", HANDWRITTEN_SUBMIT, others, durable=durable)
+        _compare_in_one_statement(results, durable=durable)
         _compare_with_single_insert(results, durable=durable)
         for workers in WORKERS:
             title = f"claim + finish (fenced, unlocks), {workers} worker{'s' if workers > 1 else ''}"
@@ -56,6 +57,14 @@ def _compare(results: Results, what: str, title: str, limit: Enqueuer, peers: li
             best = min(peers, key=cost)
             says = f"{ours:,.0f} µs : {cost(best):,.0f} µs ({best.name})"
             results.find(Finding(f"{title}, {durable}, {unit}: ours / best peer", ours / cost(best), at_most=1.0, says=says))
+
+
+def _compare_in_one_statement(results: Results, *, durable: bool) -> None:
+    """Ours is one statement and a transaction of its own, so the fair peer is the same three rows in one statement."""
+    for figure, unit in (("cpu_us", "CPU"), ("per_s", "wall")):
+        ours, once = (_cost(results, figure, "enqueue", {"durable": durable}, each) for each in (OURS, HANDWRITTEN_AT_ONCE))
+        title = f"submit, {'durable' if durable else 'not durable'}, {unit}: ours / the same three rows by hand in one statement"
+        results.find(Finding(title, ours / once, at_most=AT_MOST, says=f"{ours:,.0f} µs : {once:,.0f} µs"))
 
 
 def _compare_with_single_insert(results: Results, *, durable: bool) -> None:

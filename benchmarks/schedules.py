@@ -35,7 +35,7 @@ from benchmarks.schedules_fill import (
 from benchmarks.schedules_patterns import PatternMatching
 
 DATABASES = ("sqlite", "postgres")
-OURS, BARE, KEYED, PATTERNS = "ours", "bare INSERT", "with a key", "one statement with patterns"
+OURS, BARE, KEYED, PATTERNS = "ours", "a plain join by equality", "the same with a key", "one statement with patterns"
 
 FEW, MANY = 100, 100_000
 LOOK_UPS = 100
