@@ -93,6 +93,10 @@ class Consumer:
         self._began_at = began_at
         self._keys = {leaf: leaf.event_key(catalog_name, "", number) for number, leaf in enumerate(trigger.leaves())}
         self._tables = {table_key(name): name for name in tables_of(trigger, catalog_name)}
+        of_time = (Every, Cron)
+        self._event_keys = {
+            leaf: key for leaf, key in self._keys.items() if key not in self._tables and not isinstance(leaf, of_time)
+        }
         self._read: dict[str, tuple[Place, int | None, Arrivals]] = {}
 
     def look(self, owner: str, load: Callable[[TableName], Table]) -> Look:
@@ -101,13 +105,13 @@ class Consumer:
         :param load: opens a table.
         :raises TableNotFound, CatalogUnreachable: from ``load``.
         """
-        (kept,) = read_kept(self.store, [(self, owner)])
+        kept = self.read(owner, read_places(self.store, [self.name]))
         return self.judge(kept, {name: load(name) for name in self._tables.values()})
 
     def judge(self, kept: Kept, tables: Mapping[TableName, Table]) -> Look:
         """As :meth:`look`, from what was read for several consumers together.
 
-        :param kept: from :func:`read_kept`.
+        :param kept: from :meth:`read`.
         :param tables: those of its trigger, as they are now.
         """
         now, row, owner = self.store.clock(), self._begin_at_heads(kept.row, tables), kept.owner
@@ -128,7 +132,8 @@ class Consumer:
             since=since,
             upto={"at": now.isoformat(), "events": kept.last, "tables": heads, **_deadlines_to_json(next_deadlines)},
             amounts={key.removeprefix(TABLES): _amounts(found) for key, found in arrivals.items()},
-            was=None if row.owner == NOBODY else row.changed_at,
+            # Of the row that the events were read for: an owner who has considered since then is to be noticed.
+            was=None if kept.row.owner == NOBODY else kept.row.changed_at,
         )
 
     def consider(self, owner: str, look: Look) -> bool:
@@ -152,7 +157,17 @@ class Consumer:
 
         return self.store.transact(write)
 
-    def begin(self) -> sa.Row[Any]:
+    def read(self, owner: str, places: Places) -> Kept:
+        """Read what the store has for a look of this owner.
+
+        :param places: from :func:`read_places`, for several consumers together.
+        """
+        row = places.rows.get(self.name) or self._begin()
+        since = self._since(row, owner)
+        happened = {leaf: self._events_of(key, since["events"], places.last) for leaf, key in self._event_keys.items()}
+        return Kept(owner, row, places.last, happened)
+
+    def _begin(self) -> sa.Row[Any]:
         """Keep where this consumer begins, unless it has a place, and return its place."""
         began_at = self._began_at or self.store.clock()
         begun = {"at": began_at.isoformat(), "events": self._number_at(began_at), "tables": {}}
@@ -162,18 +177,12 @@ class Consumer:
         row = self.store.transact(lambda conn: conn.execute(statement).first())
         return row or self.store.read(lambda conn: conn.execute(self._mine()).one())
 
-    def read_events(self, owner: str, row: sa.Row[Any], last: int) -> Kept:
-        """Read the events that its leaves listen to, from the place of its owner up to the newest event of the log."""
-        since = self._since(row, owner)
-        found = {}
-        for leaf, key in self._keys.items():
-            if key in self._tables or isinstance(leaf, Every | Cron):
-                continue
-            query = sa.select(events.c.at, events.c.amounts, events.c.detail)
-            query = query.where(events.c.key == key, events.c.id > since["events"], events.c.id <= last)
-            rows = self.store.read(lambda conn, query=query: conn.execute(query).all())  # type: ignore[misc]  # mypy takes the default for an argument
-            found[leaf] = [Event(key, each.at, each.amounts, each.detail) for each in rows]
-        return Kept(owner, row, last, found)
+    def _events_of(self, key: str, after: int, last: int) -> list[Event]:
+        """The events under a key after one number and up to another."""
+        query = sa.select(events.c.at, events.c.amounts, events.c.detail)
+        query = query.where(events.c.key == key, events.c.id > after, events.c.id <= last)
+        rows = self.store.read(lambda conn: conn.execute(query).all())
+        return [Event(key, row.at, row.amounts, row.detail) for row in rows]
 
     def _since(self, row: sa.Row[Any], owner: str) -> dict[str, Any]:
         """Where the counting begins for an owner."""
@@ -242,15 +251,19 @@ def tables_of(trigger: Trigger, catalog_name: str) -> list[TableName]:
     return sorted({TableName.parse(leaf.table, catalog=catalog_name) for leaf in leaves}, key=str)
 
 
-def read_kept(store: Store, looks: Collection[tuple[Consumer, str]]) -> list[Kept]:
-    """Return what the store has for the looks of several consumers: all places in one statement.
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The places of consumers, and the number of the newest event of the log."""
 
-    :param looks: consumers of this store, each with its owner.
-    """
+    rows: Mapping[str, sa.Row[Any]]
+    last: int
+
+
+def read_places(store: Store, consumers: Collection[str]) -> Places:
+    """Return the places of several consumers, by their names, in one statement; those that have none yet are left out."""
     last = store.read(last_number)
-    names = {consumer.name for consumer, _ in looks}
-    rows = {row.consumer: row for row in read_by_keys(store, sa.select(considered), considered.c.consumer, names)}
-    return [consumer.read_events(owner, rows.get(consumer.name) or consumer.begin(), last) for consumer, owner in looks]
+    rows = read_by_keys(store, sa.select(considered), considered.c.consumer, consumers)
+    return Places({row.consumer: row for row in rows}, last)
 
 
 def _deadlines(leaves: Iterable[Leaf], since: Mapping[str, Any], *, considered_before: bool) -> dict[Deadline, datetime]:

@@ -20,7 +20,7 @@ from airflow_snowpack.triggers.event import event_of
 from airflow_snowpack.triggers.settling import Settling
 from airflow_snowpack.triggers.shared_catalog import join_tables
 from airflow_snowpack.triggers.shared_reads import next_round, shared_reads
-from airflow_snowpack.triggers.shared_store import StoreReads
+from airflow_snowpack.triggers.shared_store import StoreReads, one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -163,20 +163,18 @@ class _Waiter:
         return (await self._counts.get([count]))[count]
 
 
-def _read_places(store: Store, waiting: frozenset[_Awaited]) -> dict[_Awaited, tuple[Consumer, Kept]]:
-    from airflow_snowpack.scheduling.consumer import read_kept
+def _read_places(store: Store, waiting: frozenset[_Awaited]) -> dict[_Awaited, tuple[Consumer, Kept] | Exception]:
+    from airflow_snowpack.scheduling.consumer import read_places
 
-    looks = {awaited: awaited.consumer(store) for awaited in waiting}
-    kept = read_kept(store, [(consumer, awaited.owner) for awaited, consumer in looks.items()])
-    return {awaited: (consumer, each) for (awaited, consumer), each in zip(looks.items(), kept, strict=True)}
+    places = read_places(store, {awaited.name for awaited in waiting})
+
+    def read(awaited: _Awaited) -> tuple[Consumer, Kept]:
+        consumer = awaited.consumer(store)
+        return consumer, consumer.read(awaited.owner, places)
+
+    return one_by_one(waiting, read)
 
 
 def _judge_each(counts: frozenset[_Count]) -> dict[_Count, Look | Exception]:
     """Apart from the reads of the store: manifests of tables that got something are read, from a storage that may be slow."""
-    found: dict[_Count, Look | Exception] = {}
-    for count in counts:
-        try:
-            found[count] = count.consumer.judge(count.kept, count.tables)
-        except Exception as problem:  # noqa: BLE001 - a storage raises anything; the other sensors go on
-            found[count] = problem
-    return found
+    return one_by_one(counts, lambda count: count.consumer.judge(count.kept, count.tables))

@@ -18,7 +18,7 @@ from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.triggers.event import event_of
 from airflow_snowpack.triggers.settling import Settling
 from airflow_snowpack.triggers.shared_reads import next_round
-from airflow_snowpack.triggers.shared_store import StoreReads
+from airflow_snowpack.triggers.shared_store import StoreReads, one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -119,6 +119,6 @@ class _Waiting:
         return self._line
 
 
-def _called(store: Store, waiting: frozenset[_Waiting]) -> dict[_Waiting, bool]:
+def _called(store: Store, waiting: frozenset[_Waiting]) -> dict[_Waiting, bool | Exception]:
     """Whether it is time for each to look: one after the other, on one connection."""
-    return {each: each.line(store).calls() for each in waiting}
+    return one_by_one(waiting, lambda each: each.line(store).calls())

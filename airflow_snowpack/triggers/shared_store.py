@@ -13,7 +13,7 @@ The invariant: **a round of triggers that wait for the same kind of thing is one
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -70,6 +70,24 @@ class StoreReads:
             self._url = None  # its Airflow connection may have changed
             raise
         return found[key]
+
+
+def one_by_one(keys: Collection[K], read: Callable[[K], V]) -> dict[K, V | Exception]:
+    """Read keys one after the other: what fails for one is the error of that one alone.
+
+    :raises StoreUnreachable: the store does not answer, so that the others need not try.
+    """
+    from airflow_snowpack.store import StoreUnreachable
+
+    found: dict[K, V | Exception] = {}
+    for key in keys:
+        try:
+            found[key] = read(key)
+        except StoreUnreachable:
+            raise
+        except Exception as problem:  # noqa: BLE001 - it is raised in the trigger that requested this key
+            found[key] = problem
+    return found
 
 
 async def _url(store_conn_id: str | None) -> str:

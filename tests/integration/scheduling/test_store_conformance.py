@@ -65,7 +65,7 @@ from airflow_snowpack.scheduling import (
     sync,
 )
 from airflow_snowpack.scheduling.backlog import read_backlog
-from airflow_snowpack.scheduling.consumer import Consumer
+from airflow_snowpack.scheduling.consumer import Consumer, read_places
 from airflow_snowpack.scheduling.errors import WrongTransition
 from airflow_snowpack.scheduling.pending import move
 from airflow_snowpack.scheduling.trigger import custom_key, table_key
@@ -627,6 +627,23 @@ class TestTables:
         for passed, left in ((first, [second]), (second, [])):
             WatchedTable(store, "w", name, load=partial(load_table, lake.load())).advance(place_of(passed))
             assert read() == left
+
+    def test_an_owner_who_considers_while_another_first_sees_a_table_is_noticed(
+        self, scheduler: Any, store: Store, lake: CatalogConfig, views: Table
+    ) -> None:
+        load = partial(load_table, lake.load())
+        one = Consumer(store, "report", GO, catalog_name="lake")
+        assert not one.look("run1", load).satisfied
+        scheduler.send("go")
+        with_table = Consumer(store, "report", GO | CommitsAdded("web.page_views"), catalog_name="lake")
+        kept = with_table.read("run2", read_places(store, ["report"]))
+        assert one.consider("run1", one.look("run1", load))
+
+        name = TableName("lake", "web", "page_views")
+        late = with_table.judge(kept, {name: load(name)})
+        assert late.satisfied, "by the event that the other has considered meanwhile"
+        assert not with_table.consider("run2", late)
+        assert not with_table.look("run2", load).satisfied
 
     def test_of_two_consumers_that_looked_at_once_the_slower_looks_again(
         self, scheduler: Any, store: Store, lake: CatalogConfig

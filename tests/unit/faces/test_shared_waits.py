@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+import sqlalchemy as sa
 from counted_reads import counted_reads
 from sqlalchemy.engine import make_url
 
@@ -15,8 +16,9 @@ from airflow_snowpack import triggers
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.scheduling import CommitsAdded, DagRuns, Gate, GatePlace, GateState, MaxConcurrent, parse_trigger
-from airflow_snowpack.scheduling.consumer import Consumer
+from airflow_snowpack.scheduling.consumer import NOBODY, Consumer
 from airflow_snowpack.store import Store, open_store, utc_now
+from airflow_snowpack.store.schedule_tables import considered
 from airflow_snowpack.triggers.shared_reads import next_round, shared_reads
 
 if TYPE_CHECKING:
@@ -164,13 +166,15 @@ async def first_event(trigger: BaseTrigger) -> dict[str, Any]:
     raise AssertionError("the trigger ended without an event")
 
 
-def while_waiting(rounds: Rounds, waiters: list[BaseTrigger], act: Callable[[Tasks], Awaitable[None]]) -> None:
-    """Run triggers in one event loop until all have looked once, and then what a test does meanwhile."""
+def while_waiting(
+    rounds: Rounds, waiters: list[BaseTrigger], act: Callable[[Tasks], Awaitable[None]], parked: int | None = None
+) -> None:
+    """Run triggers in one event loop until all, or so many, wait after their first look, and then what a test does meanwhile."""
 
     async def run() -> None:
         tasks = [asyncio.create_task(first_event(each)) for each in waiters]
         try:
-            await rounds.over(len(waiters))
+            await rounds.over(len(waiters) if parked is None else parked)
             await act(tasks)
         finally:
             for task in tasks:
@@ -307,6 +311,29 @@ def test_other_waits_of_a_process_share_one_connection_and_one_statement_for_eac
 
     with counted_reads() as reads:
         while_waiting(rounds, waits, look)
+
+
+@pytest.mark.one_database
+def test_what_fails_for_one_sensor_is_its_error_alone(rounds: Rounds, jobs: Jobs, flights: TableName) -> None:
+    store, waits = (
+        jobs.store,
+        [
+            triggers.DataArrivalTrigger(name, "run", CommitsAdded("demo.flights", 6).to_json(), utc_now().isoformat(), LONG)
+            for name in ("well", "damaged")
+        ],
+    )
+    places = {"well": {"at": utc_now().isoformat(), "events": 0}, "damaged": {"at": "no moment"}}
+    for name, place in places.items():  # as an earlier release has begun them, with all of the table
+        row = {"consumer": name, "owner": NOBODY, "since": place, "upto": place, "changed_at": utc_now()}
+        store.transact(lambda conn, row=row: conn.execute(sa.insert(considered).values(row)))
+
+    async def act(tasks: Tasks) -> None:
+        well, damaged = await asyncio.gather(*tasks, return_exceptions=True)
+        assert isinstance(well, dict)
+        assert well["why"] == "arrived"
+        assert isinstance(damaged, ValueError)
+
+    while_waiting(rounds, list(waits), act, parked=0)
 
 
 @pytest.mark.one_database
