@@ -258,14 +258,15 @@ def load_table(catalog: Catalog, name: TableName) -> Table:
     try:
         return catalog.load_table(name.identifier)
     except (NoSuchTableError, NoSuchNamespaceError):
-        raise TableNotFound(name.dotted, catalog.name, _neighbours(catalog, name)) from None
+        raise TableNotFound(name.dotted, catalog.name, neighbours(catalog, name)) from None
     except connection_errors() as error:
         raise CatalogUnreachable(catalog.name, error) from error
     except unreadable_errors() as error:
         raise TableUnreadable(str(name), error) from error
 
 
-def _neighbours(catalog: Catalog, name: TableName) -> tuple[str, ...]:
+def neighbours(catalog: Catalog, name: TableName) -> tuple[str, ...]:
+    """Return the tables of the same database, for the message about one that it does not have; none when they cannot be read."""
     from pyiceberg.exceptions import NoSuchNamespaceError
 
     silence: tuple[type[Exception], ...] = (NoSuchNamespaceError, *connection_errors())

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.iceberg.catalog import connection_errors, load_table, unreadable_errors
+from airflow_snowpack.iceberg.catalog import connection_errors, load_table, neighbours, unreadable_errors
 from airflow_snowpack.iceberg.errors import CatalogUnreachable, TableNotFound, TableUnreadable
 from airflow_snowpack.iceberg.table_locations import UNIQUE_FILE
 
@@ -57,11 +57,14 @@ def compare_versions(catalog: Catalog, known: Known) -> tuple[Settled, Changed]:
 def _compare_in_sql(catalog: SqlCatalog, known: Known) -> tuple[Settled, Changed]:
     settled: Settled = {}
     changed: Changed = {}
+    there: dict[str, tuple[str, ...]] = {}
     locations = _read_locations(catalog, known)
     for name, version in known.items():
         location = locations.get(name)
         if location is None:
-            settled[name] = _find_reason(catalog, name)
+            if name.database not in there:
+                there[name.database] = neighbours(catalog, name)
+            settled[name] = TableNotFound(name.dotted, catalog.name, there[name.database])
         elif _is_same(location, version):
             settled[name] = None
         else:
@@ -88,20 +91,6 @@ def _read_locations(catalog: SqlCatalog, names: Collection[TableName]) -> dict[T
     except connection_errors() as error:
         raise CatalogUnreachable(catalog.name, error) from error
     return found
-
-
-def _find_reason(catalog: SqlCatalog, name: TableName) -> Exception:
-    """Return why a table cannot be read that the catalog does not list.
-
-    :raises CatalogUnreachable: it does not answer any more.
-    """
-    try:
-        load_table(catalog, name)
-    except CatalogUnreachable:
-        raise
-    except Exception as problem:  # noqa: BLE001 - whatever it is, it is the problem of this table alone
-        return problem
-    return TableNotFound(name.dotted, catalog.name)  # created a moment ago: the next round reads it
 
 
 def _read_metadata(catalog: SqlCatalog, name: TableName, location: str) -> Table:

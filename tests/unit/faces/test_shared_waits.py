@@ -111,7 +111,7 @@ def begin(store: Store, catalog: Catalog, sensors: list[triggers.DataArrivalTrig
     store.close()
 
 
-class NobodyElse:
+class QuietAirflow:
     """An Airflow in which no run is active that the store does not know."""
 
     def dag_runs(self, known: Any) -> dict[str, DagRuns]:
@@ -357,7 +357,7 @@ def test_a_trigger_that_is_cancelled_takes_nothing_from_the_others(rounds: Round
 @pytest.mark.one_database
 def test_runs_at_gates_share_one_connection(rounds: Rounds, far_store: Store, postgres_database: str) -> None:
     places = [GatePlace("dag", f"run{number}", "gate") for number in range(10)]
-    states = [Gate(far_store, NobodyElse(), place, [MaxConcurrent(1)]).ask().state for place in places]  # type: ignore[arg-type]  # as far as gates ask
+    states = [Gate(far_store, QuietAirflow(), place, [MaxConcurrent(1)]).ask().state for place in places]  # type: ignore[arg-type]  # as far as gates ask
     assert states == [GateState.PASSED, *[GateState.WAITING] * 9]
     far_store.close()
     constraint = MaxConcurrent(1).to_json()

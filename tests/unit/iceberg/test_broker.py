@@ -91,6 +91,17 @@ def test_a_table_that_cannot_be_read_keeps_no_other_from_being_read(
     assert found[C] == tables[C].metadata_location
 
 
+@pytest.mark.parametrize("number", [1, 10])
+def test_tables_that_do_not_exist_cost_the_same_whatever_their_number(
+    broker: Broker, tables: dict[TableName, Table], number: int
+) -> None:
+    missing = [TableName("lake", "db", f"gone{each}") for each in range(number)]
+    with counted_reads() as reads:
+        found = read(broker, dict.fromkeys(missing), location)
+    assert all(isinstance(problem, TableNotFound) for problem in found.values())
+    assert len(reads.of_catalog) <= 3, "the locations, whether the database exists, and its tables for the message"
+
+
 def test_what_fails_for_one_table_is_returned_for_that_table(broker: Broker, tables: dict[TableName, Table]) -> None:
     def process(name: TableName, table: Table) -> str:
         if name == B:
