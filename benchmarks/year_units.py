@@ -230,16 +230,15 @@ def _poller_round(year: Year) -> Iterator[Work]:
     from airflow_snowpack.scheduling import Poller
 
     poller = Poller(year.store, catalog_name=CATALOG, broker=Broker(lambda: year.catalog))
-    year.clock.now = NOW + timedelta(hours=1)
+    year.clock.now = NOW - timedelta(hours=1)
     while poller.step().tables:
         pass
-    year.clock.now = NOW + timedelta(hours=2)
+    year.clock.now = NOW
 
     def work() -> None:
         assert poller.step().tables == year.sizes.watched
 
     yield work
-    year.clock.now = NOW
 
 
 @contextmanager
@@ -355,9 +354,10 @@ async def _until_each_has_looked(year: Year) -> None:
 
 
 async def _begun(year: Year, tasks: list[asyncio.Future[Any]]) -> None:
-    """Wait until the store has a place for each sensor."""
+    """Wait until the store has a place for each sensor, in its table."""
+    placed = "SELECT count(*) FROM considered WHERE CAST(upto AS text) LIKE '%snapshot_id%'"
     with closing(_uncounted(year.store.engine.url)) as driver:
-        while driver.execute("SELECT count(*) FROM considered").fetchone()[0] < year.sizes.sensors:
+        while driver.execute(placed).fetchone()[0] < year.sizes.sensors:
             for task in tasks:
                 if task.done():
                     raise RuntimeError("A sensor ended before anything had arrived.") from task.exception()
