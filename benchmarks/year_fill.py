@@ -271,7 +271,7 @@ def make_tables(catalog: Catalog, sizes: Sizes) -> None:
     pattern = catalog.create_table((DATABASE, "pattern"), schema)
     append_files(pattern, 3)
     pattern = catalog.load_table((DATABASE, "pattern"))
-    _copy_table(catalog, pattern, [f"t{number}" for number in range(sizes.tables)])
+    copy_table(catalog, pattern, [f"t{number}" for number in range(sizes.tables)])
     catalog.drop_table((DATABASE, "pattern"))
 
 
@@ -297,9 +297,10 @@ def append_files(table: Table, files: int) -> None:
         transaction.commit_transaction()
 
 
-def _copy_table(catalog: Any, pattern: Table, names: Sequence[str]) -> None:
-    """Register tables whose metadata is that of another one with a location and an id of their own."""
+def copy_table(catalog: Catalog, pattern: Table, names: Sequence[str]) -> None:
+    """Register tables beside another one in a SQL catalog, with its metadata and a location and an id of their own."""
     said, location, known = Path(pattern.metadata_location.removeprefix("file://")).read_text(), pattern.location(), []
+    namespace = ".".join(pattern.name()[:-1])
     for name in names:
         place = f"{location.rpartition('/')[0]}/{name}"
         metadata = said.replace(str(pattern.metadata.table_uuid), str(uuid.uuid4()))
@@ -307,12 +308,17 @@ def _copy_table(catalog: Any, pattern: Table, names: Sequence[str]) -> None:
         file = Path(place.removeprefix("file://")) / "metadata" / f"00001-{uuid.uuid4()}.metadata.json"
         file.parent.mkdir(parents=True)
         file.write_text(metadata)
-        known.append(_catalog_row(catalog, name, f"file://{file}"))
+        known.append(_catalog_row(catalog, namespace, name, f"file://{file}"))
     statement = sa.text(f"INSERT INTO iceberg_tables ({', '.join(known[0])}) VALUES ({', '.join(f':{key}' for key in known[0])})")
-    with catalog.engine.begin() as conn:
+    with _engine_of(catalog).begin() as conn:
         conn.execute(statement, known)
 
 
-def _catalog_row(catalog: Any, name: str, metadata: str) -> Mapping[str, Any]:
-    row: Mapping[str, Any] = catalog._create_table_row(DATABASE, name, metadata)
+def _catalog_row(catalog: Any, namespace: str, name: str, metadata: str) -> Mapping[str, Any]:
+    row: Mapping[str, Any] = catalog._create_table_row(namespace, name, metadata)
     return row
+
+
+def _engine_of(catalog: Any) -> sa.Engine:
+    engine: sa.Engine = catalog.engine
+    return engine
