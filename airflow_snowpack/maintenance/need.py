@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.iceberg import DeleteKind, list_storage
+from airflow_snowpack.iceberg import DeleteKind, TableFiles, list_storage
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.effect import Effect, counted
 from airflow_snowpack.maintenance.file_groups import data_file_groups, delete_file_groups, size_bounds
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg import MetadataReader
 
 NO_LIMIT = 2**63 - 1
+WITH_VECTORS = 3
+"""The format version from which on rows are deleted by deletion vectors."""
 FILE_TOTALS = ("total-data-files", "total-delete-files")
 MOST_FILES, MOST_SNAPSHOTS = 10_000, 200
 """Of a table whose storage is listed without Spark."""
@@ -70,6 +72,8 @@ def _no_data_files(options: RewriteDataFiles, read: Callable[[], MetadataReader]
     if options.remove_dangling_deletes:
         return None
     reader = read()
+    if options.branch is not None and not _has_branch(reader.table, options.branch):
+        return None  # an error of Spark's
     files, spec = reader.files(options.branch), reader.table.spec()
     unlimited = replace(options, max_file_group_size_bytes=NO_LIMIT, max_files_to_rewrite=None)
     if data_file_groups(files, unlimited, spec_id=spec.spec_id, spec_fields=len(spec.fields)):
@@ -88,11 +92,23 @@ def _no_data_files(options: RewriteDataFiles, read: Callable[[], MetadataReader]
     return _skip(f"{counted(len(files.data), 'data file')}, {why if off else none}", metrics)
 
 
+def _has_branch(table: Table, name: str) -> bool:
+    ref = table.metadata.refs.get(name)
+    return ref is not None and ref.snapshot_ref_type == "branch"
+
+
 def _no_delete_files(options: RewritePositionDeleteFiles, reader: MetadataReader) -> Effect | None:
     files = reader.files()
-    if delete_file_groups(files, options, properties=reader.table.properties, group_bytes=NO_LIMIT):
+    deletes = [delete for delete in files.deletes if delete.kind is DeleteKind.POSITION]
+    if deletes and reader.table.format_version >= WITH_VECTORS:
+        return None  # they become deletion vectors, together with the vectors of their partitions
+    if len({delete.spec_id for delete in deletes}) > 1:
+        # Partitions of different specs may be one to Iceberg, where the fields that only one of them has are null.
+        deletes = [replace(delete, spec_id=0, partition=()) for delete in deletes]
+    considered = TableFiles(deletes=tuple(deletes))
+    if delete_file_groups(considered, options, properties=reader.table.properties, group_bytes=NO_LIMIT):
         return None
-    positional = sum(delete.kind is DeleteKind.POSITION for delete in files.deletes)
+    positional = len(deletes)
     metrics = {
         "rewritten_delete_files_count": 0,
         "added_delete_files_count": 0,
@@ -108,6 +124,8 @@ def _no_manifests(options: RewriteManifests, read: Callable[[], MetadataReader])
     if options.sort_by:
         return None
     reader = read()
+    if options.spec_id is not None and options.spec_id not in reader.table.specs():
+        return None  # an error of Spark's
     if plan_manifests(options, reader).metrics["rewritten_manifests_count"]:
         return None
     number = len(reader.manifests(reader.table.current_snapshot()))

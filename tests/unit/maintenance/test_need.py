@@ -7,21 +7,21 @@ import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from airflow_snowpack.iceberg import LiveFile, TableFiles, TableName
+from airflow_snowpack.iceberg import DeleteKind, LiveDelete, LiveFile, TableFiles, TableName
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Job, JobStatus
 from airflow_snowpack.maintenance import Action, SparkEngine, parse_options
 from airflow_snowpack.maintenance.file_groups import data_file_groups
 from airflow_snowpack.maintenance.need import nothing_to_do
-from airflow_snowpack.maintenance.options import RewriteDataFiles
+from airflow_snowpack.maintenance.options import RewriteDataFiles, RewritePositionDeleteFiles
 from airflow_snowpack.maintenance.submit import MaintenanceRequest
 from airflow_snowpack.spark import SparkUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.io import InputFile
@@ -252,21 +252,57 @@ def test_no_part_of_files_that_have_nothing_to_do_has_something_to_do() -> None:
     assert skipped > 50
 
 
+def test_what_spark_refuses_is_left_to_spark(flights: Flights, run: Run) -> None:
+    table = flights(1)
+    table.manage_snapshots().create_tag(table.metadata.snapshots[0].snapshot_id, "a_tag").commit()
+
+    assert run(Action.REWRITE_DATA_FILES, branch="gone") == SPARK_STARTS
+    assert run(Action.REWRITE_DATA_FILES, branch="a_tag") == SPARK_STARTS
+    assert run(Action.REWRITE_MANIFESTS, spec_id=7) == SPARK_STARTS
+    assert isinstance(run(Action.REWRITE_DATA_FILES, branch="main"), ActionResult)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "format_version", "is_skipped"),
+    [
+        ([(0, (3,))] * 4, 2, True),
+        ([(0, (3,))] * 2 + [(0, (4,))] * 4, 2, True),
+        ([(0, (3,))] * 2 + [(1, (3, None))] * 3, 2, False),
+        ([(0, (3,))], 3, False),
+    ],
+    ids=["too few", "too few in each partition", "perhaps one partition of two specs", "perhaps rewritten as vectors"],
+)
+def test_position_deletes_are_left_to_spark_where_it_may_group_them_otherwise(
+    partitions: list[tuple[int, tuple[Any, ...]]], format_version: int, is_skipped: bool
+) -> None:
+    deletes = [
+        LiveDelete(f"d{number}", 10, 1, spec_id, partition, 1, DeleteKind.POSITION)
+        for number, (spec_id, partition) in enumerate(partitions)
+    ]
+    table: Any = Snapshot([], deletes, format_version)
+    skip = nothing_to_do(RewritePositionDeleteFiles(), lambda: table, now=datetime.now(UTC))
+    assert (skip is not None) is is_skipped
+
+
 class Snapshot:
     """What the planner reads of a table, with these files."""
 
-    def __init__(self, files: list[LiveFile]) -> None:
+    properties: ClassVar[dict[str, str]] = {}
+
+    def __init__(self, files: Sequence[LiveFile], deletes: Sequence[LiveDelete] = (), format_version: int = 2) -> None:
         from pyiceberg.partitioning import PartitionField, PartitionSpec
         from pyiceberg.transforms import IdentityTransform
 
-        self._files, self._spec = files, PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "month"))
+        self._files = TableFiles(tuple(files), tuple(deletes))
+        self._spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "month"))
+        self.format_version = format_version
         self.table = self
 
     def spec(self) -> Any:
         return self._spec
 
-    def files(self, _branch: str | None) -> TableFiles:
-        return TableFiles(tuple(self._files))
+    def files(self, _branch: str | None = None) -> TableFiles:
+        return self._files
 
 
 def test_a_request_says_it_for_all_its_actions() -> None:
