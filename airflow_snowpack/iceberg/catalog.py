@@ -11,6 +11,7 @@ it), and Spark's own table cache stays off. Secrets are never part of the repres
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyiceberg.catalog import Catalog
+    from pyiceberg.catalog.rest import RestCatalog
     from pyiceberg.table import Table
     from sqlalchemy.exc import DBAPIError
 
@@ -263,6 +265,18 @@ def load_table(catalog: Catalog, name: TableName) -> Table:
         raise CatalogUnreachable(catalog.name, error) from error
     except unreadable_errors() as error:
         raise TableUnreadable(str(name), error) from error
+
+
+def with_snapshots(catalog: RestCatalog, mode: str) -> RestCatalog:
+    """Return a view of a catalog, on the same session, whose tables have these snapshots, whatever its properties say.
+
+    :param mode: ``all``, or ``refs`` for those of branches and tags alone.
+    """
+    from pyiceberg.catalog.rest import SNAPSHOT_LOADING_MODE
+
+    view = copy.copy(catalog)
+    view.properties = {**catalog.properties, SNAPSHOT_LOADING_MODE: mode}
+    return view
 
 
 def neighbours(catalog: Catalog, name: TableName) -> tuple[str, ...]:

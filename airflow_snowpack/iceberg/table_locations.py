@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
-from airflow_snowpack.iceberg.catalog import connection_errors, load_table, unreadable_errors
+from airflow_snowpack.iceberg.catalog import connection_errors, load_table, unreadable_errors, with_snapshots
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
 from airflow_snowpack.iceberg.locations import Relation, relation_of
 
@@ -147,8 +147,11 @@ def _load(
     catalog: Catalog, changed: Sequence[Identifier], current: dict[Identifier, tuple[str, ...]], memory: LocationMemory | None
 ) -> set[Identifier]:
     """Load the tables and add their locations; returns those that cannot be read."""
+    from pyiceberg.catalog.rest import RestCatalog
     from pyiceberg.exceptions import NoSuchTableError
 
+    if isinstance(catalog, RestCatalog):
+        catalog = with_snapshots(catalog, "refs")  # a location needs none, and a long history is a large answer
     unreadable: set[Identifier] = set()
     for start in range(0, len(changed), BATCH_SIZE):
         learned: dict[Identifier, TableLocations] = {}

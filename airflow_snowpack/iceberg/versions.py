@@ -12,12 +12,11 @@ version is not certainly the known one is read.**
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.iceberg.catalog import connection_errors, load_table, neighbours, unreadable_errors
+from airflow_snowpack.iceberg.catalog import connection_errors, load_table, neighbours, unreadable_errors, with_snapshots
 from airflow_snowpack.iceberg.errors import CatalogUnreachable, TableNotFound, TableUnreadable
 from airflow_snowpack.iceberg.table_locations import UNIQUE_FILE
 
@@ -49,7 +48,8 @@ def compare_versions(catalog: Catalog, known: Known) -> tuple[Settled, Changed]:
     if isinstance(catalog, SqlCatalog):
         return _compare_in_sql(catalog, known)
     if isinstance(catalog, RestCatalog):
-        refs, whole = _with_snapshots(catalog, "refs"), _with_snapshots(catalog, "all")
+        # Arrivals are found by the ancestors of a snapshot, so a table that is read has to have all.
+        refs, whole = with_snapshots(catalog, "refs"), with_snapshots(catalog, "all")
         return {}, {name: partial(_load_changed, refs, whole, name, version) for name, version in known.items()}
     return {}, {name: partial(load_table, catalog, name) for name in known}
 
@@ -108,18 +108,6 @@ def _read_metadata(catalog: SqlCatalog, name: TableName, location: str) -> Table
     except unreadable_errors() as error:
         raise TableUnreadable(str(name), error) from error
     return Table(name.identifier, metadata, location, io, catalog)
-
-
-def _with_snapshots(catalog: RestCatalog, mode: str) -> RestCatalog:
-    """Return a view of a catalog, on the same session, whose tables have these snapshots, whatever its properties say.
-
-    Arrivals are found by the ancestors of a snapshot, so a table that is read has to have all.
-    """
-    from pyiceberg.catalog.rest import SNAPSHOT_LOADING_MODE
-
-    view = copy.copy(catalog)
-    view.properties = {**catalog.properties, SNAPSHOT_LOADING_MODE: mode}
-    return view
 
 
 def _load_changed(refs: RestCatalog, whole: RestCatalog, name: TableName, version: str | None) -> Table | None:

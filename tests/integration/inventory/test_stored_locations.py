@@ -309,6 +309,9 @@ def test_a_rest_catalog_loads_every_table_before_files_are_deleted(rest: FakeRes
 
     everything = ["flights", "airports", "planes"]
     assert loaded() == everything
+    assert [path.partition("?")[2] for path in rest.requests if "/airports" in path or "/planes" in path] == [
+        "snapshots=refs"
+    ] * 2
     assert loaded() == everything
     assert loaded(trust_since=NOW + timedelta(seconds=1)) == everything
     assert loaded(trust_since=NOW - timedelta(hours=1)) == ["flights"]

@@ -72,7 +72,8 @@ SECRET_AND_RESTART = """
     catalog.create_table("db.t", rows.schema).append(rows)
     jvm = int(again.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
     os.kill(jvm, signal.SIGKILL)
-    job = Job("j1", TableName("lake", "db", "t"), tuple(Action), {}, False, JobStatus.RUNNING, datetime.now(UTC))
+    options = {action.value: {"only_if_needed": False} for action in Action}
+    job = Job("j1", TableName("lake", "db", "t"), tuple(Action), options, False, JobStatus.RUNNING, datetime.now(UTC))
     for action in (Action.REWRITE_DATA_FILES, Action.EXPIRE_SNAPSHOTS):
         result = SparkEngine(lambda: again, lake.load).run(job, action)
         print(result.outcome, "|", result.message, "|", result.error.replace(str(jvm), "PID"))

@@ -47,8 +47,10 @@ def test_the_table_is_healthier_and_has_the_same_rows(told: dict[str, Any]) -> N
 
 def test_the_job_ran_all_five_actions_in_one_attempt(told: dict[str, Any]) -> None:
     assert (told["job"]["status"], told["job"]["attempt"]) == ("completed", 1)
-    assert {action["outcome"] for action in told["job"]["actions"].values()} == {"succeeded"}
-    assert len(told["job"]["actions"]) == 5
+    outcomes = {name: action["outcome"] for name, action in told["job"]["actions"].items()}
+    # After the rewrites of so few days, one manifest is left of each kind.
+    assert outcomes.pop("rewrite_manifests") == "skipped"
+    assert list(outcomes.values()) == ["succeeded"] * 4
 
 
 def test_the_life_of_the_job_is_shown_as_the_store_has_it(finished: subprocess.CompletedProcess[str]) -> None:
