@@ -128,7 +128,7 @@ def _task_process(year: Year) -> Iterator[Work]:
     url = year.store.engine.url.render_as_string(hide_password=False)
 
     def work() -> None:
-        with Jobs(open_store(url, clock=year.clock)) as jobs:
+        with Jobs(open_store(url, clock=year.clock, of_a_task=True)) as jobs:
             claim = jobs.submit_and_claim(year.table(2), ACTIONS, "task")
             jobs.renew(claim)
             assert jobs.finish(claim, JobStatus.COMPLETED, [])
