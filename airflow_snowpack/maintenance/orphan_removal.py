@@ -67,7 +67,11 @@ def remove_orphans(run: ActionRun, options: RemoveOrphanFiles) -> Effect:
     _log_plan(run, planned)
     if not planned:
         return Effect(ActionOutcome.SUCCEEDED, "No orphan files", {"planned_files_count": 0, "removed_files_count": 0})
-    _refuse_foreign(run, location)
+    try:
+        _refuse_foreign(run, location)
+    except SnowpackError as refused:
+        metrics = {"planned_files_count": len(planned), "removed_files_count": 0}
+        return Effect(ActionOutcome.FAILED, "Failed before anything was removed", metrics, str(refused))
     removed = _remove(run, options, plan, planned)
     metrics = {"planned_files_count": len(planned), "removed_files_count": removed}
     return Effect(ActionOutcome.SUCCEEDED, f"Removed {counted(removed, 'orphan file')}", metrics)

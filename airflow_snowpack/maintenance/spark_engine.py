@@ -144,11 +144,11 @@ class SparkEngine:
         self._work.interrupt()
 
     def _effect(self, job: Job, action: Action, options: ActionOptions, watch: ChangeWatch) -> Effect:
-        skipped = self._skipped(job, action, options) if options.only_if_needed and not self._work.interrupted else None
+        ended = self._without_spark(job, action, options) if options.only_if_needed and not self._work.interrupted else None
         if self._work.interrupted:
             return Effect(ActionOutcome.INTERRUPTED, "Interrupted before it began", error=str(SparkInterrupted()))
-        if skipped is not None:
-            return skipped
+        if ended is not None:
+            return ended
         calls_before = self._work.calls
         try:
             with self._session_for(job) as session:
@@ -167,10 +167,12 @@ class SparkEngine:
         except SnowpackError as error:
             return self._ended_early(error, calls_before)
 
-    def _skipped(self, job: Job, action: Action, options: ActionOptions) -> Effect | None:
-        """What shows that the action has nothing to do; ``None`` when Spark has to find out."""
+    def _without_spark(self, job: Job, action: Action, options: ActionOptions) -> Effect | None:
+        """The end of an action that has nothing to do, or no table; ``None`` when Spark has to run."""
         try:
             return nothing_to_do(options, lambda: self._metadata(job.table), now=self._now())
+        except TableNotFound as gone:
+            return self._ended_early(gone, self._work.calls)
         except Exception as problem:  # noqa: BLE001 - whatever the planner cannot read, Spark may; if not, its error is the result
             log.warning("plan_failed: Spark runs %s on %s without a plan: %s", action, job.table, problem)
             return None

@@ -132,7 +132,8 @@ def test_a_table_that_appears_while_orphans_are_listed_keeps_its_files(
         result = engine.run(job_for(one_commit), Action.REMOVE_ORPHAN_FILES)
     catalog.drop_table(guest)
 
-    assert result.outcome is ActionOutcome.FAILED
+    assert (result.outcome, result.message) == (ActionOutcome.FAILED, "Failed before anything was removed")
+    assert result.metrics == {"planned_files_count": 1, "removed_files_count": 0}
     assert f"{'.'.join(guest)} (inside it at file://{folder}/data)" in (result.error or "")
     assert stray.exists()
     stray.unlink()

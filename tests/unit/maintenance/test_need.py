@@ -197,6 +197,17 @@ def test_a_plan_that_fails_leaves_the_action_to_spark(flights: Flights, run: Run
     assert "plan_failed: Spark runs rewrite_data_files on lake.db.flights without a plan" in caplog.text
 
 
+def test_a_table_that_is_gone_ends_the_action_without_spark(flights: Flights, catalog: Catalog, run: Run) -> None:
+    flights(1)
+    catalog.drop_table("db.flights")
+
+    result = run(Action.REWRITE_DATA_FILES)
+
+    assert isinstance(result, ActionResult)
+    assert (result.outcome, result.message) == (ActionOutcome.FAILED, "Failed before anything was done")
+    assert "db.flights" in (result.error or "")
+
+
 def test_an_interrupted_engine_neither_skips_nor_starts_spark(flights: Flights, catalog: Catalog) -> None:
     flights(1)
 
