@@ -32,7 +32,11 @@ DIGITS = 12
 def remember_period(conn: sa.Connection, constraints: Iterable[Constraint]) -> None:
     """Keep the longest period of these constraints, if it is longer than any before."""
     period = longest_period(constraints)
-    if period > (_known(conn) or timedelta(0)):
+    if not period:
+        return
+    known = _known(conn)
+    # In a store of an earlier release, those that came before count too.
+    if period > (_find(conn) if known is None else known):
         _keep(conn, period)
 
 

@@ -6,16 +6,18 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 from forgetting import Killed, forget_old, killed_at
 from query_plans import scans, sent_by
 
-from airflow_snowpack.scheduling import CustomEvents, EventLog, MaxRuns, PartitionsAdded, Schedule, explain
-from airflow_snowpack.scheduling.counted_period import longest_of_gates
+from airflow_snowpack.scheduling import CustomEvents, EventLog, Gate, GatePlace, MaxRuns, PartitionsAdded, Schedule, explain
+from airflow_snowpack.scheduling.counted_period import FACT, longest_of_gates
 from airflow_snowpack.scheduling.retention import KEEP, retained
 from airflow_snowpack.scheduling.rounds import TIDY_EVERY, Rounds
 from airflow_snowpack.store.retention import BATCH_SIZE, Pruner
 from airflow_snowpack.store.schedule_tables import gated_runs, pending_events, pending_jobs, schedule_history
+from airflow_snowpack.store.schema import store_facts
 
 
 def test_old_events_and_ended_jobs_are_forgotten(scheduler: Any) -> None:
@@ -153,6 +155,17 @@ def test_the_longest_period_of_a_gate_is_known_without_a_look_at_its_runs(schedu
     sent = sent_by(scheduler.store, lambda: longest_of_gates(scheduler.store))
     assert len(sent) == 1
     assert not any(gated_runs.name in statement for statement, _ in sent)
+
+
+@pytest.mark.one_database
+def test_a_run_that_comes_to_a_gate_first_after_an_upgrade_hides_no_longer_period_of_another_gate(scheduler: Any) -> None:
+    def come(run_id: str, period: str) -> None:
+        Gate(scheduler.store, scheduler.airflow, GatePlace("maintain", run_id, "gate"), [MaxRuns(5, period)]).ask()
+
+    come("before", "200d")
+    scheduler.store.transact(lambda conn: conn.execute(sa.delete(store_facts).where(store_facts.c.name == FACT)))
+    come("after", "1d")
+    assert longest_of_gates(scheduler.store) == timedelta(days=200)
 
 
 def test_no_period_is_so_short_that_an_event_which_comes_again_would_count_twice(scheduler: Any) -> None:
