@@ -1,4 +1,7 @@
-"""``(A & B).at_latest(Cron(…))`` on both databases: one run in each period, and its conf names what was missing."""
+"""``(A & B).at_latest(Cron(…))``: one run in each period, and its conf names what was missing.
+
+Its rules are Python, so SQLite will do; ``test_model.py`` walks through deadlines on both databases.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,8 @@ from airflow_snowpack.scheduling import (
     explain,
     run_now,
 )
+
+pytestmark = pytest.mark.one_database
 
 BERLIN = Cron("0 7 * * 1-5", tz="Europe/Berlin")
 INPUTS = PartitionsAdded("web.a") & PartitionsAdded("web.b") & PartitionsAdded("web.c")

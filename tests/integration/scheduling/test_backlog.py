@@ -64,6 +64,7 @@ def test_sixty_commits_to_a_paused_dag_are_one_run_that_lists_sixty_events(sched
     assert len(scheduler.started[0].conf["snowpack"]["events"]) == 60
 
 
+@pytest.mark.one_database
 def test_sixty_commits_are_sixty_runs_where_each_request_is_to_have_one(scheduler: Any) -> None:
     scheduler.declare("feed", GO, backlog="all")
     pause(scheduler)
