@@ -2,7 +2,8 @@
 
     1. refuse a place that another table of the catalog shares, or that lies outside the table
     2. list the orphans with ``dry_run``, and log them
-    3. refuse again, by what each table's current metadata says: a listing takes long enough for a table to appear or to move
+    3. refuse again, by what each table's current metadata says: a listing takes long enough for a table to appear or to move,
+       this one too
     4. remove the files of that list, and no other, unless the table's metadata names one by now
 
 The invariant: nothing is deleted that was not in the plan. The removal gets the plan as its list of files, so a file that
@@ -69,6 +70,7 @@ def remove_orphans(run: ActionRun, options: RemoveOrphanFiles) -> Effect:
         return Effect(ActionOutcome.SUCCEEDED, "No orphan files", {"planned_files_count": 0, "removed_files_count": 0})
     try:
         _refuse_foreign(run, location)
+        _refuse_moved(run, location)
     except SnowpackError as refused:
         metrics = {"planned_files_count": len(planned), "removed_files_count": 0}
         return Effect(ActionOutcome.FAILED, "Failed before anything was removed", metrics, str(refused))
@@ -84,6 +86,15 @@ def _refuse_foreign(run: ActionRun, location: str, trust_since: datetime | None 
             f"Files of other tables lie where {run.name.dotted} keeps its own ({location!r}): "
             f"{'; '.join(str(conflict) for conflict in conflicts[:5])}. To this table they would be orphans. Move one of the "
             "tables, or leave remove_orphan_files out."
+        )
+
+
+def _refuse_moved(run: ActionRun, location: str) -> None:
+    """Spark lists where the table is when it plans: a table that moved meanwhile was compared with others elsewhere."""
+    present = run.table().location()
+    if present != location:
+        raise OrphanRemovalRefused(
+            f"{run.name.dotted} was moved from {location!r} to {present!r} while orphan files were listed. Run the action again."
         )
 
 

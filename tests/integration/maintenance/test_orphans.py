@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
 
 import pytest
 
 from airflow_snowpack.jobs.model import ActionOutcome
-from airflow_snowpack.maintenance import Action, SparkEngine
+from airflow_snowpack.maintenance import Action, SparkEngine, procedures
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,3 +137,34 @@ def test_a_table_that_appears_while_orphans_are_listed_keeps_its_files(
     assert f"{'.'.join(guest)} (inside it at file://{folder}/data)" in (result.error or "")
     assert stray.exists()
     stray.unlink()
+
+
+def test_a_table_that_moves_before_its_orphans_are_listed_takes_no_files_of_its_new_neighbour(
+    engine: SparkEngine,
+    job_for: Callable[..., Job],
+    one_commit: TableName,
+    catalog: Catalog,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its old place was compared with those of the other tables, and Spark lists the new one."""
+    folder = folder_of(catalog, one_commit)
+    place = folder.with_name(f"{folder.name}_moved")
+    guest = ("db", place.name)
+    catalog.create_table(guest, catalog.load_table(one_commit.identifier).schema(), location=f"file://{place}")
+    live = [backdate(path) for path in place.rglob("*.metadata.json")]
+    really = procedures.plan_orphan_removal
+
+    def move_first(*args: Any, **options: Any) -> procedures.Call:
+        spark.sql(f"ALTER TABLE {one_commit.quoted} SET LOCATION 'file://{place}'")
+        return really(*args, **options)
+
+    monkeypatch.setattr(procedures, "plan_orphan_removal", move_first)
+    result = engine.run(job_for(one_commit), Action.REMOVE_ORPHAN_FILES)
+    spark.sql(f"ALTER TABLE {one_commit.quoted} SET LOCATION 'file://{folder}'")
+
+    assert (result.outcome, result.metrics) == (ActionOutcome.FAILED, {"planned_files_count": 1, "removed_files_count": 0})
+    assert f"to 'file://{place}' while orphan files were listed" in (result.error or "")
+    assert live
+    assert all(path.exists() for path in live)
+    catalog.drop_table(guest)
