@@ -24,18 +24,22 @@ class Reads:
     """What was read.
 
     :ivar metadata: the locations of metadata files, and ``manifests`` those of manifests; one entry for each read.
-    :ivar statements: each with the engine's database, and ``commits`` the databases of transactions that were committed.
+    :ivar statements: each with the engine's database.
     """
 
     metadata: list[str] = field(default_factory=list)
     manifests: list[str] = field(default_factory=list)
     statements: list[tuple[str | None, str]] = field(default_factory=list)
-    commits: list[str | None] = field(default_factory=list)
 
     @property
     def of_catalog(self) -> list[str]:
         """The statements about the catalog's tables."""
         return [statement for _, statement in self.statements if "iceberg_tables" in statement]
+
+    @property
+    def transactions(self) -> int:
+        """How many transactions of several statements the store began; a read is a single statement without one."""
+        return sum(statement.startswith("BEGIN") for statement in self.of_store)
 
     @property
     def of_store(self) -> list[str]:
@@ -62,11 +66,7 @@ def counted_reads() -> Iterator[Reads]:
     def statement(conn: sa.Connection, _cursor: Any, text: str, *_: Any) -> None:
         reads.statements.append((conn.engine.url.database, text))
 
-    def commit(conn: sa.Connection) -> None:
-        reads.commits.append(conn.engine.url.database)
-
     sa.event.listen(sa.Engine, "before_cursor_execute", statement)
-    sa.event.listen(sa.Engine, "commit", commit)
     try:
         with (
             mock.patch.object(FromInputFile, "table_metadata", staticmethod(metadata)),
@@ -75,4 +75,3 @@ def counted_reads() -> Iterator[Reads]:
             yield reads
     finally:
         sa.event.remove(sa.Engine, "before_cursor_execute", statement)
-        sa.event.remove(sa.Engine, "commit", commit)

@@ -240,7 +240,7 @@ def test_a_round_without_changes_costs_the_same_for_any_number_of_tables(
     scheduler.clock.forward(seconds=11)
     with counted_reads() as reads:
         assert poller.step().tables == number
-    assert (len(reads.of_catalog), len(reads.of_store), len(reads.commits), reads.metadata) == (1, 3, 1, []), (
+    assert (len(reads.of_catalog), len(reads.of_store), reads.transactions, reads.metadata) == (1, 3, 1, []), (
         "the locations of all tables; which are due, and BEGIN and one UPDATE"
     )
 
@@ -363,7 +363,7 @@ def test_an_outage_of_a_rest_catalog_is_one_error_and_one_transaction_however_ma
         rest.answer = "outage"
         with counted_reads() as reads, pytest.raises(CatalogUnreachable):
             poller.step()
-        assert len(reads.commits) == 1
+        assert reads.transactions == 1
         assert all("cannot be reached" in str(explain(scheduler.schedules, name).sentences()) for name in ("a", "b", "c"))
         assert poller.step().tables == 0, "it is asked again after the period"
 
