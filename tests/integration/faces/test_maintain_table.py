@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from airflow_snowpack import operators
 from airflow_snowpack.jobs import JobStatus, StaleAttempt
@@ -11,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    import pytest
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
     from airflow_snowpack.iceberg import TableName
@@ -169,3 +175,35 @@ def test_a_submitted_job_is_run_by_another_task(run_operator: Runner, jobs: Jobs
     assert outcome.state == "success", outcome.error
     assert outcome.xcom["job_id"] == submitted.xcom["job_id"]
     assert outcome.xcom["results"][0]["message"] == "Compacted 6 files into 1"
+
+
+def test_removing_orphans_of_one_table_again_loads_that_table_alone(
+    run_operator: Runner,
+    small_files: TableName,
+    new_table: Callable[..., TableName],
+    catalog: Catalog,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loaded: set[tuple[str, ...]] = set()
+    data = Path(urlsplit(catalog.load_table(small_files.identifier).location()).path, "data")
+    really = type(catalog).load_table
+
+    def load(self: Catalog, identifier: tuple[str, ...]) -> Table:
+        loaded.add(identifier)
+        return really(self, identifier)
+
+    def removed() -> str:
+        loaded.clear()
+        stray = data / "stray.parquet"
+        stray.write_text("stray")
+        os.utime(stray, (0, 0))
+        outcome = run_operator(maintain(small_files, actions=["remove_orphan_files"], options=None))
+        return str(outcome.xcom["results"][0]["message"])
+
+    other = new_table()
+    monkeypatch.setattr(type(catalog), "load_table", load)
+
+    assert removed() == "Removed 1 orphan file"
+    assert {small_files.identifier, other.identifier} <= loaded, "all that the catalog has"
+    assert removed() == "Removed 1 orphan file"
+    assert loaded == {small_files.identifier}
