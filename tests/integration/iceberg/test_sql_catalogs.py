@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 from sqlalchemy.engine import make_url
 
-from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable, TableName, load_table
+from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable, TableName, load_table, location_conflicts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,7 @@ def in_postgres(url_of_database: str, warehouse: Path) -> CatalogConfig:
     )
 
 
-def test_a_table_of_a_postgres_catalog_is_found_again(empty_postgres_database: str, tmp_path: Path) -> None:
+def test_tables_of_a_postgres_catalog_are_found_again_and_compared(empty_postgres_database: str, tmp_path: Path) -> None:
     config = in_postgres(empty_postgres_database, tmp_path / "warehouse")
     config.load().create_namespace("flights")
     config.load().create_table("flights.departures", Schema(NestedField(1, "id", LongType(), required=False)))
@@ -41,6 +41,11 @@ def test_a_table_of_a_postgres_catalog_is_found_again(empty_postgres_database: s
     table = load_table(config.load(), TableName.parse("flights.departures", catalog="lake"))
 
     assert table.metadata.location == f"file://{tmp_path}/warehouse/flights/departures"
+
+    config.load().create_table("flights.guest", table.schema(), location=f"{table.location()}/guest")
+
+    (conflict,) = location_conflicts(config.load(), TableName.parse("flights.departures", catalog="lake"))
+    assert conflict.table == "flights.guest"
 
 
 def test_a_postgres_that_is_not_there_is_named_without_its_password(tmp_path: Path) -> None:
