@@ -42,7 +42,7 @@ from airflow_snowpack.scheduling.source_problems import (
     write_problem,
 )
 from airflow_snowpack.scheduling.trigger import table_key
-from airflow_snowpack.store import Store
+from airflow_snowpack.store import Store, StoreError
 from airflow_snowpack.store.schedule_tables import source_problems, table_places
 from airflow_snowpack.store.types import UtcDateTime
 
@@ -122,8 +122,13 @@ class Poller:
                 failed[name] = result
             elif result is None:
                 unchanged[name] = due[name]
-            else:  # at once: its events wait for no other table
-                published += self._record(name, due[name], result, asked_at)
+            else:
+                try:  # at once: its events wait for no other table
+                    published += self._record(name, due[name], result, asked_at)
+                except StoreError:
+                    raise
+                except Exception as problem:  # noqa: BLE001 - such as a number in its metadata that no database takes
+                    failed[name] = problem
         self._confirm(unchanged, asked_at)
         self._note(due, failed)
         if len(failed) == len(due):

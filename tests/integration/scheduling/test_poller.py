@@ -107,6 +107,24 @@ def test_a_table_that_cannot_be_read_is_named_and_keeps_no_other_from_being_read
     assert "web.gone" in report.problems["lake.web.gone"]
 
 
+@pytest.mark.one_database
+def test_an_arrival_that_cannot_be_recorded_keeps_no_other_from_being_recorded(
+    scheduler: Any, poller: Poller, views: Table, lake: CatalogConfig
+) -> None:
+    strange = lake.load().create_table(("web", "strange"), rows().schema)
+    listen(scheduler)
+    scheduler.schedules.create(Schedule("strange", dag_id="maintain", trigger=CommitsAdded("web.strange"), enabled=True))
+    views.append(rows())
+    strange.append(rows())
+    metadata = Path(strange.metadata_location.removeprefix("file://"))
+    metadata.write_text(metadata.read_text().replace('"total-records":"1"', f'"total-records":"{10**20}"'))
+
+    report = poller.step()
+    assert report.events == 1
+    assert "too large" in report.problems["lake.web.strange"]
+    assert any("too large" in line for line in explain(scheduler.schedules, "strange").sentences())
+
+
 def test_a_table_that_is_not_there_is_asked_for_again_only_after_the_period(scheduler: Any, poller: Poller, lake: Any) -> None:
     listen(scheduler, "web.later")
     assert list(poller.step().problems) == ["lake.web.later"]
