@@ -194,7 +194,8 @@ class Poller:
     def _confirm(self, unchanged: Mapping[TableName, sa.Row[Any]], asked_at: datetime) -> None:
         """Record that tables have not changed up to now: one statement for all of them.
 
-        A place that another poller has moved meanwhile was read later, and stays.
+        A place that another poller has moved meanwhile was read later, and stays. A table whose schedule was changed meanwhile
+        stays due.
         """
         turns: defaultdict[datetime, list[str]] = defaultdict(list)
         for name, row in unchanged.items():
@@ -206,6 +207,7 @@ class Poller:
         statement = (
             sa.update(table_places)
             .where(key.in_([str(name) for name in unchanged]), table_places.c.read_at < asked_at)
+            .where(sa.or_(table_places.c.look_at.is_(None), table_places.c.look_at <= asked_at))
             .values(read_at=asked_at, look_at=next_look)
         )
         self._store.transact(lambda conn: conn.execute(statement))

@@ -38,6 +38,7 @@ from airflow_snowpack.store.schedule_tables import (
     schedule_runs,
     schedule_triggers,
     schedules,
+    table_places,
 )
 
 SLOW_WRITERS = timedelta(seconds=1)
@@ -207,6 +208,12 @@ class ScheduleWriter:
             first = first_tick(leaf, now)
             if first is not None:
                 conn.execute(sa.insert(schedule_clocks).values(schedule=name, leaf=number, next_at=first, look_at=first))
+        # A quiet table is due at once: until it is read, a commit of a slow writer may look older than the change.
+        keys = {leaf.event_key(self._catalog, name, number) for number, leaf in enumerate(schedule.trigger.leaves())}
+        tables = sorted(key.removeprefix(TABLES) for key in keys if key.startswith(TABLES))
+        if tables:
+            mine = sa.and_(table_places.c.table_key.in_(tables), table_places.c.look_at > now)
+            conn.execute(sa.update(table_places).where(mine).values(look_at=now))
 
     def _forget(self, conn: sa.Connection, name: str, *, of_dag: bool = True) -> None:
         # Clocks and triggers in the order of who restarts a period. A group has the runs of a suspended schedule's DAG too.

@@ -332,6 +332,22 @@ def test_a_quiet_table_is_read_less_often_until_it_changes(scheduler: Any, polle
     assert poller.step().events == 1
 
 
+def test_a_quiet_table_is_due_at_once_when_one_of_its_schedules_is_changed(
+    scheduler: Any, poller: Poller, views: Table, store: Store
+) -> None:
+    """Until it is read, a commit of a slow writer may look older than the change, and would not count."""
+    views.append(rows())
+    listen(scheduler)
+    scheduler.clock.forward(hours=3)
+    assert poller.step().tables == 1
+    scheduler.clock.forward(seconds=11)
+    assert poller.step().tables == 0
+
+    scheduler.schedules.update(scheduler.schedules.get("counted").schedule)
+    assert poller.step().tables == 1
+    assert poller.step().tables == 0
+
+
 def test_the_lag_is_how_long_the_most_overdue_table_has_been_due(
     scheduler: Any, poller: Poller, lake: CatalogConfig, store: Store
 ) -> None:
