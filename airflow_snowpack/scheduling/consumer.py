@@ -71,12 +71,14 @@ class Kept:
     :param row: the consumer's place.
     :param last: the number of the newest event of the log.
     :param events: those of its leaves that listen to events, since the place of its owner.
+    :param begins: whether this look is its first.
     """
 
     owner: str
     row: sa.Row[Any]
     last: int
     events: Mapping[Leaf, list[Event]]
+    begins: bool
 
 
 class Consumer:
@@ -114,7 +116,7 @@ class Consumer:
         :param kept: from :meth:`read`.
         :param tables: those of its trigger, as they are now.
         """
-        now, row, owner = self.store.clock(), self._begin_at_heads(kept.row, tables), kept.owner
+        now, row, owner = self.store.clock(), self._begin_at_heads(kept, tables), kept.owner
         since = self._since(row, owner)
         places = since.get("tables", {})
         arrivals = {
@@ -162,10 +164,11 @@ class Consumer:
 
         :param places: from :func:`read_places`, for several consumers together.
         """
-        row = places.rows.get(self.name) or self._begin()
+        known = places.rows.get(self.name)
+        row = known or self._begin()
         since = self._since(row, owner)
         happened = {leaf: self._events_of(key, since["events"], places.last) for leaf, key in self._event_keys.items()}
-        return Kept(owner, row, places.last, happened)
+        return Kept(owner, row, places.last, happened, begins=known is None)
 
     def _begin(self) -> sa.Row[Any]:
         """Keep where this consumer begins, unless it has a place, and return its place."""
@@ -191,14 +194,20 @@ class Consumer:
             since["events"] = self._number_at(datetime.fromisoformat(since["at"]))
         return since
 
-    def _begin_at_heads(self, row: sa.Row[Any], tables: Mapping[TableName, Table]) -> sa.Row[Any]:
+    def _begin_at_heads(self, kept: Kept, tables: Mapping[TableName, Table]) -> sa.Row[Any]:
         """Keep the head of each table that this consumer sees for the first time; nothing before it counts.
+
+        Where its first look found no table, or no catalog, that is where each table stood at that look, by the clocks of its
+        writers: what arrived since then counts.
 
         A place without ``tables`` is of an earlier release, in which a consumer began with the whole table. It counts on.
         """
+        row = kept.row
         if all(key in place.get("tables", self._tables) for place in (row.since, row.upto) for key in self._tables):
             return row
-        heads = {key: place_to_json(head_of(tables[name])) for key, name in self._tables.items()}
+        has_failed = not kept.begins and row.owner == NOBODY and not row.since.get("tables")
+        began_at = Place.at(datetime.fromisoformat(row.since["at"]))
+        heads = {key: place_to_json(began_at if has_failed else head_of(tables[name])) for key, name in self._tables.items()}
 
         def write(conn: sa.Connection) -> sa.Row[Any]:
             now = conn.execute(self._mine().with_for_update()).one()

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import pyarrow as pa
 import pytest
 
-from airflow_snowpack.scheduling import Cron, CustomEvents, Every
+from airflow_snowpack.iceberg import CatalogConfig, TableNotFound, load_table
+from airflow_snowpack.scheduling import CommitsAdded, Cron, CustomEvents, Every
 from airflow_snowpack.scheduling.consumer import Consumer
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.scheduling.trigger import Trigger
     from airflow_snowpack.store import Store
@@ -100,3 +106,24 @@ def test_a_cleared_run_counts_again_until_another_has_passed(scheduler: Any, sto
         assert passes(store, run)
         assert passes(store, run), "its work may not have been done"
     assert not passes(store, "run1")
+
+
+def test_what_arrives_after_a_first_look_that_found_no_table_counts(scheduler: Any, store: Store, tmp_path: Path) -> None:
+    catalog = CatalogConfig.embedded(tmp_path).load()
+    catalog.create_namespace("web")
+    rows = pa.table({"n": [1]})
+    old = catalog.create_table(("web", "old"), rows.schema)
+    old.append(rows)
+    trigger = CommitsAdded("web.old") & CommitsAdded("web.new")
+    scheduler.clock.now = datetime.now(UTC)
+
+    with pytest.raises(TableNotFound):
+        consumer(store, trigger).look("run1", partial(load_table, catalog))
+    for table in (old, catalog.create_table(("web", "new"), rows.schema)):
+        table.append(rows)
+    scheduler.clock.now = datetime.now(UTC)
+    look = consumer(store, trigger).look("run1", partial(load_table, catalog))
+
+    assert look.satisfied
+    assert {name: amounts["commits"] for name, amounts in look.amounts.items()} == {"lake.web.old": 1, "lake.web.new": 1}
+    assert consumer(store, trigger).look("run1", partial(load_table, catalog)).amounts == look.amounts
