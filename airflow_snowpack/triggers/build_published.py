@@ -66,12 +66,12 @@ class BuildPublishedTrigger(BaseTrigger):
 
     async def _met(self) -> int:
         from airflow_snowpack.builds.awaiting import Awaited, served_builds
-        from airflow_snowpack.store import StoreUnreachable
+        from airflow_snowpack.store import StoreTooSlow, StoreUnreachable
 
         awaited = Awaited(self.dataset, datetime.fromisoformat(self.as_of) if self.as_of else None, self.newer_than)
         store = StoreReads(self.store_conn_id)
         while True:
-            with suppress(StoreUnreachable):  # which is in the log
+            with suppress(StoreUnreachable, StoreTooSlow):  # which is in the log
                 served = await store.get(served_builds, self.dataset)
                 if served is not None and awaited.is_met(served):
                     return served.publication

@@ -91,7 +91,7 @@ class DispatcherTrigger(BaseTrigger):
         self._stop_polling()
 
     async def _wait(self, settling: Settling) -> str:
-        from airflow_snowpack.store import StoreUnreachable, utc_now
+        from airflow_snowpack.store import StoreTooSlow, StoreUnreachable, utc_now
 
         until = datetime.fromisoformat(self.until)
         problem = Recurring(log)
@@ -103,7 +103,7 @@ class DispatcherTrigger(BaseTrigger):
                     return "due"
                 problem.passed()
                 pause = self.look_seconds
-            except StoreUnreachable as outage:
+            except (StoreUnreachable, StoreTooSlow) as outage:
                 problem.failed(outage, "Still waiting for the store")
                 pause = AFTER_A_FAILURE_S
             await asyncio.sleep(pause)

@@ -53,11 +53,11 @@ class MaintenanceJobTrigger(BaseTrigger):
             yield event_of({"job_id": self.job_id, "problem": str(problem)})
 
     async def _ended(self) -> str:
-        from airflow_snowpack.store import StoreUnreachable
+        from airflow_snowpack.store import StoreTooSlow, StoreUnreachable
 
         store = StoreReads(self.store_conn_id)
         while True:
-            with suppress(StoreUnreachable):  # which is in the log
+            with suppress(StoreUnreachable, StoreTooSlow):  # which is in the log
                 status = await store.get(_read_statuses, self.job_id)
                 if status.is_terminal:
                     return status.value

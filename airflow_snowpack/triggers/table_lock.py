@@ -76,14 +76,14 @@ class TableLockTrigger(BaseTrigger):
 
     async def _wait(self) -> str | None:
         from airflow_snowpack.iceberg import TableName
-        from airflow_snowpack.store import StoreUnreachable
+        from airflow_snowpack.store import StoreTooSlow, StoreUnreachable
 
         name = TableName.parse(self.table, catalog=self.catalog, catalog_id=self.catalog_id)
         store = StoreReads(self.store_conn_id)
         while True:
             try:
                 lock = await store.get(_read_locks, name)
-            except StoreUnreachable:  # which is in the log
+            except (StoreUnreachable, StoreTooSlow):  # which is in the log
                 if self._is_over():
                     raise
             else:

@@ -12,7 +12,7 @@ import pytest
 from airflow_snowpack import hooks, triggers
 from airflow_snowpack.jobs import Jobs, JobStatus
 from airflow_snowpack.scheduling import DagRuns, Gate, GatePlace, GateState, MaxConcurrent, Runs, TimeWindow
-from airflow_snowpack.store import open_store
+from airflow_snowpack.store import StoreTooSlow, open_store
 from airflow_snowpack.triggers import settling
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from airflow.triggers.base import BaseTrigger
 
     from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.store import Store
 
 
 LONG = "9999-01-01T00:00:00+00:00"
@@ -274,3 +275,28 @@ def test_the_lock_trigger_tells_of_an_outage_that_outlasts_its_time(outage: Outa
 
     assert event["free"] is False
     assert "cannot be reached" in event["problem"]
+
+
+@pytest.mark.parametrize("awaited", ["job", "table"])
+def test_a_trigger_waits_on_when_the_store_was_too_slow_once(
+    jobs: Jobs, flights: TableName, monkeypatch: pytest.MonkeyPatch, awaited: str
+) -> None:
+    """As with a ``statement_timeout`` of the database's own, while it is overloaded."""
+    from airflow_snowpack.triggers import maintenance_job, table_lock
+
+    job_id = jobs.submit(flights, ["expire_snapshots"]).job_id
+    jobs.cancel(job_id)
+    module, name = (maintenance_job, "_read_statuses") if awaited == "job" else (table_lock, "_read_locks")
+    really, errors = getattr(module, name), iter([StoreTooSlow("localhost")])
+
+    def read(store: Store, keys: Any) -> Any:
+        for error in errors:
+            raise error
+        return really(store, keys)
+
+    monkeypatch.setattr(module, name, read)
+    if awaited == "job":
+        assert fired(triggers.MaintenanceJobTrigger(job_id, poll_seconds=0.01))["status"] == "cancelled"
+    else:
+        assert fired(triggers.TableLockTrigger("demo.flights", "lake", poll_seconds=0.01))["free"] is True
+    assert list(errors) == []
