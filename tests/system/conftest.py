@@ -110,7 +110,8 @@ class AirflowHome:
             # Long enough for a task that lives on a machine that is busy; tests of dead ones do something else meanwhile.
             "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "40",
             "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "3",
-            "WORKERS__MAX_FAILED_HEARTBEATS": "10",
+            "WORKERS__MIN_HEARTBEAT_INTERVAL": "2",  # a task notices soon that it was marked
+            "WORKERS__MAX_FAILED_HEARTBEATS": "30",
             "WORKERS__EXECUTION_API_TIMEOUT": "60",
             # A triggerer that was killed is given up on this soon; there is one, so nothing is taken from it while it lives.
             "TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "6",
