@@ -12,7 +12,10 @@ export NO_MKDOCS_2_WARNING := 1
 BIN := .venv/bin
 READY := .venv/.ready
 BENCH_READY := .venv/.bench-ready
+# Written in the background; it halves the CPU of each short Spark session of the tests.
 CLASSES := .state/spark-classes.jsa
+ARCHIVE_CLASSES = @mkdir -p .state; [ $(CLASSES) -nt $(READY) ] || \
+	$(BIN)/python tests/support/class_archive.py $(CLASSES) > .state/spark-classes.log 2>&1 &
 
 .PHONY: help demo test soak unit check format docs bench airflow constraints clean
 
@@ -22,10 +25,12 @@ help: ## say what there is
 demo: $(READY) ## watch a fragmented Iceberg table become healthy through an Airflow DAG
 	@$(BIN)/python -m airflow_snowpack.demo $(DEMO)
 
-test: $(READY) $(CLASSES) ## unit, integration and system tests, two at a time; TESTS=path or TESTS="-k words" for some of them
+test: $(READY) ## unit, integration and system tests, two at a time; TESTS=path or TESTS="-k words" for some of them
+	$(ARCHIVE_CLASSES)
 	$(BIN)/python -m pytest --numprocesses 2 $(TESTS)
 
-soak: $(READY) $(CLASSES) ## long randomized and crash tests; the report goes to benchmarks/SOAK.md
+soak: $(READY) ## long randomized and crash tests; the report goes to benchmarks/SOAK.md
+	$(ARCHIVE_CLASSES)
 	SNOWPACK_SOAK=1 $(BIN)/python -m pytest --numprocesses 3 --timeout 21600 $(TESTS)
 
 unit: $(READY) ## the tests that need no JVM and no server
@@ -66,10 +71,6 @@ airflow: $(READY) ## a local Airflow with the example DAGs and their tables on h
 	@$(BIN)/python -m airflow_snowpack.demo.tables
 	@echo "Airflow starts on $$AIRFLOW__API__BASE_URL. The password of the user admin: $(AIRFLOW_HOME)/simple_auth_manager_passwords.json.generated"
 	$(BIN)/airflow standalone
-
-# Halves the CPU of each short Spark session of the tests.
-$(CLASSES): $(READY) tests/support/class_archive.py
-	@$(BIN)/python tests/support/class_archive.py $@
 
 constraints: $(READY) ## resolve the newest versions that pyproject.toml allows into constraints.txt
 	$(BIN)/uv pip compile pyproject.toml --all-extras --upgrade --python-version 3.11 --no-annotate --no-header \

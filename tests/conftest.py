@@ -42,9 +42,9 @@ os.environ["AIRFLOW__CORE__UNIT_TEST_MODE"] = "True"
 # A test's JVM lives for seconds and spends most of them on compiling itself: with the quick compiler and the small collector
 # alone it needs less than half the CPU. It changes nothing of what Spark does; `java` reads it in every process below this one.
 os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-# `make test` writes it. A JVM that it does not fit ignores it, and says nothing of that with these logs off.
+# `make test` writes it beside the first tests. A JVM that cannot use it goes without; with these logs off, it does so silently.
 _classes = Path(__file__).parent.parent / ".state" / "spark-classes.jsa"
-if _classes.exists():
+if _classes.with_suffix(".log").exists():
     os.environ["JDK_JAVA_OPTIONS"] += f' -XX:SharedArchiveFile="{_classes}" -Xlog:cds=off -Xlog:cds+dynamic=off'
 
 # Both say farewell after pytest's last line, which belongs to the summary.
