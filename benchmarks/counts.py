@@ -5,7 +5,7 @@
     counts.statements
 
 Counts do not depend on the machine or on what else runs on it. They cover every engine and every catalog of the process, also in
-other threads; what belongs to the store is told from the rest by the engine's address.
+other threads; what belongs to the store is recognised by the engine's address.
 """
 
 from __future__ import annotations
@@ -174,4 +174,4 @@ def _unset(driver: Any) -> None:
     try:
         driver.set_progress_handler(None, STEPS_BETWEEN_CALLS)
     except sqlite3.ProgrammingError:
-        return  # closed meanwhile, or of another thread: it counts on into a result that nobody reads
+        return  # closed meanwhile, or of another thread: what it still counts is not read

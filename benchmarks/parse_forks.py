@@ -135,8 +135,8 @@ def cpu(file):
         finally:
             os._exit(code)
     os.close(there)
-    with open(here) as told:
-        return float(told.read())
+    with open(here) as file:
+        return float(file.read())
 
 for file in files:
     cpu(file)  # what is compiled once, and loaded into the parent

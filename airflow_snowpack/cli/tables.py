@@ -172,8 +172,8 @@ def _holder(standing: Standing) -> str:
 
 
 def _age(state: InventoryState, now: datetime) -> str:
-    told = f"As the catalog was listed {ago(state.refreshed_at, now)}; `airflow snowpack tables refresh` lists it now."
-    lines = [told] if state.problem is None else [told, f"The last try failed: {state.problem}"]
+    listed = f"As the catalog was listed {ago(state.refreshed_at, now)}; `airflow snowpack tables refresh` lists it now."
+    lines = [listed] if state.problem is None else [listed, f"The last try failed: {state.problem}"]
     if state.left_out:
         named = ", ".join(repr(each.name) for each in state.left_out[:LEFT_OUT_SHOWN])
         more = f" and {state.left_out_count - LEFT_OUT_SHOWN} more" if state.left_out_count > LEFT_OUT_SHOWN else ""

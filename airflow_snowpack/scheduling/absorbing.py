@@ -19,7 +19,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.counting import count_events, fired_by, told_events
+from airflow_snowpack.scheduling.counting import count_events, fired_by, listed_events
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.holding import let_go
@@ -49,7 +49,7 @@ def close_launch(conn: sa.Connection, row: sa.Row[Any], now: datetime) -> Mappin
         return conf
     told = row.conf["snowpack"]
     may_miss = told["missing"] or _has_tick(conn, row.pending_id, row.schedule)
-    told = told | (_still_missing(conn, row.pending_id, now) if may_miss else told_events(conn, row.pending_id))
+    told = told | (_still_missing(conn, row.pending_id, now) if may_miss else listed_events(conn, row.pending_id))
     conf = {**row.conf, "snowpack": told}
     conn.execute(sa.update(launches).where(launches.c.pending_id == row.pending_id).values(absorbs=False, conf=conf))
     return conf
@@ -69,7 +69,7 @@ def _still_missing(conn: sa.Connection, pending_id: str, now: datetime) -> dict[
     try:
         schedule = Schedule.from_json(conn.execute(sa.select(schedules.c.definition).where(of_job)).scalar())
     except InvalidSchedule:  # a newer version has written it, or it is being changed: only the events are known
-        return told_events(conn, pending_id)
+        return listed_events(conn, pending_id)
     return fired_by(conn, pending_id, schedule, count_events(conn, job, schedule).progress, now)
 
 

@@ -14,7 +14,7 @@ from airflow_snowpack.scheduling.trigger import Judgement, Leaf, Progress, Trigg
 from airflow_snowpack.store.schedule_tables import events, pending_events, pending_jobs
 
 MAX_TOLD = 100
-"""A run is told of so many events at most; how many there were it is told in any case."""
+"""A run's conf lists so many events at most; it names their number in any case."""
 
 NO_WIDER_THAN = 5_000
 """So many numbers in one statement at most."""
@@ -101,23 +101,23 @@ def fired_by(
     conn: sa.Connection, pending_id: str, schedule: Schedule, progress: Mapping[Leaf, Progress], now: datetime
 ) -> dict[str, Any]:
     """Return what a run finds in its conf about why it runs."""
-    return why_it_runs(pending_id, schedule, progress, now, told_events(conn, pending_id))
+    return why_it_runs(pending_id, schedule, progress, now, listed_events(conn, pending_id))
 
 
 def why_it_runs(
-    pending_id: str, schedule: Schedule, progress: Mapping[Leaf, Progress], now: datetime, told: Mapping[str, Any]
+    pending_id: str, schedule: Schedule, progress: Mapping[Leaf, Progress], now: datetime, listed: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the same from what :func:`told_events` has returned."""
+    """Return the same from what :func:`listed_events` has returned."""
     missing = [_missing(trigger, trigger.judge(progress, now)) for trigger in schedule.trigger.missing(progress, now)]
-    return {"schedule": schedule.name, "pending_id": pending_id, **told, "missing": missing}
+    return {"schedule": schedule.name, "pending_id": pending_id, **listed, "missing": missing}
 
 
-def told_events(conn: sa.Connection, pending_id: str) -> dict[str, Any]:
+def listed_events(conn: sa.Connection, pending_id: str) -> dict[str, Any]:
     """Return how many events a pending job has, and the newest of them."""
-    return told_events_of_each(conn, [pending_id])[pending_id]
+    return listed_events_of_each(conn, [pending_id])[pending_id]
 
 
-def told_events_of_each(conn: sa.Connection, pending_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+def listed_events_of_each(conn: sa.Connection, pending_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return the same for several pending jobs, in two statements for up to :data:`NO_WIDER_THAN` events."""
     mine = pending_events.c.pending_id.in_(pending_ids)
     heard = sa.select(pending_events.c.pending_id, pending_events.c.event_id).where(mine).distinct().subquery()
@@ -130,12 +130,12 @@ def told_events_of_each(conn: sa.Connection, pending_ids: Sequence[str]) -> dict
     ).subquery()
     newest = conn.execute(sa.select(ranked).where(ranked.c.place <= MAX_TOLD).order_by(ranked.c.event_id)).all()
     read = _read_events(conn, sorted({row.event_id for row in newest}))
-    told: dict[str, dict[str, Any]] = {pending_id: {"event_count": 0, "events": []} for pending_id in pending_ids}
+    listed: dict[str, dict[str, Any]] = {pending_id: {"event_count": 0, "events": []} for pending_id in pending_ids}
     for row in newest:
-        told[row.pending_id]["event_count"] = row.total
+        listed[row.pending_id]["event_count"] = row.total
         if row.event_id in read:
-            told[row.pending_id]["events"].append(read[row.event_id])
-    return told
+            listed[row.pending_id]["events"].append(read[row.event_id])
+    return listed
 
 
 def _read_events(conn: sa.Connection, ids: Sequence[int]) -> dict[int, dict[str, Any]]:

@@ -24,7 +24,7 @@ import sqlalchemy as sa
 from airflow_snowpack.scheduling.clocks import restart_periods
 from airflow_snowpack.scheduling.constraint import RECHECK
 from airflow_snowpack.scheduling.constraints import dag_wait_key, group_wait_key
-from airflow_snowpack.scheduling.counting import Counted, count_each, told_events_of_each, why_it_runs
+from airflow_snowpack.scheduling.counting import Counted, count_each, listed_events_of_each, why_it_runs
 from airflow_snowpack.scheduling.definitions import Definitions
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.facts import counted_keys
@@ -235,7 +235,7 @@ class Evaluation:
             reason = Reason("trigger", judgement.says, met=False, not_before=judgement.next_at)
             return self._wait(row, Write.of(row, **_changes((reason,), judgement.next_at, None, counted)))
         trigger = Reason("trigger", judgement.says, met=True)
-        # Somebody's clock may be ahead of ours; what it says has not happened yet has happened now.
+        # Another host's clock may be ahead; what happens later by that clock has happened now.
         triggered_at = row.triggered_at or min(judgement.since or self._now, self._now)
         expires_at = row.expires_at or expiry(self._conn, row.pending_id, schedule, triggered_at, self._now)
         return self._constrain(_Due(row, schedule, trigger, triggered_at, expires_at, counted))
@@ -283,7 +283,7 @@ class Evaluation:
 
     def _stand_back(self, due: _Due, reasons: tuple[Reason, ...], key: str) -> PendingState:
         """A job that came before it waits for the same and is due. It is woken if there is room for it too."""
-        line = Reason("line", "somebody who came before it is looked at first", met=False)
+        line = Reason("line", "a run that came before it is evaluated first", met=False)
         next_at = min(self._now + LOOK_AGAIN, due.expires_at)
         return self._wait_for_constraints(due, _changes((*reasons, line), next_at, key, due.counted))
 
@@ -428,11 +428,11 @@ class Evaluation:
         wake(self._conn, next_in_line(self._conn, sorted(self._left), self._now), self._now, skip_locked=True)
 
     def _reserve(self) -> None:
-        told = told_events_of_each(self._conn, [due.row.pending_id for due, _ in self._started])
+        listed = listed_events_of_each(self._conn, [due.row.pending_id for due, _ in self._started])
         wanted = []
         for due, run_id in self._started:
             schedule, pending_id = due.schedule, due.row.pending_id
-            why = why_it_runs(pending_id, schedule, due.counted.progress, self._now, told[pending_id])
+            why = why_it_runs(pending_id, schedule, due.counted.progress, self._now, listed[pending_id])
             absorbs = schedule.backlog is LaunchBacklog.ONE
             wanted.append(Reservation(Wanted.by(schedule), pending_id, run_id, why, absorbs))
         reserve_runs(self._conn, self._store, wanted)

@@ -1,11 +1,11 @@
-"""What constraints are told when a batch of pending jobs is evaluated: the store is read once for all of them.
+"""The facts for the constraints of a batch of pending jobs: the store is read once for all of them.
 
     shared = SharedFacts(conn, snapshot, now)
     shared.read(schedules)                                  # after the turns are held: a handful of statements
     rulings = rule_all(constraints, BatchFacts(…, shared=shared))
     shared.reserve("maintain", run_id, constraints)         # what is decided counts for the next job of the batch
 
-The invariant: **each job is told what it would be told if those before it had been written.** Whatever takes a place that the
+The invariant: **each job gets the facts that it would get if those before it had been written.** Whatever takes a place that the
 batch counts needs a turn that the transaction holds, so that what was read stays true until it ends; a run that ends meanwhile
 only makes room, and wakes the next in line.
 """
@@ -68,13 +68,13 @@ class SharedFacts:
         self._lowest = min((schedule.priority for schedule in schedules), default=0)
         self._read_more_urgent(keys)
 
-    def active_of_group(self, group: str, told: StoredFacts) -> int:
+    def active_of_group(self, group: str, facts: StoredFacts) -> int:
         """How many runs of the group's DAGs are active.
 
         :raises Untold: Airflow does not say how many runs one of them has.
         """
         if group not in self._of_group:
-            self._of_group[group] = told.count_of_group(self.members[group], self.reserved, self.at_gates)
+            self._of_group[group] = facts.count_of_group(self.members[group], self.reserved, self.at_gates)
         return self._of_group[group]
 
     def launches_since(self, schedule: str, moment: datetime) -> tuple[datetime, ...]:

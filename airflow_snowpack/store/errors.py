@@ -41,8 +41,8 @@ class StoreFolderMissing(StoreError):
     def __init__(self, path: Path) -> None:
         advice = "Create the folder, or correct the path in the connection that [snowpack] store_conn_id names."
         self.without_address = f"The folder of the Snowpack store's SQLite file does not exist. {advice}"
-        told = f"The folder {str(path.parent)!r} of the Snowpack store's SQLite file {path.name!r} does not exist."
-        super().__init__(f"{told} {advice}")
+        message = f"The folder {str(path.parent)!r} of the Snowpack store's SQLite file {path.name!r} does not exist."
+        super().__init__(f"{message} {advice}")
 
 
 class PoolerRefusesTransactions(StoreError):
@@ -52,10 +52,10 @@ class PoolerRefusesTransactions(StoreError):
     """
 
     def __init__(self, where: str) -> None:
-        told = "refuses transactions of more than one statement, which the store needs. "
+        message = "refuses transactions of more than one statement, which the store needs. "
         advice = "Set `pool_mode = transaction` or `session` for its database, or connect to Postgres itself."
-        self.without_address = f"The pooler in front of the Snowpack store {told}{advice}"
-        super().__init__(f"The pooler at {where} in front of the Snowpack store {told}{advice}")
+        self.without_address = f"The pooler in front of the Snowpack store {message}{advice}"
+        super().__init__(f"The pooler at {where} in front of the Snowpack store {message}{advice}")
 
 
 class StoreUnreachable(StoreError):
@@ -91,9 +91,9 @@ class SchemaOutOfDate(StoreError):
 
     def __init__(self, where: str, found: str | None, needed: str) -> None:
         state = f"is at revision {found}" if found else "has no Snowpack tables yet"
-        told = f"{state}, and this version of airflow-snowpack needs revision {needed}. Run `airflow snowpack db upgrade`."
-        self.without_address = f"The Snowpack store {told}"
-        super().__init__(f"The Snowpack store at {where} {told}")
+        message = f"{state}, and this version of airflow-snowpack needs revision {needed}. Run `airflow snowpack db upgrade`."
+        self.without_address = f"The Snowpack store {message}"
+        super().__init__(f"The Snowpack store at {where} {message}")
 
 
 class UnknownRevision(StoreError):

@@ -84,7 +84,7 @@ class OneConnection(QueuePool):
         try:
             record = self._pool.get(False)
         except Empty:
-            return  # in use; its return begins anew
+            return  # in use; the time starts again when it is returned
         self._dec_overflow()
         record.close()
 

@@ -103,8 +103,8 @@ def loaded_by(file):
         finally:
             os._exit(0)
     os.close(there)
-    with open(here) as told:
-        return json.load(told)
+    with open(here) as file:
+        return json.load(file)
 
 print(json.dumps({file: loaded_by(file) for file in sys.argv[1:]}))
 """
@@ -147,8 +147,8 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     files = {name: folder / f"{name}.py" for name in sources}
     for name, file in files.items():
         file.write_text(sources[name])
-    told = output_of(sys.executable, "-c", PARSE_IN_FORKS, *map(str, files.values()))
-    modules: dict[str, list[str]] = json.loads(told.splitlines()[-1])
+    printed = output_of(sys.executable, "-c", PARSE_IN_FORKS, *map(str, files.values()))
+    modules: dict[str, list[str]] = json.loads(printed.splitlines()[-1])
     return {name: set(modules[str(file)]) for name, file in files.items()}
 
 
@@ -191,8 +191,8 @@ TELL = "\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))\n"
 def modules_after(source: str, folder: Path) -> set[str]:
     script = folder / "ran.py"
     script.write_text(source + TELL)
-    told = output_of(sys.executable, str(script))
-    return set(json.loads(told.splitlines()[-1]))
+    printed = output_of(sys.executable, str(script))
+    return set(json.loads(printed.splitlines()[-1]))
 
 
 SWEEP = """
