@@ -30,8 +30,11 @@ def test_the_first_dags_of_readme_and_of_getting_started_maintain_the_table_that
     examples: Examples, jobs: Jobs, load: Callable[[TableName], Table]
 ) -> None:
     first, second, *_ = reversed(jobs.list(table=examples.flights))
+    # The table is a moment old: it has no snapshots to expire, and no orphans.
     assert [(result.action, result.outcome) for result in first.results] == [
-        (action, ActionOutcome.SUCCEEDED) for action in ("rewrite_data_files", "expire_snapshots", "remove_orphan_files")
+        ("rewrite_data_files", ActionOutcome.SUCCEEDED),
+        ("expire_snapshots", ActionOutcome.SKIPPED),
+        ("remove_orphan_files", ActionOutcome.SKIPPED),
     ]
     assert "14 files into 1" in first.results[0].message
     assert second.actions == ("rewrite_data_files", "expire_snapshots")
