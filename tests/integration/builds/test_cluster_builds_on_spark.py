@@ -194,12 +194,15 @@ def test_a_slow_task_is_overtaken_by_its_copy(cluster: Cluster) -> None:
 
 def test_a_driver_that_is_killed_leaves_nobody_behind_and_no_build(cluster: Cluster) -> None:
     everybody = psutil.Process(cluster.driver.pid).children(recursive=True)
-    written = threading.Event()
+    written, compared = threading.Event(), threading.Event()
 
     def kill(request: Request) -> None:
-        if "/orphaned/" in request.path and request.path.endswith(RECORD) and not written.is_set():
-            written.set()
-            cluster.driver.kill()
+        if "/orphaned/" not in request.path or not request.path.endswith(RECORD):
+            return
+        if written.is_set():  # of an executor that has not noticed yet, which may take longer than the other shards
+            compared.wait(PATIENCE_S)
+        written.set()
+        cluster.driver.kill()
 
     cluster.before = kill
     cluster.say(f"orphaned {ROWS} {SHARDS}")
@@ -209,4 +212,5 @@ def test_a_driver_that_is_killed_leaves_nobody_behind_and_no_build(cluster: Clus
     assert alive == []
     with pytest.raises(ShardCoverageError, match="no attempt at shard"):
         select_winners(read_attempts(cluster.storage, "orphaned"), SHARDS, "orphaned")
+    compared.set()
     assert winners_of(cluster, "killed")
