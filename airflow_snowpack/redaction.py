@@ -30,7 +30,7 @@ def public_address(address: str) -> str:
     """Return an address without user, password, query, fragment and parameters.
 
     :param address: a URL, or a path, which is returned as it is. Of an SQLite file's URI (``file:…?…``) the path remains.
-    :return: ``scheme://hosts:ports/path``; ``scheme://***`` for an address in which a password cannot be told from the rest.
+    :return: ``scheme://hosts:ports/path``; ``scheme://***`` for an address in which a password cannot be separated from the rest.
     """
     scheme, separator, rest = address.partition("://")
     if not separator or scheme.endswith(":/"):

@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 A_PART = 2_000
 """So many jobs are evaluated on one answer of Airflow's, which is some seconds old at the end."""
 A_TRANSACTION, AT_LEAST = 500, 50
-"""So many jobs are evaluated in one transaction: whoever wants one of them waits until it ends."""
+"""So many jobs are evaluated in one transaction: a process that wants one of them waits until it ends."""
 MOST_ASKED = 250
 """Airflow is asked about the runs of so many DAGs or groups in one round; each DAG is a request."""
 

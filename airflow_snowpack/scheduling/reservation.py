@@ -1,6 +1,6 @@
 """Reserving a run: from here on it counts as active, and the launcher starts it.
 
-    reserve_run(conn, store, Wanted.by(schedule), pending_id, run_id, told)
+    reserve_run(conn, store, Wanted.by(schedule), pending_id, run_id, why)
 
 The invariant: a run that is reserved has its pending job, its place among the active runs, what it holds of pools, and its
 launch, or nothing of it; the caller's transaction holds them together.
@@ -49,16 +49,16 @@ def reserve_run(
     wanted: Wanted,
     pending_id: str,
     run_id: str,
-    told: Mapping[str, Any],
+    why: Mapping[str, Any],
     *,
     absorbs: bool = False,
 ) -> None:
     """Reserve it, and hand it to the launcher. The periods of its schedule are the caller's to restart.
 
-    :param told: what the run finds in its ``conf`` under ``snowpack``, about why it runs.
+    :param why: what the run finds in its ``conf`` under ``snowpack``, about why it runs.
     :param absorbs: whether further events of its schedule join it until a launcher claims it.
     """
-    reserve_runs(conn, store, [Reservation(wanted, pending_id, run_id, told, absorbs)])
+    reserve_runs(conn, store, [Reservation(wanted, pending_id, run_id, why, absorbs)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Reservation:
     wanted: Wanted
     pending_id: str
     run_id: str
-    told: Mapping[str, Any]
+    why: Mapping[str, Any]
     absorbs: bool = False
 
     @property
@@ -92,7 +92,7 @@ def reserve_runs(conn: sa.Connection, store: Store, reservations: Sequence[Reser
             {
                 "pending_id": one.pending_id,
                 **one.run,
-                "conf": {**one.wanted.conf, "snowpack": dict(one.told)},
+                "conf": {**one.wanted.conf, "snowpack": dict(one.why)},
                 **claimable,
                 "absorbs": one.absorbs,
             }

@@ -54,7 +54,7 @@ class OneConnection(QueuePool):
             self._overflow += 1
         try:
             return self._create_connection()
-        except BaseException:
+        except BaseException:  # an interrupt too: the place that was counted is free again
             self._dec_overflow()
             raise
 

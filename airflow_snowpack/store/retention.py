@@ -45,7 +45,7 @@ class Kind:
     :param unneeded: whether a row may be deleted; it may use :data:`BEFORE`.
     :param held: returns those of these keys (of one column) that must stay, where no condition on a single row can say so.
     :param belongings: columns of other tables that hold the key (of one column) of the row to which their own row belongs.
-    :param at_least: no row that is younger is deleted, whatever period is asked for.
+    :param at_least: no row that is younger is deleted, whatever period is requested.
     """
 
     table: sa.Table
