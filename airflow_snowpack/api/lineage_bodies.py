@@ -8,9 +8,10 @@ read_place(place_text(page.after))
 from datetime import UTC, datetime
 from typing import Any
 
+from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.api.bodies import moment
 from airflow_snowpack.store.lineage import Edge, LineageGraph, Node
-from airflow_snowpack.store.operation import DatasetAt, Operation, TableAt, TaskAttempt
+from airflow_snowpack.store.operation import DatasetAt, Operation, TableAt
 from airflow_snowpack.store.operation_log import OperationPage, Place
 
 Body = dict[str, Any]
@@ -92,7 +93,7 @@ def _table_body(table: TableAt | DatasetAt) -> Body:
     }
 
 
-def _task_body(task: TaskAttempt) -> Body:
+def _task_body(task: TaskRef) -> Body:
     return {
         "dag_id": task.dag_id,
         "run_id": task.run_id,

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.builds.model import Manifest
 from airflow_snowpack.builds.rows import build_id
-from airflow_snowpack.store.operation import DatasetAt, Operation, OperationKind, TableAt, TaskAttempt
+from airflow_snowpack.store.operation import DatasetAt, Operation, OperationKind, TableAt
 
 
 def build_operation(manifest: Manifest, *, url: str, by: str | None, at: datetime) -> Operation:
@@ -27,7 +28,7 @@ def build_operation(manifest: Manifest, *, url: str, by: str | None, at: datetim
         at,
         inputs=tables_among(manifest.sources),
         outputs=(DatasetAt(url, manifest.run_id),),
-        task=TaskAttempt.named(by),
+        task=TaskRef.parse(by),
         rows=manifest.rows,
         detail={"dataset": manifest.dataset, "shards": len(manifest.shards), "bytes": manifest.bytes},
         operation_id=f"build:{build_id(manifest.dataset, manifest.run_id)}",

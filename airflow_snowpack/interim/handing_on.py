@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.interim.errors import StaleInterimAttempt
 from airflow_snowpack.interim.holding import InterimHolding, pin_values
 from airflow_snowpack.interim.listing import name_key
@@ -23,7 +24,7 @@ from airflow_snowpack.interim.refs import TableRef
 from airflow_snowpack.interim.runs import nudge, run_key, touch
 from airflow_snowpack.interim.statements import ADD_PINS, HAND_ON, NAMED_BEFORE, POINT, WAS_HANDED_ON
 from airflow_snowpack.store import repeatable, storable
-from airflow_snowpack.store.operation import DatasetAt, Operation, OperationKind, TableAt, TaskAttempt
+from airflow_snowpack.store.operation import DatasetAt, Operation, OperationKind, TableAt
 from airflow_snowpack.store.operations import record_operation
 
 T = TypeVar("T")
@@ -81,7 +82,7 @@ class Complete:
             at=now,
             inputs=self.inputs,
             outputs=[TableAt(str(self.writing.table), self.snapshot_id, self.location)],
-            task=TaskAttempt(task.dag_id, task.run_id, task.task_id, task.map_index, tried),
+            task=TaskRef(task.dag_id, task.run_id, task.task_id, task.map_index, tried),
             rows=self.rows,
             detail=self.detail,
         )

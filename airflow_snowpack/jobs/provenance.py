@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.jobs.model import ActionResult, Claim, TableChange
-from airflow_snowpack.store.operation import Operation, OperationKind, TableAt, TaskAttempt
+from airflow_snowpack.store.operation import Operation, OperationKind, TableAt
 
 
 def maintenance_operation(claim: Claim, result: ActionResult, change: TableChange, at: datetime) -> Operation:
@@ -23,7 +24,7 @@ def maintenance_operation(claim: Claim, result: ActionResult, change: TableChang
         at,
         inputs=(TableAt(table, change.before, change.location),),
         outputs=(TableAt(table, change.after, change.location),),
-        task=TaskAttempt.named(claim.worker_id) or TaskAttempt.named(claim.job.owner),
+        task=TaskRef.parse(claim.worker_id) or TaskRef.parse(claim.job.owner),
         job_id=claim.job.job_id,
         detail={"action": result.action, "outcome": result.outcome.value, "message": result.message} | which,
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowSkipException
 
+from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.operators.refusals import refusals_are_final
 from airflow_snowpack.operators.rendered import UnreadableArgument, read_text
 from airflow_snowpack.operators.running import RunsJob
@@ -101,13 +102,13 @@ class RunMaintenanceJobOperator(RunsJob):
 
     def _claim(self, context: Context, jobs: Jobs, catalog_id: str) -> Claim:
         from airflow_snowpack.iceberg.errors import WrongCatalog
-        from airflow_snowpack.operators.identity import tries_of, worker_of
+        from airflow_snowpack.operators.identity import worker_of
 
         job_id, worker = read_text(self.job_id), worker_of(context)
         if job_id is not None and (job := jobs.get(job_id)).table.catalog_id != catalog_id:
             raise WrongCatalog(job.table, catalog_id)
         again = context["ti"].try_number > 1
-        claim = jobs.reclaim(tries_of(context), worker, job_id=job_id, catalog_id=catalog_id) if again else None
+        claim = jobs.reclaim(TaskRef.of(context["ti"]).any_try, worker, job_id=job_id, catalog_id=catalog_id) if again else None
         claim = claim or jobs.claim(worker, job_id=job_id, catalog_id=catalog_id)
         if claim is not None:
             return claim

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 from airflow.sdk.exceptions import AirflowException, AirflowSensorTimeout, AirflowSkipException
 
+from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.operators.refusals import refusals_are_final
 
 if TYPE_CHECKING:
@@ -173,9 +174,8 @@ class RunConstraintSensor(BaseSensorOperator):
 def _place_of(context: Context) -> GatePlace:
     from airflow_snowpack.scheduling import GatePlace
 
-    instance = context["ti"]
-    mapped = f"[{instance.map_index}]" if instance.map_index is not None and instance.map_index >= 0 else ""
-    return GatePlace(instance.dag_id, instance.run_id, f"{instance.task_id}{mapped}")
+    ref = TaskRef.of(context["ti"])
+    return GatePlace(ref.dag_id, ref.run_id, ref.task)
 
 
 def _report(run: GatedRun) -> dict[str, Any]:

@@ -5,7 +5,7 @@
         at=store.clock(),
         inputs=[TableAt("lake.shop.orders", snapshot_id=11)],
         outputs=[TableAt("lake.snowpack_interim.clean_3f", snapshot_id=12)],
-        task=TaskAttempt("orders", "manual__1", "clean", try_number=1),
+        task=TaskRef("orders", "manual__1", "clean", try_number=1),
         rows=1_000,
     )
 
@@ -15,17 +15,14 @@ wrong with it is found, and logged, when it is recorded.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.store.ids import new_id
-
-# Neither a DAG's id nor a task's may hold a slash.
-NAMED = re.compile(r"(?P<dag>[^/]+)/(?P<run>.+)/(?P<task>[^/\[\] ]+)(\[(?P<index>\d+)\])?( try (?P<tried>\d+)( on .*)?)?")
 
 
 class OperationKind(StrEnum):
@@ -77,39 +74,6 @@ class DatasetAt:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskAttempt:
-    """One try of an Airflow task instance.
-
-    :param map_index: -1 for a task that is not mapped.
-    :param try_number: from 1; ``None`` when nobody knows which try it was.
-    """
-
-    dag_id: str
-    run_id: str
-    task_id: str
-    map_index: int = -1
-    try_number: int | None = None
-
-    @classmethod
-    def named(cls, name: str | None) -> TaskAttempt | None:
-        """The task instance of ``dag/run/task[index] try 2 on host``, as operators call themselves; ``None``: another name."""
-        parts = NAMED.fullmatch(name or "")
-        if parts is None:
-            return None
-        index, tried = parts["index"], parts["tried"]
-        return cls(parts["dag"], parts["run"], parts["task"], int(index) if index else -1, int(tried) if tried else None)
-
-    @property
-    def name(self) -> str:
-        """``dag/run/task[index]``, the same for every try."""
-        mapped = f"[{self.map_index}]" if self.map_index >= 0 else ""
-        return f"{self.dag_id}/{self.run_id}/{self.task_id}{mapped}"
-
-    def __str__(self) -> str:
-        return self.name if self.try_number is None else f"{self.name} try {self.try_number}"
-
-
-@dataclass(frozen=True, slots=True)
 class Operation:
     """One operation, as it is recorded and as it is read back.
 
@@ -127,7 +91,7 @@ class Operation:
     at: datetime
     inputs: Sequence[TableAt | DatasetAt] = ()
     outputs: Sequence[TableAt | DatasetAt] = ()
-    task: TaskAttempt | None = None
+    task: TaskRef | None = None
     job_id: str | None = None
     rows: int | None = None
     detail: Mapping[str, Any] = field(default_factory=dict)

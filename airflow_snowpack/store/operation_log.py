@@ -18,7 +18,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.store.operation import DatasetAt, Operation, OperationKind, TableAt, TaskAttempt
+from airflow_snowpack.airflow.task_ref import TaskRef
+from airflow_snowpack.store.operation import DatasetAt, Operation, OperationKind, TableAt
 from airflow_snowpack.store.operation_tables import operation_tables, operations
 from airflow_snowpack.store.operations import INPUT, OUTPUT
 from airflow_snowpack.store.store import Store
@@ -151,7 +152,7 @@ def _operations_from(rows: Collection[Any], tables: Collection[Any]) -> dict[str
             at=row.at,
             inputs=tuple(touched[row.operation_id, INPUT]),
             outputs=tuple(touched[row.operation_id, OUTPUT]),
-            task=None if row.dag_id is None else TaskAttempt(row.dag_id, row.run_id, row.task_id, row.map_index, row.try_number),
+            task=None if row.dag_id is None else TaskRef(row.dag_id, row.run_id, row.task_id, row.map_index, row.try_number),
             job_id=row.job_id,
             rows=row.rows,
             detail=row.detail,

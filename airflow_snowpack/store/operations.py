@@ -21,13 +21,13 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from airflow_snowpack.store.errors import StoreError
 from airflow_snowpack.store.hot import Hot
-from airflow_snowpack.store.operation import DatasetAt, Operation, OperationKind, TableAt, TaskAttempt
+from airflow_snowpack.store.operation import DatasetAt, Operation, OperationKind, TableAt
 from airflow_snowpack.store.operation_tables import operation_edges, operation_tables, operations
 from airflow_snowpack.store.retry import is_transient
 from airflow_snowpack.store.store import Store
 from airflow_snowpack.store.text import storable
 
-__all__ = ["DatasetAt", "Operation", "OperationKind", "TableAt", "TaskAttempt", "note_operation", "record_operation"]
+__all__ = ["DatasetAt", "Operation", "OperationKind", "TableAt", "note_operation", "record_operation"]
 
 log = logging.getLogger(__name__)
 

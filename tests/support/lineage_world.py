@@ -12,7 +12,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.store.operation import DatasetAt, Operation, OperationKind, TableAt, TaskAttempt
+from airflow_snowpack.airflow.task_ref import TaskRef
+from airflow_snowpack.store.operation import DatasetAt, Operation, OperationKind, TableAt
 from airflow_snowpack.store.operations import note_operation
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ DETAIL = {"action": "rewrite_data_files", "outcome": "succeeded", "message": "Co
 def make_lineage(store: Store, now: datetime) -> None:
     """Record the operations, ten minutes apart, the last one a minute ago."""
 
-    def by(task_id: str, map_index: int = -1) -> TaskAttempt:
-        return TaskAttempt("flights", RUN, task_id, map_index, 1)
+    def by(task_id: str, map_index: int = -1) -> TaskRef:
+        return TaskRef("flights", RUN, task_id, map_index, 1)
 
     made = [
         Operation(OperationKind.INSERT, now, (), (RAW,), task=by("ingest"), rows=336_776),

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 from built_runs import DATASET, DAY, MIDNIGHT, built
 
+from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.builds.publish import publish
 from airflow_snowpack.builds.rollback import rollback
 from airflow_snowpack.store.lineage import Lineage
-from airflow_snowpack.store.operation import DatasetAt, OperationKind, TableAt, TaskAttempt
+from airflow_snowpack.store.operation import DatasetAt, OperationKind, TableAt
 from airflow_snowpack.store.operation_log import OperationLog
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def test_a_published_run_came_from_its_sources_as_of_their_snapshots(
     assert operation.kind is OperationKind.BUILD
     assert operation.inputs == (TableAt("lake.flights.departures", 42), TableAt("lake.flights.planes"))
     assert operation.outputs == (DatasetAt(storage.url.rstrip("/"), handle.run_id),)
-    assert operation.task == TaskAttempt("flights", "manual__1", "build")
+    assert operation.task == TaskRef("flights", "manual__1", "build")
     assert (operation.rows, operation.detail["dataset"]) == (manifest.rows, DATASET)
     assert Lineage(store).upstream(storage.url.rstrip("/")).edges
 

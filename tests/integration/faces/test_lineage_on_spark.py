@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_snowpack import hooks, operators
+from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.store.lineage import Lineage
-from airflow_snowpack.store.operation import DatasetAt, OperationKind, TableAt, TaskAttempt
+from airflow_snowpack.store.operation import DatasetAt, OperationKind, TableAt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +50,7 @@ def test_a_table_its_interim_table_and_the_build_of_it_hang_together(
 
     (maintained,) = lineage.log.of_table(str(small_files)).operations
     assert (maintained.inputs, maintained.outputs) == ((before,), (snapshot(),))
-    assert maintained.task == TaskAttempt("guard", "run1", "maintain", -1, 2)
+    assert maintained.task == TaskRef("guard", "run1", "maintain", -1, 2)
 
     def copied(spark: SparkSession) -> DataFrame:
         return spark.table(small_files.quoted).filter("id IS NOT NULL")

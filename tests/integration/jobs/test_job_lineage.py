@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from scripted_engine import ScriptedEngine
 
+from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.jobs import Attempt, Jobs, JobStatus
 from airflow_snowpack.jobs.model import TableChange
-from airflow_snowpack.store.operation import OperationKind, TableAt, TaskAttempt
+from airflow_snowpack.store.operation import OperationKind, TableAt
 from airflow_snowpack.store.operation_log import OperationLog
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def test_each_action_that_changed_the_table_is_an_operation_of_its_task(jobs: Jo
     assert by_action.keys() == {"rewrite_data_files", "expire_snapshots"}
     rewrite = by_action["rewrite_data_files"]
     assert (rewrite.kind, rewrite.job_id) == (OperationKind.MAINTENANCE, job.job_id)
-    assert rewrite.task == TaskAttempt("nightly", "manual__1", "compact", 3, 2)
+    assert rewrite.task == TaskRef("nightly", "manual__1", "compact", 3, 2)
     assert rewrite.inputs == (TableAt(str(table), 11, LOCATION),)
     assert rewrite.outputs == (TableAt(str(table), 12, LOCATION),)
 
@@ -61,7 +62,7 @@ def test_what_a_worker_changed_before_the_job_failed_is_known_as_well(jobs: Jobs
 
     assert job.status is JobStatus.FAILED
     (operation,) = OperationLog(store).of_table(str(table)).operations
-    assert operation.task == TaskAttempt("nightly", "manual__1", "submit")
+    assert operation.task == TaskRef("nightly", "manual__1", "submit")
     assert operation.detail["outcome"] == "failed"
 
 

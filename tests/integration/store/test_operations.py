@@ -12,9 +12,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
+from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.engine import open_engine
-from airflow_snowpack.store.operation import DatasetAt, Operation, OperationKind, TableAt, TaskAttempt
+from airflow_snowpack.store.operation import DatasetAt, Operation, OperationKind, TableAt
 from airflow_snowpack.store.operation_log import OperationLog
 from airflow_snowpack.store.operation_retention import forget_operations
 from airflow_snowpack.store.operation_tables import operation_edges, operation_tables, operations
@@ -22,7 +23,7 @@ from airflow_snowpack.store.operations import note_operation, record_operation
 from airflow_snowpack.store.schema import switches
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-TASK = TaskAttempt("shop", "manual__1", "clean", -1, 2)
+TASK = TaskRef("shop", "manual__1", "clean", -1, 2)
 CLEAN = Operation(
     OperationKind.CREATE,
     NOW,

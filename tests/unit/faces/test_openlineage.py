@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_snowpack import operators
-from airflow_snowpack.store.operation import DatasetAt, Operation, OperationKind, TableAt, TaskAttempt
+from airflow_snowpack.airflow.task_ref import TaskRef
+from airflow_snowpack.store.operation import DatasetAt, Operation, OperationKind, TableAt
 from airflow_snowpack.store.operations import note_operation
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.jobs import Jobs
 
 NOW = datetime.now(UTC)
-TASK = TaskAttempt("shop", "manual__1", "work", 3, 2)
+TASK = TaskRef("shop", "manual__1", "work", 3, 2)
 ORDERS = TableAt("lake.shop.orders", 11, "s3://lake/warehouse/shop/orders")
 
 
@@ -33,7 +34,7 @@ def ti(**other: Any) -> Any:
     return SimpleNamespace(**known, start_date=NOW, **other)
 
 
-def maintained(before: int, after: int, task: TaskAttempt = TASK) -> Operation:
+def maintained(before: int, after: int, task: TaskRef = TASK) -> Operation:
     moved = [replace(ORDERS, snapshot_id=before)], [replace(ORDERS, snapshot_id=after)]
     return Operation(OperationKind.MAINTENANCE, NOW + timedelta(seconds=after), *moved, task=task)
 

@@ -1,0 +1,1 @@
+"""What the domain needs to know of Airflow, without importing it."""
