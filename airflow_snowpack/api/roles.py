@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.api.pages.words import counted, one_unit
+from airflow_snowpack.humanize import SHORTEST_AGO, one_unit, plural
 from airflow_snowpack.scheduling.trigger import TABLES
 from airflow_snowpack.store.interim_tables import interim_tables
 from airflow_snowpack.store.schedule_tables import launches, schedule_triggers
@@ -100,7 +100,7 @@ class RoleReport:
     def __str__(self) -> str:
         if self.running:
             seen = _span(self.now - self.running[0].seen_at)
-            return f"{counted(len(self.running), self.name)} running, last seen {seen} ago."
+            return f"{plural(len(self.running), self.name)} running, last seen {seen} ago."
         if self.is_missing:
             return f"{self._gone()}{self._what_to_do()}"
         if self.work_since is not None:
@@ -189,4 +189,4 @@ def _work(row: sa.Row[Any], now: datetime) -> dict[Role, datetime | None]:
 
 
 def _span(span: timedelta) -> str:
-    return one_unit(max(span.total_seconds(), 0.0)) or "5 s"
+    return one_unit(max(span, SHORTEST_AGO))

@@ -11,8 +11,8 @@ from airflow_snowpack.cli.exit_code import ExitCode
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import Column, is_for_people, print_data, print_one, print_rows, say
-from airflow_snowpack.cli.people import size
 from airflow_snowpack.durations import parse_duration
+from airflow_snowpack.humanize import size
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -10,7 +10,7 @@ from airflow_snowpack.cli.exit_code import ExitCode
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import Column, none_of, print_data, print_one, print_rows, say
-from airflow_snowpack.cli.people import ago, size
+from airflow_snowpack.humanize import ago, size
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -8,7 +8,7 @@ from airflow_snowpack.api import bodies
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import is_for_people, print_one
-from airflow_snowpack.cli.people import ago
+from airflow_snowpack.humanize import ago
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -11,7 +11,7 @@ from airflow_snowpack.api.interim_bodies import interim_body
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import Column, none_of, print_data, print_one, print_rows, say
-from airflow_snowpack.cli.people import ago
+from airflow_snowpack.humanize import ago
 
 if TYPE_CHECKING:
     from argparse import Namespace

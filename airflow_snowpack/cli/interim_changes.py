@@ -14,9 +14,9 @@ from airflow_snowpack.cli.exit_code import ExitCode, code_of, common_code
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import Column, print_data, print_rows, say
-from airflow_snowpack.cli.people import ago
 from airflow_snowpack.durations import format_duration, parse_duration
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.humanize import ago
 
 if TYPE_CHECKING:
     from argparse import Namespace

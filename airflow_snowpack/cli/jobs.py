@@ -26,10 +26,12 @@ from airflow_snowpack.cli.output import (
     print_list,
     print_one,
     print_rows,
+    printable,
     say,
+    status_text,
 )
-from airflow_snowpack.cli.people import ago, clock_time, period, printable, status_text
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.humanize import ago, clock_time, duration
 from airflow_snowpack.iceberg.errors import catalog_label
 
 if TYPE_CHECKING:
@@ -278,7 +280,7 @@ def _actions(job: Job) -> str:
 def _took(job: Job, now: datetime) -> str:
     if job.started_at is None or job.dry_run:
         return ""
-    return period((job.completed_at or now) - job.started_at)
+    return duration((job.completed_at or now) - job.started_at)
 
 
 def _seconds(job: Job, now: datetime) -> float | None:

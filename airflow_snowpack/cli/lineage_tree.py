@@ -17,7 +17,8 @@ from rich.text import Text
 from rich.tree import Tree
 
 from airflow_snowpack.cli.job_id import short_id
-from airflow_snowpack.cli.people import ago, printable
+from airflow_snowpack.cli.output import printable
+from airflow_snowpack.humanize import ago
 from airflow_snowpack.store.lineage import Direction
 from airflow_snowpack.store.operation import DatasetAt
 

@@ -11,7 +11,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Self, TextIO
 
-from airflow_snowpack.cli.people import printable
+from airflow_snowpack.cli.output import printable
 
 if TYPE_CHECKING:
     from types import TracebackType

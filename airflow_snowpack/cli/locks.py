@@ -11,7 +11,7 @@ from airflow_snowpack.cli.job_id import HEXADECIMAL, LEAST, WHOLE, short_id
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import Column, is_for_people, print_list, print_one
-from airflow_snowpack.cli.people import ago
+from airflow_snowpack.humanize import ago
 from airflow_snowpack.iceberg.errors import catalog_label
 
 if TYPE_CHECKING:

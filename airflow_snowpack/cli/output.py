@@ -21,12 +21,14 @@ from airflow.cli.simple_table import AirflowConsole, SimpleTable
 from rich.text import Text
 from tabulate import tabulate  # type: ignore[import-untyped]  # it ships no types
 
-from airflow_snowpack.cli.people import printable
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 T = TypeVar("T")
+
+STATUS_STYLES = {"pending": "yellow", "running": "cyan", "completed": "green", "failed": "bold red", "cancelled": "magenta"}
+CONTROL_CHARACTERS = (*range(32), 127, *range(128, 160))
+UNPRINTABLE = {code: "\N{REPLACEMENT CHARACTER}" for code in CONTROL_CHARACTERS if chr(code) not in "\n\t"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,16 @@ def console() -> AirflowConsole:
     """Colours only on a terminal, and never where NO_COLOR is set (rich alone would still print bold letters)."""
     colours = None if os.environ.get("NO_COLOR") or not sys.stdout.isatty() else "auto"
     return AirflowConsole(color_system=colours, highlight=False, markup=False, emoji=False)
+
+
+def printable(text: str) -> str:
+    """Replace control characters, which could move the cursor or colour the terminal: an error's text may come from anywhere."""
+    return text.translate(UNPRINTABLE)
+
+
+def status_text(status: str) -> Text:
+    """Return a job's state in its colour."""
+    return Text(status, STATUS_STYLES.get(status, ""))
 
 
 def _plain(value: object) -> str:

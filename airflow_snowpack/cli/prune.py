@@ -9,7 +9,7 @@ from airflow_snowpack.cli.job_filter import read_period
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import Column, is_for_people, print_list, say
-from airflow_snowpack.cli.people import period
+from airflow_snowpack.humanize import duration
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -29,7 +29,7 @@ def prune(args: Namespace) -> ExitCode | None:
 
     older_than = read_period("--older-than", args.older_than)
     if not args.dry_run:
-        confirm(f"Delete the store's rows that are older than {period(older_than)} and not needed any more?", yes=args.yes)
+        confirm(f"Delete the store's rows that are older than {duration(older_than)} and not needed any more?", yes=args.yes)
     with opened(args) as here:
         rows = prune_store(here.jobs.store, older_than, here.actor, dry_run=args.dry_run)
     shape = "would_delete" if args.dry_run else "deleted"

@@ -11,7 +11,7 @@ from airflow_snowpack.cli.job_id import short_id
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import is_for_people, print_one
-from airflow_snowpack.cli.people import period
+from airflow_snowpack.humanize import duration
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -28,7 +28,7 @@ def show(args: Namespace) -> ExitCode | None:
     if not is_for_people(args.output):
         print_one(args.output, body, body)
         return None
-    oldest = f", the oldest for {period(now - state.oldest)}" if state.oldest is not None else ""
+    oldest = f", the oldest for {duration(now - state.oldest)}" if state.oldest is not None else ""
     fields = {"waiting": f"{state.depth}{oldest}", "running": state.running, "waiting out a back-off": state.delayed}
     print_one(args.output, body, fields)
     return None

@@ -8,8 +8,8 @@ from airflow_snowpack.api import schedule_bodies as bodies
 from airflow_snowpack.api.bodies import moment
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.cli.output import Column, is_for_people, none_of, print_data, print_one, print_rows, say
-from airflow_snowpack.cli.people import ago, printable
+from airflow_snowpack.cli.output import Column, is_for_people, none_of, print_data, print_one, print_rows, printable, say
+from airflow_snowpack.humanize import ago
 
 if TYPE_CHECKING:
     from argparse import Namespace

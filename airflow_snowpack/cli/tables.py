@@ -12,8 +12,8 @@ from airflow_snowpack.cli.job_id import short_id
 from airflow_snowpack.cli.jobs import job_columns
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.cli.output import Column, is_for_people, none_of, print_data, print_one, print_rows, say
-from airflow_snowpack.cli.people import ago, period, size, status_text
+from airflow_snowpack.cli.output import Column, is_for_people, none_of, print_data, print_one, print_rows, say, status_text
+from airflow_snowpack.humanize import ago, duration, size
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -144,7 +144,7 @@ def _health_fields(health: TableHealth | None) -> dict[str, object]:
         "small files": f"{health.small_files:,} ({health.small_files_ratio:.0%}), {size(health.small_files_bytes)}",
         "delete files": f"{numbers.delete_files:,}" + (f" ({deletes})" if numbers.delete_files else ""),
         "manifests": f"{numbers.manifests:,}, {size(health.manifests_bytes)}",
-        "snapshots": f"{numbers.snapshots:,}" + (f", the oldest {period(oldest)} old" if oldest is not None else ""),
+        "snapshots": f"{numbers.snapshots:,}" + (f", the oldest {duration(oldest)} old" if oldest is not None else ""),
         "location": health.location,
     }
 

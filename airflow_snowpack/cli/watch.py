@@ -24,7 +24,7 @@ from airflow_snowpack.cli.live_line import LiveLine
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import is_for_people, say
-from airflow_snowpack.cli.people import ago, clock_time, period
+from airflow_snowpack.humanize import ago, clock_time, duration
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -170,16 +170,21 @@ class Watch:
         for result in job.results:
             if result.action not in self._actions:
                 self._line.tell(f"{at}  {_result_line(result)}")
-        took = f" after {period(job.completed_at - job.started_at)}" if job.completed_at and job.started_at else ""
+        took = f" after {_whole_seconds(job.completed_at - job.started_at)}" if job.completed_at and job.started_at else ""
         self._line.tell(f"{at}  {job.status}{took}" + (f": {job.error}" if job.error else ""))
 
 
 def _since(job: Job, now: datetime) -> str:
-    return period(now - (job.started_at or job.submitted_at))
+    return _whole_seconds(now - (job.started_at or job.submitted_at))
+
+
+def _whole_seconds(span: timedelta) -> str:
+    """Without the decimals of a span below 10 s, which would flicker in the live line."""
+    return duration(int(span.total_seconds()))
 
 
 def _result_line(result: ActionResult) -> str:
-    return f"{result.action} {result.outcome} in {result.elapsed_seconds:.1f} s: {result.message}"
+    return f"{result.action} {result.outcome} in {duration(result.elapsed_seconds)}: {result.message}"
 
 
 def _goes_on(job: Job) -> str:

@@ -8,7 +8,7 @@ The numbers are the action's metrics, in the procedures' own names; an action th
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from airflow_snowpack.api.pages.words import number, size
+from airflow_snowpack.humanize import number, size
 from airflow_snowpack.jobs import ActionResult
 
 FULL = 1000

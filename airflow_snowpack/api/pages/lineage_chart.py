@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from airflow_snowpack.api.pages.words import ago, counted
+from airflow_snowpack.humanize import ago, plural
 from airflow_snowpack.store.lineage import Edge, LineageGraph, Node
 from airflow_snowpack.store.operation import Operation
 
@@ -135,7 +135,7 @@ def told_of(operation: Operation, now: datetime, *, times: int = 1) -> str:
         f"by {operation.task}" if operation.task else "",
         f"job {operation.job_id[:8]}" if operation.job_id else "",
         ago(operation.at, now),
-        counted(operation.rows, "row") if operation.rows is not None else "",
-        counted(times, "time") if times > 1 else "",
+        plural(operation.rows, "row") if operation.rows is not None else "",
+        plural(times, "time") if times > 1 else "",
     ]
     return ", ".join(part for part in parts if part)

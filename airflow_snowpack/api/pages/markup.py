@@ -12,7 +12,7 @@ from functools import cache
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from airflow_snowpack.api.pages import words
+from airflow_snowpack import humanize
 
 # The moments that `jobs/standing.py` writes into its sentences.
 WRITTEN_MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC")
@@ -28,10 +28,10 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "number": words.number,
-        "counted": words.counted,
-        "size": words.size,
-        "duration": words.duration,
+        "number": humanize.number,
+        "counted": humanize.plural,
+        "size": humanize.size,
+        "duration": humanize.duration,
         "ago": moment_ago,
         "left": moment_left,
         "clock": moment_clock,
@@ -49,24 +49,24 @@ def template(name: str) -> Template:
 
 def moment_ago(moment: datetime, now: datetime) -> Markup:
     """A moment, told as how long ago it was."""
-    return _time(moment, "ago", words.ago(moment, now))
+    return _time(moment, "ago", humanize.ago(moment, now))
 
 
 def moment_left(moment: datetime, now: datetime) -> Markup:
     """A moment to come, counted down every second."""
     left = moment - now
     past = left.total_seconds() <= 0
-    return _time(moment, "left", f"ran out {words.ago(moment, now)}" if past else f"{words.duration(left)} left")
+    return _time(moment, "left", f"ran out {humanize.ago(moment, now)}" if past else f"{humanize.duration(left)} left")
 
 
 def moment_since(moment: datetime, now: datetime) -> Markup:
     """How long something has been going on, counted up every second."""
-    return _time(moment, "since", words.duration(now - moment))
+    return _time(moment, "since", humanize.duration(now - moment))
 
 
 def moment_clock(moment: datetime) -> Markup:
     """A moment, told exactly; the script tells it in the browser's zone."""
-    return _time(moment, "clock", words.exact(moment))
+    return _time(moment, "clock", humanize.timestamp(moment))
 
 
 def sentence(text: str) -> Markup:
@@ -80,11 +80,11 @@ def sentence(text: str) -> Markup:
 
 
 def plain_action(action: str) -> str:
-    """An action's name as words."""
+    """An action's name in words."""
     return action.replace("_", " ")
 
 
 def _time(moment: datetime, told_as: str, text: str) -> Markup:
     return Markup('<time datetime="{}" data-as="{}" title="{}">{}</time>').format(
-        moment.isoformat(), told_as, words.exact(moment), text
+        moment.isoformat(), told_as, humanize.timestamp(moment), text
     )

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from airflow_snowpack.api.pages.queue import rounded_up
-from airflow_snowpack.api.pages.words import counted, number
 from airflow_snowpack.builds.looking import Skew, skew
 from airflow_snowpack.builds.model import ShardAttemptResult
+from airflow_snowpack.humanize import number, plural
 
 WIDTH, HEIGHT = 1200, 200
 LEFT, RIGHT, TOP, BOTTOM = 62, 8, 10, 22
@@ -105,4 +105,4 @@ def _bar(
 
 
 def _says(shard: ShardAttemptResult) -> str:
-    return f"Shard {shard.shard_id}: {counted(shard.rows, 'row')}"
+    return f"Shard {shard.shard_id}: {plural(shard.rows, 'row')}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from airflow_snowpack.api.pages.words import counted, duration
+from airflow_snowpack.humanize import duration, plural
 from airflow_snowpack.jobs import HistoryEntry, Job, JobStatus
 
 FULL = 1000
@@ -184,7 +184,7 @@ def _step(entry: HistoryEntry) -> Step:
         case "heartbeat":
             count = int(detail.get("count", 1))
             last = datetime.fromisoformat(detail["last_at"]) if count > 1 else None
-            return Step(entry.at, counted(count, "heartbeat"), last=last)
+            return Step(entry.at, plural(count, "heartbeat"), last=last)
         case "action":
             took = duration(float(detail.get("elapsed_seconds", 0)))
             return Step(

@@ -9,7 +9,6 @@ import pytest
 from pages_world import World, compacted, did, open_world
 from starlette.datastructures import QueryParams
 
-from airflow_snowpack.api.pages import words
 from airflow_snowpack.api.pages.figures import figures
 from airflow_snowpack.api.pages.job_query import JobQuery
 from airflow_snowpack.api.pages.markup import sentence
@@ -38,44 +37,6 @@ def told(world: World, job_id: str) -> list[tuple[str, str, float]]:
     job = world.jobs.get(job_id)
     found = spans(job, world.jobs.history(job_id), world.clock())
     return [(span.label, span.tone, span.took.total_seconds()) for span in found]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0.0 s"),
-        (9.94, "9.9 s"),
-        (59.4, "59 s"),
-        (142.3, "2 min 22 s"),
-        (3_900, "1 h 5 min"),
-        (180_000, "2 d 2 h"),
-        (-5, "0.0 s"),
-    ],
-)
-def test_a_span_has_at_most_two_units(seconds: float, text: str) -> None:
-    assert words.duration(seconds) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(2, "just now"), (-2, "just now"), (61, "1 min ago"), (-1_740, "in 29 min"), (1e5, "27 h ago"), (9e5, "10 d ago")],
-)
-def test_a_moment_is_told_by_its_distance(seconds: float, text: str) -> None:
-    assert words.ago(NOW - timedelta(seconds=seconds), NOW) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0, "0 MiB"),
-        (2_048, "2.0 KiB"),
-        (900 * 1024**2, "900.0 MiB"),
-        (3_100 * 1024**2, "3,100.0 MiB"),
-        (45 * 1024**3, "45.0 GiB"),
-    ],
-)
-def test_sizes_are_in_mib(value: int, text: str) -> None:
-    assert words.size(value) == text
 
 
 def test_a_sentence_keeps_its_text_and_marks_its_moments() -> None:

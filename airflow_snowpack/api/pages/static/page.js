@@ -10,7 +10,7 @@ const find = (selector, within = document) => within.querySelector(selector);
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 document.documentElement.dataset.script = "yes";
 
-// -- times: the rules of pages/words.py, in Airflow's zone -------------------------------------------------------------------
+// -- times: the rules of humanize.py, in Airflow's zone -------------------------------------------------------------------
 
 let ahead = body.dataset.now ? Date.parse(body.dataset.now) - Date.now() : 0; // how far the server's clock is ahead of ours
 let exactly, shortly, hour, hourly; // in the zone that Airflow's pages show
@@ -43,12 +43,15 @@ addEventListener("storage", (event) => {
 });
 
 function duration(seconds) {
-  const whole = Math.round(Math.max(seconds, 0));
-  if (seconds < 10) return `${Math.max(seconds, 0).toFixed(1)} s`;
-  if (whole < 60) return `${whole} s`;
-  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
-  if (whole < 86400) return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
-  return `${Math.floor(whole / 86400)} d ${Math.floor((whole % 86400) / 3600)} h`;
+  if (seconds < 10) return `${Math.round(Math.max(seconds, 0) * 10) / 10} s`;
+  const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+  let rest = Math.round(seconds);
+  const largest = units.findIndex(([, length]) => rest >= length);
+  return units.slice(largest, largest + 2).flatMap(([unit, length]) => {
+    const amount = Math.floor(rest / length);
+    rest %= length;
+    return amount ? [`${amount} ${unit}`] : [];
+  }).join(" ");
 }
 
 function ago(seconds) {
