@@ -112,13 +112,18 @@ def is_changed_by_projection(columns: Schema) -> bool:
 
 
 def rows_of(scan: DataScan) -> pa.Table:
-    """Read the rows that the scan finds. Its filter leaves out only rows that do not match, not each of them.
+    """Read the rows that the scan finds.
+
+    :param scan: without a filter; only its columns, its snapshot and its limit count.
 
     :raises UnreadableTable: the files are not as interim tables are written: with deletes, in another format or other columns.
     """
+    from pyiceberg.expressions import AlwaysTrue
     from pyiceberg.io.pyarrow import schema_to_pyarrow
     from pyiceberg.utils.concurrent import ExecutorFactory
 
+    if scan.row_filter != AlwaysTrue():
+        raise ValueError(f"rows_of() reads every row of a scan, and this one has the filter {scan.row_filter}.")
     wanted = schema_to_pyarrow(scan.projection(), include_field_ids=True)
     executor = ExecutorFactory.get_or_create()
     left, found = scan.limit, []
@@ -152,7 +157,6 @@ def _rows_of_file(scan: DataScan, task: FileScanTask, wanted: pa.Schema) -> pa.T
         columns = dataset.Scanner.from_fragment(
             fragment,
             schema=fragment.physical_schema,
-            filter=_filter(scan, fragment.physical_schema),
             columns=[field.name for field in own],
         )
         try:
@@ -177,20 +181,6 @@ def _batches(found: Iterable[pa.RecordBatch], schema: pa.Schema, limit: int | No
 def _batch(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     columns = [retyped(column, field) for column, field in zip(rows.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _filter(scan: DataScan, in_file: pa.Schema) -> Any:
-    """The scan's filter as Arrow has it, on the names that columns have in the file."""
-    from pyiceberg.expressions import AlwaysTrue
-    from pyiceberg.expressions.visitors import bind, translate_column_names
-    from pyiceberg.io.pyarrow import expression_to_pyarrow, pyarrow_to_schema
-
-    if scan.row_filter == AlwaysTrue():
-        return None
-    columns = pyarrow_to_schema(in_file)
-    bound = bind(scan.table_metadata.schema(), scan.row_filter, case_sensitive=scan.case_sensitive)
-    translated = translate_column_names(bound, columns, case_sensitive=scan.case_sensitive)
-    return expression_to_pyarrow(bind(columns, translated, case_sensitive=scan.case_sensitive), columns)
 
 
 def _shape(own: pa.Field | None, field: pa.Field, *, with_ids: bool = False) -> pa.Field:

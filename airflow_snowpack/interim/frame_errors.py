@@ -3,7 +3,7 @@
 FrameError
 ├── UnwritableFrame   rows that Iceberg cannot keep
 ├── UnreadableTable   files that only Spark can read, asked for without Spark
-├── UnreadableView    a view that only Spark can read, asked for without Spark
+├── UnreadableView    a view that only Spark can read, requested without Spark
 ├── UnfitForm         rows that the library which was asked for cannot hold
 └── UnusableOutput    a task returns something that cannot be handed on like that
 """
@@ -47,12 +47,13 @@ class UnreadableTable(FrameError):
 
 
 class UnreadableView(FrameError):
-    """A view that only Spark can read, asked for without Spark."""
+    """A view that only Spark can read, requested without Spark."""
 
     def __init__(self, view: ViewRef, problem: object) -> None:
         super().__init__(
-            f"The view {view.to_json()!r:.300} cannot be read without Spark: {_first_line(problem)}. Take it as a DataFrame of "
-            "Spark (leave the parameter's annotation out), or make its condition comparisons of columns with values."
+            f"The view {view.to_json()!r:.300} cannot be read without Spark: {_first_line(problem)}. Receive it as a Spark "
+            "DataFrame (leave out the parameter's annotation) and call .toArrow() or .toPandas() on it; or receive the whole "
+            "table and filter its rows in the task."
         )
 
 

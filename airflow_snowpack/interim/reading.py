@@ -1,10 +1,11 @@
-"""Reads what a reference points to, as of the snapshot that was handed on: with Spark, or without it.
+"""Read what a reference points to, as of the snapshot that was handed on: with Spark, or without it.
 
-    df = read_on_spark(ref, session)                     # lazy, as every DataFrame; Spark classic or Connect
-    rows = read_as_arrow(ref.where("delay > 60"), catalog)
+    df = read_on_spark(ref, session)                                     # lazy, as every DataFrame; Spark classic or Connect
+    rows = read_as_arrow(ref.order_by("delay desc").limit(3), catalog)   # in memory, no JVM
 
-A view is one query either way: its condition first, then its order, its limit, and its columns last, so that it may be ordered by
-a column which it leaves out.
+A view is one query: its condition first, then its order, its limit, and its columns last, so that it may be ordered by a column
+that it leaves out. Only Spark reads a condition: it is SQL, and no other engine finds the same rows for every condition (see
+decision 44 in ``docs/decisions``).
 """
 
 from __future__ import annotations
@@ -24,34 +25,35 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import DataScan
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_snowpack.interim.refs import Ref, TableRef
 
 log = logging.getLogger(__name__)
 
-ORDER = re.compile(r"\s*(?P<name>.+?)(?:\s+(?P<direction>asc|desc))?\s*", re.IGNORECASE | re.DOTALL)
+ORDER = re.compile(r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<word>[a-z_]\w*))(?:\s+(?P<direction>asc|desc))?\s*", re.I | re.A)
+# In an ORDER BY Spark reads these as something other than a column, unless they are in backquotes.
+KEYWORDS = {"and", "or", "not", "in", "is", "null", "like", "between", "true", "false", "case", "cast", "exists", "interval"}
 
 
 def read_on_spark(ref: Ref, session: SparkSession) -> DataFrame:
-    """The rows as a DataFrame; Spark reads them when something is done with it.
+    """Return the rows as a DataFrame; Spark reads them when an action needs them.
 
-    :raises AnalysisException: Spark's own, for a view that is no SQL, or that names a column which is not there.
+    :raises AnalysisException: Spark's own, for a view that is not valid SQL or that names an unknown column.
     """
     log.info("Reading %s with Spark: %s rows as of the snapshot %s", ref.of.table, ref.of.rows, ref.of.snapshot_id)
     return session.sql(query_of(ref))
 
 
 def query_of(ref: Ref) -> str:
-    """The query in Spark's SQL that a reference stands for."""
+    """Return the Spark SQL query that a reference stands for."""
     table, view = ref.of, ref if isinstance(ref, ViewRef) else ViewRef(ref.of)
     version = "" if table.snapshot_id is None else f" VERSION AS OF {table.snapshot_id}"
     columns = ", ".join(_quoted(name) for name in view.columns) if view.columns else "*"
-    # A comment at the end of somebody's condition ends with its line.
+    # A comment at the end of a user's condition ends with its line.
     clauses = [f"SELECT {columns} FROM {name_of(table).quoted}{version}"]
     if view.condition is not None:
-        # Twice in parentheses: WHERE (a) after a table is for Spark a name for the table and for its column.
+        # Twice in parentheses: Spark reads WHERE (a) after a table as an alias of the table and of its column.
         clauses.append(f"WHERE ((\n{view.condition}\n))")
     if view.order:
         clauses.append("ORDER BY " + "\n, ".join(view.order) + "\n")
@@ -61,57 +63,43 @@ def query_of(ref: Ref) -> str:
 
 
 def read_as_arrow(ref: Ref, catalog: Catalog) -> pa.Table:
-    """The rows in this process's memory: exactly those that Spark would read.
+    """Return the rows in this process's memory: exactly those that Spark would read.
 
-    :raises UnreadableView: only Spark knows for sure which these are, or the view names a column that is not there.
+    :raises UnreadableView: the view has a condition, orders by more than columns, or names an unknown column.
     """
-    from airflow_snowpack.interim.condition import OnlySparkKnows
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    from airflow_snowpack.interim.data_files import rows_of
 
     began = time.monotonic()
     table, view = ref.of, ref if isinstance(ref, ViewRef) else ViewRef(ref.of)
+    if view.condition is not None:
+        raise UnreadableView(view, "its condition is SQL, which only Spark evaluates")
     scan = catalog.load_table(name_of(table).identifier).scan(snapshot_id=table.snapshot_id)
-    try:
-        rows = _viewed(scan, view)
-    except OnlySparkKnows as problem:
-        raise UnreadableView(view, problem) from problem
+    schema = schema_to_pyarrow(scan.projection())
+    orders = [_order(view, term, schema) for term in view.order]
+    selected = [_column(view, name, schema) for name in view.columns or ()]
+    if selected:
+        scan = scan.select(*{*selected, *(name for name, _ in orders)})
+    rows = _ordered(rows_of(scan if orders else scan.update(limit=view.rows)), orders).slice(0, view.rows)
+    rows = _zoned(rows, schema.names, scan.table_metadata.properties)
+    if view.columns:  # as in Spark, the columns are called what the view calls them
+        rows = rows.select(selected).rename_columns(list(view.columns))
     log.info("Read %s without Spark: %d rows, %.1f s", table.table, rows.num_rows, time.monotonic() - began)
     return rows
 
 
 def name_of(table: TableRef) -> TableName:
-    """The name of the table that a reference points to.
+    """Return the name of the table that a reference points to.
 
-    :raises InvalidTableName: it is none.
+    :raises InvalidTableName: the reference has an unusable name.
     """
     catalog, _, name = table.table.partition(".")
     return TableName.parse(name, catalog=catalog)
 
 
-def _viewed(scan: DataScan, view: ViewRef) -> pa.Table:
-    from pyiceberg.io.pyarrow import schema_to_pyarrow
-
-    from airflow_snowpack.interim.comparable import column_of
-    from airflow_snowpack.interim.condition_text import parse
-    from airflow_snowpack.interim.data_files import rows_of
-    from airflow_snowpack.interim.matching import Matching
-
-    schema = schema_to_pyarrow(scan.projection())
-    orders = [_order(term, schema) for term in view.order]
-    selected = [column_of(schema, name) for name in view.columns or ()]
-    matching = None if view.condition is None else Matching(parse(view.condition), schema)
-    if selected:
-        scan = scan.select(*{*selected, *(name for name, _ in orders), *(matching.columns if matching else ())})
-    if matching is not None:
-        rows = matching.rows(rows_of(scan.filter(matching.pushed())))
-    else:
-        rows = rows_of(scan if orders else scan.update(limit=view.rows))
-    rows = _zoned(_ordered(rows, orders).slice(0, view.rows), schema.names, scan.table_metadata.properties)
-    # As in Spark, the columns are called what the view calls them.
-    return rows.select(selected).rename_columns(list(view.columns)) if view.columns else rows
-
-
 def _zoned(rows: pa.Table, columns: list[str], properties: Mapping[str, str]) -> pa.Table:
-    """The rows with their moments in the zones that they were written in."""
+    """Return the rows with their timestamps in the time zones in which they were written."""
     import pyarrow as pa
 
     from airflow_snowpack.interim.retyping import retyped
@@ -128,24 +116,31 @@ def _zoned(rows: pa.Table, columns: list[str], properties: Mapping[str, str]) ->
     return rows
 
 
-def _order(term: str, schema: pa.Schema) -> tuple[str, bool]:
-    """The column, and whether it goes down."""
-    from airflow_snowpack.interim.comparable import column_of, is_ordered
-    from airflow_snowpack.interim.condition import OnlySparkKnows
-    from airflow_snowpack.interim.condition_text import column_in
+def _column(view: ViewRef, name: str, schema: pa.Schema) -> str:
+    """Return the table's own name of a column; Spark finds it in any case."""
+    found: list[str] = [each for each in schema.names if each.lower() == name.lower()]
+    if len(found) != 1:
+        raise UnreadableView(view, f"{name!r} may be each of the columns {found}" if found else f"there is no column {name!r}")
+    return found[0]
+
+
+def _order(view: ViewRef, term: str, schema: pa.Schema) -> tuple[str, bool]:
+    """Return the column, and whether it is in descending order."""
+    from pyarrow import types
 
     found = ORDER.fullmatch(term)
-    name = column_in(found["name"]) if found else None
-    if found is None or name is None:
-        raise OnlySparkKnows(f"{term!r} is more than a column and its direction")
-    column = column_of(schema, name)
-    if not is_ordered(schema.field(column).type):
-        raise OnlySparkKnows(f"only Spark orders {schema.field(column).type}, as {column!r} is")
+    if found is None or (found["word"] or "").lower() in KEYWORDS:
+        raise UnreadableView(view, f"{term!r} is more than a column and its direction")
+    column = _column(view, found["word"] or found["quoted"].replace("``", "`"), schema)
+    kind = schema.field(column).type
+    ordered = (types.is_integer, types.is_floating, types.is_decimal, types.is_string, types.is_large_string)
+    if not any(is_kind(kind) for is_kind in (*ordered, types.is_boolean, types.is_date, types.is_timestamp)):
+        raise UnreadableView(view, f"only Spark orders {kind}, the type of {column!r}")
     return column, (found["direction"] or "").lower() == "desc"
 
 
 def _ordered(rows: pa.Table, orders: list[tuple[str, bool]]) -> pa.Table:
-    """As Spark does it: in ascending order nulls come first and NaN last, in descending order the other way round."""
+    """Order as Spark does: ascending with nulls first and NaN last, descending the other way round."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -155,7 +150,7 @@ def _ordered(rows: pa.Table, orders: list[tuple[str, bool]]) -> pa.Table:
     directions = []
     for place, (name, down) in enumerate(orders):
         column = rows.column(name)
-        # Whether there is a value, and whether it is a number, go the same way as the values themselves.
+        # Whether there is a value, and whether it is a number, sort in the same direction as the values.
         parts = [pc.is_valid(column), column]
         if pa.types.is_floating(column.type):
             is_nan = pc.is_nan(column)

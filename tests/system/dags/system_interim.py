@@ -54,7 +54,7 @@ with DAG("system_interim", schedule=None, default_args=AGAIN):
 
     @task.snowpack
     def view(numbers: TableRef) -> Any:
-        return numbers.where("n > 1")
+        return numbers.order_by("n desc").limit(2)
 
     @task.snowpack
     def diamond(left: pa.Table, right: pa.Table) -> pa.Table:
