@@ -17,14 +17,13 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.catalog import load_table
 from airflow_snowpack.iceberg.errors import WrongCatalog
 from airflow_snowpack.iceberg.listing import LeftOut, list_tables
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.store import Store, StoreError, storable
+from airflow_snowpack.store import Store, StoreError, insert, storable, upsert
 from airflow_snowpack.store.hot import Hot
 from airflow_snowpack.store.schema import inventory_refreshes, inventory_tables
 
@@ -217,16 +216,13 @@ class Inventory:
 
     def _take_turn(self, conn: sa.Connection, age: timedelta) -> bool:
         """Whether it is time, and nobody else was faster."""
-        insert = postgresql.insert if self._store.is_postgres else sqlite.insert
         now, tried_at = self._store.clock(), inventory_refreshes.c.tried_at
         failed = inventory_refreshes.c.problem.is_not(None)
         due = sa.or_(tried_at <= now - age, sa.and_(failed, tried_at <= now - age / 4))
-        turn = insert(inventory_refreshes).values(catalog=self._key, tried_at=now)
-        turn = turn.on_conflict_do_update(index_elements=["catalog"], set_={"tried_at": now}, where=due)
+        turn = upsert(inventory_refreshes, ["tried_at"], where=due).values(catalog=self._key, tried_at=now)
         return conn.execute(turn.returning(inventory_refreshes.c.catalog)).first() is not None
 
     def _insert(self, conn: sa.Connection, tables: list[TableName]) -> None:
-        insert = postgresql.insert if self._store.is_postgres else sqlite.insert
         rows = [
             {
                 "table_key": self._row_key(table),
@@ -248,6 +244,4 @@ class Inventory:
         self._store.transact(lambda conn: self._write_state(conn, values))
 
     def _write_state(self, conn: sa.Connection, values: dict[str, Any]) -> None:
-        insert = postgresql.insert if self._store.is_postgres else sqlite.insert
-        statement = insert(inventory_refreshes).values(catalog=self._key, **values)
-        conn.execute(statement.on_conflict_do_update(index_elements=["catalog"], set_=values))
+        conn.execute(upsert(inventory_refreshes, values), {"catalog": self._key, **values})

@@ -13,10 +13,9 @@ import logging
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.iceberg.table_locations import TableLocations
-from airflow_snowpack.store import StoreError, storable
+from airflow_snowpack.store import StoreError, storable, upsert
 from airflow_snowpack.store.schema import table_locations
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ class StoredLocations:
         """Return all that is remembered: one statement, so that all of it is of one moment."""
         mine = sa.select(table_locations).where(table_locations.c.catalog == self._catalog)
         try:
-            rows = self._store.read(lambda conn: conn.execute(mine).all())
+            rows = self._store.all(mine)
         except StoreError as away:
             log.warning("table_locations_not_read: every table of %s is loaded instead: %s", self._catalog, away)
             return {}
@@ -74,10 +73,7 @@ class StoredLocations:
             for table, found in sorted(learned.items())
             if _is_storable(table, found)
         ]
-        insert = (postgresql.insert if self._store.is_postgres else sqlite.insert)(table_locations)
-        replaced = {name: insert.excluded[name] for name in ("metadata_location", "locations", "read_at")}
-        statement = insert.on_conflict_do_update(index_elements=["catalog", "identifier"], set_=replaced)
-        self._write(statement, rows)
+        self._write(upsert(table_locations, ["metadata_location", "locations", "read_at"]), rows)
 
     def forget(self, gone: Collection[Identifier]) -> None:
         """Drop the rows of tables that the catalog does not have any more."""
@@ -89,7 +85,7 @@ class StoredLocations:
         if not rows:
             return
         try:
-            self._store.transact(lambda conn: conn.execute(statement, rows))
+            self._store.execute(statement, rows)
         except StoreError as away:
             log.warning("table_locations_not_kept: the next check of %s loads these tables again: %s", self._catalog, away)
 

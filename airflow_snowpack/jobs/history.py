@@ -22,7 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from airflow_snowpack.jobs.model import HistoryEntry
 from airflow_snowpack.recurring import Recurring
-from airflow_snowpack.store import Store, StoreError, repeatable, storable
+from airflow_snowpack.store import Store, StoreError, repeatable, row_mapper, storable
 from airflow_snowpack.store.schema import job_history
 
 log = logging.getLogger(__name__)
@@ -41,6 +41,7 @@ def _insert_batch() -> Any:
 
 
 INSERT_BATCH = _insert_batch()
+entry_from = row_mapper(HistoryEntry)
 
 
 class History:
@@ -105,8 +106,7 @@ class History:
         query = (
             sa.select(job_history).where(job_history.c.job_id == storable(job_id)).order_by(job_history.c.at, job_history.c.id)
         )
-        rows = self._store.read(lambda conn: conn.execute(query).all())
-        return [HistoryEntry(row.job_id, row.at, row.event, row.attempt_id, row.detail) for row in rows]
+        return [entry_from(row) for row in self._store.all(query)]
 
     def _write(self, batch: list[dict[str, Any]]) -> None:
         beats = {entry["attempt_id"]: entry for entry in batch if entry["event"] == HEARTBEAT}

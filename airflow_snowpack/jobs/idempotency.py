@@ -15,10 +15,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.errors import InvalidKey, KeyUsedBefore
+from airflow_snowpack.store import upsert
 from airflow_snowpack.store.retention import Kind
 from airflow_snowpack.store.schema import idempotency_keys, jobs
 
@@ -72,11 +72,9 @@ def keep(conn: sa.Connection, actor: str, key: str, request: str, job_id: str, n
 
     :raises KeyTaken: somebody else was first; the transaction must not be committed.
     """
-    insert = postgresql.insert if conn.dialect.name == "postgresql" else sqlite.insert
-    values = {"fingerprint": request, "job_id": job_id, "at": now}
-    statement = insert(idempotency_keys).values(actor=actor, key=key, **values)
-    statement = statement.on_conflict_do_update(index_elements=["actor", "key"], set_=values, where=_forgotten(now))
-    if conn.execute(statement.returning(idempotency_keys.c.key)).first() is None:
+    row = {"actor": actor, "key": key, "fingerprint": request, "job_id": job_id, "at": now}
+    written = upsert(idempotency_keys, ["fingerprint", "job_id", "at"], where=_forgotten(now))
+    if conn.execute(written.values(row).returning(idempotency_keys.c.key)).first() is None:
         raise KeyTaken(key)
 
 

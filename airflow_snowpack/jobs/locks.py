@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from datetime import timedelta
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -26,13 +25,14 @@ from airflow_snowpack.store import Store
 from airflow_snowpack.store.by_keys import read_by_keys
 from airflow_snowpack.store.schema import table_locks
 
+ACQUIRE = statements.lock_table(unless_draining=False, reentrant=True)
+
 
 class TableLocks:
     """Takes, shows and releases the locks."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._acquire = statements.lock_table(store.engine.dialect.name, unless_draining=False, reentrant=True)
 
     def acquire(self, table: TableName, holder: str, *, ttl: timedelta) -> TableLock:
         """Take the lock, or renew it when this holder has it already.
@@ -50,7 +50,7 @@ class TableLocks:
             now = self._store.clock()
             values = {**lock_values(table), "holder": holder, "acquired_at": now, "expires_at": now + ttl}
             bound = {f"b_{name}": value for name, value in values.items()} | {"b_now": now}
-            if not self._take(bound):
+            if not self._store.first(ACQUIRE, bound):
                 self._refuse(table)
                 continue  # it was released between the two looks
             held = self.get(table)
@@ -75,7 +75,7 @@ class TableLocks:
     def get(self, table: TableName) -> TableLock | None:
         """Who holds the table, if anybody."""
         query = sa.select(table_locks).where(table_locks.c.table_key == table.lock_key)
-        row = self._store.read(lambda conn: conn.execute(query).first())
+        row = self._store.first(query)
         return None if row is None else lock_from(row)
 
     def blocking(self, table: TableName) -> TableLock | None:
@@ -92,10 +92,7 @@ class TableLocks:
     def list(self) -> list[TableLock]:
         """All locks, oldest first."""
         query = sa.select(table_locks).order_by(table_locks.c.acquired_at, table_locks.c.table_key)
-        return [lock_from(row) for row in self._store.read(lambda conn: conn.execute(query).all())]
-
-    def _take(self, bound: dict[str, Any]) -> bool:
-        return self._store.transact(lambda conn: conn.execute(self._acquire, bound).first()) is not None
+        return [lock_from(row) for row in self._store.all(query)]
 
     def _refuse(self, table: TableName) -> None:
         lock = self.get(table)

@@ -47,11 +47,11 @@ def end_orphans(store: Store, policy: LifecyclePolicy, orphans: Orphans | None) 
     spent = spent_on_servers(policy, now)
     locked = sa.select(*COLUMNS).join(table_locks, table_locks.c.holder == jobs.c.job_id)
     locked = locked.where(table_locks.c.expires_at <= now, jobs.c.status.not_in(ACTIVE), jobs.c.spark_server.is_not(None))
-    failing = [row for row in store.read(lambda conn: conn.execute(spent).all()) if _ended(orphans, row)]
-    for row in store.read(lambda conn: conn.execute(locked).all()):
+    failing = [row for row in store.all(spent) if _ended(orphans, row)]
+    for row in store.all(locked):
         if _ended(orphans, row):
             forget = sa.update(jobs).where(jobs.c.job_id == row.job_id, jobs.c.spark_server == row.spark_server)
-            store.single(lambda conn, forget=forget: conn.execute(forget.values(spark_server=None)))  # type: ignore[misc]
+            store.execute(forget.values(spark_server=None))
     return frozenset((row.job_id, row.attempt) for row in failing)
 
 

@@ -17,7 +17,7 @@ from airflow_snowpack.store.schema import job_queue
 
 
 def _submit() -> Any:
-    locked = do.lock_table("postgresql", unless_draining=True, reentrant=False).cte("locked")
+    locked = do.lock_table(unless_draining=True, reentrant=False).cte("locked")
     inserted = do.insert_job(locked).cte("inserted")
     queued = do.enqueue(locked).cte("queued")
     return sa.select(locked.c.holder).add_cte(inserted, queued)
@@ -25,7 +25,7 @@ def _submit() -> Any:
 
 def _submit_noted() -> Any:
     """The same, and its entry in the audit trail: no second statement, and so no transaction around two."""
-    locked = do.lock_table("postgresql", unless_draining=True, reentrant=False).cte("locked")
+    locked = do.lock_table(unless_draining=True, reentrant=False).cte("locked")
     inserted = do.insert_job(locked).cte("inserted")
     queued = do.enqueue(locked).cte("queued")
     noted = insert_entry(locked).cte("noted")

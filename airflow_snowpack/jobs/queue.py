@@ -10,9 +10,11 @@ import sqlalchemy as sa
 
 from airflow_snowpack.jobs.listing import IS_LIVE
 from airflow_snowpack.jobs.model import QueuePlace, QueueSample, QueueState
+from airflow_snowpack.store import row_mapper
 from airflow_snowpack.store.schema import job_queue, jobs
 
 unclaimed = job_queue.c.claimed_at.is_(None)
+place_from = row_mapper(QueuePlace, attempt="attempt_count")
 
 
 def read_state(conn: sa.Connection, now: datetime) -> QueueState:
@@ -36,12 +38,7 @@ def read_state(conn: sa.Connection, now: datetime) -> QueueState:
 def read_places(conn: sa.Connection, job_ids: Iterable[str]) -> dict[str, QueuePlace]:
     """Where these jobs stand; a finished one is left out."""
     rows = conn.execute(sa.select(job_queue).where(job_queue.c.job_id.in_(list(job_ids))))
-    return {
-        row.job_id: QueuePlace(
-            row.job_id, row.enqueued_at, row.visible_at, row.claimed_at, row.claimed_by, row.attempt_count, row.catalog_id
-        )
-        for row in rows
-    }
+    return {row.job_id: place_from(row) for row in rows}
 
 
 def count_ahead(conn: sa.Connection, place: QueuePlace, now: datetime) -> int:

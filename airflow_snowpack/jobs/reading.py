@@ -50,7 +50,7 @@ class JobReader:
         # starts from the queue.
         is_active = sa.select(job_queue.c.job_id).where(job_queue.c.job_id == jobs.c.job_id).scalar_subquery().is_not(None)
         query = sa.select(jobs).where(jobs.c.owner == storable(owner), is_active).order_by(jobs.c.submitted_at.desc()).limit(1)
-        row = self.store.read(lambda conn: conn.execute(query).first())
+        row = self.store.first(query)
         return None if row is None else job_from(row)
 
     def get(self, job_id: str) -> Job:
@@ -76,8 +76,7 @@ class JobReader:
         beginning = storable(beginning)
         alike = sa.and_(jobs.c.job_id >= beginning, jobs.c.job_id < f"{beginning}g", IS_LIVE)
         query = sa.select(jobs.c.job_id).where(alike).order_by(jobs.c.job_id).limit(limit)
-        ids = self.store.read(lambda conn: conn.execute(query).scalars().all())
-        return [job_id for job_id in ids if job_id.startswith(beginning)]
+        return [job_id for job_id in self.store.scalars(query) if job_id.startswith(beginning)]
 
     def queue_depth(self, catalog_id: str | None = None) -> int:
         """How many jobs a worker could claim now: the specification's count, which a worker pool is scaled by.
@@ -87,7 +86,7 @@ class JobReader:
         ready = sa.and_(job_queue.c.claimed_at.is_(None), job_queue.c.visible_at <= self.store.clock())
         query = sa.select(sa.func.count()).select_from(job_queue).where(ready)
         query = query if catalog_id is None else query.where(job_queue.c.catalog_id == catalog_id)
-        return self.store.read(lambda conn: conn.execute(query).scalar_one())
+        return int(self.store.scalar(query))
 
     def waiting_elsewhere(self, catalog_id: str) -> dict[str, int]:
         """Count the claimable jobs of every other catalog, by its ``catalog_id``: what a worker of this one leaves."""
@@ -159,5 +158,5 @@ class JobReader:
         return [*self.page(which, limit=limit).jobs]
 
     def _first(self, *where: sa.ColumnElement[bool]) -> Job | None:
-        row = self.store.read(lambda conn: conn.execute(sa.select(jobs).where(*where)).first())
+        row = self.store.first(sa.select(jobs).where(*where))
         return None if row is None else job_from(row)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
@@ -11,7 +12,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Claim, Job, JobStatus, TableLock
-from airflow_snowpack.store import storable
+from airflow_snowpack.store import row_mapper, storable
 
 
 def table_values(table: TableName) -> dict[str, str]:
@@ -36,49 +37,9 @@ def table_from(row: sa.Row[Any]) -> TableName:
 
 def job_values(job: Job) -> dict[str, Any]:
     """Every column of a new job."""
-    return {
-        **table_values(job.table),
-        "job_id": job.job_id,
-        "actions": list(job.actions),
-        "options": dict(job.options),
-        "dry_run": job.dry_run,
-        "status": job.status,
-        "submitted_at": job.submitted_at,
-        "submitted_by": job.submitted_by,
-        "owner": job.owner,
-        "inline": job.inline,
-        "started_at": job.started_at,
-        "completed_at": job.completed_at,
-        "attempt": job.attempt,
-        "attempt_id": job.attempt_id,
-        "error": job.error,
-        "results": results_to_json(job.results) or None,
-        "spark_server": job.spark_server,
-        "cancelled_by": job.cancelled_by,
-    }
-
-
-def job_from(row: sa.Row[Any]) -> Job:
-    return Job(
-        job_id=row.job_id,
-        table=table_from(row),
-        actions=tuple(row.actions),
-        options=row.options,
-        dry_run=row.dry_run,
-        status=JobStatus(row.status),
-        submitted_at=row.submitted_at,
-        submitted_by=row.submitted_by,
-        owner=row.owner,
-        inline=row.inline,
-        started_at=row.started_at,
-        completed_at=row.completed_at,
-        attempt=row.attempt,
-        attempt_id=row.attempt_id,
-        error=row.error,
-        results=results_from_json(row.results),
-        spark_server=row.spark_server,
-        cancelled_by=row.cancelled_by,
-    )
+    values = {field.name: getattr(job, field.name) for field in fields(job) if field.name != "table"}
+    stored = {"actions": list(job.actions), "options": dict(job.options), "results": results_to_json(job.results) or None}
+    return {**table_values(job.table), **values, **stored}
 
 
 def claim_from(row: sa.Row[Any], worker_id: str, lease_until: datetime) -> Claim:
@@ -86,10 +47,6 @@ def claim_from(row: sa.Row[Any], worker_id: str, lease_until: datetime) -> Claim
     job = job_from(row)
     assert job.attempt_id is not None, "a claimed job has a fence"
     return Claim(job=job, attempt_id=job.attempt_id, worker_id=worker_id, attempt=job.attempt, lease_until=lease_until)
-
-
-def lock_from(row: sa.Row[Any]) -> TableLock:
-    return TableLock(table=table_from(row), holder=row.holder, acquired_at=row.acquired_at, expires_at=row.expires_at)
 
 
 def results_to_json(results: Sequence[ActionResult]) -> list[dict[str, Any]]:
@@ -110,3 +67,7 @@ def results_to_json(results: Sequence[ActionResult]) -> list[dict[str, Any]]:
 
 def results_from_json(stored: list[dict[str, Any]] | None) -> tuple[ActionResult, ...]:
     return tuple(ActionResult(**{**result, "outcome": ActionOutcome(result["outcome"])}) for result in stored or ())
+
+
+job_from = row_mapper(Job, {"actions": tuple, "status": JobStatus, "results": results_from_json}, table=table_from)
+lock_from = row_mapper(TableLock, table=table_from)

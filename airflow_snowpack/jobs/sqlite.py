@@ -11,7 +11,7 @@ from airflow_snowpack.jobs import statements as do
 from airflow_snowpack.store.audit import INSERT_ENTRY
 from airflow_snowpack.store.schema import job_queue
 
-LOCK = do.lock_table("sqlite", unless_draining=True, reentrant=False)
+LOCK = do.lock_table(unless_draining=True, reentrant=False)
 INSERT_JOB = do.insert_job()
 ENQUEUE = do.enqueue()
 START = do.start_job()

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
+from airflow_snowpack.store.dialect import insert
 from airflow_snowpack.store.leases import Leases
 from airflow_snowpack.store.schema import job_queue, jobs, switches, table_locks
 from airflow_snowpack.store.types import UtcDateTime
@@ -46,13 +46,12 @@ abandoned_lock = sa.and_(table_locks.c.expires_at <= now, ~holder_is_queued, ~ho
 draining = sa.exists().where(switches.c.name == sa.literal_column(f"'{DRAIN}'"), switches.c.enabled)
 
 
-def lock_table(dialect: str, *, unless_draining: bool, reentrant: bool) -> Any:
+def lock_table(*, unless_draining: bool, reentrant: bool) -> Any:
     """Take the lock of one table: a row comes back when it was free or abandoned, none when somebody holds it.
 
     :param unless_draining: no row either while drain mode is on; checked in the same statement.
     :param reentrant: the present holder gets its lock again, with the new end.
     """
-    insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
     values = sa.select(*(sa.bindparam(f"b_{name}", type_=table_locks.c[name].type) for name in LOCK_COLUMNS))
     values = values.where(~draining) if unless_draining else values.where(sa.true())
     new = insert(table_locks).from_select(LOCK_COLUMNS, values)

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.jobs.model import DrainState
 from airflow_snowpack.jobs.statements import DRAIN
-from airflow_snowpack.store import Store, storable
+from airflow_snowpack.store import Store, storable, upsert
 from airflow_snowpack.store.schema import switches
 
 
@@ -32,11 +31,8 @@ def write_drain(
     :param note: called in the same transaction with what was changed: ``drain_on``, ``drain_off`` or ``drain_reason``.
     """
     reason = reason and storable(reason)
-    insert = postgresql.insert if store.is_postgres else sqlite.insert
     values = {"enabled": on, "changed_at": store.clock(), "changed_by": by and storable(by), "reason": reason}
-    switched = insert(switches).values(name=DRAIN, **values)
-    switched = switched.on_conflict_do_update(index_elements=["name"], set_=values, where=switches.c.enabled != on)
-
+    switched = upsert(switches, values, where=switches.c.enabled != on).values(name=DRAIN, **values)
     renewed = sa.update(switches).values(reason=reason)
     renewed = renewed.where(switches.c.name == DRAIN, switches.c.enabled, switches.c.reason.is_distinct_from(reason))
 

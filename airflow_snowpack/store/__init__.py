@@ -2,6 +2,7 @@
 
 from airflow_snowpack.store.audit import Actor, AuditEntry, AuditTrail, write_audit
 from airflow_snowpack.store.clock import Clock, utc_now
+from airflow_snowpack.store.dialect import insert, upsert
 from airflow_snowpack.store.errors import (
     PoolerRefusesTransactions,
     SchemaOutOfDate,
@@ -14,6 +15,7 @@ from airflow_snowpack.store.errors import (
 )
 from airflow_snowpack.store.ids import IdMaker, new_id
 from airflow_snowpack.store.leases import ClaimCursor, Expired, Leases, lease_columns
+from airflow_snowpack.store.mapping import row_mapper
 from airflow_snowpack.store.migrate import check_schema, upgrade_schema
 from airflow_snowpack.store.patience import Patience
 from airflow_snowpack.store.retry import repeatable
@@ -40,12 +42,15 @@ __all__ = [
     "UnknownRevision",
     "UnsupportedStore",
     "check_schema",
+    "insert",
     "lease_columns",
     "new_id",
     "open_store",
     "repeatable",
+    "row_mapper",
     "storable",
     "upgrade_schema",
+    "upsert",
     "utc_now",
     "write_audit",
 ]

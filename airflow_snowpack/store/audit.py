@@ -16,6 +16,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from airflow_snowpack.store.mapping import row_mapper
 from airflow_snowpack.store.schema import audit_trail
 from airflow_snowpack.store.store import Store
 from airflow_snowpack.store.text import storable
@@ -79,6 +80,7 @@ def insert_entry(source: sa.FromClause | None = None) -> Any:
 
 
 INSERT_ENTRY = insert_entry()
+entry_from = row_mapper(AuditEntry)
 
 
 def _about(subject: str) -> sa.ColumnElement[bool]:
@@ -106,5 +108,4 @@ class AuditTrail:
         return self._read(query if subject is None else query.where(_about(subject)))
 
     def _read(self, query: sa.Select[Any]) -> list[AuditEntry]:
-        rows = self._store.read(lambda conn: conn.execute(query).all())
-        return [AuditEntry(row.id, row.at, row.actor, row.via, row.change, row.subject, row.detail) for row in rows]
+        return [entry_from(row) for row in self._store.all(query)]

@@ -8,11 +8,11 @@ backup of. So a copy that is to live beside its original has to lose it: ``DELET
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
+from airflow_snowpack.store.dialect import insert
 from airflow_snowpack.store.ids import new_id
 from airflow_snowpack.store.schema import store_facts
 
@@ -23,11 +23,7 @@ STORE_ID = "store_id"
 READ = sa.select(store_facts.c.value).where(store_facts.c.name == STORE_ID)
 
 
-def _draw(insert: Any) -> Any:
-    return insert(store_facts).on_conflict_do_nothing(index_elements=[store_facts.c.name])
-
-
-DRAW = {"postgresql": _draw(postgresql.insert), "sqlite": _draw(sqlite.insert)}
+DRAW = insert(store_facts).on_conflict_do_nothing()
 
 
 def identity_of(store: Store) -> str:
@@ -35,11 +31,11 @@ def identity_of(store: Store) -> str:
 
     :raises StoreUnreachable: it does not answer.
     """
-    if known := store.read(lambda conn: conn.execute(READ).scalar()):
+    if known := store.scalar(READ):
         return str(known)
 
     def draw(conn: sa.Connection) -> str:
-        conn.execute(DRAW[conn.dialect.name], {"name": STORE_ID, "value": new_id()})
+        conn.execute(DRAW, {"name": STORE_ID, "value": new_id()})
         return str(conn.execute(READ).scalar_one())
 
     return store.transact(draw)

@@ -21,7 +21,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.store.operation import Operation
-from airflow_snowpack.store.operation_log import OperationLog, chunks, is_dataset, read_rows
+from airflow_snowpack.store.operation_log import OperationLog, chunks, is_dataset
 from airflow_snowpack.store.operation_tables import operation_edges
 from airflow_snowpack.store.store import Store
 from airflow_snowpack.store.text import storable
@@ -171,7 +171,7 @@ class Lineage:
         for chunk in chunks(names):
             # Each as a subquery, since only there a part of a union may have an order and a limit of its own on SQLite.
             query = sa.union_all(*(sa.select(newest.where(here == name).subquery()) for name in chunk))
-            for row in read_rows(self._store, query):
+            for row in self._store.all(query):
                 found[row.target if direction is Direction.UP else row.source].append(row)
         return {name: sorted(rows, key=lambda row: row.last_at, reverse=True) for name, rows in found.items()}
 

@@ -57,7 +57,7 @@ class OperationLog:
         """
         # One walk down the index for each of the two roles: the newest of both are among the newest of each.
         queries = [_newest(storable(name), role, limit + 1, after) for role in (INPUT, OUTPUT)]
-        return self._page(read_rows(self._store, sa.union_all(*queries)), limit)
+        return self._page(self._store.all(sa.union_all(*queries)), limit)
 
     def latest(self, *, limit: int = 50, after: Place | None = None) -> OperationPage:
         """What was done to any table."""
@@ -66,12 +66,12 @@ class OperationLog:
         if after is not None:
             query = query.where(o.at <= after[0], sa.or_(o.at < after[0], o.operation_id < after[1]))
         newest = query.order_by(o.at.desc(), o.operation_id.desc()).limit(limit + 1)
-        return self._page(read_rows(self._store, newest), limit)
+        return self._page(self._store.all(newest), limit)
 
     def knows(self, name: str) -> bool:
         """Whether anything read or wrote a table."""
         t = operation_tables.c
-        return bool(read_rows(self._store, sa.select(t.at).where(t.name == storable(name)).limit(1)))
+        return bool(self._store.all(sa.select(t.at).where(t.name == storable(name)).limit(1)))
 
     def full_name(self, given: str, catalog: str) -> str:
         """The name that lineage knows what people call without its catalog, if it knows it at all.
@@ -106,7 +106,7 @@ class OperationLog:
             o.map_index == map_index,
         )
         query = sa.select(o.operation_id, o.at).where(*same).order_by(o.at.desc(), o.operation_id.desc()).limit(MOST_OF_A_TASK)
-        ids = [row.operation_id for row in read_rows(self._store, query)]
+        ids = [row.operation_id for row in self._store.all(query)]
         found = self.named(ids)
         return [found[operation_id] for operation_id in reversed(ids) if operation_id in found]
 
@@ -115,7 +115,7 @@ class OperationLog:
         ids: dict[str, str] = {}
         for chunk in chunks(list(names)):
             newest = sa.union_all(*(_newest(name, OUTPUT, 1, None) for name in chunk))
-            for row in read_rows(self._store, newest):
+            for row in self._store.all(newest):
                 ids[row.name] = row.operation_id
         found = self.named(ids.values())
         return {name: found[operation_id] for name, operation_id in ids.items() if operation_id in found}
@@ -127,7 +127,7 @@ class OperationLog:
             whole = sa.select(operations).where(operations.c.operation_id.in_(chunk))
             t = operation_tables.c
             touched = sa.select(operation_tables).where(t.operation_id.in_(chunk)).order_by(t.operation_id, t.role, t.ordinal)
-            found |= _operations_from(read_rows(self._store, whole), read_rows(self._store, touched))
+            found |= _operations_from(self._store.all(whole), self._store.all(touched))
         return found
 
 
@@ -169,11 +169,6 @@ def _table_from(row: Any) -> TableAt | DatasetAt:
 def is_dataset(name: str) -> bool:
     """Whether a name is a dataset's url; a table's name has no colon and no slash."""
     return "/" in name or ":" in name
-
-
-def read_rows(store: Store, query: sa.Select[Any] | sa.CompoundSelect[Any]) -> Sequence[sa.Row[Any]]:
-    """All rows of a query."""
-    return store.read(lambda conn: conn.execute(query).all())
 
 
 def chunks(values: list[str]) -> list[list[str]]:

@@ -16,9 +16,9 @@ from datetime import UTC
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from airflow_snowpack.store.dialect import insert
 from airflow_snowpack.store.errors import StoreError
 from airflow_snowpack.store.hot import Hot
 from airflow_snowpack.store.operation import DatasetAt, Operation, OperationKind, TableAt
@@ -36,14 +36,7 @@ LONGEST_NAME = 1_000
 """Longer than any table's name and any sane url; Postgres indexes no pair of names that takes a third of a page."""
 
 
-INSERTS: dict[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
-
-
-def _add_operation(insert: Any) -> Any:
-    return insert(operations).on_conflict_do_nothing().returning(operations.c.operation_id)
-
-
-def _add_edges(insert: Any) -> Any:
+def _add_edges() -> Any:
     """Each pair once; the newest operation wins, in whatever order they arrive."""
     statement = insert(operation_edges)
     new, old = statement.excluded, operation_edges.c
@@ -59,9 +52,9 @@ def _add_edges(insert: Any) -> Any:
     )
 
 
-ADD_OPERATION = Hot({dialect: _add_operation(insert) for dialect, insert in INSERTS.items()})
+ADD_OPERATION = Hot(insert(operations).on_conflict_do_nothing().returning(operations.c.operation_id))
 ADD_TABLES = Hot(sa.insert(operation_tables))
-ADD_EDGES = Hot({dialect: _add_edges(insert) for dialect, insert in INSERTS.items()})
+ADD_EDGES = Hot(_add_edges())
 
 
 def note_operation(store: Store, operation: Operation) -> bool:

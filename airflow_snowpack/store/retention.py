@@ -134,7 +134,7 @@ def prune_batch(
 
     :param after: where the batch before ended.
     """
-    rows = store.read(lambda conn: conn.execute(_oldest(kind, after, limit), {BEFORE.key: before}).all())
+    rows = store.all(_oldest(kind, after, limit), {BEFORE.key: before})
     old = [row for row in rows if row.age < before]
     place = _values(old[-1], "order", kind.order) if len(old) == limit else None
     keys = [_values(row, "key", kind.key) for row in old if row.unneeded]

@@ -19,12 +19,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.recurring import Recurring
+from airflow_snowpack.store.dialect import upsert
+from airflow_snowpack.store.mapping import row_mapper
 from airflow_snowpack.store.schema import signs_of_life
 from airflow_snowpack.store.text import storable
 
@@ -77,6 +78,10 @@ class Sign:
         return is_alive(self.seen_at, now, self.period)
 
 
+WRITE = upsert(signs_of_life, ["started_at", "seen_at", "period_s", "detail"])
+_sign_from = row_mapper(Sign, period=lambda row: timedelta(seconds=row.period_s))
+
+
 class SignOfLife:
     """Reports one instance of a role.
 
@@ -125,24 +130,20 @@ class SignOfLife:
 
     def _write(self, now: datetime) -> None:
         self._started_at = self._started_at or now
-        insert = postgresql.insert if self._store.is_postgres else sqlite.insert
-        row = insert(signs_of_life).values(**self._row, started_at=self._started_at, seen_at=now)
-        changed = {name: row.excluded[name] for name in ("started_at", "seen_at", "period_s", "detail")}
-        upsert = row.on_conflict_do_update(index_elements=["role", "instance"], set_=changed)
-        self._store.single(lambda conn: conn.execute(upsert))
+        self._store.execute(WRITE, {**self._row, "started_at": self._started_at, "seen_at": now})
         self._seen_at = now
 
     def _remove_gone(self, now: datetime) -> None:
         """Remove the rows of other instances of this role that have been gone for :data:`KEPT`."""
         before, table = now - KEPT, signs_of_life.c
         old = sa.select(signs_of_life).where(table.role == self._row["role"], table.seen_at < before)
-        found = [_sign_from(row) for row in self._store.read(lambda conn: conn.execute(old).all())]
+        found = [_sign_from(row) for row in self._store.all(old)]
         gone = [each.instance for each in found if not each.is_alive(before)]
         if gone:
             delete = sa.delete(signs_of_life).where(
                 table.role == self._row["role"], table.instance.in_(gone), table.seen_at < before
             )
-            self._store.single(lambda conn: conn.execute(delete))
+            self._store.execute(delete)
 
 
 def read_signs(conn: sa.Connection) -> list[Sign]:
@@ -163,7 +164,3 @@ def last_seen(conn: sa.Connection, role: Role) -> datetime | None:
 def is_alive(seen_at: datetime | None, now: datetime, period: timedelta = BEAT) -> bool:
     """Whether an instance that was seen then counts as running now."""
     return seen_at is not None and now - seen_at < max(GONE_AFTER, MISSED * period)
-
-
-def _sign_from(row: sa.Row[Any]) -> Sign:
-    return Sign(row.role, row.instance, row.started_at, row.seen_at, timedelta(seconds=row.period_s), row.detail)

@@ -1,9 +1,9 @@
-"""The one database that every room writes to, and the three ways to use it.
+"""The one database that every room writes to, and the ways to use it.
 
     store = open_store("sqlite:////var/lib/airflow/snowpack.db")
     store.transact(lambda conn: conn.execute(...))   # one transaction, repeated whole when the database hiccups
     store.single(lambda conn: conn.execute(...))     # one statement that is its own transaction
-    store.read(lambda conn: conn.execute(...).all())
+    store.all(query); store.first(query); store.scalar(query); store.execute(statement)
 
 The invariant: work is one transaction or nothing, and it sees no half-written state.
 """
@@ -11,10 +11,10 @@ The invariant: work is one transaction or nothing, and it sees no half-written s
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
@@ -102,6 +102,30 @@ class Store:
         return self._retried(once)
 
     read = single
+
+    def all(self, query: sa.Executable, values: Mapping[str, Any] | None = None) -> Sequence[sa.Row[Any]]:
+        """Return the rows of a query."""
+        return self.read(lambda conn: conn.execute(query, values).all())
+
+    def first(self, query: sa.Executable, values: Mapping[str, Any] | None = None) -> sa.Row[Any] | None:
+        """Return the first row of a query or of a ``RETURNING``; ``None`` for none."""
+        return self.read(lambda conn: conn.execute(query, values).first())
+
+    def scalar(self, query: sa.Executable, values: Mapping[str, Any] | None = None) -> Any:
+        """Return the first column of the first row of a query, or ``None``."""
+        return self.read(lambda conn: conn.execute(query, values).scalar())
+
+    def scalars(self, query: sa.Executable, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
+        """Return the first column of every row of a query."""
+        return self.read(lambda conn: conn.execute(query, values).scalars().all())
+
+    def execute(self, statement: sa.Executable, values: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None) -> int:
+        """Run a statement that writes; return the number of rows that an ``UPDATE`` or ``DELETE`` changed.
+
+        :param values: one row of parameters, or several, all in one transaction.
+        """
+        run = self.single if values is None or isinstance(values, Mapping) else self.transact
+        return run(lambda conn: conn.execute(statement, values).rowcount)
 
     def _retried(self, once: Callable[[], T]) -> T:
         if self._patience is not None and self._outage is not None:
