@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 from airflow.sdk.exceptions import AirflowException, AirflowSensorTimeout, AirflowSkipException
 
-from airflow_snowpack.operators.identity import owner_of
+from airflow_snowpack.operators.base import owner_of
 from airflow_snowpack.operators.refusals import refusals_are_final
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_snowpack.scheduling import Trigger
     from airflow_snowpack.scheduling.consumer import Consumer, Look
+    from airflow_snowpack.scheduling.trigger import Trigger
 
 OnTimeout = Literal["go_on", "skip", "fail"]
 CHOICES: tuple[OnTimeout, ...] = ("go_on", "skip", "fail")

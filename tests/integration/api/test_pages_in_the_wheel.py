@@ -1,4 +1,4 @@
-"""What is installed from the wheel has the pages' templates and files, which are no Python."""
+"""The wheel contains what is no Python module: the templates and files of the pages, and the stubs that name the public names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[3]
 
 
-def test_the_wheel_holds_every_template_and_every_file_of_the_pages(tmp_path: Path) -> None:
+def test_the_wheel_contains_every_template_every_file_of_the_pages_and_every_stub(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "uv", "build", "--quiet", "--wheel", "--out-dir", str(tmp_path), str(REPOSITORY)]
     # It fetches the build's own packages, and a registry may keep it waiting.
     subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
@@ -18,4 +18,6 @@ def test_the_wheel_holds_every_template_and_every_file_of_the_pages(tmp_path: Pa
     package = REPOSITORY / "airflow_snowpack/api/pages"
     files = {str(path.relative_to(REPOSITORY)) for folder in ("templates", "static") for path in (package / folder).iterdir()}
     assert len(files) >= 12
-    assert files <= set(zipfile.ZipFile(wheel).namelist())
+    stubs = {str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "airflow_snowpack").rglob("*.pyi")}
+    assert len(stubs) >= 10
+    assert files | stubs <= set(zipfile.ZipFile(wheel).namelist())

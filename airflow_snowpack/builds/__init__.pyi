@@ -1,0 +1,12 @@
+from .build import Build as Build
+from .build_source import RowsSource as RowsSource
+from .build_source import SparkSource as SparkSource
+from .build_spec import BuildSpec as BuildSpec
+from .model import Retention as Retention
+from .model import ShardFormat as ShardFormat
+from .model import Sharding as Sharding
+from .reader import SnapshotReader as SnapshotReader
+from .registered import BuildPolicy as BuildPolicy
+from .registry import BuildRegistry as BuildRegistry
+from .spark_reader import read_build as read_build
+from .storage import Storage as Storage
