@@ -1,30 +1,22 @@
 """Builds inside of a task, and leaves registry and Spark tidy when Airflow ends the task.
 
-    class MyOperator(BuildsShards):
-        def execute(self, context):
-            with self.registry() as registry:
-                written = self.write_run(context, registry)
-
-Airflow's SIGTERM calls ``on_kill`` and would then let ``execute`` go on for five more seconds; so ``on_kill`` stops the writers,
-fails the run, and ends the process. Nothing of this relies on being called: without it the run's lease runs out, and the next try
-of the same task fails the run that this one has left, and begins another.
+class MyOperator(BuildsShards):
+    def execute(self, context):
+        with self.registry() as registry:
+            written = self.write_run(context, registry)
 """
 
 from __future__ import annotations
 
-import sys
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowTaskTimeout
-
 from airflow_snowpack.links import show_build
+from airflow_snowpack.operators.base import StopsWhenKilled, owner_of
 from airflow_snowpack.operators.build_arguments import TakesBuildArguments
-from airflow_snowpack.operators.running import KILLED_EXIT_CODE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from airflow.sdk import Context
 
@@ -35,8 +27,6 @@ if TYPE_CHECKING:
     from airflow_snowpack.builds.registered import RunHandle
     from airflow_snowpack.builds.registry import BuildRegistry
     from airflow_snowpack.store.operation import DatasetAt, TableAt
-
-ABANDON_LIMIT_S = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +40,12 @@ class Written:
     build_input: BuildInput
 
 
-class BuildsShards(TakesBuildArguments):
+class BuildsShards(TakesBuildArguments, StopsWhenKilled):
     """The part of an operator that writes shards."""
 
     _build: Build | None = None
     _handle: RunHandle | None = None  # of a run that is to be failed when the task is ended
     _lineage: tuple[str, str, Sequence[Mapping[str, Any]]] | None = None
-    _beginning = False
-    _killed = False
 
     def write_run(self, context: Context, registry: BuildRegistry) -> Written:
         """Begin a run, and write its shards.
@@ -66,17 +54,13 @@ class BuildsShards(TakesBuildArguments):
         :raises BuildError: see :class:`~airflow_snowpack.builds.build.Build`; the run has failed with it.
         """
         from airflow_snowpack.builds.build import Build
-        from airflow_snowpack.operators.identity import owner_of
 
         spec, as_of = self.spec(), self.moment(context)
         self._build = build = Build(registry, self.storage_at(self.address()))
         source = self.source(context)
         sharding = build.sharding(source, spec)
-
-        def begin() -> RunHandle:
-            return build.begin(spec, sharding, as_of=as_of, owner=owner_of(context))
-
-        handle = self._unless_killed(begin)
+        with self.kill_postponed():
+            handle = self._handle = build.begin(spec, sharding, as_of=as_of, owner=owner_of(context))
         self.log.info("The run %s of %s, as of %s, at %s", handle.run_id, spec.dataset, as_of.isoformat(), handle.url)
         show_build(self, context, spec.dataset, handle.run_id)
         build_input = build.write(handle, source, spec, sharding)
@@ -101,33 +85,9 @@ class BuildsShards(TakesBuildArguments):
         """From now on a kill leaves the run as it is: it may be published, and whoever has the dataset's lock next finds out."""
         self._handle = None
 
-    def on_kill(self) -> None:
-        """Stop the writers, fail the run, and end the process: Airflow would otherwise let the task go on."""
-        self._killed = True
-        if self._beginning:
-            return  # the run that is being begun would be left behind; whoever begins it looks at the flag afterwards
+    def abandon(self, reason: str) -> None:
+        """Stop the writers, and fail the run."""
         if self._build is not None:
-            # In a thread of its own: a signal handler may have stopped this one inside of the very locks that are needed there.
-            abandoning = threading.Thread(target=self._abandon, name="snowpack-abandon-build", daemon=True)
-            abandoning.start()
-            abandoning.join(ABANDON_LIMIT_S)
-        if isinstance(sys.exception(), AirflowTaskTimeout):
-            return  # the task's own time limit, which Airflow reports better than an exit
-        raise SystemExit(KILLED_EXIT_CODE)
-
-    def _abandon(self) -> None:
-        assert self._build is not None
-        self._build.interrupt()
-        if self._handle is not None:
-            self._build.registry.fail(self._handle, f"Airflow ended the task {self.dag_id}.{self.task_id}")
-
-    def _unless_killed(self, begin: Callable[[], RunHandle]) -> RunHandle:
-        """A run, and its handle here that answers for it, as one step for a signal that comes in between."""
-        self._beginning = True
-        try:
-            self._handle = begin()
-        finally:
-            self._beginning = False
-            if self._killed:
-                self.on_kill()
-        return self._handle
+            self._build.interrupt()
+            if self._handle is not None:
+                self._build.registry.fail(self._handle, reason)

@@ -41,7 +41,7 @@ class CancelMaintenanceOperator(BaseOperator):
         """Cancel."""
         from airflow_snowpack.hooks.store import SnowpackHook
         from airflow_snowpack.jobs import JobAlreadyFinished
-        from airflow_snowpack.operators.identity import owner_of
+        from airflow_snowpack.operators.base import owner_of
         from airflow_snowpack.operators.report import job_report
 
         with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:

@@ -104,7 +104,7 @@ class CleanupBuildsOperator(UsesDataset):
         self, context: Context, registry: BuildRegistry, dataset: str, retention: Retention, dry_run: bool
     ) -> dict[str, Any]:
         from airflow_snowpack.builds.cleanup import cleanup
-        from airflow_snowpack.operators.identity import owner_of
+        from airflow_snowpack.operators.base import owner_of
 
         storage = self.storage_at(registry.dataset(dataset).url)
         actions = cleanup(registry, storage, dataset, retention, dry_run=dry_run, holder=owner_of(context))

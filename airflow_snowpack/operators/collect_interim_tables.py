@@ -66,7 +66,7 @@ class CollectInterimTablesOperator(BaseOperator):
         from airflow_snowpack.hooks.interim import open_collector
         from airflow_snowpack.hooks.run_states import TaskRunStates
         from airflow_snowpack.hooks.store import SnowpackHook
-        from airflow_snowpack.operators.identity import worker_of
+        from airflow_snowpack.operators.base import worker_of
         from airflow_snowpack.operators.interim_report import SHOWN, collection_report
         from airflow_snowpack.operators.sign_of_life import sign_of_task
         from airflow_snowpack.store.signs_of_life import Role

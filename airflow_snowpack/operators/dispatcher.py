@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException
 
-from airflow_snowpack.operators.identity import worker_of
+from airflow_snowpack.operators.base import worker_of
 from airflow_snowpack.operators.refusals import refusals_are_final
 
 if TYPE_CHECKING:

@@ -1,33 +1,25 @@
 """Hands interim tables over inside of a task, and leaves them tidy when Airflow ends the task.
 
-    class MyOperator(HandsOver):
-        def execute(self, context):
-            with self.handing_over(context) as handover:
-                session = self.spark_session()
-                handed = handover.run(session, lambda: handover.give(handover.read(ref, session).distinct()))
-            return handed.to_json()
-
-Airflow's SIGTERM calls ``on_kill`` and would then let ``execute`` go on for five more seconds; so ``on_kill`` stops Spark, gives
-up what was written, and ends the process. Nothing of this relies on being called: without it the leases run out, and the next try
-writes tables of its own.
+class MyOperator(HandsOver):
+    def execute(self, context):
+        with self.handing_over(context) as handover:
+            session = self.spark_session()
+            handed = handover.run(session, lambda: handover.give(handover.read(ref, session).distinct()))
+        return handed.to_json()
 """
 
 from __future__ import annotations
 
 import os
-import sys
-import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTimeout
+from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_snowpack.durations import parse_duration
 from airflow_snowpack.interim.scope import Scope
+from airflow_snowpack.operators.base import ReportsLineage, StopsWhenKilled
 from airflow_snowpack.operators.consumers import consumers_of
-from airflow_snowpack.operators.openlineage import LineageFacets
-from airflow_snowpack.operators.running import KILLED_EXIT_CODE
 from airflow_snowpack.operators.table_name import refuse_shared_name
 from airflow_snowpack.preservation import Preservation, parse_preservation
 
@@ -43,10 +35,8 @@ if TYPE_CHECKING:
     from airflow_snowpack.interim.model import Holder
     from airflow_snowpack.settings import Settings
 
-ABANDON_LIMIT_S = 4.0
 
-
-class HandsOver(LineageFacets, BaseOperator):
+class HandsOver(ReportsLineage, StopsWhenKilled):
     """The part of an operator that reads and writes interim tables.
 
     :param name: what the table that this task hands on can be found by, beside its reference. (templated) On a mapped task it
@@ -125,20 +115,11 @@ class HandsOver(LineageFacets, BaseOperator):
 
         return IcebergSparkHook(self.spark_conn_id, self.catalog_conn_id).session()
 
-    def on_kill(self) -> None:
-        """Stop Spark, give up what was written, and end the process: Airflow would otherwise let the task go on."""
-        if self._handover is not None:
-            # In a thread of its own: a signal handler may have stopped this one inside of the very locks that are needed there.
-            abandoning = threading.Thread(target=self._abandon, args=(self._handover,), name="snowpack-abandon", daemon=True)
-            abandoning.start()
-            abandoning.join(ABANDON_LIMIT_S)
-        if isinstance(sys.exception(), AirflowTaskTimeout):
-            return  # the task's own time limit, which Airflow reports better than an exit
-        raise SystemExit(KILLED_EXIT_CODE)
-
-    def _abandon(self, handover: Handover) -> None:
-        handover.interrupt()
-        handover.abandon(f"Airflow ended the task {self.dag_id}.{self.task_id}")
+    def abandon(self, reason: str) -> None:
+        """Stop Spark, and give up what was written."""
+        if (handover := self._handover) is not None:
+            handover.interrupt()
+            handover.abandon(reason)
 
     def _refuse_elsewhere(self, settings: Settings) -> None:
         """:raises OtherInstallation: the collector would not look there."""

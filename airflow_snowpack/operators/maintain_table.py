@@ -113,7 +113,7 @@ class MaintainTableOperator(WaitsForTable, RunsJob):
         from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
         from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
         from airflow_snowpack.maintenance.submit import claim_own, dry_run, refuse_if_draining
-        from airflow_snowpack.operators.identity import owner_of, worker_of
+        from airflow_snowpack.operators.base import owner_of, worker_of
         from airflow_snowpack.operators.report import job_report
 
         jobs, owner = hook.jobs(), owner_of(context)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from airflow_snowpack.operators.identity import owner_of
+from airflow_snowpack.operators.base import owner_of
 from airflow_snowpack.operators.refusals import refusals_are_final
 from airflow_snowpack.operators.rendered import read_flag, read_period
 

@@ -47,7 +47,7 @@ class PublishBuildOperator(PublishesBuild):
     def execute(self, context: Context) -> dict[str, Any]:
         """Publish."""
         from airflow_snowpack.builds.selection import kept_selection
-        from airflow_snowpack.operators.identity import owner_of
+        from airflow_snowpack.operators.base import owner_of
 
         with self.registry() as registry:
             dataset, run_id = named_run(self.build)

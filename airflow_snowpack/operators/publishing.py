@@ -19,8 +19,8 @@ from airflow_snowpack.assets import (
     record_publication,
     withhold_event,
 )
+from airflow_snowpack.operators.base import ReportsLineage
 from airflow_snowpack.operators.dataset import UsesDataset
-from airflow_snowpack.operators.openlineage import LineageFacets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 EVENT = ("run_id", "publication", "rows", "as_of")
 
 
-class PublishesBuild(LineageFacets, UsesDataset):
+class PublishesBuild(ReportsLineage, UsesDataset):
     """The part of an operator that leaves the events of a dataset."""
 
     _outlet: Asset | AssetAlias | None = None

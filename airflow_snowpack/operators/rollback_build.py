@@ -40,7 +40,7 @@ class RollbackBuildOperator(PublishesBuild):
     def execute(self, context: Context) -> dict[str, Any]:
         """Roll back."""
         from airflow_snowpack.builds.rollback import rollback
-        from airflow_snowpack.operators.identity import owner_of
+        from airflow_snowpack.operators.base import owner_of
 
         show_build(self, context, self.dataset)
         with self.opened(self.dataset) as (registry, storage):

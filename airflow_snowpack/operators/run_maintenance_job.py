@@ -102,7 +102,7 @@ class RunMaintenanceJobOperator(RunsJob):
 
     def _claim(self, context: Context, jobs: Jobs, catalog_id: str) -> Claim:
         from airflow_snowpack.iceberg.errors import WrongCatalog
-        from airflow_snowpack.operators.identity import worker_of
+        from airflow_snowpack.operators.base import worker_of
 
         job_id, worker = read_text(self.job_id), worker_of(context)
         if job_id is not None and (job := jobs.get(job_id)).table.catalog_id != catalog_id:

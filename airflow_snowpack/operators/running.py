@@ -1,25 +1,19 @@
 """Runs a claimed job inside of a task, and leaves the store tidy when Airflow ends the task.
 
-    class MyOperator(RunsJob):
-        def execute(self, context):
-            job = self.run_claim(jobs, take, spark, catalog, context)
-
-Airflow's SIGTERM calls ``on_kill`` and would then let ``execute`` go on for five more seconds; so ``on_kill`` stops the
-Spark work, fails the job, and ends the process. Nothing of this relies on being called: without it the lease runs out, or
-the next try takes the job over.
+class MyOperator(RunsJob):
+    def execute(self, context):
+        job = self.run_claim(jobs, take, spark, catalog, context)
 """
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_snowpack.links import MaintenanceJobLink, show_job
-from airflow_snowpack.operators.openlineage import LineageFacets
+from airflow_snowpack.operators.base import ReportsLineage, StopsWhenKilled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,10 +25,8 @@ if TYPE_CHECKING:
     from airflow_snowpack.jobs import Attempt, Claim, Job, Jobs, StaleAttempt
     from airflow_snowpack.store.signs_of_life import SignOfLife
 
-KILLED_EXIT_CODE = 143  # 128 + SIGTERM, as a shell would tell it
 
-
-class RunsJob(LineageFacets, BaseOperator):
+class RunsJob(ReportsLineage, StopsWhenKilled):
     """The part of an operator that runs a job.
 
     :param continue_on_error: go on after an action that failed; ``None`` for what ``[snowpack] continue_on_error`` says.
@@ -47,9 +39,6 @@ class RunsJob(LineageFacets, BaseOperator):
         self.continue_on_error = continue_on_error
 
     _running: Attempt | None = None
-    _job_id = ""
-    _claiming = False
-    _killed = False
 
     def run_claim(
         self,
@@ -78,16 +67,13 @@ class RunsJob(LineageFacets, BaseOperator):
         engine = SparkEngine(spark.sessions, lambda: catalog, locations=partial(stored_locations, jobs.store))
         go_on = spark.settings.continue_on_error if self.continue_on_error is None else self.continue_on_error
 
-        def claim() -> Attempt:
+        with self.kill_postponed():
             claimed = take()
-            job = claimed.job
-            self._job_id = job.job_id
-            self.log.info("Job %s, attempt %d, on %s: %s", job.job_id, claimed.attempt, job.table, ", ".join(job.actions))
-            return Attempt(jobs, claimed, engine, continue_on_error=go_on, sign=sign)
-
-        attempt = self._unless_killed(claim)
+            attempt = self._running = Attempt(jobs, claimed, engine, continue_on_error=go_on, sign=sign)
+        job = claimed.job
+        self.log.info("Job %s, attempt %d, on %s: %s", job.job_id, claimed.attempt, job.table, ", ".join(job.actions))
         # Before the work, which may be killed, and before the block below: a signal meanwhile still finds the attempt.
-        show_job(self, context, self._job_id)
+        show_job(self, context, job.job_id)
         try:
             job = attempt.run()
         except StaleAttempt as stale:
@@ -99,27 +85,10 @@ class RunsJob(LineageFacets, BaseOperator):
             raise failure(f"The maintenance of {job.table} ended as {job.status} (job {job.job_id}): {job.error}")
         return job
 
-    def on_kill(self) -> None:
-        """Stop the Spark work, fail the job, and end the process: Airflow would otherwise let the task go on."""
-        self._killed = True
-        if self._claiming:
-            return  # the claim that is under way would be left behind; whoever claims looks at the flag afterwards
+    def abandon(self, reason: str) -> None:
+        """Stop the Spark work and fail the job."""
         if self._running is not None:
-            self._running.abandon(f"Airflow ended the task {self.dag_id}.{self.task_id}")
-        if isinstance(sys.exception(), AirflowTaskTimeout):
-            return  # the task's own time limit, which Airflow reports better than an exit
-        raise SystemExit(KILLED_EXIT_CODE)
-
-    def _unless_killed(self, claim: Callable[[], Attempt]) -> Attempt:
-        """A claim, and the attempt that answers for it, as one step for a signal that comes in between."""
-        self._claiming = True
-        try:
-            self._running = claim()
-        finally:
-            self._claiming = False
-            if self._killed:
-                self.on_kill()
-        return self._running
+            self._running.abandon(reason)
 
 
 def _left(stale: StaleAttempt) -> AirflowException:

@@ -45,7 +45,7 @@ class SelectWinnersOperator(UsesDataset):
         from airflow_snowpack.builds.model import RunStatus
         from airflow_snowpack.builds.selection import keep_selection, select
         from airflow_snowpack.builds.winners import read_attempts
-        from airflow_snowpack.operators.identity import owner_of
+        from airflow_snowpack.operators.base import owner_of
 
         with self.registry() as registry:
             handed = Handover.read(self.build)

@@ -67,7 +67,7 @@ class SubmitMaintenanceOperator(WaitsForTable):
         from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
         from airflow_snowpack.hooks.store import SnowpackHook
         from airflow_snowpack.maintenance.submit import ALL_ACTIONS, MaintenanceRequest, dry_run, refuse_if_draining, submit_once
-        from airflow_snowpack.operators.identity import owner_of
+        from airflow_snowpack.operators.base import owner_of
         from airflow_snowpack.operators.report import job_report
 
         with SnowpackHook(self.store_conn_id) as hook:

@@ -6,14 +6,13 @@
 The addresses are those of Airflow 3's own UI: ``dags/:dagId/runs/:runId/tasks/:taskId`` and ``…/mapped/:mapIndex``.
 """
 
-import re
 from urllib.parse import quote
 
 from fastapi import Request
 
+from airflow_snowpack.airflow.task_ref import TaskRef
+
 MOUNTED_AT = "/snowpack"
-# Neither a DAG's id nor a task's may hold a slash.
-OWNER = re.compile(r"(?P<dag>[^/]+)/(?P<run>.+)/(?P<task>[^/\[\]]+)(\[(?P<index>\d+)\])?")
 
 
 def airflow_root(request: Request) -> str | None:
@@ -25,14 +24,14 @@ def airflow_root(request: Request) -> str | None:
 
 
 def task_link(owner: str | None, airflow: str | None) -> str | None:
-    """The address of the task instance; ``None`` when there is none, or no Airflow to show it.
+    """Return the address of a task instance, or ``None`` when the owner is none or no Airflow is there to show it.
 
-    :param owner: ``dag/run/task`` or ``dag/run/task[index]``, as ``operators/identity.py`` writes it.
-    :param airflow: as :func:`airflow_root` gives it.
+    :param owner: see :class:`TaskRef`.
+    :param airflow: see :func:`airflow_root`.
     """
-    named = OWNER.fullmatch(owner or "")
-    if named is None or airflow is None:
+    ref = TaskRef.parse(owner)
+    if ref is None or airflow is None:
         return None
-    dag, run, task = (quote(named[part], safe="") for part in ("dag", "run", "task"))
-    mapped = "" if named["index"] is None else f"/mapped/{named['index']}"
+    dag, run, task = (quote(part, safe="") for part in (ref.dag_id, ref.run_id, ref.task_id))
+    mapped = f"/mapped/{ref.map_index}" if ref.map_index >= 0 else ""
     return f"{airflow}/dags/{dag}/runs/{run}/tasks/{task}{mapped}"

@@ -53,7 +53,7 @@ def test_a_task_that_has_begun_nothing_ends_its_process() -> None:
 
 
 def test_a_signal_fails_the_run_stops_its_writers_and_ends_the_process(task: operators.BuildShardsOperator, build: Build) -> None:
-    task._unless_killed(lambda: begun(build))
+    task._handle = begun(build)
     with pytest.raises(SystemExit):
         task.on_kill()
 
@@ -65,13 +65,13 @@ def test_a_signal_fails_the_run_stops_its_writers_and_ends_the_process(task: ope
 def test_a_signal_that_comes_while_a_run_is_begun_fails_that_run_before_the_process_ends(
     task: operators.BuildShardsOperator, build: Build
 ) -> None:
-    def begin() -> RunHandle:
-        handle = begun(build)
+    @task.kill_postponed()
+    def begin() -> None:
+        task._handle = begun(build)
         task.on_kill()  # the signal
-        return handle
 
     with pytest.raises(SystemExit):
-        task._unless_killed(begin)
+        begin()
 
     assert status(build)[0] is RunStatus.FAILED
 
@@ -79,7 +79,7 @@ def test_a_signal_that_comes_while_a_run_is_begun_fails_that_run_before_the_proc
 def test_a_signal_that_comes_while_a_run_is_published_leaves_it_to_who_has_the_dataset_next(
     task: operators.BuildShardsOperator, build: Build
 ) -> None:
-    task._unless_killed(lambda: begun(build))
+    task._handle = begun(build)
     task.leave_run()
     with pytest.raises(SystemExit):
         task.on_kill()
@@ -90,7 +90,7 @@ def test_a_signal_that_comes_while_a_run_is_published_leaves_it_to_who_has_the_d
 def test_a_time_limit_is_left_for_airflow_to_report(task: operators.BuildShardsOperator, build: Build) -> None:
     from airflow.sdk.exceptions import AirflowTaskTimeout
 
-    task._unless_killed(lambda: begun(build))
+    task._handle = begun(build)
     try:
         raise AirflowTaskTimeout("too long")
     except AirflowTaskTimeout:

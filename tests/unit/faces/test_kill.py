@@ -49,23 +49,25 @@ def test_a_signal_that_comes_while_a_job_is_claimed_fails_that_job_before_the_pr
 ) -> None:
     job = jobs.submit(flights, ["expire_snapshots"])
 
-    def claim() -> Attempt:
+    @task.kill_postponed()
+    def claim() -> None:
         claimed = jobs.claim("worker", catalog_id=flights.catalog_id)
         assert claimed is not None
         task.on_kill()  # the signal
-        return Attempt(jobs, claimed, IdleEngine())
+        task._running = Attempt(jobs, claimed, IdleEngine())
 
     with pytest.raises(SystemExit):
-        task._unless_killed(claim)
+        claim()
 
     assert jobs.get(job.job_id).status is JobStatus.FAILED
     assert jobs.locks.get(flights) is None
 
 
 def test_a_signal_that_comes_while_a_claim_is_refused_ends_the_process(task: operators.RunMaintenanceJobOperator) -> None:
-    def refused() -> Attempt:
+    @task.kill_postponed()
+    def refused() -> None:
         task.on_kill()
         raise LookupError("nothing to claim")
 
     with pytest.raises(SystemExit):
-        task._unless_killed(refused)
+        refused()

@@ -1,0 +1,113 @@
+"""What the operators share: the identity of their task instance, the end of a killed task, and lineage for OpenLineage."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowTaskTimeout
+
+from airflow_snowpack.airflow.task_ref import TaskRef
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from airflow.providers.openlineage.extractors import OperatorLineage
+    from airflow.sdk import Context
+    from airflow.sdk.types import RuntimeTaskInstanceProtocol
+
+    from airflow_snowpack.store.operation import DatasetAt, TableAt
+
+    Lineage = OperatorLineage[Any, Any] | None
+
+KILLED_EXIT_CODE = 143  # 128 + SIGTERM, as a shell reports it
+KILL_LIMIT_S = 4.2  # Airflow sends SIGKILL 5 s after SIGTERM; an attempt at a job gives up by itself after 4 s
+
+
+def owner_of(context: Context) -> str:
+    """Return ``dag/run/task[index]``, the owner of what the task instance locks and submits.
+
+    It is the same for every try, also after a clear, so that a later try recognizes its own job. ``ti.id`` would not do: each try
+    gets a new one.
+    """
+    return TaskRef.of(context["ti"]).name
+
+
+def worker_of(context: Context) -> str:
+    """Return the owner, the try and the process, by which people find the log."""
+    return f"{TaskRef.of(context['ti'])} on {socket.gethostname()}:{os.getpid()}"
+
+
+class StopsWhenKilled(BaseOperator):
+    """Base of operators whose work must stop when Airflow ends the task.
+
+    Airflow's SIGTERM calls ``on_kill`` and would then let ``execute`` continue for five more seconds. So ``on_kill`` stops the
+    work, fails what the task has started, and ends the process. Nothing relies on it: without it the leases run out, and the
+    next try takes over or starts again.
+    """
+
+    _killed = False
+    _postponed = False
+
+    def abandon(self, reason: str) -> None:
+        """Stop the work that is running, if any, and fail it with this reason.
+
+        It runs in a thread of its own: the signal may have interrupted the main thread while that held the locks needed here.
+        """
+        raise NotImplementedError
+
+    @contextmanager
+    def kill_postponed(self) -> Iterator[None]:
+        """Start work in this block: a kill that arrives meanwhile takes effect at its end, when ``abandon`` finds the work."""
+        self._postponed = True
+        try:
+            yield
+        finally:
+            self._postponed = False
+            if self._killed:
+                self.on_kill()
+
+    def on_kill(self) -> None:
+        """Abandon the work and end the process."""
+        self._killed = True
+        if self._postponed:
+            return
+        reason = f"Airflow ended the task {self.dag_id}.{self.task_id}"
+        abandoning = threading.Thread(target=self.abandon, args=(reason,), name="snowpack-kill", daemon=True)
+        abandoning.start()
+        abandoning.join(KILL_LIMIT_S)
+        if isinstance(sys.exception(), AirflowTaskTimeout):
+            return  # the task's own time limit, which Airflow reports better than an exit
+        raise SystemExit(KILLED_EXIT_CODE)
+
+
+class ReportsLineage(BaseOperator):
+    """Base of operators that report to OpenLineage which tables this try read and wrote, with their snapshots.
+
+    Airflow's OpenLineage provider calls these methods when the task has ended, also when it failed: what a failed try committed
+    is in the tables. The answer comes from the operations that the work recorded in the store, so that an operator that was
+    deferred, or ran many jobs, needs no memory of its own.
+    """
+
+    store_conn_id: str | None = None
+    catalog_conn_id: str | None = None
+
+    def read_and_written(self) -> tuple[Sequence[TableAt | DatasetAt], Sequence[TableAt | DatasetAt]]:
+        """Return inputs and outputs that no recorded operation of this task has."""
+        return (), ()
+
+    def get_openlineage_facets_on_complete(self, task_instance: RuntimeTaskInstanceProtocol) -> Lineage:
+        """Return the datasets of a task that succeeded."""
+        from airflow_snowpack.hooks.openlineage import lineage_of
+
+        conn_ids = {"store_conn_id": self.store_conn_id, "catalog_conn_id": self.catalog_conn_id}
+        return lineage_of(task_instance, self.read_and_written(), **conn_ids)
+
+    def get_openlineage_facets_on_failure(self, task_instance: RuntimeTaskInstanceProtocol) -> Lineage:
+        """Return the datasets of a task that failed, with what it committed before."""
+        return self.get_openlineage_facets_on_complete(task_instance)
