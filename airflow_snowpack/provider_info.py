@@ -271,6 +271,6 @@ def get_provider_info() -> dict[str, Any]:
         "connection-types": CONNECTION_TYPES,
         "extra-links": ["airflow_snowpack.links.MaintenanceJobLink", "airflow_snowpack.links.BuildRunLink"],
         "task-decorators": [{"name": "snowpack", "class-name": "airflow_snowpack.decorators.snowpack_task.snowpack_task"}],
-        "cli": ["airflow_snowpack.cli.definition.get_cli_commands"],
+        "cli": ["airflow_snowpack.cli.main.get_cli_commands"],
         "config": CONFIG,
     }

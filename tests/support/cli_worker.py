@@ -7,7 +7,7 @@ import sys
 from airflow.__main__ import main
 from worker_process import StuckEngine
 
-from airflow_snowpack.cli import worker
+from airflow_snowpack.cli.commands import worker
 
 if __name__ == "__main__":
     worker.spark_engines = lambda _args, _store: StuckEngine  # type: ignore[assignment]  # in this process only

@@ -40,7 +40,7 @@ def test_an_empty_database_names_the_command(production: None) -> None:
 
 
 def test_the_check_of_an_empty_database_ends_with_1(production: None, capsys: pytest.CaptureFixture[str]) -> None:
-    from airflow_snowpack.cli import db
+    from airflow_snowpack.cli.commands import db
 
     with pytest.raises(SystemExit) as ended:
         db.check(ARGUMENTS)

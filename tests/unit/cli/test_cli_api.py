@@ -28,9 +28,9 @@ def test_without_a_token_it_does_not_start_and_says_how_to_make_one(snowpack: Ru
 
 
 def test_a_short_token_keeps_nobody_out_and_is_not_repeated(snowpack: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_snowpack.cli import serve
+    from airflow_snowpack.cli.commands import api
 
-    monkeypatch.setenv(serve.TOKEN_VARIABLE, "hunter2")
+    monkeypatch.setenv(api.TOKEN_VARIABLE, "hunter2")
     said = snowpack("api")
 
     assert said.code == 1
@@ -47,38 +47,38 @@ def test_a_port_that_is_none_is_a_usage_problem(snowpack: Run, port: str) -> Non
 def test_the_token_comes_from_the_file_or_else_the_environment_or_else_the_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow_snowpack.cli import serve
+    from airflow_snowpack.cli.commands import api
 
     monkeypatch.setenv("AIRFLOW__SNOWPACK__API_TOKEN", f"{TOKEN}-from-airflow")
-    assert serve.read_token(None) == f"{TOKEN}-from-airflow"
+    assert api.read_token(None) == f"{TOKEN}-from-airflow"
 
-    monkeypatch.setenv(serve.TOKEN_VARIABLE, f"{TOKEN}-from-environment")
-    assert serve.read_token(None) == f"{TOKEN}-from-environment"
+    monkeypatch.setenv(api.TOKEN_VARIABLE, f"{TOKEN}-from-environment")
+    assert api.read_token(None) == f"{TOKEN}-from-environment"
 
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}-from-file\n")
-    assert serve.read_token(str(file)) == f"{TOKEN}-from-file"
+    assert api.read_token(str(file)) == f"{TOKEN}-from-file"
 
 
 def test_a_token_file_that_cannot_be_read_or_is_empty_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_snowpack.cli import serve
+    from airflow_snowpack.cli.commands import api
 
-    monkeypatch.setenv(serve.TOKEN_VARIABLE, TOKEN)  # what was asked for is the file, and nothing else
+    monkeypatch.setenv(api.TOKEN_VARIABLE, TOKEN)  # what was asked for is the file, and nothing else
     with pytest.raises(NoToken, match="cannot be read"):
-        serve.read_token(str(tmp_path / "nothing"))
+        api.read_token(str(tmp_path / "nothing"))
     empty = tmp_path / "empty"
     empty.write_text("\n")
     with pytest.raises(NoToken):
-        serve.read_token(str(empty))
+        api.read_token(str(empty))
     empty.write_text(TOKEN[1:])
     with pytest.raises(WeakToken):
-        serve.read_token(str(empty))
+        api.read_token(str(empty))
 
 
 def test_what_it_serves_is_the_installations_store_and_catalog(jobs: Jobs, flights: object) -> None:
-    from airflow_snowpack.cli import serve
+    from airflow_snowpack.cli.commands import api
 
-    services = serve.services_of(HERE)()
+    services = api.services_of(HERE)()
 
     assert services.inventory.refresh().tables == 1
     assert services.jobs.store.where == jobs.store.where
@@ -86,11 +86,11 @@ def test_what_it_serves_is_the_installations_store_and_catalog(jobs: Jobs, fligh
 
 
 def test_a_catalog_that_is_down_does_not_keep_it_from_opening_the_store(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_snowpack.cli import serve
+    from airflow_snowpack.cli.commands import api
 
     monkeypatch.setenv("AIRFLOW_CONN_GONE", '{"conn_type": "iceberg", "host": "http://127.0.0.1:1"}')
     monkeypatch.setenv("AIRFLOW__SNOWPACK__CATALOG_CONN_ID", "gone")
-    services = serve.services_of(HERE)()
+    services = api.services_of(HERE)()
 
     assert services.jobs.list() == []
     services.close()

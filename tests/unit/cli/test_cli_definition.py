@@ -98,7 +98,7 @@ LIGHT = """
 import sys
 from airflow.cli import cli_config
 before = set(sys.modules)
-from airflow_snowpack.cli.definition import get_cli_commands
+from airflow_snowpack.cli.main import get_cli_commands
 get_cli_commands()
 print(*sorted(name for name in set(sys.modules) - before if not name.startswith("airflow_snowpack")))
 print(*sorted(name for name in set(sys.modules) - before if name.startswith("airflow_snowpack.")))
@@ -106,10 +106,10 @@ print(*sorted(name for name in set(sys.modules) - before if name.startswith("air
 
 
 def test_declaring_the_commands_loads_none_of_them() -> None:
-    from airflow_snowpack.cli.definition import get_cli_commands
+    from airflow_snowpack.cli.main import get_cli_commands
 
     told = output_of(sys.executable, "-c", LIGHT).splitlines()
 
     assert told[-2] == ""
-    assert told[-1].split() == ["airflow_snowpack.cli", "airflow_snowpack.cli.arguments", "airflow_snowpack.cli.definition"]
+    assert told[-1].split() == ["airflow_snowpack.cli", "airflow_snowpack.cli.arguments", "airflow_snowpack.cli.main"]
     assert len(get_cli_commands()) == 1

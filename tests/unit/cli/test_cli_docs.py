@@ -71,7 +71,7 @@ def interim(jobs: Jobs) -> None:
 
 @pytest.mark.usefixtures("tables", "builds", "interim")
 def test_every_command_of_the_page_ends_as_it_says(snowpack: Run, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_snowpack.cli import doctor_checks, worker
+    from airflow_snowpack.cli.commands import doctor_checks, worker
 
     monkeypatch.setattr(worker, "spark_engines", lambda _args, _store: ScriptedEngine)
     # A session of other tests in this process has another catalog; faces/test_doctor_on_spark.py runs this check.
@@ -106,7 +106,7 @@ def test_the_exit_codes_of_the_page_are_those_of_the_code() -> None:
 
 
 def test_the_page_names_every_command() -> None:
-    from airflow_snowpack.cli.definition import get_cli_commands
+    from airflow_snowpack.cli.main import get_cli_commands
 
     (snowpack,) = get_cli_commands()
     for command in snowpack.subcommands:  # type: ignore[union-attr]  # it is a group

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pseudo_terminal import PseudoTerminal
 
-from airflow_snowpack.cli.live_line import LiveLine
+from airflow_snowpack.cli.commands.live_line import LiveLine
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, JobStatus
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class World:
 
     def watch(self, *events: Callable[[], object], timeout: timedelta | None = None) -> Job | None:
         """Watch while these come to pass."""
-        from airflow_snowpack.cli.watch import Watch
+        from airflow_snowpack.cli.commands.watch import Watch
 
         coming = iter(events)
 
@@ -198,7 +198,7 @@ def test_people_who_wait_read_which_job_it_is(snowpack: Run, jobs: Jobs, flights
 def test_ctrl_c_stops_the_watch_and_not_the_job(
     snowpack: Run, jobs: Jobs, flights: TableName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow_snowpack.cli.watch import Watch
+    from airflow_snowpack.cli.commands.watch import Watch
 
     def interrupt(*_arguments: object) -> None:
         raise KeyboardInterrupt

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def engines(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedEngine]:
     """Engines instead of Spark; the ones that were made."""
-    from airflow_snowpack.cli import worker
+    from airflow_snowpack.cli.commands import worker
 
     made: list[ScriptedEngine] = []
 

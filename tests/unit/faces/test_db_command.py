@@ -25,7 +25,7 @@ def store_file(installation: Path) -> Path:
 def test_a_store_that_was_never_used_is_no_error_and_is_not_made_by_looking(
     store_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from airflow_snowpack.cli import db
+    from airflow_snowpack.cli.commands import db
 
     db.check(ARGUMENTS)
 
@@ -34,7 +34,7 @@ def test_a_store_that_was_never_used_is_no_error_and_is_not_made_by_looking(
 
 
 def test_after_an_upgrade_the_check_is_content(store_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from airflow_snowpack.cli import db
+    from airflow_snowpack.cli.commands import db
 
     db.upgrade(ARGUMENTS)
     db.check(ARGUMENTS)
@@ -47,7 +47,7 @@ def test_a_path_in_a_missing_folder_is_refused_by_the_check_and_by_every_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A mistyped path would be a second, empty store with locks of its own."""
-    from airflow_snowpack.cli import db
+    from airflow_snowpack.cli.commands import db
     from airflow_snowpack.cli.exit_code import ExitCode
     from airflow_snowpack.hooks import SnowpackHook
     from airflow_snowpack.store import StoreFolderMissing
@@ -68,7 +68,7 @@ def test_a_path_in_a_missing_folder_is_refused_by_the_check_and_by_every_use(
 def test_the_check_prints_of_a_postgres_its_host_port_and_database_only(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from airflow_snowpack.cli import db
+    from airflow_snowpack.cli.commands import db
     from airflow_snowpack.hooks import SnowpackHook
 
     extra = "sslmode=disable&sslpassword=tok-en&application_name=n3xt"

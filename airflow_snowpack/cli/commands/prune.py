@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.cli.asking import confirm
+from airflow_snowpack.cli.confirm import confirm
 from airflow_snowpack.cli.job_filter import read_period
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 def command(name: str, function: str, help: str, *args: Arg, example: str) -> ActionCommand:
     """One command.
 
-    :param function: below ``airflow_snowpack.cli``.
+    :param function: below ``airflow_snowpack.cli.commands``.
     :param help: one line, without a full stop.
     :param example: stands below the command's own help.
     """
-    lazy = lazy_load_command(f"airflow_snowpack.cli.{function}")
+    lazy = lazy_load_command(f"airflow_snowpack.cli.commands.{function}")
     return ActionCommand(
         name=name, help=help, func=lazy, args=(*args, a.STORE_CONN_ID), epilog=f"Example:\n  airflow snowpack {example}"
     )
@@ -347,7 +347,7 @@ def get_cli_commands() -> list[CLICommand]:
                     example="scheduler --airflow-conn-id snowpack_airflow",
                 ),
                 command(
-                    "api", "serve.serve", "Serve the REST API and its pages, for whoever has the token",
+                    "api", "api.serve", "Serve the REST API and its pages, for whoever has the token",
                     a.HOST, a.PORT, a.TOKEN_FILE, a.CATALOG_CONN_ID,
                     example="api --port 8085 --token-file /run/secrets/snowpack",
                 ),

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from airflow_snowpack.cli.commands.jobs import print_job, result_columns
+from airflow_snowpack.cli.commands.watch import read_periods, watch_job
 from airflow_snowpack.cli.errors import UsageProblem
 from airflow_snowpack.cli.job_id import short_id
-from airflow_snowpack.cli.jobs import print_job, result_columns
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import is_for_people, print_rows
-from airflow_snowpack.cli.watch import read_periods, watch_job
 
 if TYPE_CHECKING:
     from argparse import Namespace

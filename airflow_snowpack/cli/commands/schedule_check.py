@@ -7,11 +7,11 @@ from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.api import schedule_bodies as bodies
+from airflow_snowpack.cli.commands.schedule_files import declared_in
 from airflow_snowpack.cli.exit_code import ExitCode
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import Column, is_for_people, log_to_stderr, print_data, print_rows, say
-from airflow_snowpack.cli.schedule_files import declared_in
 
 if TYPE_CHECKING:
     from argparse import Namespace

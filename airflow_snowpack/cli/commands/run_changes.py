@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.api.run_bodies import registered_run_body
 from airflow_snowpack.api.schedule_bodies import pending_body
-from airflow_snowpack.cli.asking import confirm
+from airflow_snowpack.cli.commands.runs import state_of
+from airflow_snowpack.cli.confirm import confirm
 from airflow_snowpack.cli.errors import UsageProblem
 from airflow_snowpack.cli.exit_code import code_of, common_code
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import is_for_people, print_data, print_one
-from airflow_snowpack.cli.runs import state_of
 from airflow_snowpack.errors import SnowpackError
 
 if TYPE_CHECKING:

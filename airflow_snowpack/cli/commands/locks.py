@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.api import bodies
-from airflow_snowpack.cli.asking import confirm
+from airflow_snowpack.cli.confirm import confirm
 from airflow_snowpack.cli.errors import NotTheHolder, UsageProblem
 from airflow_snowpack.cli.job_id import HEXADECIMAL, LEAST, WHOLE, short_id
 from airflow_snowpack.cli.opened import opened

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.api import schedule_bodies as bodies
+from airflow_snowpack.cli.commands.schedule_check import dags_of_airflow, find_problems
+from airflow_snowpack.cli.commands.schedule_files import declared_in
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import is_for_people, print_one, say
-from airflow_snowpack.cli.schedule_check import dags_of_airflow, find_problems
-from airflow_snowpack.cli.schedule_files import declared_in
 from airflow_snowpack.errors import SnowpackError
 
 if TYPE_CHECKING:

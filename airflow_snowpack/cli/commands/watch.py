@@ -16,11 +16,11 @@ from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from airflow_snowpack.cli.commands.jobs import print_job, story_line
+from airflow_snowpack.cli.commands.live_line import LiveLine
 from airflow_snowpack.cli.exit_code import ExitCode
 from airflow_snowpack.cli.job_filter import read_period
 from airflow_snowpack.cli.job_id import short_id
-from airflow_snowpack.cli.jobs import print_job, story_line
-from airflow_snowpack.cli.live_line import LiveLine
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import is_for_people, say

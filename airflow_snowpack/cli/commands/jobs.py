@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from airflow_snowpack.api import bodies
-from airflow_snowpack.cli.asking import confirm
+from airflow_snowpack.cli.confirm import confirm
 from airflow_snowpack.cli.exit_code import ExitCode, code_of, common_code
 from airflow_snowpack.cli.job_filter import filter_of
 from airflow_snowpack.cli.job_id import short_id

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from airflow_snowpack.api.bodies import moment
 from airflow_snowpack.api.interim_bodies import collected_body, interim_body, swept_body
 from airflow_snowpack.cli.airflow_api import airflow_rest
-from airflow_snowpack.cli.asking import confirm
+from airflow_snowpack.cli.confirm import confirm
 from airflow_snowpack.cli.errors import UsageProblem
 from airflow_snowpack.cli.exit_code import ExitCode, code_of, common_code
 from airflow_snowpack.cli.opened import opened

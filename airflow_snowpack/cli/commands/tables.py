@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from airflow_snowpack.api import bodies
+from airflow_snowpack.cli.commands.jobs import job_columns
 from airflow_snowpack.cli.exit_code import ExitCode
 from airflow_snowpack.cli.job_id import short_id
-from airflow_snowpack.cli.jobs import job_columns
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import Column, is_for_people, none_of, print_data, print_one, print_rows, say, status_text

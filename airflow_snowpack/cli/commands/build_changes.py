@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.api import build_bodies as bodies
-from airflow_snowpack.cli.asking import confirm
+from airflow_snowpack.cli.confirm import confirm
 from airflow_snowpack.cli.errors import UsageProblem
 from airflow_snowpack.cli.exit_code import ExitCode
 from airflow_snowpack.cli.opened import opened

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow_snowpack.api import schedule_bodies as bodies
-from airflow_snowpack.cli.asking import confirm
+from airflow_snowpack.cli.commands.schedules import state_of
+from airflow_snowpack.cli.confirm import confirm
 from airflow_snowpack.cli.errors import UnreadableFile
 from airflow_snowpack.cli.exit_code import code_of, common_code
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import is_for_people, print_data, print_one
-from airflow_snowpack.cli.schedules import state_of
 from airflow_snowpack.errors import SnowpackError
 
 if TYPE_CHECKING:

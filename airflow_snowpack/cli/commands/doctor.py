@@ -15,13 +15,13 @@ from airflow_snowpack.cli.output import Column, is_for_people, log_to_stderr, pr
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from airflow_snowpack.cli.doctor_checks import Finding
+    from airflow_snowpack.cli.commands.doctor_checks import Finding
 
 
 @ends_cleanly
 def examine(args: Namespace) -> ExitCode | None:
     """``doctor``"""
-    from airflow_snowpack.cli.doctor_checks import Examined, Verdict, diagnose
+    from airflow_snowpack.cli.commands.doctor_checks import Examined, Verdict, diagnose
 
     log_to_stderr()
     examined = Examined(args.store_conn_id, args.catalog_conn_id, args.spark_conn_id, start_spark=not args.no_spark)

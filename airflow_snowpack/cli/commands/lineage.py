@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from airflow_snowpack.api.bodies import moment
 from airflow_snowpack.api.lineage_bodies import lineage_body
 from airflow_snowpack.api.lineage_name import full_name
-from airflow_snowpack.cli.lineage_tree import tree_of, what_happened
+from airflow_snowpack.cli.commands.lineage_tree import tree_of, what_happened
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import Column, console, print_data, print_rows, say
