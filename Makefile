@@ -41,7 +41,8 @@ check: $(READY) ## lint, format, types, who may import whom, docs
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/mkdocs build --strict --quiet
+	# Not --quiet: it also hides the warnings that --strict counts.
+	$(BIN)/mkdocs build --strict
 
 format: $(READY) ## put the code into its format
 	$(BIN)/ruff check --fix .

@@ -100,14 +100,16 @@ def examples(airflow_home: AirflowHome, jobs: Jobs, catalog: Catalog, new_table:
         (airflow_home.dags / file).write_text(block)
     reports = [shlex.split(line)[1:] for line in shell_lines(GETTING_STARTED) if line.startswith("airflow snowpack")]
     assert ["snowpack", "jobs", "list"] in reports
+    previews = [command for command in reports if "--dry-run" in command]
 
     def dags_test(dag_id: str, file: str, **conf: Any) -> list[str]:
         return ["dags", "test", dag_id, "--dagfile-path", str(airflow_home.dags / file), "--conf", json.dumps(conf)]
 
     output = airflow_home.run_all(
         ["db", "migrate"],
+        *previews,
         *(dags_test("maintain_flights", file) for file in FIRST_DAGS.values()),
-        *(each for each in reports if each[1] != "db"),
+        *(command for command in reports if command[1] != "db" and command not in previews),
         dags_test("snowpack_maintain_table", "snowpack_maintain_table.py"),
         dags_test("snowpack_maintain_partitions", "snowpack_maintain_partitions.py"),
         dags_test("snowpack_maintain_on_arrival", "snowpack_maintain_on_arrival.py", table=arrived.dotted),

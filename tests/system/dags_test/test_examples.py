@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
+from getting_started import GETTING_STARTED, REPOSITORY
 
 from airflow_snowpack.builds.model import RunStatus
 from airflow_snowpack.builds.reader import SnapshotReader
@@ -29,7 +31,8 @@ if TYPE_CHECKING:
 def test_the_first_dags_of_readme_and_of_getting_started_maintain_the_table_that_make_airflow_made(
     examples: Examples, jobs: Jobs, load: Callable[[TableName], Table]
 ) -> None:
-    first, second, *_ = reversed(jobs.list(table=examples.flights))
+    preview, first, second, *_ = reversed(jobs.list(table=examples.flights))
+    assert preview.dry_run
     # The table is a moment old: it has no snapshots to expire, and no orphans.
     assert [(result.action, result.outcome) for result in first.results] == [
         ("rewrite_data_files", ActionOutcome.SUCCEEDED),
@@ -42,14 +45,20 @@ def test_the_first_dags_of_readme_and_of_getting_started_maintain_the_table_that
     assert load(examples.flights).scan().to_arrow().num_rows == 12_208
 
 
+def test_the_preview_of_the_tutorial_prints_what_the_page_shows(examples: Examples) -> None:
+    (shown,) = re.findall(r"^```text\n(.*?)^```", (REPOSITORY / GETTING_STARTED).read_text(), re.DOTALL | re.MULTILINE)
+    printed = [line.rstrip() for line in examples.output.splitlines()]
+    assert [line for line in shown.splitlines() if line not in printed] == []
+
+
 def test_the_commands_of_getting_started_show_the_job_and_the_table(examples: Examples, jobs: Jobs) -> None:
-    first = jobs.list(table=examples.flights)[-1]
+    first = next(job for job in reversed(jobs.list(table=examples.flights)) if not job.dry_run)
     assert first.job_id[:8] in examples.output
     assert "demo.flights" in examples.output
 
 
 def test_every_example_dag_maintains_the_table_that_make_airflow_made_without_any_conf(examples: Examples, jobs: Jobs) -> None:
-    found = jobs.list(table=examples.flights)
+    found = [job for job in jobs.list(table=examples.flights) if not job.dry_run]
     assert {job.status for job in found} == {JobStatus.COMPLETED}
     assert [str(job.submitted_by).partition("/")[0] for job in reversed(found)] == [
         "maintain_flights",

@@ -43,6 +43,7 @@ def test_every_command_of_getting_started_is_run_by_a_test() -> None:
         "make demo": "tests/system/demo/test_demo_run.py",
         "make airflow": "tests/unit/setup/test_make_airflow.py",
         'export AIRFLOW_HOME="$PWD/.state/airflow" PATH="$PWD/.venv/bin:$PATH"': "tests/unit/setup/test_make_airflow.py",
+        "airflow snowpack jobs submit demo.flights --dry-run": examples,
         "airflow snowpack jobs list": examples,
         "airflow snowpack tables show demo.flights": examples,
         "export AIRFLOW__SNOWPACK__STORE_CONN_ID=snowpack_store": postgres,
