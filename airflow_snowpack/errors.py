@@ -2,12 +2,12 @@
 
     SnowpackError
     ├── store  StoreError: UnsupportedStore, StoreFolderMissing, PoolerRefusesTransactions, StoreUnreachable, StoreTooSlow,
-    │         SchemaOutOfDate, UnknownRevision
+    │         SchemaOutOfDate, UnknownRevision; InvalidCursor
     ├── iceberg  InvalidTableName, InvalidCatalogName, TableNotFound, TableUnreadable, WrongCatalog, LocationOutsideTable,
     │         CatalogUnreachable
     ├── spark  SparkUnavailable (CatalogNotConfigured, OrphanStillRunning), SparkFailed (SparkDied), SparkInterrupted
     ├── jobs  JobError: TableLocked, DrainModeOn, JobNotFound, JobAlreadyFinished, JobStillActive, NotTheOwner, StaleAttempt,
-    │         LeaseRanOut, WorkStillRunning, LockInUse, InvalidCursor, InvalidKey, KeyUsedBefore
+    │         LeaseRanOut, WorkStillRunning, LockInUse, InvalidKey, KeyUsedBefore
     ├── maintenance  UnknownAction, NoActions, InvalidActionOrder, InvalidOption (InvalidPredicate), OrphanRemovalRefused
     ├── scheduling  SchedulingError: InvalidSchedule (InvalidRun), ScheduleExists (NameTaken), ScheduleNotFound,
     │         ScheduleNotReadable, KeptByRun, RunExists, RunNotFound, InvalidEvent, InvalidPendingCursor, WrongTransition

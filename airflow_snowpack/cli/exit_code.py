@@ -87,7 +87,7 @@ def _codes() -> dict[type, ExitCode]:
         interim.InterimTableNotStuck: ExitCode.TRY_LATER,
         hooks.AirflowUnreachable: ExitCode.UNREACHABLE,
         hooks.InvalidRetention: ExitCode.USAGE,
-        jobs.InvalidCursor: ExitCode.USAGE,
+        store.InvalidCursor: ExitCode.USAGE,
         jobs.InvalidKey: ExitCode.USAGE,
         maintenance.InvalidOption: ExitCode.USAGE,
         maintenance.NoActions: ExitCode.USAGE,

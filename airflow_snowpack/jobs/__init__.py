@@ -5,7 +5,6 @@ from airflow_snowpack.jobs.desk import Asked, Desk
 from airflow_snowpack.jobs.engine import Engine
 from airflow_snowpack.jobs.errors import (
     DrainModeOn,
-    InvalidCursor,
     InvalidKey,
     JobAlreadyFinished,
     JobError,
@@ -40,7 +39,7 @@ from airflow_snowpack.jobs.model import (
 from airflow_snowpack.jobs.orphans import Orphans
 from airflow_snowpack.jobs.standing import Standing, explain, standings
 from airflow_snowpack.jobs.worker import Worker
-from airflow_snowpack.store import Actor, AuditEntry, AuditTrail
+from airflow_snowpack.store import Actor, AuditEntry, AuditTrail, InvalidCursor
 
 __all__ = [
     "EXAMINED",

@@ -8,7 +8,6 @@ JobError
 ├── JobStillActive       only a finished job can be deleted
 ├── NotTheOwner          a take-over by somebody whom the job does not belong to
 ├── LockInUse            a lock whose holder may still be at work
-├── InvalidCursor        a place in a list that no list gave
 ├── InvalidKey           an idempotency key that cannot be one
 ├── KeyUsedBefore        an idempotency key that came with another request
 ├── WorkStillRunning     an attempt's Spark work may go on where this process cannot end it
@@ -134,13 +133,6 @@ class LockInUse(JobError):
     def __init__(self, lock: TableLock, why: str, way_out: str) -> None:
         self.lock = lock
         super().__init__(f"The lock of {lock.table} is not released: {why}. {way_out}")
-
-
-class InvalidCursor(JobError):
-    """The cursor is not one that a list gave."""
-
-    def __init__(self, cursor: str) -> None:
-        super().__init__(f"The cursor {cursor[:80]!r} is not one that a list gave. Leave it out to start at the newest.")
 
 
 class InvalidKey(JobError):

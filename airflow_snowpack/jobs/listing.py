@@ -13,26 +13,23 @@ is full, even without any job; its cursor continues from the last job that was r
 
 from __future__ import annotations
 
-import base64
-import json
 import re
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.jobs.errors import InvalidCursor
 from airflow_snowpack.jobs.model import Job, JobStatus
 from airflow_snowpack.jobs.rows import job_from
 from airflow_snowpack.store import storable
+from airflow_snowpack.store.paging import Keyset, Page, Place
 from airflow_snowpack.store.schema import job_queue, jobs, jobs_dag
-from airflow_snowpack.store.types import UtcDateTime
 
 IS_LIVE = jobs.c.deleted_at.is_(None)
-LONGEST_CURSOR = 256
+NEWEST_FIRST = Keyset(jobs.c.submitted_at, jobs.c.job_id, descending=True)
 IN_THE_QUEUE = frozenset({JobStatus.PENDING, JobStatus.RUNNING})
 WITH_ERROR = frozenset({JobStatus.FAILED, JobStatus.CANCELLED})
 EXAMINED = 20_000
@@ -63,16 +60,13 @@ class JobFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class JobPage:
+class JobPage(Page[Job]):
     """Some jobs of a list.
 
-    :param next: the cursor of the page after this one; ``None`` when this is the last.
     :param searched_to: when the page ends before it is full, because :data:`EXAMINED` jobs were read for it: the submission of
         the last one. Older jobs may fit the filter too.
     """
 
-    jobs: tuple[Job, ...]
-    next: str | None
     searched_to: datetime | None = None
 
 
@@ -87,18 +81,14 @@ class JobCounts:
     capped: frozenset[JobStatus]
 
 
-Place = tuple[datetime, str]
-"""The moment of submission and the id of a job, by which lists are ordered."""
-
-
 def read_page(conn: sa.Connection, which: JobFilter, after: str | None, limit: int) -> JobPage:
     """:raises InvalidCursor: ``after`` is not one that a page had."""
     last = last_examined(conn, which, after)
     rows = conn.execute(page_query(which, after, limit + 1, last)).all()
-    shown = tuple(job_from(row) for row in rows[:limit])
-    if len(rows) > limit:
-        return JobPage(shown, cursor_of(shown[-1]))
-    return JobPage(shown, None) if last is None else JobPage(shown, _cursor_at(*last), last[0])
+    page = NEWEST_FIRST.page(rows, limit, job_from)
+    if page.next is not None or last is None:
+        return JobPage(page.items, page.next)
+    return JobPage(page.items, NEWEST_FIRST.cursor(*last), last[0])
 
 
 def last_examined(conn: sa.Connection, which: JobFilter, after: str | None) -> Place | None:
@@ -137,8 +127,8 @@ def _walked_by_index(which: JobFilter, after: str | None) -> sa.Select[Any]:
         narrowest = replace(narrowest, dag_id=which.dag_id)
     elif which.statuses <= WITH_ERROR:
         statuses = which.statuses
-    where = [*_narrow(narrowest), *_after(after), *(_kept(statuses) if statuses else [])]
-    return sa.select(jobs.c.submitted_at, jobs.c.job_id).where(*where).order_by(*_newest_first(jobs))
+    where = [*_narrow(narrowest), *NEWEST_FIRST.beyond(after), *(_kept(statuses) if statuses else [])]
+    return sa.select(jobs.c.submitted_at, jobs.c.job_id).where(*where).order_by(*NEWEST_FIRST.order())
 
 
 def page_query(which: JobFilter, after: str | None, limit: int, last: Place | None = None) -> sa.Select[Any]:
@@ -149,12 +139,12 @@ def page_query(which: JobFilter, after: str | None, limit: int, last: Place | No
 
     :param last: the last place to read.
     """
-    bound = [] if last is None else [_place_column() >= _place_value(last)]
+    bound = [] if last is None else [NEWEST_FIRST.up_to(last)]
     walks = [_walk(statuses, [*where, *bound]).limit(limit) for statuses, where in _conditions(which, after)]
     if len(walks) == 1:
         return walks[0]
     met = sa.union_all(*(sa.select(walk.subquery()) for walk in walks)).subquery()
-    return sa.select(met).order_by(*_newest_first(met)).limit(limit)
+    return sa.select(met).order_by(*NEWEST_FIRST.order(met)).limit(limit)
 
 
 def _walk(statuses: Set[JobStatus], where: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
@@ -162,14 +152,10 @@ def _walk(statuses: Set[JobStatus], where: Sequence[sa.ColumnElement[bool]]) -> 
     would rather walk over all jobs in order until it has met enough of them.
     """
     if not statuses or not statuses <= IN_THE_QUEUE:
-        return sa.select(jobs).where(*where, *_of(statuses)).order_by(*_newest_first(jobs))
+        return sa.select(jobs).where(*where, *_of(statuses)).order_by(*NEWEST_FIRST.order())
     active = sa.select(jobs).where(*where, *_kept(statuses)).cte("active").prefix_with("MATERIALIZED")
     has_status = active.c.status.in_(sorted(statuses))
-    return sa.select(active).where(has_status).order_by(*_newest_first(active))
-
-
-def _newest_first(source: sa.FromClause) -> tuple[sa.UnaryExpression[Any], sa.UnaryExpression[Any]]:
-    return source.c.submitted_at.desc(), source.c.job_id.desc()
+    return sa.select(active).where(has_status).order_by(*NEWEST_FIRST.order(active))
 
 
 def count_open(conn: sa.Connection) -> dict[JobStatus, int]:
@@ -184,7 +170,7 @@ def count_open(conn: sa.Connection) -> dict[JobStatus, int]:
 
 def count_recent(conn: sa.Connection, since: datetime, at_most: int) -> dict[JobStatus, int]:
     """Count the jobs that were submitted since then by their status, of the ``at_most`` newest."""
-    newest = sa.select(jobs.c.status).where(IS_LIVE, jobs.c.submitted_at >= since).order_by(*_newest_first(jobs)).limit(at_most)
+    newest = sa.select(jobs.c.status).where(IS_LIVE, jobs.c.submitted_at >= since).order_by(*NEWEST_FIRST.order()).limit(at_most)
     some = newest.subquery()
     found: dict[str, int] = {
         row[0]: row[1] for row in conn.execute(sa.select(some.c.status, sa.func.count()).group_by(some.c.status))
@@ -205,7 +191,7 @@ def count(conn: sa.Connection, which: JobFilter, at_most: int) -> JobCounts:
 
 def _count_examined(conn: sa.Connection, which: JobFilter) -> JobCounts:
     last = _last_read(conn, which, None)
-    where = [*_narrow(which), *([] if last is None else [_place_column() >= _place_value(last)])]
+    where = [*_narrow(which), *([] if last is None else [NEWEST_FIRST.up_to(last)])]
     rows = conn.execute(sa.select(jobs.c.status, sa.func.count()).where(*where).group_by(jobs.c.status))
     found: dict[str, int] = {row[0]: row[1] for row in rows}
     by_status = {status: found.get(status.value, 0) for status in JobStatus}
@@ -226,57 +212,20 @@ def read_latest(conn: sa.Connection, table_keys: Sequence[str], catalog_id: str,
     newest = sa.select(jobs.c.job_id).where(jobs.c.table_key == key.c.value, jobs.c.catalog_id == catalog_id)
     # Dry runs have an index, which a parameter would hide from the planner: most tables have many jobs and not one dry run.
     newest = newest.where(jobs.c.dry_run if dry_run else ~jobs.c.dry_run, IS_LIVE)
-    newest = newest.order_by(*_newest_first(jobs)).limit(1)
+    newest = newest.order_by(*NEWEST_FIRST.order()).limit(1)
     ids = [job_id for job_id in conn.execute(sa.select(newest.scalar_subquery()).select_from(key)).scalars() if job_id]
     return [job_from(row) for row in conn.execute(sa.select(jobs).where(jobs.c.job_id.in_(ids)))]
 
 
-def cursor_of(job: Job) -> str:
-    """The place right after this job."""
-    return _cursor_at(job.submitted_at, job.job_id)
-
-
-def _cursor_at(submitted_at: datetime, job_id: str) -> str:
-    place = json.dumps([submitted_at.isoformat(), job_id])
-    return base64.urlsafe_b64encode(place.encode()).decode().rstrip("=")
-
-
-def _place_of(cursor: str) -> Place:
-    if len(cursor) > LONGEST_CURSOR:
-        raise InvalidCursor(cursor)
-    try:
-        place = json.loads(base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True))
-        submitted_at, job_id = place
-        moment = datetime.fromisoformat(submitted_at).astimezone(UTC)
-        known = [moment.isoformat(), storable(job_id)] == place
-    except (ValueError, TypeError, AttributeError, OverflowError) as error:
-        raise InvalidCursor(cursor) from error
-    if not known:
-        raise InvalidCursor(cursor)
-    return moment, job_id
-
-
 def _conditions(which: JobFilter, after: str | None) -> list[tuple[Set[JobStatus], list[sa.ColumnElement[bool]]]]:
     """The statuses that each walk meets, and what else it asks: several statuses may be several short walks, not one long one."""
-    common = [*_narrow(which), *_after(after)]
+    common = [*_narrow(which), *NEWEST_FIRST.beyond(after)]
     if (which.table is not None or which.dag_id is not None) and which.statuses:
         return [(frozenset(), [*common, jobs.c.status.in_(sorted(which.statuses))])]
     if not which.statuses:
         return [(frozenset(), common)]
     walks = (which.statuses & kept for kept in (IN_THE_QUEUE, WITH_ERROR, {JobStatus.COMPLETED}))
     return [(statuses, common) for statuses in walks if statuses]
-
-
-def _after(cursor: str | None) -> list[sa.ColumnElement[bool]]:
-    return [] if cursor is None else [_place_column() < _place_value(_place_of(cursor))]
-
-
-def _place_column() -> sa.Tuple:
-    return sa.tuple_(jobs.c.submitted_at, jobs.c.job_id)
-
-
-def _place_value(place: Place) -> sa.Tuple:
-    return sa.tuple_(sa.literal(place[0], UtcDateTime), sa.literal(place[1], sa.Text))
 
 
 def _of(statuses: Set[JobStatus]) -> list[sa.ColumnElement[bool]]:

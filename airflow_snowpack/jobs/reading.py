@@ -155,7 +155,7 @@ class JobReader:
     def list(self, table: TableName | None = None, status: JobStatus | None = None, limit: int = 100) -> list[Job]:
         """Jobs that were not deleted, newest first."""
         which = JobFilter(table=table, statuses=frozenset({status} if status is not None else ()))
-        return [*self.page(which, limit=limit).jobs]
+        return [*self.page(which, limit=limit).items]
 
     def _first(self, *where: sa.ColumnElement[bool]) -> Job | None:
         row = self.store.first(sa.select(jobs).where(*where))

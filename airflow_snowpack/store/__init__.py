@@ -4,6 +4,7 @@ from airflow_snowpack.store.audit import Actor, AuditEntry, AuditTrail, write_au
 from airflow_snowpack.store.clock import Clock, utc_now
 from airflow_snowpack.store.dialect import insert, upsert
 from airflow_snowpack.store.errors import (
+    InvalidCursor,
     PoolerRefusesTransactions,
     SchemaOutOfDate,
     StoreError,
@@ -17,6 +18,7 @@ from airflow_snowpack.store.ids import IdMaker, new_id
 from airflow_snowpack.store.leases import ClaimCursor, Expired, Leases, lease_columns
 from airflow_snowpack.store.mapping import row_mapper
 from airflow_snowpack.store.migrate import check_schema, upgrade_schema
+from airflow_snowpack.store.paging import Keyset, Page
 from airflow_snowpack.store.patience import Patience
 from airflow_snowpack.store.retry import repeatable
 from airflow_snowpack.store.store import Store, open_store
@@ -30,7 +32,10 @@ __all__ = [
     "Clock",
     "Expired",
     "IdMaker",
+    "InvalidCursor",
+    "Keyset",
     "Leases",
+    "Page",
     "Patience",
     "PoolerRefusesTransactions",
     "SchemaOutOfDate",

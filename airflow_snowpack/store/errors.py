@@ -8,6 +8,7 @@ StoreError
 ├── StoreTooSlow        the database answers, but needs longer for this than the process may wait
 ├── SchemaOutOfDate     the tables are older than this package
 └── UnknownRevision     the tables are at a revision that this package does not have
+InvalidCursor           no page of a list returned this cursor; nothing is wrong with the store
 """
 
 from __future__ import annotations
@@ -110,3 +111,10 @@ class UnknownRevision(StoreError):
         )
         self.without_address = f"The Snowpack store {message}"
         super().__init__(f"The Snowpack store at {where} {message}")
+
+
+class InvalidCursor(SnowpackError):
+    """A cursor that no page of a list returned."""
+
+    def __init__(self, cursor: str) -> None:
+        super().__init__(f"The cursor {cursor[:80]!r} is not one that a list returned. Omit it to start with the first page.")

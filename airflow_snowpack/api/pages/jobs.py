@@ -62,7 +62,7 @@ def jobs(page: Here) -> HTMLResponse:
         "Jobs",
         query=query,
         cursor=cursor,
-        rows=_rows(page, found.jobs),
+        rows=_rows(page, found.items),
         next=found.next,
         searched_to=found.searched_to,
         examined=EXAMINED,

@@ -21,7 +21,7 @@ from airflow_snowpack.api.strict import Strict
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg import CatalogUnreachable
 from airflow_snowpack.jobs import DrainModeOn, JobFilter
-from airflow_snowpack.jobs.listing import cursor_of
+from airflow_snowpack.jobs.listing import NEWEST_FIRST
 from airflow_snowpack.store import StoreError
 
 router = APIRouter(prefix="/jobs/batch", route_class=Strict, tags=["jobs"])
@@ -52,18 +52,18 @@ def _each(services: Services, which: JobFilter, cursor: str | None, change: Call
     page = services.jobs.page(which, after=cursor, limit=AT_ONCE)
     done, refused, after = 0, list[dict[str, Any]](), page.next
     until = time.monotonic() + PERIOD.total_seconds()
-    for place, job in enumerate(page.jobs):
+    for place, job in enumerate(page.items):
         try:
             change(job.job_id)
             done += 1
         except STOPS:
             if place == 0:
                 raise  # there is nothing else to tell, and the whole answer says why
-            after = cursor_of(page.jobs[place - 1])
+            after = NEWEST_FIRST.cursor_of(page.items[place - 1])
             break
         except SnowpackError as refusal:
             refused.append({"job_id": job.job_id, "detail": str(refusal)})
-        if time.monotonic() > until and place + 1 < len(page.jobs):
-            after = cursor_of(job)  # an answer in time, and the caller goes on from here
+        if time.monotonic() > until and place + 1 < len(page.items):
+            after = NEWEST_FIRST.cursor_of(job)  # an answer in time, and the caller goes on from here
             break
     return JSONResponse({"done": done, "refused": refused, "next": after})

@@ -29,7 +29,7 @@ def list_jobs(
     """What the filter leaves out narrows nothing. Pages neither repeat nor miss a job, whatever comes and ends meanwhile."""
     page = services.jobs.page(which, after=cursor, limit=limit)
     headers = {} if page.next is None else {"Link": link_to_next(request, "/jobs", page.next)}
-    return JSONResponse([job_body(job) for job in page.jobs], headers=headers)
+    return JSONResponse([job_body(job) for job in page.items], headers=headers)
 
 
 @router.get("/jobs/{job_id}", **documented("get_job", "Get a job", JobShape, 404, headers=POLL))

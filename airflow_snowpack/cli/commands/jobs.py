@@ -53,10 +53,10 @@ def list_jobs(args: Namespace) -> ExitCode | None:
     with opened(args) as here:
         which = filter_of(args, here)
         page = here.jobs.page(which, after=args.cursor, limit=PAGE if args.all else args.limit)
-        found = [*page.jobs]
+        found = [*page.items]
         while args.all and page.next is not None:
             page = here.jobs.page(which, after=page.next, limit=PAGE)
-            found += page.jobs
+            found += page.items
         older = page.searched_to is not None
         filters = (args.table, args.status, args.search, args.dag, args.dry_run is not None, args.since, args.until)
         empty = none_of("jobs", filters=filters, after=args.cursor, empty="No jobs yet. Submit one: airflow snowpack jobs submit")

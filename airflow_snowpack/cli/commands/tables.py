@@ -76,7 +76,7 @@ def show(args: Namespace) -> ExitCode | None:
         table = here.table(args.table)
         health, problem = _health(here, table)
         standing = standings(here.jobs, [table])[table]
-        last = here.jobs.page(JobFilter(table=table), limit=LAST_JOBS).jobs
+        last = here.jobs.page(JobFilter(table=table), limit=LAST_JOBS).items
         now = here.now
     if args.output in ("json", "yaml"):
         body = None if health is None else bodies.health_body(health)

@@ -162,7 +162,7 @@ def test_a_table_shows_the_jobs_and_the_lock_of_its_own_catalog(jobs: Jobs) -> N
     assert found[orders(A)].lock is not None
     assert found[orders(B)].lock is None
     assert [job.job_id for job in jobs.list(orders(A))] == [mine.job_id]
-    by_name = jobs.page(JobFilter(table=orders(""))).jobs
+    by_name = jobs.page(JobFilter(table=orders(""))).items
     assert {job.job_id for job in by_name} == {mine.job_id, theirs.job_id}, "a name alone is every table of that name"
 
 

@@ -830,8 +830,8 @@ def walk(jobs: Jobs, which: JobFilter, limit: int) -> list[str]:
     seen, cursor = [], None
     while True:
         page = jobs.page(which, after=cursor, limit=limit)
-        assert len(page.jobs) <= limit
-        seen += [job.job_id for job in page.jobs]
+        assert len(page.items) <= limit
+        seen += [job.job_id for job in page.items]
         cursor = page.next
         if cursor is None:
             return seen
@@ -884,7 +884,7 @@ def test_filters_narrow_together(jobs: Jobs, table: TableName, other_table: Tabl
     new = make(jobs, other_table, JobStatus.PENDING, owner="dag_a_b/run/task[3]")
 
     def found(**which: Any) -> set[str]:
-        return {job.job_id for job in jobs.page(JobFilter(**which)).jobs}
+        return {job.job_id for job in jobs.page(JobFilter(**which)).items}
 
     assert found(table=table) == {old.job_id, plan.job_id}
     assert found(table=table, dry_run=False) == {old.job_id}
@@ -902,7 +902,7 @@ def test_a_dag_of_any_name_finds_its_own_jobs_only(jobs: Jobs, table: TableName)
     jobs.submit(table, ACTIONS, owner="compact/run/task")
 
     for name in ("a\x00b", "\ud800", "'; DROP TABLE jobs; --", "a" * 300, "%", "_", "COMPACT"):
-        assert jobs.page(JobFilter(dag_id=name)).jobs == (), name
+        assert jobs.page(JobFilter(dag_id=name)).items == (), name
 
 
 def test_a_search_finds_exactly_what_is_written(jobs: Jobs, table: TableName, other_table: TableName) -> None:
@@ -912,14 +912,14 @@ def test_a_search_finds_exactly_what_is_written(jobs: Jobs, table: TableName, ot
     for error in ("100% of", "a_b", "back\\slash", "a/b", "it's", 'a "b"', "Grüße aus Übersee", "數據庫", "[x]", "(a|b)*"):
         claim = jobs.submit_and_claim(table, ACTIONS, "w")
         jobs.finish(claim, JobStatus.FAILED, [], f"before {error} after")
-        assert [job.job_id for job in jobs.page(JobFilter(search=error)).jobs] == [claim.job.job_id], error
+        assert [job.job_id for job in jobs.page(JobFilter(search=error)).items] == [claim.job.job_id], error
 
 
 def test_a_search_for_what_nobody_wrote_finds_nothing(jobs: Jobs) -> None:
     jobs.submit(TableName("lake", "db", "orders"), ACTIONS, submitted_by="ann")
 
     for text in ("%", "_", "\\", "/", "%%", "\\%", "\x00", "a\x00", "\ud800", "\udfff\ud800", "💾", "x" * 10_000):
-        assert jobs.page(JobFilter(search=text)).jobs == (), text
+        assert jobs.page(JobFilter(search=text)).items == (), text
         assert jobs.count(JobFilter(search=text)) == JobCounts(dict.fromkeys(STATUSES, 0), frozenset())
 
 
@@ -928,7 +928,7 @@ def test_a_search_looks_at_table_id_submitter_owner_and_error_in_upper_and_lower
     jobs.finish(claim, JobStatus.FAILED, [], "Boom")
 
     for text in ("ANALYTICS.PAGE", claim.job.job_id[3:12].upper(), "aNN", "dag/RUN", "bOOM", ""):
-        assert len(jobs.page(JobFilter(search=text)).jobs) == 1, text
+        assert len(jobs.page(JobFilter(search=text)).items) == 1, text
 
 
 def test_a_cursor_of_a_job_that_was_deleted_since_goes_on_at_its_place(jobs: Jobs, clock: MovedClock) -> None:
@@ -939,7 +939,7 @@ def test_a_cursor_of_a_job_that_was_deleted_since_goes_on_at_its_place(jobs: Job
     cursor = jobs.page(limit=2).next
     jobs.delete(made[1].job_id)
 
-    assert [job.job_id for job in jobs.page(after=cursor, limit=2).jobs] == [made[0].job_id]
+    assert [job.job_id for job in jobs.page(after=cursor, limit=2).items] == [made[0].job_id]
 
 
 def test_the_newest_job_of_each_table_is_found_and_dry_runs_are_asked_for_apart(

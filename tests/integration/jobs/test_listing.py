@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import InvalidCursor, Job, JobFilter, Jobs, JobStatus
-from airflow_snowpack.jobs.listing import cursor_of
+from airflow_snowpack.jobs.listing import NEWEST_FIRST
 
 if TYPE_CHECKING:
     from conftest import MovedClock
@@ -82,7 +82,7 @@ def test_pages_miss_and_repeat_nothing_that_was_there_from_start_to_end(
     always, seen, cursor = fitting(), [], None
     for changes in [*between, *([[]] * 40)]:
         page = jobs.page(which, after=cursor, limit=limit)
-        seen += [job.job_id for job in page.jobs]
+        seen += [job.job_id for job in page.items]
         cursor = page.next
         if cursor is None:
             break
@@ -97,7 +97,7 @@ def test_pages_miss_and_repeat_nothing_that_was_there_from_start_to_end(
 @pytest.mark.one_database
 def test_the_last_page_has_no_cursor_and_an_empty_list_is_one_page(jobs: Jobs, table: TableName) -> None:
     assert jobs.page() == jobs.page(limit=1)
-    assert (jobs.page().jobs, jobs.page().next) == ((), None)
+    assert (jobs.page().items, jobs.page().next) == ((), None)
     jobs.submit(table, ACTIONS)
     assert jobs.page(limit=1).next is None
 
@@ -149,7 +149,7 @@ BROKEN = [
 @pytest.mark.one_database
 def test_what_no_page_gave_is_no_cursor(jobs: Jobs) -> None:
     for cursor in BROKEN:
-        with pytest.raises(InvalidCursor, match="not one that a list gave"):
+        with pytest.raises(InvalidCursor, match="not one that a list returned"):
             jobs.page(after=cursor)
 
 
@@ -163,7 +163,7 @@ json_values = st.recursive(
 @given(cursor=st.text() | json_values.map(encoded) | st.binary().map(lambda raw: base64.urlsafe_b64encode(raw).decode()))
 def test_any_text_is_a_cursor_or_refused_as_one(jobs: Jobs, cursor: str) -> None:
     try:
-        assert jobs.page(after=cursor).jobs == ()
+        assert jobs.page(after=cursor).items == ()
     except InvalidCursor as refused:
         assert len(str(refused)) < 1000  # noqa: PT017 - either answer is right
 
@@ -173,4 +173,4 @@ def test_any_text_is_a_cursor_or_refused_as_one(jobs: Jobs, cursor: str) -> None
 def test_a_cursor_of_any_moment_is_taken(jobs: Jobs, table: TableName, moment: datetime) -> None:
     job = Job("f" * 32, table, ("expire_snapshots",), {}, False, JobStatus.PENDING, moment)
 
-    assert jobs.page(after=cursor_of(job)).next is None
+    assert jobs.page(after=NEWEST_FIRST.cursor_of(job)).next is None

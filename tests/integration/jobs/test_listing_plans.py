@@ -19,7 +19,7 @@ from sqlalchemy.ext.compiler import compiles
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Job, JobCounts, JobFilter, Jobs, JobStatus, listing
-from airflow_snowpack.jobs.listing import cursor_of, last_examined, page_query, read_latest
+from airflow_snowpack.jobs.listing import NEWEST_FIRST, last_examined, page_query, read_latest
 from airflow_snowpack.store import Store, open_store
 from airflow_snowpack.store.schema import jobs as jobs_table
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FINISHED, RARE = 4_000, 3
 MOMENT = datetime(2026, 11, 21, 22, 0, tzinfo=UTC)
 TABLE = TableName("lake", "db", "t1")
-AFTER = cursor_of(Job("f" * 32, TABLE, (), {}, False, JobStatus.FAILED, MOMENT))
+AFTER = NEWEST_FIRST.cursor_of(Job("f" * 32, TABLE, (), {}, False, JobStatus.FAILED, MOMENT))
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
@@ -160,7 +160,7 @@ def test_a_page_that_finds_nothing_reads_no_more_jobs_than_its_bound(
     monkeypatch.setattr(listing, "EXAMINED", 25)
     for which in UNANSWERED:
         page = jobs.page(which, limit=5)
-        assert (page.jobs, page.searched_to is None, page.next is None) == ((), False, False), which
+        assert (page.items, page.searched_to is None, page.next is None) == ((), False, False), which
         with filled.engine.connect() as conn:
             last = last_examined(conn, which, None)
         assert last is not None
@@ -182,7 +182,7 @@ def test_a_search_continues_where_the_page_before_stopped_and_finds_what_is_old(
     while pages[-1].next is not None:
         pages.append(jobs.page(JobFilter(search="BOOM"), after=pages[-1].next))
 
-    assert [len(page.jobs) for page in pages] == [0, 0, RARE]
+    assert [len(page.items) for page in pages] == [0, 0, RARE]
     assert [page.searched_to is None for page in pages] == [False, False, True]
 
 

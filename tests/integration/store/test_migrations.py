@@ -119,7 +119,7 @@ def test_jobs_of_the_previous_release_continue_after_an_upgrade(
     monkeypatch.undo()  # the release before, on the schema of the one after
     with Jobs(open_store(store_url, clock=lambda: NOW)) as jobs:
         assert [job.job_id for job in jobs.list()] == ["job1", "job2", "job3"]
-        assert [job.job_id for job in jobs.page(JobFilter(statuses=frozenset({JobStatus.FAILED}))).jobs] == []
+        assert [job.job_id for job in jobs.page(JobFilter(statuses=frozenset({JobStatus.FAILED}))).items] == []
         assert jobs.history("job1")[0].detail == {"by": "ann"}
         assert jobs.drain().by == "ops"
 

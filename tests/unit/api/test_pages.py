@@ -191,7 +191,7 @@ def test_a_list_that_takes_too_long_says_so_and_what_to_narrow(
 def test_a_cursor_that_no_page_gave_is_an_error_page(browser: Browser) -> None:
     answer = browser.get("/ui/jobs?cursor=xyz")
     assert answer.status_code == 422
-    assert "Leave it out to start at the newest." in answer.text
+    assert "Omit it to start with the first page." in answer.text
 
 
 def test_jobs_come_in_pages_that_keep_the_filter(world: World, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:

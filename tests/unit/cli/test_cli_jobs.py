@@ -219,7 +219,7 @@ def test_a_search_that_stopped_early_says_how_to_go_on(snowpack: Run, several: J
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("--cursor", "nowhere"), "is not one that a list gave"),
+        (("--cursor", "nowhere"), "is not one that a list returned"),
         (("--since", "yesterday"), "is neither a moment nor a period"),
         (("--table", "flights"), "is not a table name"),
         (("--limit", "0"), "invalid positive int"),

@@ -1,0 +1,132 @@
+"""Pages of a list, and the cursors that continue it.
+
+    NEWEST_FIRST = Keyset(jobs.c.submitted_at, jobs.c.job_id, descending=True)
+    query = sa.select(jobs).where(*NEWEST_FIRST.beyond(cursor)).order_by(*NEWEST_FIRST.order()).limit(limit + 1)
+    page = NEWEST_FIRST.page(store.all(query), limit, job_from)
+    page.items, page.next               # the cursor of the page after this one
+
+The invariant: a page begins right after the last row of the page before, by values that never change. So rows that come or go
+meanwhile make no other row appear twice, and none be missed; and each page costs the same, however many there are before it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Generic, TypeVar
+
+import sqlalchemy as sa
+
+from airflow_snowpack.store.errors import InvalidCursor
+from airflow_snowpack.store.text import storable
+from airflow_snowpack.store.types import UtcDateTime
+
+T = TypeVar("T")
+Place = tuple[Any, ...]
+"""The values of a row by which a list is ordered."""
+
+MAX_CURSOR_LENGTH = 400
+MAX_INTEGER = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A part of a list.
+
+    :param next: the cursor of the page after this one; ``None`` for the last page.
+    """
+
+    items: tuple[T, ...]
+    next: str | None
+
+
+class Keyset:
+    """The order of a list, by columns whose values together are unique and never change.
+
+    :param columns: of type ``UtcDateTime``, ``Text`` or an integer type, without nulls; an index begins with them.
+    :param descending: the highest first.
+    """
+
+    def __init__(self, *columns: sa.Column[Any], descending: bool = False) -> None:
+        self.columns = columns
+        self._descending = descending
+
+    def order(self, source: sa.FromClause | None = None) -> list[sa.UnaryExpression[Any]]:
+        """Return the ``ORDER BY`` terms.
+
+        :param source: a subquery with these columns; ``None`` for the table itself.
+        """
+        columns = [column if source is None else source.c[column.name] for column in self.columns]
+        return [column.desc() if self._descending else column.asc() for column in columns]
+
+    def beyond(self, cursor: str | None) -> list[sa.ColumnElement[bool]]:
+        """Return the condition for the rows after the cursor; none without one.
+
+        :raises InvalidCursor: no page returned it.
+        """
+        return [] if cursor is None else [self.after(self.place_of(cursor))]
+
+    def after(self, place: Place) -> sa.ColumnElement[bool]:
+        """Return the condition for the rows after this place."""
+        here, there = sa.tuple_(*self.columns), self._literal(place)
+        return here < there if self._descending else here > there
+
+    def up_to(self, place: Place) -> sa.ColumnElement[bool]:
+        """Return the condition for the rows before and at this place."""
+        here, there = sa.tuple_(*self.columns), self._literal(place)
+        return here >= there if self._descending else here <= there
+
+    def page(self, rows: Sequence[Any], limit: int, value_of: Callable[[Any], T]) -> Page[T]:
+        """Return the first ``limit`` of these rows as a page.
+
+        :param rows: in order; one more than ``limit`` when there is a page after this one.
+        """
+        shown = rows[:limit]
+        more = len(rows) > limit > 0
+        return Page(tuple(value_of(row) for row in shown), self.cursor_of(shown[-1]) if more else None)
+
+    def cursor_of(self, row: Any) -> str:
+        """Return the cursor of the rows after this one.
+
+        :param row: a row, or anything else that has the values of the columns as attributes of their names.
+        """
+        return self.cursor(*(getattr(row, column.name) for column in self.columns))
+
+    @staticmethod
+    def cursor(*place: Any) -> str:
+        """Return the cursor of the rows after this place."""
+        values = [value.isoformat() if isinstance(value, datetime) else value for value in place]
+        return base64.urlsafe_b64encode(json.dumps(values).encode()).decode().rstrip("=")
+
+    def place_of(self, cursor: str) -> Place:
+        """Return the values that a cursor holds.
+
+        :raises InvalidCursor: no page returned it.
+        """
+        if len(cursor) > MAX_CURSOR_LENGTH:
+            raise InvalidCursor(cursor)
+        try:
+            stored = json.loads(base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True))
+            place = tuple(_read(column, value) for column, value in zip(self.columns, stored, strict=True))
+            known = self.cursor(*place) == cursor
+        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+            raise InvalidCursor(cursor) from error
+        if not known:
+            raise InvalidCursor(cursor)
+        return place
+
+    def _literal(self, place: Place) -> sa.Tuple:
+        return sa.tuple_(*(sa.literal(value, column.type) for value, column in zip(place, self.columns, strict=True)))
+
+
+def _read(column: sa.Column[Any], value: Any) -> Any:
+    if isinstance(column.type, UtcDateTime):
+        return datetime.fromisoformat(value).astimezone(UTC)
+    if isinstance(column.type, sa.Integer):
+        if type(value) is not int or abs(value) > MAX_INTEGER:
+            raise ValueError(value)
+        return value
+    return storable(value)
