@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling import CustomEvents, Schedule, TimeWindow
-from airflow_snowpack.scheduling.pending import PendingState
+from airflow_snowpack.scheduling.pending_runs.model import PendingState
 from airflow_snowpack.store import Store, upgrade_schema
 from airflow_snowpack.store.engine import open_engine
 from airflow_snowpack.store.schedule_tables import (

@@ -24,7 +24,7 @@ import sqlalchemy as sa
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.inventory import Inventory
 from airflow_snowpack.scheduling import CustomEvents, MaxConcurrent, PartitionsAdded, Schedule
-from airflow_snowpack.scheduling.pending import PendingState
+from airflow_snowpack.scheduling.pending_runs.model import PendingState
 from airflow_snowpack.store import Store, upgrade_schema
 from airflow_snowpack.store.engine import open_engine
 from airflow_snowpack.store.schedule_tables import (

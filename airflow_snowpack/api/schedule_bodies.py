@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling import (
         Explanation,
         Finding,
-        PendingJob,
+        PendingRun,
         Reason,
         RecordedEvent,
         ScheduleEntry,
@@ -42,7 +42,7 @@ def definition_of(stored: StoredSchedule) -> dict[str, Any]:
     return {**(said if isinstance(said, dict) else {"definition": said}), "enabled": stored.enabled}
 
 
-def pending_body(job: PendingJob, problem: str | None = None) -> Body:
+def pending_body(job: PendingRun, problem: str | None = None) -> Body:
     """A pending job.
 
     :param problem: why its run could not be started yet.

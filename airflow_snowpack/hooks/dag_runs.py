@@ -3,7 +3,7 @@
     TaskDagRuns()                 # inside of a task: the Task SDK, no credentials needed
     RestDagRuns(rest)             # outside of one: the REST API
 
-Both start runs (``Starter``) and tell how things stand (``Surroundings``); what they make of Airflow's answers stands here, once.
+Both start runs (``Starter``) and tell how things stand (``AirflowPort``); what they make of Airflow's answers stands here, once.
 The invariant: a run is started only when Airflow would run it. A DAG that is paused would leave its run in the queue, where
 nobody can say why it does not start; so the launch waits in our store instead, with that reason.
 """
@@ -17,12 +17,12 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow_snowpack.hooks.errors import AirflowRefuses, AirflowUnreachable
-from airflow_snowpack.scheduling.surroundings import DagRuns, EndedRun, NotKnown, NotStarted
+from airflow_snowpack.scheduling.airflow_port import DagRuns, EndedRun, NotStarted, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from airflow_snowpack.scheduling.surroundings import EndsAsked, EndsFound, Launch, Slots
+    from airflow_snowpack.scheduling.airflow_port import EndsFound, EndsQuery, Launch, Slots
 
 T = TypeVar("T")
 
@@ -48,12 +48,12 @@ class RunState:
         return EndedRun(self.state, self.ended_at or datetime.now(UTC), self.began_at)
 
 
-def told(ask: Callable[[], T]) -> T | NotKnown:
+def told(ask: Callable[[], T]) -> T | Unavailable:
     """What Airflow tells, or why it does not: one question that it refuses does not end all others."""
     try:
         return ask()
     except AirflowRefuses as refused:
-        return NotKnown(str(refused))
+        return Unavailable(str(refused))
 
 
 class AirflowDagRuns(ABC):
@@ -79,7 +79,7 @@ class AirflowDagRuns(ABC):
             return NotStarted(f"the DAG {launch.dag_id} is paused")
         return self.trigger(launch)
 
-    def dag_runs(self, known: Mapping[str, frozenset[str]]) -> Mapping[str, DagRuns | NotKnown]:
+    def dag_runs(self, known: Mapping[str, frozenset[str]]) -> Mapping[str, DagRuns | Unavailable]:
         """How many runs are active beside the known ones, and which of the known ones have ended.
 
         :raises AirflowUnreachable: Airflow does not answer.
@@ -106,7 +106,7 @@ class AirflowDagRuns(ABC):
         return self.is_paused(dag_id) is None
 
     @abstractmethod
-    def ended_runs(self, asked: Sequence[EndsAsked]) -> Mapping[str, EndsFound]:
+    def ended_runs(self, asked: Sequence[EndsQuery]) -> Mapping[str, EndsFound]:
         """The ends of these DAGs' runs, whoever started them.
 
         :raises AirflowUnreachable: Airflow does not answer.

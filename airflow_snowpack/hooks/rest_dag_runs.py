@@ -15,12 +15,12 @@ from urllib.parse import quote
 from airflow_snowpack.hooks.airflow_rest import AirflowRest, Answer
 from airflow_snowpack.hooks.dag_runs import ACTIVE, AirflowDagRuns, RunState, told
 from airflow_snowpack.hooks.errors import AirflowRefuses
-from airflow_snowpack.scheduling.surroundings import EndsFound, FreeSlots, NotStarted
+from airflow_snowpack.scheduling.airflow_port import EndsFound, FreeSlots, NotStarted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from airflow_snowpack.scheduling.surroundings import EndedRun, EndsAsked, Launch, Slots
+    from airflow_snowpack.scheduling.airflow_port import EndedRun, EndsQuery, Launch, Slots
 
 NOT_FOUND, CONFLICT = 404, 409
 NO_LIMIT = -1
@@ -73,7 +73,7 @@ class RestDagRuns(AirflowDagRuns):
             return None
         return _state_of(run)
 
-    def ended_runs(self, asked: Sequence[EndsAsked]) -> Mapping[str, EndsFound]:
+    def ended_runs(self, asked: Sequence[EndsQuery]) -> Mapping[str, EndsFound]:
         """Every end since the earliest of the moments; what is on record already is told again, and does no harm."""
         found: dict[str, dict[str, EndedRun]] = {one.dag_id: {} for one in asked}
         wanted = {

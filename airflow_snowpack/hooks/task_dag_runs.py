@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from airflow_snowpack.hooks.dag_runs import ACTIVE, AirflowDagRuns, RunState
 from airflow_snowpack.hooks.errors import AirflowRefuses
 from airflow_snowpack.hooks.supervisor import NOT_FOUND, Refused, ask_supervisor
-from airflow_snowpack.scheduling.surroundings import EndsFound, NotKnown, NotStarted
+from airflow_snowpack.scheduling.airflow_port import EndsFound, NotStarted, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
-    from airflow_snowpack.scheduling.surroundings import EndsAsked, Launch, Slots
+    from airflow_snowpack.scheduling.airflow_port import EndsQuery, Launch, Slots
 
 ENDED = ("success", "failed")
 AT_ONCE = 100
@@ -41,7 +41,7 @@ class TaskDagRuns(AirflowDagRuns):
         if self._rest is not None:
             return self._rest.free_slots(pools)
         why = "a task cannot ask Airflow for pools; name a connection to its REST API in [snowpack] airflow_conn_id"
-        return dict.fromkeys(pools, NotKnown(why))
+        return dict.fromkeys(pools, Unavailable(why))
 
     def is_missing(self, dag_id: str) -> bool:
         """Whether Airflow has no such DAG. That the file of one is gone, only the REST API shows."""
@@ -80,13 +80,13 @@ class TaskDagRuns(AirflowDagRuns):
             raise AirflowRefuses(f"it does not tell about the run {run_id}: {refused}") from refused
         return RunState(str(run.state.value), run.end_date, run.start_date)
 
-    def ended_runs(self, asked: Sequence[EndsAsked]) -> Mapping[str, EndsFound]:
+    def ended_runs(self, asked: Sequence[EndsQuery]) -> Mapping[str, EndsFound]:
         """Counts, and a search where one is asked for; every end, if there is somebody who can list them."""
         if self._rest is not None:
             return self._rest.ended_runs(asked)
         return {one.dag_id: self._ends_of(one) for one in asked}
 
-    def _ends_of(self, asked: EndsAsked) -> EndsFound:
+    def _ends_of(self, asked: EndsQuery) -> EndsFound:
         from airflow.sdk.execution_time.comms import GetDRCount, GetTaskStates
 
         try:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_snowpack.hooks.store import SnowpackHook
-    from airflow_snowpack.scheduling import Rounds
+    from airflow_snowpack.scheduling import Scheduler
 
 PAUSE_S = 0.2
 
@@ -91,24 +91,24 @@ class SnowpackDispatcherOperator(BaseOperator):
         from airflow_snowpack.hooks.scheduling import open_poller, runs_for_a_task
         from airflow_snowpack.iceberg.broker import brokers
         from airflow_snowpack.operators.sign_of_life import sign_of_task
-        from airflow_snowpack.scheduling import POLLER_PERIOD, Polling, Rounds
+        from airflow_snowpack.scheduling import POLLER_PERIOD, Polling, Scheduler
         from airflow_snowpack.store.signs_of_life import BEAT, Role
 
         store, runs = hook.store(), runs_for_a_task(hook.settings, self.airflow_conn_id)
-        rounds = Rounds(store, runs, runs, worker_of(context), sign_of_task(store, Role.SCHEDULER, context, BEAT))
+        scheduler = Scheduler(store, runs, runs, worker_of(context), sign_of_task(store, Role.SCHEDULER, context, BEAT))
         polls = sign_of_task(store, Role.POLLER, context, POLLER_PERIOD)
         config = IcebergCatalogHook(self.catalog_conn_id).config
         with brokers.join(config) as broker, Polling(open_poller(store, hook.settings, broker), polls):
-            launched += self._until_idle(rounds, lambda: store.clock() < until)
+            launched += self._until_idle(scheduler, lambda: store.clock() < until)
         if store.clock() < until:
             self._wait(context, until, launched)
         return launched
 
-    def _until_idle(self, rounds: Rounds, goes_on: Any) -> int:
+    def _until_idle(self, scheduler: Scheduler, goes_on: Any) -> int:
         """Round after round until nothing has happened for a while; gives how many runs were launched."""
         launched, busy_at = 0, time.monotonic()
         while goes_on() and time.monotonic() - busy_at <= self.linger.total_seconds():
-            report = rounds.step()
+            report = scheduler.step()
             launched += len(report.launched)
             if report.is_idle:
                 time.sleep(PAUSE_S)

@@ -3,8 +3,8 @@
 Airflow calls this in its scheduler, its API server and its triggerer, in the middle of their work and before they have committed.
 The invariant: nothing here raises, and nothing waits longer than a second for the store (:mod:`airflow_snowpack.plugin.outbox`).
 A call that is lost with its process is made good where Airflow can be asked: schedulers ask it for the ends of runs
-(:mod:`airflow_snowpack.scheduling.run_ends`), and the collector looks at every run that has interim tables now and then. That an
-asset changed, or that a run which ended long ago was marked by hand, is lost with the process: Airflow cannot be asked for it.
+(:mod:`airflow_snowpack.scheduling.launches.run_ends`), and the collector looks at every run that has interim tables now and then.
+That an asset changed, or that a run which ended long ago was marked by hand, is lost with the process: Airflow cannot report it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""When a DAG should run: triggers, run constraints, schedules, events, pending jobs, and the parts that move them.
+"""When a DAG should run: triggers, run constraints, schedules, events, pending runs, and the parts that move them.
 
 Importing this room is cheap: a DAG file takes its declarations from here. What needs the store loads when it is first used.
 """

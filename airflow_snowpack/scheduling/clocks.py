@@ -21,7 +21,7 @@ from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.events import Event, last_number, number_in_turn, publish
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.leaves import Cron, Deadline, Every
-from airflow_snowpack.scheduling.pending import OPEN, PendingState
+from airflow_snowpack.scheduling.pending_runs.model import OPEN, PendingState
 from airflow_snowpack.scheduling.schedule import Missed, Schedule
 from airflow_snowpack.scheduling.subscriber import CURSOR
 from airflow_snowpack.scheduling.trigger import Leaf, clock_key

@@ -15,7 +15,7 @@ from airflow_snowpack.scheduling.declared import Declared
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 
 if TYPE_CHECKING:
-    from airflow_snowpack.scheduling.surroundings import NotKnown
+    from airflow_snowpack.scheduling.airflow_port import Unavailable
 
 
 class Verdict(StrEnum):
@@ -87,7 +87,7 @@ class Facts(Protocol):
         """When this schedule launched since then, oldest first."""
         ...
 
-    def free_slots(self, pool: str) -> int | NotKnown | None:
+    def free_slots(self, pool: str) -> int | Unavailable | None:
         """How many slots of the Airflow pool are free; ``None`` when there is no such pool."""
         ...
 

@@ -219,12 +219,12 @@ class PoolSlots(Constraint):
         self._read_on_unmet()
 
     def look(self, facts: Facts) -> Ruling:
-        from airflow_snowpack.scheduling.surroundings import NotKnown  # a DAG file declares constraints and rules on none
+        from airflow_snowpack.scheduling.airflow_port import Unavailable  # a DAG file declares constraints and rules on none
 
         key, free = pool_wait_key(self.pool), facts.free_slots(self.pool)
         if free is None:
             return later(f"there is no pool {self.pool!r}", waits_for=key)
-        if isinstance(free, NotKnown):
+        if isinstance(free, Unavailable):
             return later(f"the free slots of pool {self.pool} are not known: {free.why}", waits_for=key)
         coming = facts.held(key)
         promised = f", and {coming} are kept for runs that are on their way" if coming else ""

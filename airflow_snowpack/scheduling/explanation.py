@@ -15,9 +15,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.counting import count_events
-from airflow_snowpack.scheduling.gated_runs import GatedRun, waiting_at_gates
 from airflow_snowpack.scheduling.leaves import Deadline
-from airflow_snowpack.scheduling.pending import OPEN, PendingJob, PendingState, Reason, pending_from
+from airflow_snowpack.scheduling.pending_runs.gated_runs import GatedRun, waiting_at_gates
+from airflow_snowpack.scheduling.pending_runs.model import OPEN, PendingRun, PendingState, Reason, pending_from
 from airflow_snowpack.scheduling.schedules import Schedules, StoredSchedule
 from airflow_snowpack.scheduling.source_problems import NO_WIDER_THAN, SourceProblem, dag_source, read_problems
 from airflow_snowpack.scheduling.sources import Source, blocking, source_key, sources_of, with_problems
@@ -46,11 +46,11 @@ class Explanation:
 
     stored: StoredSchedule
     trigger: Judgement
-    pending: PendingJob | None
-    launching: PendingJob | None
+    pending: PendingRun | None
+    launching: PendingRun | None
     problem: str | None
     next_tick: datetime | None
-    ended: tuple[PendingJob, ...]
+    ended: tuple[PendingRun, ...]
     at_gates: tuple[GatedRun, ...] = ()
     deadline: datetime | None = None
     absorbs: bool = False
@@ -255,14 +255,14 @@ def _current(conn: sa.Connection, stored: Sequence[StoredSchedule]) -> tuple[dic
     return {row.schedule: row for row in waiting}, {row.schedule: row for row in conn.execute(sent)}
 
 
-def _ended(conn: sa.Connection, names: Sequence[str]) -> dict[str, list[PendingJob]]:
+def _ended(conn: sa.Connection, names: Sequence[str]) -> dict[str, list[PendingRun]]:
     """The newest of each schedule, by the index on schedule and moment."""
     newest_first = pending_jobs.c.created_at.desc()
     place = sa.func.row_number().over(partition_by=pending_jobs.c.schedule, order_by=newest_first).label("place")
     over = (
         sa.select(pending_jobs, place).where(pending_jobs.c.schedule.in_(names), pending_jobs.c.ended_at.is_not(None)).subquery()
     )
-    found: dict[str, list[PendingJob]] = {}
+    found: dict[str, list[PendingRun]] = {}
     for row in conn.execute(sa.select(over).where(over.c.place <= LAST).order_by(over.c.schedule, over.c.place)):
         found.setdefault(row.schedule, []).append(pending_from(row))
     return found
@@ -283,11 +283,11 @@ def _deadline(one: StoredSchedule, ticks: Mapping[int, datetime]) -> datetime | 
     return min(ends, default=None)
 
 
-def _pending(row: sa.Row[Any] | None) -> PendingJob | None:
+def _pending(row: sa.Row[Any] | None) -> PendingRun | None:
     return None if row is None else pending_from(row)
 
 
-def _ending(job: PendingJob) -> str:
+def _ending(job: PendingRun) -> str:
     assert job.ended_at is not None, "only ended jobs are asked for"
     if job.state is PendingState.LAUNCHED:
         return f"{_text(job.ended_at)}: launched {job.run_id}."

@@ -18,12 +18,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from airflow_snowpack.scheduling.clock_recovery import recover_from_set_back
 from airflow_snowpack.scheduling.clocks import Clocks
 from airflow_snowpack.scheduling.counting import count_each
 from airflow_snowpack.scheduling.errors import InvalidSchedule
-from airflow_snowpack.scheduling.pending import PendingState, Reason, is_open, reasons_to_json
+from airflow_snowpack.scheduling.pending_runs.model import PendingState, Reason, is_open, reasons_to_json
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.scheduling.set_back import recover_from_set_back
 from airflow_snowpack.scheduling.subscriber import BATCH, CURSOR, Subscriber
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import event_cursors, events, launches, pending_jobs, schedules

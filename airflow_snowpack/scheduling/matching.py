@@ -19,7 +19,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.pending import PendingState
+from airflow_snowpack.scheduling.pending_runs.model import PendingState
 from airflow_snowpack.store.schedule_tables import ABSORBS, OPEN
 from airflow_snowpack.store.types import UtcDateTime
 

@@ -17,18 +17,18 @@ import sqlalchemy as sa
 
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.scheduling.events import number_in_turn
-from airflow_snowpack.scheduling.pending import PendingJob
+from airflow_snowpack.scheduling.launches.reservation import Wanted
+from airflow_snowpack.scheduling.launches.run_now import ask_for, asked_before
+from airflow_snowpack.scheduling.pending_runs.model import PendingRun
 from airflow_snowpack.scheduling.registered_run import read_given
 from airflow_snowpack.scheduling.registered_runs import RegisteredRuns, audit_subject
-from airflow_snowpack.scheduling.reservation import Wanted
-from airflow_snowpack.scheduling.run_now import ask_for, asked_before
 from airflow_snowpack.store import new_id, write_audit
 from airflow_snowpack.store.schedule_tables import schedules
 
 
 def run_registered(
     of: RegisteredRuns, name: str, conf: Mapping[str, Any] | None = None, preservation: Preservation | str | None = None
-) -> PendingJob:
+) -> PendingRun:
     """Reserve a run of its own and hand it to the launcher.
 
     :param of: the catalogue, with the actor who asks.
@@ -40,7 +40,7 @@ def run_registered(
     given, asked = read_given(conf, preservation)
     pending_id = new_id()  # before the first try, so that a repeat whose first try went through starts nothing twice
 
-    def start(conn: sa.Connection) -> PendingJob:
+    def start(conn: sa.Connection) -> PendingRun:
         if (before := asked_before(conn, pending_id)) is not None:
             return before
         number_in_turn(conn)

@@ -22,10 +22,10 @@ from airflow_snowpack.scheduling.cron import next_tick
 from airflow_snowpack.scheduling.errors import InvalidSchedule, ScheduleExists, ScheduleNotFound, ScheduleNotReadable
 from airflow_snowpack.scheduling.events import last_number
 from airflow_snowpack.scheduling.history import note
-from airflow_snowpack.scheduling.holding import let_go
+from airflow_snowpack.scheduling.launches.run_ends import watch_runs
+from airflow_snowpack.scheduling.launches.slot_reservations import let_go
 from airflow_snowpack.scheduling.leaves import Cron, Every, RunsFailed, RunsSucceeded
-from airflow_snowpack.scheduling.pending import OPEN, PendingState
-from airflow_snowpack.scheduling.run_ends import watch_runs
+from airflow_snowpack.scheduling.pending_runs.model import OPEN, PendingState
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.trigger import table_key
 from airflow_snowpack.store import Actor, IdMaker, Store, new_id, storable, write_audit

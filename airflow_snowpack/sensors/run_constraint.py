@@ -162,8 +162,8 @@ class RunConstraintSensor(BaseSensorOperator):
         from airflow_snowpack.hooks.scheduling import runs_for_a_task
         from airflow_snowpack.scheduling import Gate
 
-        surroundings = runs_for_a_task(hook.settings, self.airflow_conn_id)
-        return Gate(hook.store(), surroundings, _place_of(context), self._constraints(), priority=self.priority)
+        airflow = runs_for_a_task(hook.settings, self.airflow_conn_id)
+        return Gate(hook.store(), airflow, _place_of(context), self._constraints(), priority=self.priority)
 
     def _constraints(self) -> Sequence[Constraint]:
         from airflow_snowpack.scheduling import parse_constraints

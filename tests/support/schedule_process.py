@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.iceberg.broker import Broker
-from airflow_snowpack.scheduling import Checker, Intake, Launcher, Poller, Polling, Rounds, send_event
+from airflow_snowpack.scheduling import Checker, Intake, Launcher, Poller, Polling, Scheduler, send_event
 from airflow_snowpack.store import Actor, Store, open_store, utc_now
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
@@ -132,7 +132,7 @@ def step_of(part: str, world: World, store: Store) -> Callable[[], object]:
         case "sender":
             return lambda: send_next(store, world.shared)
         case _:
-            rounds = Rounds(store, runs, runs, name)
+            rounds = Scheduler(store, runs, runs, name)
             polling = Polling(world.poller(store), SignOfLife(store, Role.POLLER), pause=timedelta(seconds=IDLE_S))
             polling.start()
             never, a_while = threading.Event(), timedelta(seconds=1)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from pages_world import World
 
-    from airflow_snowpack.scheduling import EndsAsked, Launch
+    from airflow_snowpack.scheduling import EndsQuery, Launch
 
 VIEWS = "table:lake.analytics.page_views"
 PAUSED = "the DAG maintain_paused is paused"
@@ -64,7 +64,7 @@ class Airflow:
     def dag_runs(self, known: Mapping[str, frozenset[str]]) -> Mapping[str, DagRuns]:
         return {dag_id: DagRuns() for dag_id in known}
 
-    def ended_runs(self, asked: Sequence[EndsAsked]) -> Mapping[str, EndsFound]:
+    def ended_runs(self, asked: Sequence[EndsQuery]) -> Mapping[str, EndsFound]:
         return {one.dag_id: EndsFound() for one in asked}
 
     def missing_dags(self, dag_ids: Iterable[str]) -> Mapping[str, bool]:

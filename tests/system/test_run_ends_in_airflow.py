@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from airflow_snowpack.scheduling import EndsAsked, EventLog, FreeSlots, Runs
+from airflow_snowpack.scheduling import EndsQuery, EventLog, FreeSlots, Runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,13 +34,13 @@ def test_listener_rest_and_task_tell_the_same_end(airflow: RunningAirflow, rest:
     log = EventLog(jobs.store)
     recorded = airflow.until(lambda: log.latest("run:system_ended:success"), "the listener has told the end")
 
-    found = rest.ended_runs([EndsAsked("system_ended", before), EndsAsked("system_asks", before)])
+    found = rest.ended_runs([EndsQuery("system_ended", before), EndsQuery("system_asks", before)])
     (run_id,) = found["system_ended"].ended
     end = found["system_ended"].ended[run_id]
     assert (run_id, end.state, found["system_ended"].counts) == (run.run_id, "success", None)
     assert len(recorded) == 1
     assert Runs(jobs.store).ended(run.dag_id, run_id, end.state, end.at, began_at=end.began_at) is False
-    assert rest.ended_runs([EndsAsked("system_ended", datetime.now(UTC))])["system_ended"].ended == {}
+    assert rest.ended_runs([EndsQuery("system_ended", datetime.now(UTC))])["system_ended"].ended == {}
 
     asked = airflow.trigger("system_asks", {})
     assert airflow.ended(asked) == "success"
@@ -51,7 +51,7 @@ def test_listener_rest_and_task_tell_the_same_end(airflow: RunningAirflow, rest:
     airflow.call("PATCH", run.path, {"state": "failed"})
     (marked,) = airflow.until(lambda: log.latest("run:system_ended:failed"), "the listener has told that it was marked")
     assert marked.event.at > end.at, "Airflow leaves it the moment at which it had ended"
-    shown = rest.ended_runs([EndsAsked("system_ended", before)])["system_ended"].ended[run_id]
+    shown = rest.ended_runs([EndsQuery("system_ended", before)])["system_ended"].ended[run_id]
     assert (shown.state, shown.at, shown.began_at) == ("failed", end.at, end.began_at)
     assert Runs(jobs.store).ended(run.dag_id, run_id, shown.state, shown.at, began_at=shown.began_at) is False
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from airflow_snowpack.cli.exit_code import ExitCode
-    from airflow_snowpack.scheduling import QueuedJob
+    from airflow_snowpack.scheduling import QueuedRun
 
 
 @ends_cleanly
@@ -40,7 +40,7 @@ def list_pending(args: Namespace) -> ExitCode | None:
     return None
 
 
-def _columns(now: datetime) -> list[Column[QueuedJob]]:
+def _columns(now: datetime) -> list[Column[QueuedRun]]:
     return [
         Column("schedule", lambda each: each.job.schedule),
         Column("dag", lambda each: each.job.dag_id),
@@ -55,6 +55,6 @@ def _columns(now: datetime) -> list[Column[QueuedJob]]:
 WORDS = {"pending_trigger": "its trigger", "pending_constraint": "its constraints", "pending_launch": "its start"}
 
 
-def _because(each: QueuedJob) -> str:
+def _because(each: QueuedRun) -> str:
     unmet = [reason.says for reason in each.job.reasons if not reason.met]
     return "; ".join(unmet + ([each.problem] if each.problem else []))

@@ -39,7 +39,7 @@ DEPLOY_EVERY = timedelta(minutes=55)
 def schedule(args: Namespace) -> ExitCode | None:
     """``scheduler``"""
     from airflow_snowpack.iceberg.broker import Broker
-    from airflow_snowpack.scheduling import POLLER_PERIOD, Polling, Rounds
+    from airflow_snowpack.scheduling import POLLER_PERIOD, Polling, Scheduler
     from airflow_snowpack.store.signs_of_life import Role
 
     _log_to_stderr()
@@ -49,14 +49,14 @@ def schedule(args: Namespace) -> ExitCode | None:
     with SnowpackHook(args.store_conn_id) as hook, airflow_rest(args, hook.settings, "what runs") as rest:
         store, runs = hook.store(), RestDagRuns(rest)
         catalog_hook = IcebergCatalogHook(args.catalog_conn_id)
-        rounds = Rounds(store, runs, runs, name, sign_of_process(store, Role.SCHEDULER, catalog_hook))
+        scheduler = Scheduler(store, runs, runs, name, sign_of_process(store, Role.SCHEDULER, catalog_hook))
         polls = sign_of_process(store, Role.POLLER, period=POLLER_PERIOD)
         log.info("Scheduler %s works on the store at %s and the Airflow at %s", name, store.where, rest.where)
         broker = Broker(lambda: reach_catalog(args.catalog_conn_id))
         with Polling(open_poller(store, hook.settings, broker), polls):
             while not stop.is_set():
                 deploy(store, hook.settings, dags_folder(), gone_dags=_gone_dags(runs), by=name)
-                rounds.keep_going(stop, pause, until=store.clock() + DEPLOY_EVERY)
+                scheduler.keep_going(stop, pause, until=store.clock() + DEPLOY_EVERY)
         log.info("Scheduler %s leaves", name)
     return None
 

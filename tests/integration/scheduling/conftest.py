@@ -21,15 +21,15 @@ from airflow_snowpack.scheduling import (
     Event,
     EventLog,
     Launcher,
-    NotKnown,
     NotStarted,
     Runs,
     Schedule,
     Schedules,
     Subscriber,
+    Unavailable,
 )
 from airflow_snowpack.scheduling.history import read_history
-from airflow_snowpack.scheduling.pending import pending_from
+from airflow_snowpack.scheduling.pending_runs.model import pending_from
 from airflow_snowpack.scheduling.trigger import custom_key, table_key
 from airflow_snowpack.store import Actor, AuditTrail, Store, open_store
 from airflow_snowpack.store.schedule_tables import pending_jobs
@@ -38,10 +38,10 @@ from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from airflow_snowpack.scheduling import CheckReport, EndedRun, EndsAsked, Launch, PendingJob
+    from airflow_snowpack.scheduling import CheckReport, EndedRun, EndsQuery, Launch, PendingRun
+    from airflow_snowpack.scheduling.airflow_port import Slots
     from airflow_snowpack.scheduling.constraint import Constraint
     from airflow_snowpack.scheduling.history import ScheduleEntry
-    from airflow_snowpack.scheduling.surroundings import Slots
     from airflow_snowpack.scheduling.trigger import Trigger
 
 
@@ -71,9 +71,9 @@ class FakeAirflow:
     secret: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
 
-    def dag_runs(self, known: Mapping[str, frozenset[str]]) -> Mapping[str, DagRuns | NotKnown]:
+    def dag_runs(self, known: Mapping[str, frozenset[str]]) -> Mapping[str, DagRuns | Unavailable]:
         return {
-            dag_id: NotKnown("403")
+            dag_id: Unavailable("403")
             if dag_id in self.secret
             else DagRuns(
                 others=len(self.running.get(dag_id, set()) - ids),
@@ -85,7 +85,7 @@ class FakeAirflow:
     def active_among(self, dag_id: str, run_ids: frozenset[str]) -> int:
         return len(self.running.get(dag_id, set()) & run_ids)
 
-    def ended_runs(self, asked: Sequence[EndsAsked]) -> Mapping[str, EndsFound]:
+    def ended_runs(self, asked: Sequence[EndsQuery]) -> Mapping[str, EndsFound]:
         return {
             one.dag_id: EndsFound({run: end for run, end in self.finished.get(one.dag_id, {}).items() if end.at >= one.since})
             for one in asked
@@ -147,7 +147,7 @@ class Scheduler:
         """Who changed what in which way, oldest first."""
         return [(entry.actor, entry.change, entry.subject) for entry in reversed(AuditTrail(self.store).latest())]
 
-    def pending(self, name: str) -> list[PendingJob]:
+    def pending(self, name: str) -> list[PendingRun]:
         """The schedule's pending jobs, whatever became of them, oldest first."""
         query = sa.select(pending_jobs).where(pending_jobs.c.schedule == name).order_by(pending_jobs.c.created_at)
         return [pending_from(row) for row in self.store.read(lambda conn: conn.execute(query).all())]

@@ -25,7 +25,7 @@ from airflow_snowpack.scheduling import (
     explain,
     run_now,
 )
-from airflow_snowpack.scheduling.pending import PendingState
+from airflow_snowpack.scheduling.pending_runs.model import PendingState
 from airflow_snowpack.scheduling.trigger import custom_key
 from airflow_snowpack.store import utc_now
 from airflow_snowpack.store.schedule_tables import launches, pending_events, schedule_runs

@@ -15,15 +15,14 @@ from airflow_snowpack.scheduling import (
     MaxRuns,
     PoolSlots,
     SinceLastRun,
-    checker,
-    evaluation,
 )
+from airflow_snowpack.scheduling.pending_runs import checker, evaluation
 from airflow_snowpack.store import open_store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from airflow_snowpack.scheduling import PendingJob
+    from airflow_snowpack.scheduling import PendingRun
     from airflow_snowpack.scheduling.constraint import Constraint
 
 TABLES = ["events", "schedules", "pending_jobs", "pending_events", "schedule_runs", "launches"]
@@ -54,7 +53,7 @@ def declare_at_random(scheduler: Any, chance: random.Random) -> None:
         scheduler.clock.forward(milliseconds=10)
 
 
-def standing(job: PendingJob) -> tuple[Any, ...]:
+def standing(job: PendingRun) -> tuple[Any, ...]:
     met = [(reason.what, reason.met) for reason in job.reasons]
     return job.schedule, job.state, job.waits_for, met, job.triggered_at, job.expires_at
 
@@ -127,7 +126,7 @@ def test_a_transaction_takes_a_limited_number_of_turns_and_the_next_goes_on(
 ) -> None:
     monkeypatch.setattr(evaluation, "MOST_TURNS", 8)
     taken: list[int] = []
-    monkeypatch.setattr(evaluation, "hold_turns", lambda _conn, keys: taken.append(len(keys)))
+    monkeypatch.setattr(evaluation, "lock_keys", lambda _conn, keys: taken.append(len(keys)))
     declare_many(scheduler, 20, MaxConcurrent(1))
     assert len(scheduler.checker.step().sent_off) == 20
     assert taken == [8, 8, 4]

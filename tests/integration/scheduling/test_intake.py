@@ -14,8 +14,8 @@ from airflow_snowpack.scheduling import (
     Intake,
     NotStarted,
     PartitionsAdded,
-    Rounds,
     Schedule,
+    Scheduler,
     Since,
     explain,
     work_is_due,
@@ -76,7 +76,7 @@ def test_nothing_is_due_while_a_moment_is_waited_for(scheduler: Scheduler, intak
 def test_a_launch_that_waits_is_due_when_its_pause_is_over(scheduler: Scheduler) -> None:
     scheduler.schedules.create(Schedule("s", dag_id="d", trigger=CommitsAdded("web.page_views"), enabled=True))
     scheduler.airflow.refusal = NotStarted("the DAG is paused")
-    rounds = Rounds(scheduler.store, scheduler.airflow, scheduler.airflow, "test")
+    rounds = Scheduler(scheduler.store, scheduler.airflow, scheduler.airflow, "test")
     scheduler.arrive()
 
     report = rounds.step()

@@ -17,8 +17,8 @@ from airflow_snowpack.scheduling import (
     Schedule,
     SinceLastRun,
     TimeWindow,
-    waiters,
 )
+from airflow_snowpack.scheduling.pending_runs import wait_queue
 from airflow_snowpack.store.schedule_tables import pending_jobs, schedule_runs, schedules
 
 GO = CustomEvents("go")
@@ -109,7 +109,7 @@ def test_who_is_far_back_in_the_line_is_looked_at_seldom(held: Any) -> None:
     assert held.work().looked_at == 40
     held.clock.forward(seconds=30)
     assert due(held) == [f"w{place:04}" for place in range(10)]
-    held.clock.now = now + timedelta(seconds=1) + waiters.SELDOM
+    held.clock.now = now + timedelta(seconds=1) + wait_queue.SELDOM
     assert len(due(held)) == 40, "and not never, should nobody wake it"
 
 

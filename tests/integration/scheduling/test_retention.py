@@ -14,7 +14,7 @@ from query_plans import scans, sent_by
 from airflow_snowpack.scheduling import CustomEvents, EventLog, Gate, GatePlace, MaxRuns, PartitionsAdded, Schedule, explain
 from airflow_snowpack.scheduling.counted_period import FACT, longest_of_gates
 from airflow_snowpack.scheduling.retention import KEEP, retained
-from airflow_snowpack.scheduling.rounds import TIDY_EVERY, Rounds
+from airflow_snowpack.scheduling.scheduler import TIDY_EVERY, Scheduler
 from airflow_snowpack.store.retention import BATCH_SIZE, Pruner
 from airflow_snowpack.store.schedule_tables import gated_runs, pending_events, pending_jobs, schedule_history
 from airflow_snowpack.store.schema import store_facts
@@ -113,7 +113,7 @@ def count_of(scheduler: Any, table: sa.Table) -> int:
 
 def test_a_round_deletes_one_small_batch_and_the_next_rounds_go_on(scheduler: Any) -> None:
     old_history(scheduler, 2 * BATCH_SIZE + 100)
-    rounds = Rounds(scheduler.store, scheduler.airflow, scheduler.airflow, "test")
+    rounds = Scheduler(scheduler.store, scheduler.airflow, scheduler.airflow, "test")
     left = [count_of(scheduler, schedule_history)]
     while left[-1]:
         rounds.step()

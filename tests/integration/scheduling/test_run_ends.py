@@ -15,10 +15,10 @@ from airflow_snowpack.scheduling import (
     EndsFound,
     EventLog,
     MaxConcurrent,
-    Rounds,
     RunEnds,
     RunsFailed,
     RunsSucceeded,
+    Scheduler,
     SinceLastRun,
     ends_are_due,
     read_runs,
@@ -28,7 +28,7 @@ from airflow_snowpack.store.schedule_tables import run_places
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from airflow_snowpack.scheduling import EndsAsked
+    from airflow_snowpack.scheduling import EndsQuery
 
 GO = CustomEvents("go")
 NONE = {"success": 0, "failed": 0}
@@ -219,7 +219,7 @@ def test_only_dags_that_somebody_names_are_asked_about_once_a_minute(scheduler: 
     asked: list[str] = []
     really = scheduler.airflow.ended_runs
 
-    def ended_runs(questions: Sequence[EndsAsked]) -> Mapping[str, EndsFound]:
+    def ended_runs(questions: Sequence[EndsQuery]) -> Mapping[str, EndsFound]:
         asked.extend(one.dag_id for one in questions)
         told: Mapping[str, EndsFound] = really(questions)
         return told
@@ -268,7 +268,7 @@ def test_an_airflow_that_does_not_answer_is_asked_again_and_keeps_no_round_from_
         raise SnowpackError("Airflow does not answer.")
 
     scheduler.airflow.ended_runs = refuse
-    rounds = Rounds(scheduler.store, scheduler.airflow, scheduler.airflow, "test")
+    rounds = Scheduler(scheduler.store, scheduler.airflow, scheduler.airflow, "test")
     end_of(scheduler, "manual__1")
     scheduler.send("go")
     assert len(rounds.step().launched) == 1
@@ -309,10 +309,10 @@ class CountingAirflow:
     def missing_dags(self, dag_ids: Iterable[str]) -> Mapping[str, bool]:
         return dict.fromkeys(dag_ids, False)
 
-    def ended_runs(self, asked: Sequence[EndsAsked]) -> Mapping[str, EndsFound]:
+    def ended_runs(self, asked: Sequence[EndsQuery]) -> Mapping[str, EndsFound]:
         return {one.dag_id: self.ends_of(one) if one.dag_id == "a" else EndsFound(counts=NONE) for one in asked}
 
-    def ends_of(self, one: EndsAsked) -> EndsFound:
+    def ends_of(self, one: EndsQuery) -> EndsFound:
         counts = {state: sum(end.state == state for end in self.runs.values()) for state in ("success", "failed")}
         if not one.search:
             return EndsFound(counts=counts)

@@ -48,10 +48,10 @@ from airflow_snowpack.scheduling import (
     MaxConcurrent,
     PartitionsAdded,
     Poller,
-    Rounds,
     Runs,
     RunsSucceeded,
     Schedule,
+    Scheduler,
     Schedules,
     SinceLastRun,
     send_event,
@@ -223,7 +223,7 @@ def finish(world: World, lake: Path) -> None:
         send_event(store, Actor("sender", "api"), SENT, source_id=str(number))
     with AirflowRest(world.airflow.address, token="of-the-tests") as rest:
         runs = RestDagRuns(rest)
-        survivor = Rounds(store, runs, runs, "survivor")
+        survivor = Scheduler(store, runs, runs, "survivor")
         poller = Poller(store, catalog_name="lake", broker=Broker(CatalogConfig.embedded(lake).load), every=timedelta(0))
         left: list[str] = []
         for _ in range(300):

@@ -27,7 +27,7 @@ from airflow_snowpack.scheduling import (
     SinceLastRun,
     TimeWindow,
 )
-from airflow_snowpack.scheduling.pending import PendingState
+from airflow_snowpack.scheduling.pending_runs.model import PendingState
 from airflow_snowpack.scheduling.trigger import custom_key, table_key
 
 pytestmark = pytest.mark.one_database

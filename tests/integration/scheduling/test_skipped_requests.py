@@ -23,7 +23,7 @@ from airflow_snowpack.scheduling import (
     TimeWindow,
     explain,
 )
-from airflow_snowpack.scheduling.pending import PendingState
+from airflow_snowpack.scheduling.pending_runs.model import PendingState
 from airflow_snowpack.store import open_store
 from airflow_snowpack.store.engine import STATEMENT_BY_STATEMENT
 

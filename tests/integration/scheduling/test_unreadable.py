@@ -13,9 +13,9 @@ from airflow_snowpack.scheduling import (
     CustomEvents,
     Intake,
     MaxConcurrent,
-    Rounds,
     Schedule,
     ScheduleNotReadable,
+    Scheduler,
     explain,
     explain_all,
     run_now,
@@ -65,7 +65,7 @@ def test_the_others_go_on(broken: Any) -> None:
 @pytest.mark.one_database
 def test_what_happens_is_kept_for_it_and_counts_once_it_can_be_read(broken: Any) -> None:
     definition = Schedule("newer", dag_id="dag_newer", trigger=CustomEvents("go", 3), enabled=True).to_json()
-    rounds = Rounds(broken.store, broken.airflow, broken.airflow, "test")
+    rounds = Scheduler(broken.store, broken.airflow, broken.airflow, "test")
     for _ in range(3):
         broken.send("go")
         rounds.step()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
-    from airflow_snowpack.scheduling import DagRuns, EndsAsked, Launch
+    from airflow_snowpack.scheduling import DagRuns, EndsQuery, Launch
 
 NIGHTLY: dict[str, Any] = {
     "name": "nightly",
@@ -37,7 +37,7 @@ class Airflow:
     def dag_runs(self, known: Mapping[str, frozenset[str]]) -> Mapping[str, DagRuns]:
         return Snapshot().dag_runs
 
-    def ended_runs(self, asked: Sequence[EndsAsked]) -> Mapping[str, EndsFound]:
+    def ended_runs(self, asked: Sequence[EndsQuery]) -> Mapping[str, EndsFound]:
         return {one.dag_id: EndsFound() for one in asked}
 
     def missing_dags(self, dag_ids: Iterable[str]) -> Mapping[str, bool]:

@@ -123,7 +123,7 @@ ONLY_TO_RUN = (
         "airflow_snowpack.iceberg.files",
     ),
     *("airflow_snowpack.iceberg.health", "airflow_snowpack.iceberg.orphans", "airflow_snowpack.iceberg.numbers"),
-    *("airflow_snowpack.interim.model", "airflow_snowpack.interim.handover", "airflow_snowpack.scheduling.surroundings"),
+    *("airflow_snowpack.interim.model", "airflow_snowpack.interim.handover", "airflow_snowpack.scheduling.airflow_port"),
     "airflow_snowpack.settings",
 )
 MODULES_OF_ONE_NAME = 20

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_snowpack.hooks.errors import AirflowUnreachable
-from airflow_snowpack.scheduling import DagRuns, NotKnown
+from airflow_snowpack.scheduling import DagRuns, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +69,7 @@ def test_a_404_that_is_not_airflows_own_says_nothing_about_runs_dags_and_pools(r
     ):
         with pytest.raises(AirflowUnreachable, match=r"refuses GET .*: HTTP 404"):
             ask()
-    assert isinstance(runs.free_slots(["p"])["p"], NotKnown)
+    assert isinstance(runs.free_slots(["p"])["p"], Unavailable)
 
 
 def test_airflows_own_404_says_that_there_is_nothing_of_the_name(runs: RestDagRuns, answers: Answers) -> None:
@@ -93,7 +93,7 @@ def test_a_dag_whose_runs_airflow_refuses_keeps_no_other_dag_from_being_told(run
         }
         told = runs.dag_runs({"secret": frozenset({"r9"}), "open": NOBODY})
         assert told["open"] == DagRuns(others=1)
-        assert isinstance(told["secret"], NotKnown)
+        assert isinstance(told["secret"], Unavailable)
         assert "not for you" in told["secret"].why
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_snowpack import sensors
 from airflow_snowpack.scheduling import Delay, GatePlace, InvalidSchedule, MaxConcurrent, Runs, TimeWindow
-from airflow_snowpack.scheduling.gated_runs import read_gate
+from airflow_snowpack.scheduling.pending_runs.gated_runs import read_gate
 
 if TYPE_CHECKING:
     from conftest import Outcome, Runner

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_snowpack.hooks.dag_runs import REMOVED
 from airflow_snowpack.hooks.errors import AirflowUnreachable
-from airflow_snowpack.scheduling import DagRuns, EndedRun, EndsAsked, EndsFound, Launch, NotKnown, NotStarted
+from airflow_snowpack.scheduling import DagRuns, EndedRun, EndsFound, EndsQuery, Launch, NotStarted, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -170,7 +170,7 @@ def test_what_only_the_rest_api_knows_is_not_known_in_a_task() -> None:
     from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
 
     free = TaskDagRuns().free_slots(["default_pool"])["default_pool"]
-    assert isinstance(free, NotKnown)
+    assert isinstance(free, Unavailable)
     assert "airflow_conn_id" in free.why
 
 
@@ -191,7 +191,7 @@ class TestEnds:
     def ask(self, **question: Any) -> EndsFound:
         from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
 
-        return TaskDagRuns().ended_runs([EndsAsked("maintain", AT - timedelta(hours=1), **question)])["maintain"]
+        return TaskDagRuns().ended_runs([EndsQuery("maintain", AT - timedelta(hours=1), **question)])["maintain"]
 
     def test_they_are_counted_and_no_run_is_looked_at(self, api: ApiServer) -> None:
         api.runs = {"a": ("success", AT), "b": ("success", AT), "c": ("failed", AT), "d": ("running", None)}
@@ -232,7 +232,7 @@ class TestEnds:
             def ended_runs(self, asked: object) -> Any:
                 return {"maintain": EndsFound({"r": EndedRun("success", AT)})}
 
-        found = TaskDagRuns(Lists()).ended_runs([EndsAsked("maintain", AT)])  # type: ignore[arg-type]  # all that is asked of it
+        found = TaskDagRuns(Lists()).ended_runs([EndsQuery("maintain", AT)])  # type: ignore[arg-type]  # all that is asked of it
         assert found["maintain"].ended.keys() == {"r"}
         assert api.sent == []
 

@@ -1,6 +1,6 @@
 """The checker: evaluates pending jobs that are due, and sends off those whose trigger and constraints are satisfied.
 
-    Checker(store, surroundings).step()              # all that is due
+    Checker(store, airflow).step()              # all that is due
     for report in checker.parts(): ...               # the same, part by part, to start runs in between
 
 It evaluates nothing before the moment that an evaluation before named. The invariant: **checking and reserving is one step.**
@@ -20,7 +20,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.asking import Asking
+from airflow_snowpack.scheduling.airflow_port import AirflowPort, Snapshot
 from airflow_snowpack.scheduling.constraints import (
     Delay,
     MaxConcurrent,
@@ -31,9 +31,9 @@ from airflow_snowpack.scheduling.constraints import (
     group_wait_key,
 )
 from airflow_snowpack.scheduling.definitions import Definitions
-from airflow_snowpack.scheduling.evaluation import Evaluation, Outcomes
-from airflow_snowpack.scheduling.pending import PendingState, is_open
-from airflow_snowpack.scheduling.surroundings import Snapshot, Surroundings
+from airflow_snowpack.scheduling.pending_runs.airflow_snapshot import SnapshotReader
+from airflow_snowpack.scheduling.pending_runs.evaluation import Evaluation, Outcomes
+from airflow_snowpack.scheduling.pending_runs.model import PendingState, is_open
 from airflow_snowpack.store import Store, StoreError
 from airflow_snowpack.store.schedule_tables import pending_jobs, schedule_groups, schedules
 
@@ -78,12 +78,12 @@ class CheckReport:
 class Checker:
     """Evaluates what is due.
 
-    :param surroundings: how things stand in Airflow.
+    :param airflow: how things stand in Airflow.
     """
 
-    def __init__(self, store: Store, surroundings: Surroundings) -> None:
+    def __init__(self, store: Store, airflow: AirflowPort) -> None:
         self._store = store
-        self._asking = Asking(store, surroundings)
+        self._asking = SnapshotReader(store, airflow)
 
     def step(self, limit: int | None = None) -> CheckReport:
         """Evaluate the pending jobs that are due now.

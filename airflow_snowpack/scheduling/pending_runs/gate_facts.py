@@ -13,11 +13,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.active_runs import dags_of_group
 from airflow_snowpack.scheduling.constraints import dag_wait_key
-from airflow_snowpack.scheduling.facts import StoredFacts
-from airflow_snowpack.scheduling.gated_runs import GatePlace, GateState, active_gates
-from airflow_snowpack.scheduling.holding import held
+from airflow_snowpack.scheduling.launches.active_runs import dags_of_group
+from airflow_snowpack.scheduling.launches.slot_reservations import held
+from airflow_snowpack.scheduling.pending_runs.facts import StoredFacts
+from airflow_snowpack.scheduling.pending_runs.gated_runs import GatePlace, GateState, active_gates
 from airflow_snowpack.store.schedule_tables import gated_runs
 
 MAY_BE_REOPENED = 100

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.active_runs import dags_of_group, reserved_runs
+from airflow_snowpack.scheduling.airflow_port import DagRuns, FreeSlots, Snapshot, Unavailable
 from airflow_snowpack.scheduling.constraint import Constraint, Untold
 from airflow_snowpack.scheduling.constraints import (
     ClusterLoad,
@@ -20,10 +20,10 @@ from airflow_snowpack.scheduling.constraints import (
     load_wait_key,
     pool_wait_key,
 )
-from airflow_snowpack.scheduling.gated_runs import runs_at_gates
-from airflow_snowpack.scheduling.holding import held
-from airflow_snowpack.scheduling.pending import is_open
-from airflow_snowpack.scheduling.surroundings import DagRuns, FreeSlots, NotKnown, Snapshot
+from airflow_snowpack.scheduling.launches.active_runs import dags_of_group, reserved_runs
+from airflow_snowpack.scheduling.launches.slot_reservations import held
+from airflow_snowpack.scheduling.pending_runs.gated_runs import runs_at_gates
+from airflow_snowpack.scheduling.pending_runs.model import is_open
 from airflow_snowpack.store.schedule_tables import dag_successes, pending_jobs, schedule_runs
 
 
@@ -70,7 +70,7 @@ class StoredFacts:
 
     def _told(self, dag_id: str) -> DagRuns:
         runs = self.snapshot.dag_runs.get(dag_id, DagRuns())
-        if isinstance(runs, NotKnown):
+        if isinstance(runs, Unavailable):
             raise Untold(f"the runs of {dag_id} are not known: {runs.why}")
         return runs
 
@@ -83,7 +83,7 @@ class StoredFacts:
         query = sa.select(schedule_runs.c.reserved_at).where(mine).order_by(schedule_runs.c.reserved_at)
         return tuple(self.conn.execute(query).scalars())
 
-    def free_slots(self, pool: str) -> int | NotKnown | None:
+    def free_slots(self, pool: str) -> int | Unavailable | None:
         slots = self.snapshot.free_slots.get(pool)
         return slots.free if isinstance(slots, FreeSlots) else slots
 

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 
 from airflow_snowpack.scheduling.constraint import RECHECK, Constraint, Facts, Ruling, Verdict
 from airflow_snowpack.scheduling.constraints import dag_wait_key, group_wait_key
-from airflow_snowpack.scheduling.pending import Reason
+from airflow_snowpack.scheduling.pending_runs.model import Reason
 
 WOKEN = (dag_wait_key(""), group_wait_key(""))
 

@@ -16,11 +16,11 @@ from datetime import timedelta
 
 import sqlalchemy as sa
 
+from airflow_snowpack.scheduling.airflow_port import Snapshot
 from airflow_snowpack.scheduling.constraint import RECHECK, Constraint
 from airflow_snowpack.scheduling.constraints import MaxConcurrent, SinceLastRun, dag_wait_key, group_wait_key
-from airflow_snowpack.scheduling.gate_facts import GateFacts
-from airflow_snowpack.scheduling.gated_runs import GatePlace, GateState, is_active
-from airflow_snowpack.scheduling.surroundings import Snapshot
+from airflow_snowpack.scheduling.pending_runs.gate_facts import GateFacts
+from airflow_snowpack.scheduling.pending_runs.gated_runs import GatePlace, GateState, is_active
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import gated_runs
 

@@ -21,9 +21,9 @@ import sqlalchemy as sa
 from airflow_snowpack.scheduling.cron import next_tick
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.events import AHEAD, number_in_turn
-from airflow_snowpack.scheduling.gated_runs import GateState
 from airflow_snowpack.scheduling.leaves import Cron, Deadline, Every
-from airflow_snowpack.scheduling.pending import is_open
+from airflow_snowpack.scheduling.pending_runs.gated_runs import GateState
+from airflow_snowpack.scheduling.pending_runs.model import is_open
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.trigger import Leaf, clock_key
 from airflow_snowpack.store import Store

@@ -19,14 +19,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from airflow_snowpack.scheduling.airflow_port import Launch
 from airflow_snowpack.scheduling.counting import count_events, fired_by, listed_events
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.history import note
-from airflow_snowpack.scheduling.holding import let_go
-from airflow_snowpack.scheduling.pending import PendingState, is_open
+from airflow_snowpack.scheduling.launches.slot_reservations import let_go
+from airflow_snowpack.scheduling.pending_runs.model import PendingState, is_open
+from airflow_snowpack.scheduling.pending_runs.wait_queue import next_in_line, wake
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.scheduling.surroundings import Launch
-from airflow_snowpack.scheduling.waiters import next_in_line, wake
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import (
     launches,

@@ -18,12 +18,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.absorbing import close_launch, reopen_launch
+from airflow_snowpack.scheduling.airflow_port import Launch, NotStarted, Starter
+from airflow_snowpack.scheduling.clock_recovery import TOLERANCE
 from airflow_snowpack.scheduling.history import note
-from airflow_snowpack.scheduling.holding import let_go
-from airflow_snowpack.scheduling.pending import PendingState, move
-from airflow_snowpack.scheduling.set_back import TOLERANCE
-from airflow_snowpack.scheduling.surroundings import Launch, NotStarted, Starter
+from airflow_snowpack.scheduling.launches.absorbing import close_launch, reopen_launch
+from airflow_snowpack.scheduling.launches.slot_reservations import let_go
+from airflow_snowpack.scheduling.pending_runs.model import PendingState, move
 from airflow_snowpack.store import IdMaker, Leases, Store, new_id
 from airflow_snowpack.store.schedule_tables import launches, pending_jobs, schedule_runs
 

@@ -16,8 +16,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.constraint import Constraint
-from airflow_snowpack.scheduling.holding import amounts_of, hold
-from airflow_snowpack.scheduling.run_ends import SELDOM, watch_runs
+from airflow_snowpack.scheduling.launches.run_ends import SELDOM, watch_runs
+from airflow_snowpack.scheduling.launches.slot_reservations import amounts_of, hold
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import launches, schedule_runs

@@ -1,6 +1,6 @@
 """A gate inside of a DAG: it lets a run on when its constraints are met, by the same rules as schedules are launched.
 
-    gate = Gate(store, surroundings, GatePlace("maintain", run_id, "gate"), [MaxConcurrent(1)])
+    gate = Gate(store, airflow, GatePlace("maintain", run_id, "gate"), [MaxConcurrent(1)])
     run = gate.ask()
     if run.state is GateState.WAITING:
         ...                                  # until run.not_before, or until Line(…).calls()
@@ -19,20 +19,27 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from airflow_snowpack.scheduling.active_runs import launched_runs
-from airflow_snowpack.scheduling.asking import Asking
+from airflow_snowpack.scheduling.airflow_port import AirflowPort, Snapshot
 from airflow_snowpack.scheduling.constraint import Constraint
 from airflow_snowpack.scheduling.constraints import MaxConcurrent, dag_wait_key
 from airflow_snowpack.scheduling.counted_period import remember_period
-from airflow_snowpack.scheduling.facts import counted_keys
-from airflow_snowpack.scheduling.gate_facts import GateFacts, passed_runs, runs_that_passed_and_ended
-from airflow_snowpack.scheduling.gated_runs import GatedRun, GatePlace, GateState, active_gates, gated_run_from, read_gate
-from airflow_snowpack.scheduling.holding import hold
-from airflow_snowpack.scheduling.pending import reasons_from_json, reasons_to_json
-from airflow_snowpack.scheduling.rulings import rule_all
-from airflow_snowpack.scheduling.surroundings import Snapshot, Surroundings
-from airflow_snowpack.scheduling.turns import hold_turns
+from airflow_snowpack.scheduling.launches.active_runs import launched_runs
+from airflow_snowpack.scheduling.launches.slot_reservations import hold
+from airflow_snowpack.scheduling.pending_runs.airflow_snapshot import SnapshotReader
+from airflow_snowpack.scheduling.pending_runs.facts import counted_keys
+from airflow_snowpack.scheduling.pending_runs.gate_facts import GateFacts, passed_runs, runs_that_passed_and_ended
+from airflow_snowpack.scheduling.pending_runs.gated_runs import (
+    GatedRun,
+    GatePlace,
+    GateState,
+    active_gates,
+    gated_run_from,
+    read_gate,
+)
+from airflow_snowpack.scheduling.pending_runs.model import reasons_from_json, reasons_to_json
+from airflow_snowpack.scheduling.pending_runs.rulings import rule_all
 from airflow_snowpack.store import Store
+from airflow_snowpack.store.advisory_locks import lock_keys
 from airflow_snowpack.store.schedule_tables import gated_runs
 
 NOT_IN_LINE: Mapping[str, Any] = {"not_before": None, "waits_for": None}
@@ -41,7 +48,7 @@ NOT_IN_LINE: Mapping[str, Any] = {"not_before": None, "waits_for": None}
 class Gate:
     """One run at its gate.
 
-    :param surroundings: how things stand in Airflow.
+    :param airflow: how things stand in Airflow.
     :param constraints: what must be met, as schedules have it. ``MaxRuns`` counts who passed this gate, and ``Delay`` counts from
         when the run came to it.
     :param priority: it gives way to schedules of a higher one that wait for the same.
@@ -50,15 +57,15 @@ class Gate:
     def __init__(
         self,
         store: Store,
-        surroundings: Surroundings,
+        airflow: AirflowPort,
         place: GatePlace,
         constraints: Sequence[Constraint],
         *,
         priority: int = 0,
     ) -> None:
         self._store = store
-        self._surroundings = surroundings
-        self._asking = Asking(store, surroundings, known=self._known)
+        self._airflow = airflow
+        self._asking = SnapshotReader(store, airflow, known=self._known)
         self._place = place
         self._constraints = tuple(constraints)
         self._priority = priority
@@ -86,7 +93,7 @@ class Gate:
         """
 
         def write(conn: sa.Connection) -> GatedRun:
-            hold_turns(conn, self._counted())
+            lock_keys(conn, self._counted())
             run = gated_run_from(self._row(conn))
             return run if run.state is GateState.PASSED else self._write(conn, state, NOT_IN_LINE)
 
@@ -116,7 +123,7 @@ class Gate:
         return gated_run_from(self._row(conn))
 
     def _look(self, conn: sa.Connection, snapshot: Snapshot, reopened: Mapping[str, int]) -> GatedRun:
-        hold_turns(conn, self._counted())
+        lock_keys(conn, self._counted())
         row = self._row(conn)
         if row.state != GateState.WAITING:
             return gated_run_from(row)  # another try of the same task was faster
@@ -169,4 +176,4 @@ class Gate:
         if not snapshot.dag_runs:
             return {}
         ended = self._store.read(lambda conn: runs_that_passed_and_ended(conn, snapshot.dag_runs, but=self._place))
-        return {dag_id: self._surroundings.active_among(dag_id, run_ids) for dag_id, run_ids in ended.items() if run_ids}
+        return {dag_id: self._airflow.active_among(dag_id, run_ids) for dag_id, run_ids in ended.items() if run_ids}

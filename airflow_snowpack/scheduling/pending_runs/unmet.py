@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.counting import Counted, count_anew
 from airflow_snowpack.scheduling.history import note
-from airflow_snowpack.scheduling.pending import PendingState, Reason, reasons_to_json
+from airflow_snowpack.scheduling.pending_runs.model import PendingState, Reason, reasons_to_json
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.store import Store, new_id
 from airflow_snowpack.store.schedule_tables import pending_events, pending_jobs

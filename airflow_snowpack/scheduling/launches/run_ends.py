@@ -1,6 +1,6 @@
 """The ends of DAG runs from Airflow itself, so that none is lost which nobody told the store of.
 
-    RunEnds(store, surroundings).step()
+    RunEnds(store, airflow).step()
 
 Airflow tells a listener of each end, and the listener's process may die before it has written it. So every DAG that a trigger
 or a constraint of an enabled schedule names is looked at once a minute, and so is, less often, every DAG of which a schedule
@@ -22,11 +22,11 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.scheduling.active_runs import launched_runs
+from airflow_snowpack.scheduling.airflow_port import AirflowPort, EndedRun, EndsFound, EndsQuery, Unavailable
 from airflow_snowpack.scheduling.events import last_number
-from airflow_snowpack.scheduling.runs import Runs, end_source
+from airflow_snowpack.scheduling.launches.active_runs import launched_runs
+from airflow_snowpack.scheduling.launches.runs import Runs, end_source
 from airflow_snowpack.scheduling.source_problems import Found, ProblemKind, dag_source, is_news, read_problems, write_problem
-from airflow_snowpack.scheduling.surroundings import EndedRun, EndsAsked, EndsFound, NotKnown, Surroundings
 from airflow_snowpack.scheduling.trigger import run_key
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import events, run_places, schedule_dags, schedule_runs
@@ -44,12 +44,12 @@ STATES = ("success", "failed")
 class RunEnds:
     """Finds the ends that are not on record.
 
-    :param surroundings: how things stand in Airflow.
+    :param airflow: how things stand in Airflow.
     """
 
-    def __init__(self, store: Store, surroundings: Surroundings) -> None:
+    def __init__(self, store: Store, airflow: AirflowPort) -> None:
         self._store = store
-        self._surroundings = surroundings
+        self._airflow = airflow
         self._runs = Runs(store)
 
     def step(self, limit: int = AT_ONCE) -> int:
@@ -89,17 +89,17 @@ class RunEnds:
     def _close_launched(self, dag_ids: Iterable[str]) -> int:
         """The ends of runs that schedules launched, those included that somebody deleted."""
         launched = {dag_id: ids for dag_id, ids in self._store.read(lambda conn: launched_runs(conn, dag_ids)).items() if ids}
-        found = self._surroundings.dag_runs(launched) if launched else {}
+        found = self._airflow.dag_runs(launched) if launched else {}
         return sum(
             self._runs.ended(dag_id, run_id, end.state, end.at, began_at=end.began_at)
             for dag_id, runs in found.items()
-            if not isinstance(runs, NotKnown)
+            if not isinstance(runs, Unavailable)
             for run_id, end in runs.ended.items()
         )
 
     def _note_missing(self, dag_ids: Sequence[str]) -> None:
         """Record which of the named DAGs do not exist; the explanation of a schedule names them."""
-        missing = self._surroundings.missing_dags(dag_ids) if dag_ids else {}
+        missing = self._airflow.missing_dags(dag_ids) if dag_ids else {}
         found = {dag_source(dag_id): Found(ProblemKind.MISSING) if is_missing else None for dag_id, is_missing in missing.items()}
         known = self._store.read(lambda conn: read_problems(conn, found)) if found else {}
         news = [key for key, problem in found.items() if is_news(problem, known.get(key), self._store.clock())]
@@ -113,7 +113,7 @@ class RunEnds:
 
     def _record(self, places: Mapping[str, sa.Row[Any]], now: datetime) -> int:
         asked = {dag_id: self._ask_for(row, now) for dag_id, row in places.items()}
-        found = self._surroundings.ended_runs([one for one, _ in asked.values()]) if asked else {}
+        found = self._airflow.ended_runs([one for one, _ in asked.values()]) if asked else {}
         news = 0
         for dag_id, ends in found.items():
             missing = sum(
@@ -126,7 +126,7 @@ class RunEnds:
             news += missing
         return news
 
-    def _ask_for(self, row: sa.Row[Any], now: datetime) -> tuple[EndsAsked, Mapping[str, int] | None]:
+    def _ask_for(self, row: sa.Row[Any], now: datetime) -> tuple[EndsQuery, Mapping[str, int] | None]:
         """The question about one DAG, and how many runs should have ended, if what is on record is all."""
         mark, keys = row.mark, {run_key(row.dag_id, state): state for state in STATES}
         counts = mark.get("counts")
@@ -136,7 +136,7 @@ class RunEnds:
         told = {row[0]: row[1] for row in rows}
         expected = None if counts is None else {state: counts[state] + told.get(key, 0) for key, state in keys.items()}
         known = self._on_record(row.dag_id, keys) if search else frozenset()
-        return EndsAsked(row.dag_id, row.since, search, known, mark.get("after")), expected
+        return EndsQuery(row.dag_id, row.since, search, known, mark.get("after")), expected
 
     def _not_on_record(self, dag_id: str, found: EndsFound) -> dict[str, EndedRun]:
         """To read costs less than to write once more what is there."""
@@ -152,7 +152,7 @@ class RunEnds:
         query = sa.select(events.c.detail["run_id"].as_string()).where(events.c.key.in_(list(keys)))
         return frozenset(self._store.read(lambda conn: conn.execute(query).scalars().all()))
 
-    def _move(self, row: sa.Row[Any], asked: tuple[EndsAsked, Mapping[str, int] | None], found: EndsFound, now: datetime) -> None:
+    def _move(self, row: sa.Row[Any], asked: tuple[EndsQuery, Mapping[str, int] | None], found: EndsFound, now: datetime) -> None:
         """Remember up to where this DAG's ends are on record."""
         question, expected = asked
         values: dict[str, Any] = {"mark": self._mark(row.mark, question, expected, found)}
@@ -164,7 +164,7 @@ class RunEnds:
         self._store.transact(lambda conn: conn.execute(sa.update(run_places).where(mine).values(**values)))
 
     def _mark(
-        self, mark: Mapping[str, Any], asked: EndsAsked, expected: Mapping[str, int] | None, found: EndsFound
+        self, mark: Mapping[str, Any], asked: EndsQuery, expected: Mapping[str, int] | None, found: EndsFound
     ) -> dict[str, Any]:
         if found.counts is None:
             return {}  # all that ended was listed

@@ -1,6 +1,6 @@
 """Taking turns: a transaction that counts places and takes one keeps others that count the same waiting until it has committed.
 
-hold_turns(conn, ["dag:maintain_page_views", "pool:spark"])
+lock_keys(conn, ["dag:maintain_page_views", "pool:spark"])
 
 The invariant: the keys of one transaction are locked in one order, so that no two can wait for each other. SQLite has one
 writer at a time anyway.
@@ -20,7 +20,7 @@ SELECT count(pg_advisory_xact_lock(hashtext('airflow_snowpack_constraints'), num
 """).bindparams(sa.bindparam("keys", type_=ARRAY(sa.Text)))
 
 
-def hold_turns(conn: sa.Connection, keys: Iterable[str]) -> None:
+def lock_keys(conn: sa.Connection, keys: Iterable[str]) -> None:
     """Wait for each transaction that is about to take a place that one of these keys counts; the turns end with this one."""
     wanted = sorted(keys)
     if wanted and conn.dialect.name == "postgresql":

@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.errors import InvalidPendingCursor
-from airflow_snowpack.scheduling.pending import OPEN, PendingJob, PendingState, is_open, pending_from
+from airflow_snowpack.scheduling.pending_runs.model import OPEN, PendingRun, PendingState, is_open, pending_from
 from airflow_snowpack.store import Store, storable
 from airflow_snowpack.store.schedule_tables import launches, pending_jobs
 from airflow_snowpack.store.types import UtcDateTime
@@ -27,10 +27,10 @@ WAITING = (PendingState.TRIGGER, PendingState.CONSTRAINT, PendingState.LAUNCH)
 
 
 @dataclass(frozen=True, slots=True)
-class QueuedJob:
+class QueuedRun:
     """A pending job, and why its run could not be started yet, if that was tried."""
 
-    job: PendingJob
+    job: PendingRun
     problem: str | None = None
 
 
@@ -41,7 +41,7 @@ class PendingPage:
     :param next: the cursor of the page after this one; ``None`` when this is the last.
     """
 
-    jobs: tuple[QueuedJob, ...]
+    jobs: tuple[QueuedRun, ...]
     next: str | None
 
 
@@ -66,7 +66,7 @@ class PendingQueue:
             where.append(sa.tuple_(pending_jobs.c.created_at, pending_jobs.c.pending_id) > place)
         wanted = [state for state in WAITING if state in (states or WAITING)]
         rows = self._store.read(lambda conn: conn.execute(_query(wanted, where, limit + 1)).all())
-        shown = tuple(QueuedJob(pending_from(row), row.problem) for row in rows[:limit])
+        shown = tuple(QueuedRun(pending_from(row), row.problem) for row in rows[:limit])
         return PendingPage(shown, _cursor(shown[-1].job) if len(rows) > limit else None)
 
     def count_by_state(self) -> dict[PendingState, int]:
@@ -98,7 +98,7 @@ def _query(states: list[PendingState], where: list[sa.ColumnElement[bool]], limi
     return sa.select(found).order_by(found.c.created_at, found.c.pending_id).limit(limit)
 
 
-def _cursor(job: PendingJob) -> str:
+def _cursor(job: PendingRun) -> str:
     return f"{_text(job.created_at)}-{job.pending_id}"
 
 

@@ -19,11 +19,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.active_runs import runs_that_count
 from airflow_snowpack.scheduling.constraint import parse_constraint
 from airflow_snowpack.scheduling.constraints import MaxConcurrent, SinceLastRun, dag_wait_key, group_wait_key
 from airflow_snowpack.scheduling.errors import InvalidSchedule
-from airflow_snowpack.scheduling.pending import is_open
+from airflow_snowpack.scheduling.launches.active_runs import runs_that_count
+from airflow_snowpack.scheduling.pending_runs.model import is_open
 from airflow_snowpack.store.schedule_tables import pending_jobs, schedules
 
 FRONT = 10

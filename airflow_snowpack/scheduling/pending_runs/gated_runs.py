@@ -3,9 +3,9 @@
     gated = active_gates(conn, ["maintain_page_views"])
     end_gates(conn, "maintain_page_views", run_id, as_of)
 
-A gate is a task of a DAG that lets a run on when its constraints are met (:mod:`airflow_snowpack.scheduling.gate`). The
-invariant: a run takes a place from when it passed until it has ended, and one that waits at its gate takes none from others who
-wait.
+A gate is a task of a DAG that lets a run continue when its constraints are met
+(:mod:`airflow_snowpack.scheduling.pending_runs.gate`). The invariant: a run takes a place from when it passed the gate until it
+ends. A run that waits at its gate takes no place from other runs that wait.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.pending import Reason, reasons_from_json
+from airflow_snowpack.scheduling.pending_runs.model import Reason, reasons_from_json
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import gated_runs
 

@@ -17,8 +17,8 @@ from airflow_snowpack.scheduling.clocks import restart_periods
 from airflow_snowpack.scheduling.errors import InvalidSchedule, ScheduleNotFound, ScheduleNotReadable
 from airflow_snowpack.scheduling.events import number_in_turn
 from airflow_snowpack.scheduling.history import note
-from airflow_snowpack.scheduling.pending import PendingJob, PendingState, Reason, pending_from, reasons_to_json
-from airflow_snowpack.scheduling.reservation import Wanted, reserve_run, run_id_of
+from airflow_snowpack.scheduling.launches.reservation import Wanted, reserve_run, run_id_of
+from airflow_snowpack.scheduling.pending_runs.model import PendingRun, PendingState, Reason, pending_from, reasons_to_json
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.schedule_writer import audit_subject
 from airflow_snowpack.scheduling.schedules import Schedules
@@ -26,7 +26,7 @@ from airflow_snowpack.store import Store, new_id, storable, write_audit
 from airflow_snowpack.store.schedule_tables import pending_jobs, schedules
 
 
-def run_now(of: Schedules, name: str) -> PendingJob:
+def run_now(of: Schedules, name: str) -> PendingRun:
     """Reserve a run of its own and hand it to the launcher.
 
     :param of: the schedules, with the actor who asks.
@@ -37,7 +37,7 @@ def run_now(of: Schedules, name: str) -> PendingJob:
     return of.store.transact(lambda conn: _run_now(conn, of, name, pending_id))
 
 
-def _run_now(conn: sa.Connection, of: Schedules, name: str, pending_id: str) -> PendingJob:
+def _run_now(conn: sa.Connection, of: Schedules, name: str, pending_id: str) -> PendingRun:
     if (before := asked_before(conn, pending_id)) is not None:
         return before
     number_in_turn(conn)  # first of all, as in every change of a schedule
@@ -54,7 +54,7 @@ def _run_now(conn: sa.Connection, of: Schedules, name: str, pending_id: str) -> 
 
 def ask_for(
     conn: sa.Connection, store: Store, wanted: Wanted, pending_id: str, generation: str, asked_by: str | None
-) -> PendingJob:
+) -> PendingRun:
     """Enter a run that goes to the launcher at once, because somebody asks for it.
 
     :param pending_id: drawn before the transaction's first try; its run's id is made from it.
@@ -82,7 +82,7 @@ def ask_for(
     return pending_from(conn.execute(_mine(pending_id)).one())
 
 
-def asked_before(conn: sa.Connection, pending_id: str) -> PendingJob | None:
+def asked_before(conn: sa.Connection, pending_id: str) -> PendingRun | None:
     """What a try whose answer was lost has entered."""
     row = conn.execute(_mine(pending_id)).first()
     return None if row is None else pending_from(row)

@@ -18,12 +18,12 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.scheduling.constraints import dag_wait_key, group_wait_key
 from airflow_snowpack.scheduling.events import Event, publish
-from airflow_snowpack.scheduling.gated_runs import end_gates, groups_of_gates, was_turned_away
-from airflow_snowpack.scheduling.holding import let_go
+from airflow_snowpack.scheduling.launches.slot_reservations import let_go
+from airflow_snowpack.scheduling.pending_runs.gated_runs import end_gates, groups_of_gates, was_turned_away
+from airflow_snowpack.scheduling.pending_runs.wait_queue import next_in_line, wake
 from airflow_snowpack.scheduling.trigger import run_key
-from airflow_snowpack.scheduling.turns import hold_turns
-from airflow_snowpack.scheduling.waiters import next_in_line, wake
 from airflow_snowpack.store import Store
+from airflow_snowpack.store.advisory_locks import lock_keys
 from airflow_snowpack.store.schedule_tables import dag_successes, events, schedule_groups, schedule_runs
 
 SUCCESS, FAILED = "success", "failed"
@@ -95,7 +95,7 @@ class Runs:
         until it has committed: so this waits for the turn, holding nothing, and wakes then.
         """
         if self._store.is_postgres:
-            self._store.transact(lambda conn: hold_turns(conn, _wait_keys(conn, dag_id)))
+            self._store.transact(lambda conn: lock_keys(conn, _wait_keys(conn, dag_id)))
         self._store.transact(lambda conn: self._wake(conn, dag_id))
 
     def _note_success(self, conn: sa.Connection, dag_id: str, run_id: str, at: datetime) -> None:

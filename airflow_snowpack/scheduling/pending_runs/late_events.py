@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.counting import count_recorded_before
-from airflow_snowpack.scheduling.pending import PendingState
+from airflow_snowpack.scheduling.pending_runs.model import PendingState
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.store import new_id
 from airflow_snowpack.store.schedule_tables import events, pending_events, pending_jobs

@@ -1,8 +1,8 @@
 """One round after the other: take in what has happened, check what is due, start what may start.
 
-    rounds = Rounds(store, surroundings, starter, "scheduler-1")
-    rounds.step()
-    rounds.keep_going(stop)        # until somebody sets the event
+    scheduler = Scheduler(store, airflow, starter, "scheduler-1")
+    scheduler.step()
+    scheduler.keep_going(stop)        # until somebody sets the event
 
 The dispatcher DAG and ``airflow snowpack scheduler`` both work this way, and any number of them at once. The invariant: whatever
 ends the process between two lines, the next round of any other goes on from there; all state is in the store.
@@ -17,12 +17,12 @@ from datetime import datetime, timedelta
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.recurring import Recurring
-from airflow_snowpack.scheduling.checker import Checker
+from airflow_snowpack.scheduling.airflow_port import AirflowPort, Starter
 from airflow_snowpack.scheduling.intake import Intake
-from airflow_snowpack.scheduling.launcher import Launcher, LaunchReport
+from airflow_snowpack.scheduling.launches.launcher import Launcher, LaunchReport
+from airflow_snowpack.scheduling.launches.run_ends import RunEnds
+from airflow_snowpack.scheduling.pending_runs.checker import Checker
 from airflow_snowpack.scheduling.retention import KEEP, retained
-from airflow_snowpack.scheduling.run_ends import RunEnds
-from airflow_snowpack.scheduling.surroundings import Starter, Surroundings
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.operation_retention import EDGES, OPERATIONS
 from airflow_snowpack.store.retention import Pruner
@@ -52,21 +52,19 @@ class RoundReport:
         return not (self.taken or self.looked_at or self.launched or self.waiting)
 
 
-class Rounds:
+class Scheduler:
     """All parts of the scheduler but the poller, which has a thread of its own (:class:`Polling`).
 
-    :param surroundings: tells how things stand in Airflow; ``starter``: starts runs there.
+    :param airflow: tells how things stand in Airflow; ``starter``: starts runs there.
     :param name: who holds the claims on launches, for people who look.
     :param sign: its sign of life; ``None``: of this process.
     """
 
-    def __init__(
-        self, store: Store, surroundings: Surroundings, starter: Starter, name: str, sign: SignOfLife | None = None
-    ) -> None:
+    def __init__(self, store: Store, airflow: AirflowPort, starter: Starter, name: str, sign: SignOfLife | None = None) -> None:
         self._store = store
         self._intake = Intake(store, sign)
-        self._run_ends = RunEnds(store, surroundings)
-        self._checker = Checker(store, surroundings)
+        self._run_ends = RunEnds(store, airflow)
+        self._checker = Checker(store, airflow)
         self._launcher = Launcher(store, starter, name)
         self._tidy_at: datetime | None = None
         self._pruner: Pruner | None = None

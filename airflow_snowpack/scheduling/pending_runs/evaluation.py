@@ -4,7 +4,7 @@
 
 The invariant: **checking and reserving is one step, and a batch decides what its jobs would decide one after the other.** The
 transaction holds the rows of its jobs and the turns of what their constraints count, reads each fact once, and enters there what
-it decides (:mod:`airflow_snowpack.scheduling.shared_facts`).
+it decides (:mod:`airflow_snowpack.scheduling.pending_runs.shared_facts`).
 
 Locks are taken in one order: the jobs and their schedules, of which those that another transaction holds are left out; then the
 turns, the places of the DAGs and the clocks, which are waited for. A transaction stays short: it takes as many turns as
@@ -21,16 +21,19 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from airflow_snowpack.scheduling.airflow_port import Snapshot
 from airflow_snowpack.scheduling.clocks import restart_periods
 from airflow_snowpack.scheduling.constraint import RECHECK
 from airflow_snowpack.scheduling.constraints import dag_wait_key, group_wait_key
 from airflow_snowpack.scheduling.counting import Counted, count_each, listed_events_of_each, why_it_runs
 from airflow_snowpack.scheduling.definitions import Definitions
 from airflow_snowpack.scheduling.errors import InvalidSchedule
-from airflow_snowpack.scheduling.facts import counted_keys
 from airflow_snowpack.scheduling.history import line, note, write_lines
-from airflow_snowpack.scheduling.late_events import begin_with_late_events, expiry
-from airflow_snowpack.scheduling.pending import (
+from airflow_snowpack.scheduling.launches.reservation import Reservation, Wanted, reserve_runs, run_id_of
+from airflow_snowpack.scheduling.launches.runs import LOOK_AGAIN, ended_meanwhile
+from airflow_snowpack.scheduling.pending_runs.facts import counted_keys
+from airflow_snowpack.scheduling.pending_runs.late_events import begin_with_late_events, expiry
+from airflow_snowpack.scheduling.pending_runs.model import (
     PendingState,
     Reason,
     Write,
@@ -40,17 +43,14 @@ from airflow_snowpack.scheduling.pending import (
     reasons_to_json,
     write_all,
 )
-from airflow_snowpack.scheduling.reservation import Reservation, Wanted, reserve_runs, run_id_of
-from airflow_snowpack.scheduling.rulings import Rulings, rule_all
-from airflow_snowpack.scheduling.runs import LOOK_AGAIN, ended_meanwhile
+from airflow_snowpack.scheduling.pending_runs.rulings import Rulings, rule_all
+from airflow_snowpack.scheduling.pending_runs.shared_facts import BatchFacts, SharedFacts
+from airflow_snowpack.scheduling.pending_runs.unmet import keep_unmet, keep_unmet_of_expired
+from airflow_snowpack.scheduling.pending_runs.wait_queue import SELDOM, Fronts, elder_due, next_in_line, wake
 from airflow_snowpack.scheduling.schedule import LaunchBacklog, Schedule, Then
-from airflow_snowpack.scheduling.shared_facts import BatchFacts, SharedFacts
-from airflow_snowpack.scheduling.surroundings import Snapshot
 from airflow_snowpack.scheduling.trigger import Judgement
-from airflow_snowpack.scheduling.turns import hold_turns
-from airflow_snowpack.scheduling.unmet import keep_unmet, keep_unmet_of_expired
-from airflow_snowpack.scheduling.waiters import SELDOM, Fronts, elder_due, next_in_line, wake
 from airflow_snowpack.store import Store, storable
+from airflow_snowpack.store.advisory_locks import lock_keys
 from airflow_snowpack.store.schedule_tables import pending_jobs, schedules
 
 log = logging.getLogger(__name__)
@@ -216,7 +216,7 @@ class Evaluation:
                 keys |= counts
                 asking.append(job.schedule)
             taken.append(job)
-        hold_turns(self._conn, keys)
+        lock_keys(self._conn, keys)
         self._shared = SharedFacts(self._conn, self._snapshot, self._store.clock())
         self._shared.read(asking)
         return taken

@@ -38,7 +38,7 @@ class DagRuns:
 
 
 @dataclass(frozen=True, slots=True)
-class EndsAsked:
+class EndsQuery:
     """Which ends of a DAG's runs are asked for.
 
     :param since: those before are known, or do not matter.
@@ -68,7 +68,7 @@ class EndsFound:
 
 
 @dataclass(frozen=True, slots=True)
-class NotKnown:
+class Unavailable:
     """What could not be asked, and why: for people."""
 
     why: str
@@ -86,7 +86,7 @@ class FreeSlots:
     taken_by: frozenset[tuple[str, str]] = frozenset()
 
 
-Slots = int | FreeSlots | NotKnown | None
+Slots = int | FreeSlots | Unavailable | None
 """What is known of a pool; ``None`` for one that does not exist."""
 
 
@@ -101,17 +101,17 @@ class Snapshot:
     :param newest_event: the number of the newest event at that moment.
     """
 
-    dag_runs: Mapping[str, DagRuns | NotKnown] = field(default_factory=dict)
+    dag_runs: Mapping[str, DagRuns | Unavailable] = field(default_factory=dict)
     free_slots: Mapping[str, Slots] = field(default_factory=dict)
     loads: Mapping[str, float] = field(default_factory=dict)
     taken_at: datetime | None = None
     newest_event: int = 0
 
 
-class Surroundings(Protocol):
+class AirflowPort(Protocol):
     """Tells how things stand."""
 
-    def dag_runs(self, known: Mapping[str, frozenset[str]]) -> Mapping[str, DagRuns | NotKnown]:
+    def dag_runs(self, known: Mapping[str, frozenset[str]]) -> Mapping[str, DagRuns | Unavailable]:
         """The runs of these DAGs. What counts those of one that is not known waits.
 
         :param known: by DAG, the ids of the runs that the store takes for active.
@@ -122,7 +122,7 @@ class Surroundings(Protocol):
         """How many of these runs of the DAG are queued or running."""
         ...
 
-    def ended_runs(self, asked: Sequence[EndsAsked]) -> Mapping[str, EndsFound]:
+    def ended_runs(self, asked: Sequence[EndsQuery]) -> Mapping[str, EndsFound]:
         """The ends of these DAGs' runs, whoever started them."""
         ...
 

@@ -20,15 +20,15 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.active_runs import dags_of_groups, reserved_runs
+from airflow_snowpack.scheduling.airflow_port import Snapshot
 from airflow_snowpack.scheduling.constraint import Constraint
 from airflow_snowpack.scheduling.constraints import MaxConcurrent, MaxRuns, SinceLastRun
-from airflow_snowpack.scheduling.facts import StoredFacts, counted_keys
-from airflow_snowpack.scheduling.gated_runs import runs_at_gates
-from airflow_snowpack.scheduling.holding import amounts_of, held
-from airflow_snowpack.scheduling.pending import is_open
+from airflow_snowpack.scheduling.launches.active_runs import dags_of_groups, reserved_runs
+from airflow_snowpack.scheduling.launches.slot_reservations import amounts_of, held
+from airflow_snowpack.scheduling.pending_runs.facts import StoredFacts, counted_keys
+from airflow_snowpack.scheduling.pending_runs.gated_runs import runs_at_gates
+from airflow_snowpack.scheduling.pending_runs.model import is_open
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.scheduling.surroundings import Snapshot
 from airflow_snowpack.store.schedule_tables import dag_successes, pending_jobs, schedule_runs
 
 

@@ -1,6 +1,6 @@
 """Asking Airflow what constraints want to know of it: everything at once, and outside of any transaction.
 
-    snapshot = Asking(store, surroundings).ask([("maintain_page_views", MaxConcurrent(1))])
+    snapshot = SnapshotReader(store, airflow).ask([("maintain_page_views", MaxConcurrent(1))])
 
 The invariant: the end of a run that nobody told the store of is told now, so that no run holds its place for ever.
 """
@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.active_runs import dags_of_group, launched_runs
+from airflow_snowpack.scheduling.airflow_port import AirflowPort, DagRuns, Snapshot, Unavailable, ask_probe
 from airflow_snowpack.scheduling.constraint import Constraint
 from airflow_snowpack.scheduling.constraints import ClusterLoad, MaxConcurrent, PoolSlots, SinceLastRun
 from airflow_snowpack.scheduling.events import last_number
-from airflow_snowpack.scheduling.holding import note_shown
-from airflow_snowpack.scheduling.runs import Runs
-from airflow_snowpack.scheduling.surroundings import DagRuns, NotKnown, Snapshot, Surroundings, ask_probe
+from airflow_snowpack.scheduling.launches.active_runs import dags_of_group, launched_runs
+from airflow_snowpack.scheduling.launches.runs import Runs
+from airflow_snowpack.scheduling.launches.slot_reservations import note_shown
 from airflow_snowpack.store import Store
 
 log = logging.getLogger(__name__)
@@ -26,16 +26,16 @@ log = logging.getLogger(__name__)
 Known = Callable[[sa.Connection, Iterable[str]], Mapping[str, frozenset[str]]]
 
 
-class Asking:
+class SnapshotReader:
     """Asks for some constraints.
 
-    :param surroundings: how things stand in Airflow.
+    :param airflow: how things stand in Airflow.
     :param known: which runs of some DAGs the store takes for active and can tell apart from others.
     """
 
-    def __init__(self, store: Store, surroundings: Surroundings, known: Known = launched_runs) -> None:
+    def __init__(self, store: Store, airflow: AirflowPort, known: Known = launched_runs) -> None:
         self._store = store
-        self._surroundings = surroundings
+        self._airflow = airflow
         self._known = known
         self._runs = Runs(store)
 
@@ -50,7 +50,7 @@ class Asking:
             dag_ids.update(self._store.read(lambda conn, group=group: dags_of_group(conn, group)))  # type: ignore[misc]  # mypy takes the default for an argument
         snapshot = Snapshot(
             dag_runs=self._ask_for_runs(dag_ids) if dag_ids else {},
-            free_slots=self._surroundings.free_slots(sorted(pools)) if pools else {},
+            free_slots=self._airflow.free_slots(sorted(pools)) if pools else {},
             loads={probe: _load(probe) for probe in sorted(probes)},
             taken_at=taken_at,
             newest_event=newest,
@@ -58,13 +58,13 @@ class Asking:
         note_shown(self._store, snapshot)
         return snapshot
 
-    def _ask_for_runs(self, dag_ids: Iterable[str]) -> Mapping[str, DagRuns | NotKnown]:
+    def _ask_for_runs(self, dag_ids: Iterable[str]) -> Mapping[str, DagRuns | Unavailable]:
         """The runs of these DAGs; the end of one that nobody told the store of is told now."""
         asked_at = self._store.clock()
         known = self._store.read(lambda conn: self._known(conn, dag_ids))
-        found = self._surroundings.dag_runs(known)
+        found = self._airflow.dag_runs(known)
         for dag_id, runs in found.items():
-            if isinstance(runs, NotKnown):
+            if isinstance(runs, Unavailable):
                 log.warning("runs_not_known: of the DAG %s, and what counts them waits: %s", dag_id, runs.why)
                 continue
             for run_id, ended in runs.ended.items():

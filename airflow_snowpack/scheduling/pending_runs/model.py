@@ -74,7 +74,7 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class PendingJob:
+class PendingRun:
     """A run that may come.
 
     :param triggered_at: since when its trigger is satisfied.
@@ -173,8 +173,8 @@ def reasons_from_json(stored: list[dict[str, Any]]) -> tuple[Reason, ...]:
     )
 
 
-def pending_from(row: sa.Row[Any]) -> PendingJob:
-    return PendingJob(
+def pending_from(row: sa.Row[Any]) -> PendingRun:
+    return PendingRun(
         pending_id=row.pending_id,
         schedule=row.schedule,
         generation=row.generation,

@@ -15,9 +15,9 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
+from airflow_snowpack.scheduling.airflow_port import FreeSlots, Snapshot
 from airflow_snowpack.scheduling.constraint import Constraint
 from airflow_snowpack.scheduling.constraints import ClusterLoad, PoolSlots, load_wait_key, pool_wait_key
-from airflow_snowpack.scheduling.surroundings import FreeSlots, Snapshot
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import gated_runs, schedule_runs, slot_holds
 
