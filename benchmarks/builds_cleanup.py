@@ -17,12 +17,11 @@ import sqlalchemy as sa
 
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.cleanup import cleanup
-from airflow_snowpack.builds.keys import KeyType
-from airflow_snowpack.builds.model import Manifest, Retention, ShardAttemptResult, ShardFormat, Sharding
+from airflow_snowpack.builds.json_format import checksum_of, to_json
+from airflow_snowpack.builds.model import KeyType, Manifest, Retention, ShardAttemptResult, ShardFormat, Sharding
 from airflow_snowpack.builds.publish import publish
-from airflow_snowpack.builds.records import checksum_of, to_json
-from airflow_snowpack.builds.registered import RunHandle
-from airflow_snowpack.builds.registry import BuildRegistry
+from airflow_snowpack.builds.registry.model import RunHandle
+from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.store import Store, open_store
 from benchmarks.results import Finding, Results

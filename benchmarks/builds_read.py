@@ -23,14 +23,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_snowpack.builds import layout
-from airflow_snowpack.builds.attempt import Place, write_attempt
-from airflow_snowpack.builds.keys import hash_shard
-from airflow_snowpack.builds.model import Current, Manifest, ShardFormat, Sharding
-from airflow_snowpack.builds.reader import SnapshotReader
-from airflow_snowpack.builds.records import checksum_of, to_json
+from airflow_snowpack.builds.json_format import checksum_of, to_json
+from airflow_snowpack.builds.model import Current, Manifest, ShardFormat, Sharding, hash_shard
+from airflow_snowpack.builds.read.reader import SnapshotReader
 from airflow_snowpack.builds.sharding import Placing, key_type_of
-from airflow_snowpack.builds.shards import ShardPlan
 from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.builds.write.attempt import AttemptPlace, ShardPlan, write_attempt
 from benchmarks.results import Finding, Results
 
 ROWS, SHARDS, ASKED, TURNS = 1_000_000, 8, 1_000, 20
@@ -124,7 +122,9 @@ def _publish(storage: Storage, table: pa.Table, key: str) -> None:
     places = Placing(sharding, key_type).shards(table.column(key).combine_chunks())
     plan = ShardPlan(table.schema, key, ShardFormat.SQLITE)
     shards = tuple(
-        write_attempt(storage, Place(RUN, shard, 0, "0"), plan, table.filter(pc.equal(places, shard)).sort_by(key).to_batches())
+        write_attempt(
+            storage, AttemptPlace(RUN, shard, 0, "0"), plan, table.filter(pc.equal(places, shard)).sort_by(key).to_batches()
+        )
         for shard in range(SHARDS)
     )
     columns = tuple((field.name, str(field.type)) for field in table.schema)

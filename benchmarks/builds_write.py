@@ -56,9 +56,10 @@ def _compare(results: Results, kind: str) -> None:
 
 
 def _measure(out: Path, rounds: int) -> None:
+    from airflow_snowpack.builds.build_spec import BuildSpec, Interrupt
     from airflow_snowpack.builds.model import ShardFormat, Sharding
-    from airflow_snowpack.builds.spark_writer import write_shards
     from airflow_snowpack.builds.storage import Storage
+    from airflow_snowpack.builds.write.spark_source import SparkSource
     from airflow_snowpack.iceberg import CatalogConfig
     from airflow_snowpack.spark import SparkConfig, local_session
 
@@ -74,7 +75,8 @@ def _measure(out: Path, rounds: int) -> None:
         def ours(shard_format: ShardFormat, key: str) -> Callable[[str], None]:
             def write(name: str) -> None:
                 df = session.read.parquet(str(home / "input"))
-                write_shards(df, Storage(home / name), "run", Sharding.hash(SHARDS), key, shard_format)
+                spec = BuildSpec(dataset="set", key=key, sharding=(sharding := Sharding.hash(SHARDS)), shard_format=shard_format)
+                SparkSource(df).write(Storage(home / name), "run", spec, sharding, Interrupt())
 
             return write
 

@@ -9,10 +9,9 @@ from airflow_snowpack.api.bodies import Body, moment
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from airflow_snowpack.builds.keys import Key
-    from airflow_snowpack.builds.looking import AttemptSeen, RunSeen, ShardSeen
-    from airflow_snowpack.builds.model import BuildRun, CleanupAction, Manifest
-    from airflow_snowpack.builds.registered import BuildDataset, Publication, PublishOutcome
+    from airflow_snowpack.builds.model import BuildRun, CleanupAction, Key, Manifest
+    from airflow_snowpack.builds.registry.model import BuildDataset, Publication, PublishOutcome
+    from airflow_snowpack.builds.run_inspection import AttemptSeen, RunSeen, ShardSeen
 
 
 def dataset_body(dataset: BuildDataset) -> Body:

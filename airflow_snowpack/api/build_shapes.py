@@ -6,8 +6,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field
 
 from airflow_snowpack.api.shapes import Moment, Shape
-from airflow_snowpack.builds.keys import KeyType
-from airflow_snowpack.builds.model import CleanupPhase, RunStatus, ShardFormat, ShardingKind
+from airflow_snowpack.builds.model import CleanupPhase, KeyType, RunStatus, ShardFormat, ShardingKind
 
 RUN_ID = "20260425T000000Z"
 

@@ -4,7 +4,7 @@ full_name(store, "shop.orders", "lake")        # 'lake.shop.orders'
 full_name(store, "orders_by_customer", "lake") # the url of the dataset that is called so
 """
 
-from airflow_snowpack.builds.registry import BuildRegistry
+from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.operation_log import OperationLog
 

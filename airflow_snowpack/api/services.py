@@ -35,7 +35,7 @@ from airflow_snowpack.store.patience import REQUEST_TIMEOUT
 from airflow_snowpack.store.signs_of_life import SignOfLife
 
 if TYPE_CHECKING:
-    from airflow_snowpack.builds.desk import BuildDesk
+    from airflow_snowpack.builds.manager import BuildDesk
     from airflow_snowpack.builds.storage import Storage
     from airflow_snowpack.interim.desk import InterimDesk
     from airflow_snowpack.interim.registry import InterimRegistry
@@ -115,9 +115,9 @@ class Services:
         :param actor: on whose behalf they are changed.
         """
         # Imported here: Arrow takes its time, and whoever asks for jobs only needs none of it.
-        from airflow_snowpack.builds.desk import BuildDesk
-        from airflow_snowpack.builds.registered import BuildPolicy
-        from airflow_snowpack.builds.registry import BuildRegistry
+        from airflow_snowpack.builds.manager import BuildDesk
+        from airflow_snowpack.builds.registry.model import BuildPolicy
+        from airflow_snowpack.builds.registry.runs import BuildRegistry
 
         return BuildDesk(BuildRegistry(self.jobs.store, BuildPolicy(lock_wait=LOCK_PATIENCE)), self.open_storage, actor)
 

@@ -1,11 +1,12 @@
-"""Sharded snapshot builds: attempts, winners, manifest, run registry, and cleanup in three phases.
+"""Sharded snapshot builds: write shards, publish them as the current build, read rows by key, and clean up.
 
     build = Build(BuildRegistry(store), Storage("s3://lake/builds/features"))
     build.run(SparkSource(df), BuildSpec(dataset="features", key="user_id", sharding=Sharding.hash(8)), as_of=interval_end)
 
     SnapshotReader("s3://lake/builds/features").get(4711)
 
-Names load when they are first used: a Spark task that writes a shard needs neither the registry nor its database.
+``__init__.pyi`` lists the names, which load on first use: a Spark task that writes a shard needs neither the registry nor its
+database.
 """
 
 import lazy_loader

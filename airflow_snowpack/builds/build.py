@@ -19,19 +19,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
-from airflow_snowpack.builds.build_input import BuildInput
-from airflow_snowpack.builds.build_source import BuildSource, Interrupt
-from airflow_snowpack.builds.build_spec import BuildSpec
+from airflow_snowpack.builds.build_spec import BuildInput, BuildSource, BuildSpec, Interrupt
 from airflow_snowpack.builds.cleanup import cleanup
 from airflow_snowpack.builds.errors import BuildError, DatasetBusy, StorageFailed
-from airflow_snowpack.builds.heartbeat import Heartbeat
 from airflow_snowpack.builds.model import CleanupAction, Manifest, Retention, Sharding
 from airflow_snowpack.builds.publish import publish
-from airflow_snowpack.builds.registered import PublishOutcome, RunHandle
-from airflow_snowpack.builds.registry import BuildRegistry
-from airflow_snowpack.builds.selection import keep_selection, select
+from airflow_snowpack.builds.registry.heartbeat import Heartbeat
+from airflow_snowpack.builds.registry.model import PublishOutcome, RunHandle
+from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
-from airflow_snowpack.builds.winners import read_attempts
+from airflow_snowpack.builds.write.selection import keep_selection, read_attempts, select
 from airflow_snowpack.store import StoreError
 
 log = logging.getLogger(__name__)

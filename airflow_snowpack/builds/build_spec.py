@@ -1,4 +1,4 @@
-"""What is built: the dataset, its key, how its rows are placed, and in which form they are kept.
+"""The declaration of a build, its source of rows, and what was written of it.
 
 spec = BuildSpec(dataset="features_by_user", key="user_id", sharding=Sharding.hash(8), shard_format=ShardFormat.SQLITE)
 spec = BuildSpec(dataset="features_by_user", key="user_id", max_keys_per_shard=1_000_000)
@@ -6,16 +6,22 @@ spec = BuildSpec(dataset="features_by_user", key="user_id", max_keys_per_shard=1
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
 
 from airflow_snowpack.builds.errors import InvalidBuild
 from airflow_snowpack.builds.layout import check_dataset
-from airflow_snowpack.builds.model import Retention, ShardFormat, Sharding, plain_text, whole_number
-from airflow_snowpack.builds.pace import Pace
-from airflow_snowpack.builds.sharding import fewest_shards
-from airflow_snowpack.builds.shards import BATCH_SIZE
+from airflow_snowpack.builds.model import KeyType, Retention, ShardFormat, Sharding, plain_text, whole_number
+from airflow_snowpack.builds.sharding import fewest_shards, key_type_of
+from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.builds.write.attempt import BATCH_SIZE, ShardPlan
+from airflow_snowpack.builds.write.rate_limit import RateLimit
+from airflow_snowpack.spark import SparkWork
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,17 +29,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildSpec:
-    """A build as it is declared; the same for every run of it.
+    """A build as it is declared, the same for each of its runs.
 
-    :param key: the column that readers look rows up by.
-    :param sharding: how rows are placed. Without it by a hash, over as few shards as ``max_keys_per_shard`` allows.
-    :param max_keys_per_shard: the most different keys of any shard; the keys are then counted first, in a pass of their own.
-    :param batch_size: rows that a writer holds and writes at once; in Parquet, those of a row group.
-    :param rows_per_second: the limit of each writer, several of which work side by side; ``None`` for none.
-    :param shard_retry: how often a shard is tried again; with Spark, its own ``spark.task.maxFailures`` decides.
-    :param processes: how many write side by side without Spark; ``None``: as many as the machine has cores.
-    :param retention: what the cleanup after a publication keeps; ``None``: it is not cleaned up.
-    :raises InvalidBuild: a name or a number that cannot be used, or not exactly one of ``sharding`` and ``max_keys_per_shard``.
+    :param key: the column by which readers look up rows.
+    :param sharding: how rows are distributed. ``None``: by hash, over as few shards as ``max_keys_per_shard`` allows.
+    :param max_keys_per_shard: the limit of distinct keys of a shard. An extra pass over the input then counts the keys first.
+    :param batch_size: rows that a writer keeps in memory and writes at once; in Parquet, the rows of a row group.
+    :param rows_per_second: the limit of each of the parallel writers; ``None`` for no limit.
+    :param shard_retry: retries of a shard without Spark; with Spark, ``spark.task.maxFailures`` decides.
+    :param processes: parallel writers without Spark; ``None`` for one per CPU core.
+    :param retention: what the cleanup after a publication keeps; ``None`` for no cleanup.
+    :raises InvalidBuild: a name or a number is not allowed, or not exactly one of ``sharding`` and ``max_keys_per_shard`` is set.
     """
 
     dataset: str
@@ -54,19 +60,108 @@ class BuildSpec:
         whole_number("shard_retry", self.shard_retry, least=0)
         if self.processes is not None:
             whole_number("processes", self.processes, least=1)
-        Pace(self.rows_per_second)  # checks it
+        RateLimit(self.rows_per_second)  # checks the number
         if (self.sharding is None) == (self.max_keys_per_shard is None):
-            raise InvalidBuild("sharding", self.sharding, "exactly one of sharding and max_keys_per_shard must be given")
+            raise InvalidBuild("sharding", self.sharding, "set exactly one of sharding and max_keys_per_shard")
         if self.max_keys_per_shard is not None:
             whole_number("max_keys_per_shard", self.max_keys_per_shard, least=1)
 
     def placed(self, count_keys: Callable[[], np.ndarray]) -> Sharding:
-        """How rows are placed.
+        """Return how the rows are distributed.
 
-        :param count_keys: counts the different keys of the input by bucket, see :func:`fewest_shards`; called only if needed.
-        :raises InvalidBuild: there are more keys than shards could hold.
+        :param count_keys: counts the distinct keys of the input by bucket, see :func:`fewest_shards`; called only if needed.
+        :raises InvalidBuild: there are more keys than the largest number of shards can hold.
         """
         if self.sharding is not None:
             return self.sharding
         assert self.max_keys_per_shard is not None
         return Sharding.hash(fewest_shards(count_keys(), self.max_keys_per_shard))
+
+    def plan(self, schema: pa.Schema) -> ShardPlan:
+        """Return what the shards of an input with these columns have in common.
+
+        :raises InvalidBuild: see :class:`ShardPlan`.
+        """
+        return ShardPlan(
+            schema, self.key, self.shard_format, self.batch_size, self.rows_per_second, max_keys=self.max_keys_per_shard
+        )
+
+
+def check_sources(sources: tuple[dict[str, Any], ...]) -> None:
+    """:raises InvalidBuild: a source has no JSON, and the manifest records sources as JSON."""
+    try:
+        json.dumps(sources, ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:  # UnicodeEncodeError is a ValueError too
+        raise InvalidBuild("sources", sources, f"the manifest cannot hold it as JSON ({error})") from error
+
+
+@dataclass(frozen=True, slots=True)
+class BuildInput:
+    """What the writers have written; with the winners it makes the manifest. It travels between tasks as JSON.
+
+    :param columns: the names and Arrow types of the shards' columns, in order.
+    :param sources: what was read, such as ``{"table": …, "snapshot_id": …}``.
+    """
+
+    key_column: str
+    key_type: KeyType
+    columns: tuple[tuple[str, str], ...]
+    sources: tuple[dict[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        check_sources(self.sources)
+
+    @classmethod
+    def of(cls, schema: pa.Schema, key_column: str, sources: tuple[dict[str, Any], ...] = ()) -> BuildInput:
+        """Describe files with this schema.
+
+        :raises InvalidBuild: the key column has a type that no key can have.
+        """
+        key_type = key_type_of(key_column, schema.field(key_column).type)
+        return cls(key_column, key_type, tuple((field.name, str(field.type)) for field in schema), sources)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {
+            "key_column": self.key_column,
+            "key_type": self.key_type.value,
+            "columns": [list(column) for column in self.columns],
+            "sources": [dict(source) for source in self.sources],
+        }
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> BuildInput:
+        """Read the result of :meth:`as_dict`."""
+        columns = tuple((str(name), str(kind)) for name, kind in content["columns"])
+        sources = tuple(dict(source) for source in content["sources"])
+        return cls(content["key_column"], KeyType(content["key_type"]), columns, sources)
+
+
+class Interrupt:
+    """Stops a writer. It only sets flags, so that a signal handler may call it."""
+
+    def __init__(self) -> None:
+        self.work = SparkWork()
+        self.stop = threading.Event()
+
+    def __call__(self) -> None:
+        """Stop for good."""
+        self.work.interrupt()
+        self.stop.set()
+
+
+class BuildSource(Protocol):
+    """Rows that can be written as shards."""
+
+    def count_keys(self, key: str, interrupt: Interrupt) -> np.ndarray:
+        """Count the distinct keys by bucket, see :func:`fewest_shards`."""
+
+    def write(self, storage: Storage, run_id: str, spec: BuildSpec, sharding: Sharding, interrupt: Interrupt) -> BuildInput:
+        """Write every row into its shard, and every shard, including those without rows.
+
+        :param storage: the dataset's root.
+        :raises InvalidBuild: the rows, the key, a column or the sharding cannot be used.
+        :raises InvalidKey: a key is null or outside of 64 bits, or a row belongs to no shard.
+        :raises TooManyKeys: a shard gets more distinct keys than the spec allows.
+        :raises BuildError: a shard could not be written within its tries, or the writing was interrupted.
+        """

@@ -18,13 +18,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from airflow_snowpack.builds import layout
-from airflow_snowpack.builds.cleanup_ledger import CleanupLedger
-from airflow_snowpack.builds.cleanup_plan import losing_attempts, whole_run
-from airflow_snowpack.builds.dataset_lock import DatasetLock
+from airflow_snowpack.builds.cleanup_plan import CleanupLedger, losing_attempts, whole_run
 from airflow_snowpack.builds.errors import StorageFailed
 from airflow_snowpack.builds.model import BuildRun, CleanupAction, CleanupPhase, Retention, RunStatus
 from airflow_snowpack.builds.reconcile import inspect, reconcile
-from airflow_snowpack.builds.registry import BuildRegistry
+from airflow_snowpack.builds.registry.dataset_lock import DatasetLock
+from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Deleted, Storage
 
 log = logging.getLogger(__name__)

@@ -14,8 +14,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+import xxhash
+
 from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey
-from airflow_snowpack.builds.keys import KEY_TYPES, Key, KeyType, canonical
 
 NO_TASK_ATTEMPT = 2**63 - 1
 """Stands for the missing ``task_attempt_id`` in the order of attempts."""
@@ -86,7 +87,7 @@ class Sharding:
 
     @classmethod
     def hash(cls, num_shards: int) -> Sharding:
-        """By xxh3-64 of the key; see :mod:`airflow_snowpack.builds.keys`."""
+        """By xxh3-64 of the key; see :mod:`airflow_snowpack.builds.model`."""
         return cls(ShardingKind.HASH, num_shards)
 
     @classmethod
@@ -278,3 +279,47 @@ class Retention:
         whole_number("keep_runs", self.keep_runs, least=1)  # the current run is always kept
         if self.stale_attempt_age < timedelta(0):
             raise InvalidBuild("stale_attempt_age", self.stale_attempt_age, "it must not be negative")
+
+
+Key = int | str | bytes
+
+
+class KeyType(StrEnum):
+    """The three kinds of keys. Columns of narrower integers are ``INTEGER``."""
+
+    INTEGER = "integer"
+    STRING = "string"
+    BYTES = "bytes"
+
+
+KEY_TYPES: dict[type, KeyType] = {int: KeyType.INTEGER, str: KeyType.STRING, bytes: KeyType.BYTES}
+"""What kind of key a value of Python is."""
+
+
+def canonical(key: object, key_type: KeyType) -> bytes:
+    """The bytes that are hashed.
+
+    :raises InvalidKey: null, of another type, an integer outside of 64 bits, or text that is not Unicode.
+    """
+    match key_type, key:
+        case KeyType.INTEGER, int() if not isinstance(key, bool):
+            try:
+                return key.to_bytes(8, "little", signed=True)
+            except OverflowError:
+                raise InvalidKey(key, "an integer key must fit into 64 bits, signed") from None
+        case KeyType.STRING, str():
+            try:
+                return key.encode()
+            except UnicodeEncodeError as error:
+                raise InvalidKey(key, f"it is not Unicode text ({error.reason})") from None
+        case KeyType.BYTES, bytes() | bytearray() | memoryview():
+            return bytes(key)
+    raise InvalidKey(key, f"it is {type(key).__name__}, and the keys of this build are of the type {key_type.value}")
+
+
+def hash_shard(key: object, key_type: KeyType, num_shards: int) -> int:
+    """The shard of a key, from 0 to ``num_shards - 1``.
+
+    :raises InvalidKey: see :func:`canonical`.
+    """
+    return xxhash.xxh3_64_intdigest(canonical(key, key_type), seed=0) % num_shards

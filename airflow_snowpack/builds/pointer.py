@@ -1,55 +1,73 @@
-"""The pointer ``_CURRENT``: the one object that decides what is served.
+"""The pointer ``_CURRENT``, the one object that names the current build, and the manifests that it leads to.
 
-    read_pointer(storage)                   # a Current, or None
-    set_pointer(storage, current, lock, above=standing.seen, waits=policy.pointer_waits, sleep=time.sleep)
+    current = published_pointer(storage)
+    path, manifest = newest_whole(storage, current, damaged={})
+    set_pointer(storage, changed, lock, above=current.publication, waits=policy.pointer_waits, sleep=time.sleep)
 
-The invariant: it is replaced whole, by the process that holds the dataset's lock and checks its fence right before. A process may
-sleep between that check and the write for longer than its lease. Where the storage has a compare-and-set, its write is then
-refused. Elsewhere each pointer carries a number that never goes back: readers ignore a smaller one than they have seen, and the
-next process that takes the lock writes the right pointer again.
+The pointer is replaced whole by the process that holds the dataset's lock, which checks its fence immediately before the write. A
+process may still sleep between check and write for longer than its lease. Storage with compare-and-set then refuses the write.
+Elsewhere each pointer carries a publication number that never decreases: readers ignore a smaller number than they have seen, and
+the next process that takes the lock restores the pointer.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from airflow_snowpack.builds import layout
-from airflow_snowpack.builds.dataset_lock import DatasetLock
 from airflow_snowpack.builds.errors import (
+    BuildNotFound,
     InvalidBuild,
     ManifestDamaged,
+    NothingPublished,
     ObjectMissing,
     PointerMoved,
     PointerUnknown,
     PublishFailed,
     StorageFailed,
 )
-from airflow_snowpack.builds.model import Current
-from airflow_snowpack.builds.records import read_current, to_json
+from airflow_snowpack.builds.json_format import read_current, read_manifest, to_json
+from airflow_snowpack.builds.model import Current, Manifest
 from airflow_snowpack.builds.storage import Storage
+
+if TYPE_CHECKING:  # readers need neither the registry nor its database
+    from airflow_snowpack.builds.registry.dataset_lock import DatasetLock
 
 log = logging.getLogger(__name__)
 
 
 def read_pointer(storage: Storage) -> Current | None:
-    """What the pointer says; ``None`` when there is none.
+    """Return the pointer, or ``None`` if there is none.
 
-    :raises ManifestDamaged: it is not what was written.
+    :raises ManifestDamaged: the pointer is not what was written.
     :raises StorageFailed: it could not be read.
     """
     try:
-        data = storage.read(layout.CURRENT)
+        return read_current(storage.read(layout.CURRENT), layout.CURRENT)
     except ObjectMissing:
         return None
-    return read_current(data, layout.CURRENT)
+
+
+def published_pointer(storage: Storage) -> Current:
+    """Return the pointer.
+
+    :raises NothingPublished: there is none.
+    :raises ManifestDamaged: the pointer is not what was written.
+    :raises StorageFailed: it could not be read.
+    """
+    pointer = read_pointer(storage)
+    if pointer is None:
+        raise NothingPublished(storage.url)
+    return pointer
 
 
 def sound_pointer(storage: Storage, dataset: str) -> Current | None:
-    """The dataset's pointer; ``None`` as well when it is damaged, which is logged.
+    """Return the dataset's pointer, or ``None`` if it is missing or damaged; damage is logged.
 
-    :raises InvalidBuild: the folder is another dataset's.
+    :raises InvalidBuild: the folder belongs to another dataset.
     """
     try:
         pointer = read_pointer(storage)
@@ -57,7 +75,7 @@ def sound_pointer(storage: Storage, dataset: str) -> Current | None:
         log.warning("pointer_damaged: of the dataset %s", dataset, exc_info=True)
         return None
     if pointer is not None and pointer.dataset != dataset:
-        raise InvalidBuild("url", storage.url, f"the dataset {pointer.dataset} stands there, and not {dataset}")
+        raise InvalidBuild("url", storage.url, f"the folder belongs to the dataset {pointer.dataset}, not to {dataset}")
     return pointer
 
 
@@ -70,23 +88,23 @@ def set_pointer(
     waits: Sequence[timedelta],
     sleep: Callable[[float], None],
 ) -> None:
-    """Replace the pointer, if it is still the one that is read right before.
+    """Replace the pointer, unless it changes between read and write.
 
-    :param above: the number of the pointer that the caller has seen; 0 for none.
-    :param waits: before the second try, and those after it.
-    :raises PublishFailed: all tries failed, and the pointer is what it was.
-    :raises PointerMoved: another installation has set it to this number, or to a greater one.
-    :raises PointerUnknown: all tries failed, and it cannot be read either.
-    :raises StaleBuild: the lock was lost before it was set.
+    :param above: the publication number of the pointer that the caller has read; 0 for none.
+    :param waits: the pauses before the second and each later try.
+    :raises PublishFailed: all tries failed, and the pointer is unchanged.
+    :raises PointerMoved: another installation has set it to this number or a greater one.
+    :raises PointerUnknown: all tries failed, and the pointer cannot be read either.
+    :raises StaleBuild: the lock was lost before the write.
     """
     data = to_json(current)
     for wait in (*waits, None):
         try:
             found, version = storage.read_version(layout.CURRENT)
             if found == data:
-                return None  # a write whose answer was lost had worked
+                return None  # an earlier write had worked, and only its answer was lost
             _check_number(found, current, above)
-            lock.check()  # right before the write, as the read may have taken long
+            lock.check()  # immediately before the write, as the read may have taken long
             return storage.replace(layout.CURRENT, data, version)
         except StorageFailed as error:
             log.warning("pointer_not_set: of %s to the run %s: %s", current.dataset, current.run_id, error)
@@ -95,8 +113,7 @@ def set_pointer(
             sleep(wait.total_seconds())
     tries = len(waits) + 1
     try:
-        # A write whose answer was lost may have happened all the same.
-        if storage.read(layout.CURRENT) == data:
+        if storage.read(layout.CURRENT) == data:  # the last write may have worked although its answer was lost
             return None
     except ObjectMissing:
         pass
@@ -112,6 +129,79 @@ def _check_number(found: bytes | None, current: Current, above: int) -> None:
     try:
         number = read_current(found, layout.CURRENT).publication
     except ManifestDamaged:
-        return  # it is replaced
+        return  # a damaged pointer is replaced
     if number > above and number >= current.publication:
         raise PointerMoved(current.dataset, current.run_id, current.publication, number)
+
+
+def manifest_at(storage: Storage, path: str, checksum: str | None = None) -> Manifest:
+    """Read the manifest at a path.
+
+    :raises ManifestDamaged: it is missing, or not what was published.
+    """
+    try:
+        return read_manifest(storage.read(path), path, checksum)
+    except ObjectMissing:
+        raise ManifestDamaged(path, "it does not exist") from None
+
+
+def check_files(storage: Storage, path: str, manifest: Manifest) -> None:
+    """Check that every file of a manifest exists and has its size, with one listing of the run's folder.
+
+    :param path: the manifest's path, for the error.
+    :raises ManifestDamaged: a file is missing or has another size.
+    :raises StorageFailed: the folder could not be listed.
+    """
+    sizes = {found.path: found.bytes for found in storage.objects(layout.run_folder(manifest.run_id))}
+    wrong = [shard for shard in manifest.shards if shard.url is not None and sizes.get(shard.url) != shard.bytes]
+    if wrong:
+        first = wrong[0]
+        found = "does not exist" if first.url not in sizes else f"has {sizes[first.url]} bytes"
+        others = f", and {len(wrong) - 1} more of its {len(manifest.shards)} files are wrong" if len(wrong) > 1 else ""
+        raise ManifestDamaged(path, f"its file {first.url} of {first.bytes} bytes {found}{others}")
+
+
+def newest_whole(storage: Storage, current: Current, damaged: MutableMapping[str, ManifestDamaged]) -> tuple[str, Manifest]:
+    """Return the manifest that the pointer names, or the nearest earlier one that is whole, with its path.
+
+    The first two are compared with the checksums in the pointer; no manifest holds the checksum of an earlier one.
+
+    :param damaged: manifests already known to be damaged, by path; newly found ones are added.
+    :raises ManifestDamaged: no manifest is left; the error is that of the manifest which the pointer names.
+    """
+    path: str | None = current.manifest
+    checksum: str | None = current.checksum
+    seen: set[str] = set()
+    while path is not None and path not in seen:
+        seen.add(path)
+        manifest = None
+        try:
+            manifest = manifest_at(storage, path, checksum)
+        except ManifestDamaged as damage:
+            damaged.setdefault(path, damage)
+        if manifest is not None and path not in damaged:
+            return path, manifest
+        if path == current.manifest and current.previous is not None:
+            path, checksum = current.previous, current.previous_checksum
+        else:
+            path, checksum = (manifest.previous if manifest else None), None
+    raise damaged[current.manifest]
+
+
+def find_manifest(storage: Storage, ref: str) -> tuple[str, Manifest]:
+    """Return the manifest of a run or at a path, with its path.
+
+    :param ref: a run's id, or a manifest's path relative to the dataset's root.
+    :raises BuildNotFound: there is no such manifest.
+    :raises ManifestDamaged: it is not a manifest.
+    """
+    if not ref.startswith(layout.MANIFESTS):
+        folder = layout.manifest_folder(layout.check_run(ref))
+        tries = sorted((found.path for found in storage.objects(folder)), key=lambda path: (len(path), path))
+        if not tries:
+            raise BuildNotFound(storage.url, ref, "the run has no manifest there")
+        ref = tries[-1]
+    try:
+        return ref, read_manifest(storage.read(ref), ref)
+    except ObjectMissing:
+        raise BuildNotFound(storage.url, ref, "there is no manifest at that path") from None

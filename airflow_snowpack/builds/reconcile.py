@@ -20,15 +20,14 @@ import logging
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from airflow_snowpack.builds.dataset_lock import DatasetLock
 from airflow_snowpack.builds.errors import ManifestDamaged, ObjectMissing
+from airflow_snowpack.builds.json_format import read_manifest
 from airflow_snowpack.builds.model import RunStatus
-from airflow_snowpack.builds.moves import Moves, Served, Standing, of_pointer, pointer_of, read_standing
-from airflow_snowpack.builds.pointer import set_pointer, sound_pointer
-from airflow_snowpack.builds.published import check_files
-from airflow_snowpack.builds.records import read_manifest
-from airflow_snowpack.builds.registered import Publication, PublicationKind
-from airflow_snowpack.builds.registry import BuildRegistry
+from airflow_snowpack.builds.pointer import check_files, set_pointer, sound_pointer
+from airflow_snowpack.builds.registry.dataset_lock import DatasetLock
+from airflow_snowpack.builds.registry.model import Publication, PublicationKind
+from airflow_snowpack.builds.registry.publications import Moves, Served, Standing, of_pointer, pointer_of, read_standing
+from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
 
 log = logging.getLogger(__name__)

@@ -18,8 +18,7 @@ import xxhash
 from pyarrow import types
 
 from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey
-from airflow_snowpack.builds.keys import Key, KeyType
-from airflow_snowpack.builds.model import MAX_SHARDS, Sharding, ShardingKind
+from airflow_snowpack.builds.model import MAX_SHARDS, Key, KeyType, Sharding, ShardingKind
 
 # The secret's bytes 8 to 15 and 16 to 23, combined as xxh3-64 does for inputs of four to eight bytes.
 _SECRET = np.uint64(0x1CAD21F72C81017C ^ 0xDB979083E96DD4DE)

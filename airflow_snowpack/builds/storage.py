@@ -38,8 +38,8 @@ from tenacity import (
     wait_exponential,
 )
 
-from airflow_snowpack.builds.conditional_writes import ChangedSince, ConditionalWrites, conditional_writes
 from airflow_snowpack.builds.errors import InvalidBuild, ObjectChanged, ObjectMissing, StorageFailed
+from airflow_snowpack.builds.filesystems import ChangedSince, ConditionalWrites, conditional_writes
 from airflow_snowpack.redaction import HIDDEN, QUERY, public_address
 
 T = TypeVar("T")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.catalog import Catalog
 
-    from airflow_snowpack.builds.desk import BuildDesk
+    from airflow_snowpack.builds.manager import BuildDesk
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.interim.collector import Collector
     from airflow_snowpack.interim.desk import InterimDesk
@@ -93,9 +93,9 @@ class Opened:
 
         :param storage_conn_id: of the storage; ``None`` for what the setting says.
         """
-        from airflow_snowpack.builds.desk import BuildDesk
-        from airflow_snowpack.builds.registered import BuildPolicy
-        from airflow_snowpack.builds.registry import BuildRegistry
+        from airflow_snowpack.builds.manager import BuildDesk
+        from airflow_snowpack.builds.registry.model import BuildPolicy
+        from airflow_snowpack.builds.registry.runs import BuildRegistry
         from airflow_snowpack.hooks.build_storage import BuildStorageHook
 
         registry = BuildRegistry(self._hook.store(), BuildPolicy(lock_wait=LOCK_WAIT))

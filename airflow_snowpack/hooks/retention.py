@@ -21,7 +21,7 @@ SHORTEST = timedelta(days=7)
 
 def retained(store: Store) -> tuple[Kind, ...]:
     """All kinds of rows that are deleted when they are old; what refers to others goes before them."""
-    from airflow_snowpack.builds.retention import KINDS as OF_BUILDS
+    from airflow_snowpack.builds.registry.retention import KINDS as OF_BUILDS
     from airflow_snowpack.jobs.retention import KINDS as OF_JOBS
     from airflow_snowpack.scheduling.retention import retained as of_schedules
     from airflow_snowpack.store.audit_retention import AUDIT_TRAIL

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
     from sqlalchemy.engine import URL
 
-    from airflow_snowpack.builds.registry import BuildRegistry
+    from airflow_snowpack.builds.registry.runs import BuildRegistry
     from airflow_snowpack.interim.registry import InterimRegistry
     from airflow_snowpack.jobs import Jobs, TableLocks
     from airflow_snowpack.store import Patience, Store
@@ -126,8 +126,8 @@ class SnowpackHook(BaseHook):
 
     def builds(self) -> BuildRegistry:
         """The run registry of builds, with the installation's periods."""
-        from airflow_snowpack.builds.registered import BuildPolicy
-        from airflow_snowpack.builds.registry import BuildRegistry
+        from airflow_snowpack.builds.registry.model import BuildPolicy
+        from airflow_snowpack.builds.registry.runs import BuildRegistry
 
         policy = self.settings.policy
         return BuildRegistry(self.store(), BuildPolicy(run_lease=policy.lease, heartbeat=policy.heartbeat))

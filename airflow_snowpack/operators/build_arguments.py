@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_snowpack.builds.build_source import BuildSource
-    from airflow_snowpack.builds.build_spec import BuildSpec
+    from airflow_snowpack.builds.build_spec import BuildSource, BuildSpec
     from airflow_snowpack.builds.model import Retention, Sharding
 
 Engine = Literal["spark", "python"]
@@ -160,7 +159,7 @@ class TakesBuildArguments(PublishesBuild):
         from airflow_snowpack.builds.build_spec import BuildSpec
         from airflow_snowpack.builds.errors import InvalidBuild
         from airflow_snowpack.builds.model import ShardFormat
-        from airflow_snowpack.builds.shards import BATCH_SIZE
+        from airflow_snowpack.builds.write.attempt import BATCH_SIZE
 
         if self.shard_format not in list(ShardFormat):
             raise InvalidBuild("shard_format", self.shard_format, f"it must be one of {', '.join(ShardFormat)}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from airflow_snowpack.operators.rendered import UnreadableArgument, read_object
 
 if TYPE_CHECKING:
-    from airflow_snowpack.builds.build_input import BuildInput
+    from airflow_snowpack.builds.build_spec import BuildInput
     from airflow_snowpack.builds.model import ShardFormat, Sharding
 
 EXPECTED = "what the task before returned: build=write.output"
@@ -30,7 +30,7 @@ class Handover:
 
     def to_json(self) -> dict[str, Any]:
         """As XCom keeps it."""
-        from airflow_snowpack.builds.records import sharding_json
+        from airflow_snowpack.builds.json_format import sharding_json
 
         return {
             "dataset": self.dataset,
@@ -43,9 +43,9 @@ class Handover:
     @classmethod
     def read(cls, value: object) -> Self:
         """:raises UnreadableArgument: it is not what :meth:`to_json` gave."""
-        from airflow_snowpack.builds.build_input import BuildInput
+        from airflow_snowpack.builds.build_spec import BuildInput
+        from airflow_snowpack.builds.json_format import read_sharding
         from airflow_snowpack.builds.model import ShardFormat
-        from airflow_snowpack.builds.records import read_sharding
 
         dataset, run_id = named_run(value)
         content = read_object("build", value)

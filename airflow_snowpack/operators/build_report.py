@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow_snowpack.builds.model import BuildRun, CleanupAction, Manifest
-    from airflow_snowpack.builds.registered import PublishOutcome
+    from airflow_snowpack.builds.registry.model import PublishOutcome
 
 MOST_PROBLEMS = 20
 MOST_PATHS = 50

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import DataScan
     from pyspark.sql import SparkSession
 
-    from airflow_snowpack.builds.build_source import RowsSource, SparkSource
+    from airflow_snowpack.builds.write.rows_source import RowsSource
+    from airflow_snowpack.builds.write.spark_source import SparkSource
     from airflow_snowpack.operators.build_arguments import TakesBuildArguments
 
 
@@ -30,7 +31,7 @@ def spark_source(operator: TakesBuildArguments, context: Context) -> SparkSource
     :raises SparkUnavailable: this machine has no Spark.
     :raises SparkFailed: Spark refused the query.
     """
-    from airflow_snowpack.builds.build_source import SparkSource
+    from airflow_snowpack.builds.write.spark_source import SparkSource
     from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
     from airflow_snowpack.iceberg import TableName
 
@@ -49,7 +50,7 @@ def python_source(operator: TakesBuildArguments, context: Context) -> RowsSource
 
     :raises TableNotFound, CatalogUnreachable: from the catalog.
     """
-    from airflow_snowpack.builds.build_source import RowsSource
+    from airflow_snowpack.builds.write.rows_source import RowsSource
     from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 
     if operator.table is None:

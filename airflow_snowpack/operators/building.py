@@ -21,11 +21,10 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_snowpack.builds.build import Build
-    from airflow_snowpack.builds.build_input import BuildInput
-    from airflow_snowpack.builds.build_spec import BuildSpec
+    from airflow_snowpack.builds.build_spec import BuildInput, BuildSpec
     from airflow_snowpack.builds.model import Sharding
-    from airflow_snowpack.builds.registered import RunHandle
-    from airflow_snowpack.builds.registry import BuildRegistry
+    from airflow_snowpack.builds.registry.model import RunHandle
+    from airflow_snowpack.builds.registry.runs import BuildRegistry
     from airflow_snowpack.store.operation import DatasetAt, TableAt
 
 
@@ -75,7 +74,7 @@ class BuildsShards(TakesBuildArguments, StopsWhenKilled):
         """The sources, and the dataset."""
         if self._lineage is None:
             return (), ()
-        from airflow_snowpack.builds.provenance import tables_among
+        from airflow_snowpack.builds.registry.publications import tables_among
         from airflow_snowpack.store.operation import DatasetAt
 
         url, run_id, sources = self._lineage

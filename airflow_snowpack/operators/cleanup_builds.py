@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_snowpack.builds.model import Retention
-    from airflow_snowpack.builds.registry import BuildRegistry
+    from airflow_snowpack.builds.registry.runs import BuildRegistry
 
 
 class CleanupBuildsOperator(UsesDataset):

@@ -20,7 +20,7 @@ from airflow_snowpack.operators.refusals import refusals_are_final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from airflow_snowpack.builds.registry import BuildRegistry
+    from airflow_snowpack.builds.registry.runs import BuildRegistry
     from airflow_snowpack.builds.storage import Storage
 
 

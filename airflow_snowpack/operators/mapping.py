@@ -138,7 +138,7 @@ def _from_table(text: str, catalog_conn_id: str | None) -> Callable[[Handover, S
     name = IcebergCatalogHook(catalog_conn_id).table_name(text)
 
     def source(handover: Handover, session: SparkSession) -> Source:
-        from airflow_snowpack.builds.build_source import SparkSource
+        from airflow_snowpack.builds.write.spark_source import SparkSource
         from airflow_snowpack.store.operation import TableAt
 
         found = SparkSource.table(session, name)

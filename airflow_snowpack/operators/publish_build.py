@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_snowpack.builds.model import Manifest
-    from airflow_snowpack.builds.registered import PublishOutcome
-    from airflow_snowpack.builds.registry import BuildRegistry
+    from airflow_snowpack.builds.registry.model import PublishOutcome
+    from airflow_snowpack.builds.registry.runs import BuildRegistry
     from airflow_snowpack.builds.storage import Storage
 
 
@@ -46,7 +46,7 @@ class PublishBuildOperator(PublishesBuild):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Publish."""
-        from airflow_snowpack.builds.selection import kept_selection
+        from airflow_snowpack.builds.write.selection import kept_selection
         from airflow_snowpack.operators.base import owner_of
 
         with self.registry() as registry:

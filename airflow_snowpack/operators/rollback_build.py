@@ -39,7 +39,7 @@ class RollbackBuildOperator(PublishesBuild):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Roll back."""
-        from airflow_snowpack.builds.rollback import rollback
+        from airflow_snowpack.builds.publish import rollback
         from airflow_snowpack.operators.base import owner_of
 
         show_build(self, context, self.dataset)

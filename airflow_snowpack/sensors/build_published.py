@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_snowpack.builds.awaiting import Awaited
+    from airflow_snowpack.builds.registry.current_build import Awaited
 
 
 class BuildPublishedSensor(BaseSensorOperator):
@@ -73,7 +73,7 @@ class BuildPublishedSensor(BaseSensorOperator):
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Look at what is served."""
-        from airflow_snowpack.builds.awaiting import served_build
+        from airflow_snowpack.builds.registry.current_build import served_build
         from airflow_snowpack.hooks.store import SnowpackHook
 
         with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
@@ -118,7 +118,7 @@ class BuildPublishedSensor(BaseSensorOperator):
         self.defer(trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout))
 
     def _awaited(self, context: Context) -> Awaited:
-        from airflow_snowpack.builds.awaiting import Awaited
+        from airflow_snowpack.builds.registry.current_build import Awaited
 
         as_of, newer_than = read_moment("as_of", self.as_of), read_number("newer_than", self.newer_than)
         if as_of is None and newer_than is None:

@@ -65,7 +65,7 @@ class BuildPublishedTrigger(BaseTrigger):
             yield event_of({"dataset": self.dataset, "problem": str(problem)})
 
     async def _met(self) -> int:
-        from airflow_snowpack.builds.awaiting import Awaited, served_builds
+        from airflow_snowpack.builds.registry.current_build import Awaited, served_builds
         from airflow_snowpack.store import StoreTooSlow, StoreUnreachable
 
         awaited = Awaited(self.dataset, datetime.fromisoformat(self.as_of) if self.as_of else None, self.newer_than)

@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from built_runs import DAY, MIDNIGHT, begun, built, write_attempt
 
-from airflow_snowpack.builds.publish import outcome_of, publish
-from airflow_snowpack.builds.registered import BuildPolicy
-from airflow_snowpack.builds.registry import BuildRegistry
-from airflow_snowpack.builds.rollback import rollback
-from airflow_snowpack.builds.selection import keep_selection
+from airflow_snowpack.builds.publish import outcome_of, publish, rollback
+from airflow_snowpack.builds.registry.model import BuildPolicy
+from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.builds.write.selection import keep_selection
 from airflow_snowpack.store import Store, upgrade_schema, utc_now
 from airflow_snowpack.store.build_tables import build_datasets, build_publications, build_runs
 from airflow_snowpack.store.engine import open_engine
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow_snowpack.builds.model import Manifest
-    from airflow_snowpack.builds.registered import PublishOutcome, RunHandle
+    from airflow_snowpack.builds.registry.model import PublishOutcome, RunHandle
 
 FOLDER = tempfile.TemporaryDirectory(prefix="snowpack-builds-")
 TABLES = (build_datasets, build_runs, build_publications)

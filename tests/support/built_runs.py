@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.errors import ManifestDamaged, ObjectMissing
-from airflow_snowpack.builds.keys import KeyType
-from airflow_snowpack.builds.model import Manifest, ShardAttemptResult, ShardFormat, Sharding
+from airflow_snowpack.builds.json_format import checksum_of, read_manifest, to_json
+from airflow_snowpack.builds.model import KeyType, Manifest, ShardAttemptResult, ShardFormat, Sharding
 from airflow_snowpack.builds.pointer import read_pointer
 from airflow_snowpack.builds.publish import publish
-from airflow_snowpack.builds.records import checksum_of, read_manifest, to_json
-from airflow_snowpack.builds.winners import read_attempts, select_winners
+from airflow_snowpack.builds.write.selection import read_attempts, select_winners
 
 if TYPE_CHECKING:
-    from airflow_snowpack.builds.registered import RunHandle
-    from airflow_snowpack.builds.registry import BuildRegistry
+    from airflow_snowpack.builds.registry.model import RunHandle
+    from airflow_snowpack.builds.registry.runs import BuildRegistry
     from airflow_snowpack.builds.storage import Storage
 
 MIDNIGHT = datetime(2026, 1, 1, tzinfo=UTC)

@@ -19,9 +19,9 @@ import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
+from shard_writing import write_shards
 
 from airflow_snowpack.builds.model import Sharding
-from airflow_snowpack.builds.spark_writer import write_shards
 from airflow_snowpack.builds.storage import Storage
 
 HOSTS = ("127.0.0.1", "127.0.0.2")

@@ -13,9 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_snowpack.builds.errors import ManifestDamaged
-from airflow_snowpack.builds.keys import Key, KeyType, canonical, hash_shard
-from airflow_snowpack.builds.model import Current, ShardAttemptResult
-from airflow_snowpack.builds.records import (
+from airflow_snowpack.builds.json_format import (
     ATTEMPT_FORMAT,
     CURRENT_FORMAT,
     MAX_PUBLICATION,
@@ -24,6 +22,7 @@ from airflow_snowpack.builds.records import (
     read_current,
     to_json,
 )
+from airflow_snowpack.builds.model import Current, Key, KeyType, ShardAttemptResult, canonical, hash_shard
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 SHARDS = (1, 2, 8, 1000, 99_991)

@@ -21,9 +21,8 @@ from heard_statements import hear_direct
 
 from airflow_snowpack.builds.cleanup import cleanup
 from airflow_snowpack.builds.model import Retention
-from airflow_snowpack.builds.publish import publish
-from airflow_snowpack.builds.registry import BuildRegistry
-from airflow_snowpack.builds.rollback import rollback
+from airflow_snowpack.builds.publish import publish, rollback
+from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.store import open_store
 

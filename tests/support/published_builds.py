@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_snowpack.builds.attempt import Place, write_attempt
-from airflow_snowpack.builds.keys import KeyType
-from airflow_snowpack.builds.model import Manifest, ShardFormat, Sharding
+from airflow_snowpack.builds.model import KeyType, Manifest, ShardFormat, Sharding
 from airflow_snowpack.builds.publish import publish
 from airflow_snowpack.builds.sharding import Placing
-from airflow_snowpack.builds.shards import ShardPlan
+from airflow_snowpack.builds.write.attempt import AttemptPlace, ShardPlan, write_attempt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from airflow_snowpack.builds.registered import PublishOutcome
-    from airflow_snowpack.builds.registry import BuildRegistry
+    from airflow_snowpack.builds.registry.model import PublishOutcome
+    from airflow_snowpack.builds.registry.runs import BuildRegistry
     from airflow_snowpack.builds.storage import Storage
 
 
@@ -37,7 +35,7 @@ def publish_build(
     shards = tuple(
         write_attempt(
             storage,
-            Place(handle.run_id, shard_id, 0, "0"),
+            AttemptPlace(handle.run_id, shard_id, 0, "0"),
             plan,
             table.filter(pc.equal(placed, shard_id)).sort_by("key").to_batches(),
         )

@@ -15,13 +15,12 @@ from fsspec.implementations.local import LocalFileSystem
 from pyarrow import fs
 
 from airflow_snowpack.builds import layout
-from airflow_snowpack.builds.attempt import Place, write_attempt
+from airflow_snowpack.builds.json_format import checksum_of, to_json
 from airflow_snowpack.builds.model import Current, Manifest, ShardFormat, Sharding, ShardingKind
-from airflow_snowpack.builds.reader import SnapshotReader
-from airflow_snowpack.builds.records import checksum_of, to_json
+from airflow_snowpack.builds.read.reader import SnapshotReader
 from airflow_snowpack.builds.sharding import Placing, key_type_of
-from airflow_snowpack.builds.shards import ShardPlan
 from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.builds.write.attempt import AttemptPlace, ShardPlan, write_attempt
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -52,7 +51,7 @@ def publish(
     shards = []
     for shard_id in range(sharding.num_shards):
         rows = table.filter(pc.equal(shard_of_row, shard_id)).sort_by(key)
-        shards.append(write_attempt(storage, Place(run_id, shard_id, 0, "0"), plan, rows.to_batches(), clock=lambda: AT))
+        shards.append(write_attempt(storage, AttemptPlace(run_id, shard_id, 0, "0"), plan, rows.to_batches(), clock=lambda: AT))
     columns = tuple((field.name, str(field.type)) for field in table.schema)
     previous = after.manifest if after else None
     manifest = Manifest(

@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from airflow_snowpack.builds.model import BuildRun, RunStatus
-from airflow_snowpack.builds.reader import SnapshotReader
-from airflow_snowpack.builds.registry import BuildRegistry
+from airflow_snowpack.builds.read.reader import SnapshotReader
+from airflow_snowpack.builds.registry.runs import BuildRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

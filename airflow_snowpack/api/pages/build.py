@@ -12,10 +12,10 @@ from airflow_snowpack.api.errors import InvalidRequest
 from airflow_snowpack.api.pages.audit import WORDS
 from airflow_snowpack.api.pages.page import Here, Page, PageRoute
 from airflow_snowpack.builds import layout
-from airflow_snowpack.builds.desk import BuildDesk, audit_subject
 from airflow_snowpack.builds.errors import DatasetNotFound
-from airflow_snowpack.builds.looking import can_roll_back_to
+from airflow_snowpack.builds.manager import BuildDesk, audit_subject
 from airflow_snowpack.builds.model import CleanupAction, CleanupPhase, Retention
+from airflow_snowpack.builds.run_inspection import can_roll_back_to
 from airflow_snowpack.durations import parse_duration
 from airflow_snowpack.store import AuditTrail
 

@@ -9,7 +9,7 @@ from airflow_snowpack.api.pages.build import checked_dataset
 from airflow_snowpack.api.pages.page import Here, PageRoute
 from airflow_snowpack.api.pages.skew_chart import skew_chart
 from airflow_snowpack.api.pages.task_link import task_link
-from airflow_snowpack.builds.looking import can_publish, can_roll_back_to
+from airflow_snowpack.builds.run_inspection import can_publish, can_roll_back_to
 
 SHARDS = 100
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from airflow_snowpack.api.pages.queue import rounded_up
-from airflow_snowpack.builds.looking import Skew, skew
 from airflow_snowpack.builds.model import ShardAttemptResult
+from airflow_snowpack.builds.run_inspection import Skew, skew
 from airflow_snowpack.humanize import number, plural
 
 WIDTH, HEIGHT = 1200, 200

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from airflow_snowpack.builds.model import CleanupAction, Retention
-    from airflow_snowpack.builds.registered import PublishOutcome
+    from airflow_snowpack.builds.registry.model import PublishOutcome
 
 
 @ends_cleanly

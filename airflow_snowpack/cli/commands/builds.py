@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from datetime import datetime
 
-    from airflow_snowpack.builds.desk import BuildDesk
-    from airflow_snowpack.builds.looking import ShardSeen
+    from airflow_snowpack.builds.manager import BuildDesk
     from airflow_snowpack.builds.model import BuildRun
-    from airflow_snowpack.builds.registered import BuildDataset
-    from airflow_snowpack.builds.verify import ShardProblem, Verification
+    from airflow_snowpack.builds.read.verify import ShardProblem, Verification
+    from airflow_snowpack.builds.registry.model import BuildDataset
+    from airflow_snowpack.builds.run_inspection import ShardSeen
 
 PROGRAMS = ("json", "yaml")
 MOVES = 20

@@ -14,7 +14,7 @@ from api_process import TOKEN
 from interim_world import handed_on, holder
 from published_builds import publish_build
 
-from airflow_snowpack.builds.registry import BuildRegistry
+from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.preservation import Preservation

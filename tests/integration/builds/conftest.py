@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from built_runs import MovedClock
 
-from airflow_snowpack.builds.registry import BuildRegistry
+from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.engine import open_engine

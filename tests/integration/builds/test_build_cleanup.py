@@ -12,19 +12,18 @@ from built_runs import DATASET, DAY, MIDNIGHT, MovedClock, begun, built, manifes
 
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.cleanup import cleanup, cleanup_losers, cleanup_old_runs
-from airflow_snowpack.builds.cleanup_ledger import CleanupLedger
+from airflow_snowpack.builds.cleanup_plan import CleanupLedger
 from airflow_snowpack.builds.errors import BuildNotFound, DatasetBusy, DatasetNotFound, InvalidBuild, StaleBuild
+from airflow_snowpack.builds.json_format import to_json
 from airflow_snowpack.builds.model import BuildRun, CleanupAction, Retention
-from airflow_snowpack.builds.publish import publish
-from airflow_snowpack.builds.records import to_json
-from airflow_snowpack.builds.rollback import rollback
+from airflow_snowpack.builds.publish import publish, rollback
 from airflow_snowpack.builds.storage import Deleted, Storage
 
 if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from airflow_snowpack.builds.registry import BuildRegistry
+    from airflow_snowpack.builds.registry.runs import BuildRegistry
 
 
 def paths(actions: list[CleanupAction]) -> list[str]:

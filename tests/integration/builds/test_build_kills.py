@@ -26,7 +26,7 @@ from airflow_snowpack.builds.cleanup import cleanup, strangers
 from airflow_snowpack.builds.model import Retention, RunStatus
 from airflow_snowpack.builds.pointer import read_pointer
 from airflow_snowpack.builds.publish import publish
-from airflow_snowpack.builds.registry import BuildRegistry
+from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.store import Store, utc_now
 from airflow_snowpack.store.engine import open_engine

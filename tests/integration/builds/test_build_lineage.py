@@ -9,14 +9,13 @@ import pytest
 from built_runs import DATASET, DAY, MIDNIGHT, built
 
 from airflow_snowpack.airflow.task_ref import TaskRef
-from airflow_snowpack.builds.publish import publish
-from airflow_snowpack.builds.rollback import rollback
+from airflow_snowpack.builds.publish import publish, rollback
 from airflow_snowpack.store.lineage import Lineage
 from airflow_snowpack.store.operation import DatasetAt, OperationKind, TableAt
 from airflow_snowpack.store.operation_log import OperationLog
 
 if TYPE_CHECKING:
-    from airflow_snowpack.builds.registry import BuildRegistry
+    from airflow_snowpack.builds.registry.runs import BuildRegistry
     from airflow_snowpack.builds.storage import Storage
     from airflow_snowpack.store import Store
 

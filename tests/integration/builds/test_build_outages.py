@@ -14,13 +14,12 @@ from failing_storage import every_third, failing_storage
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.cleanup import cleanup
 from airflow_snowpack.builds.errors import InvalidBuild, PointerUnknown, PublishFailed, StaleBuild, StorageFailed
+from airflow_snowpack.builds.json_format import to_json
 from airflow_snowpack.builds.model import Retention, RunStatus
 from airflow_snowpack.builds.pointer import read_pointer
-from airflow_snowpack.builds.publish import publish
-from airflow_snowpack.builds.records import to_json
-from airflow_snowpack.builds.registered import BuildPolicy, PublicationKind
-from airflow_snowpack.builds.registry import BuildRegistry
-from airflow_snowpack.builds.rollback import rollback
+from airflow_snowpack.builds.publish import publish, rollback
+from airflow_snowpack.builds.registry.model import BuildPolicy, PublicationKind
+from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.store import Store, StoreUnreachable, upgrade_schema
 from airflow_snowpack.store.engine import open_engine

@@ -35,10 +35,9 @@ from airflow_snowpack.builds.cleanup import cleanup, cleanup_losers, cleanup_old
 from airflow_snowpack.builds.errors import BuildNotFound, DatasetBusy, DatasetNotFound, StaleBuild
 from airflow_snowpack.builds.model import BuildRun, Manifest, Retention, RunStatus
 from airflow_snowpack.builds.pointer import read_pointer
-from airflow_snowpack.builds.publish import publish
-from airflow_snowpack.builds.registered import BuildPolicy, PublicationKind
-from airflow_snowpack.builds.registry import BuildRegistry
-from airflow_snowpack.builds.rollback import rollback
+from airflow_snowpack.builds.publish import publish, rollback
+from airflow_snowpack.builds.registry.model import BuildPolicy, PublicationKind
+from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Deleted, Storage
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.engine import open_engine
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
 
     from hypothesis.stateful import MultipleResults
 
-    from airflow_snowpack.builds.registered import RunHandle
+    from airflow_snowpack.builds.registry.model import RunHandle
 
     Ready = tuple[RunHandle, Manifest]
 

@@ -19,11 +19,10 @@ from airflow_snowpack.builds.errors import (
 )
 from airflow_snowpack.builds.model import RunStatus
 from airflow_snowpack.builds.pointer import read_pointer
-from airflow_snowpack.builds.publish import publish
-from airflow_snowpack.builds.registry import BuildRegistry
-from airflow_snowpack.builds.rollback import rollback
-from airflow_snowpack.builds.selection import keep_selection, kept_selection
+from airflow_snowpack.builds.publish import publish, rollback
+from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.builds.write.selection import keep_selection, kept_selection
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,8 +16,8 @@ from airflow_snowpack.builds.errors import DatasetBusy
 from airflow_snowpack.builds.model import Retention, RunStatus
 from airflow_snowpack.builds.pointer import read_pointer
 from airflow_snowpack.builds.publish import publish
-from airflow_snowpack.builds.registered import BuildPolicy
-from airflow_snowpack.builds.registry import BuildRegistry
+from airflow_snowpack.builds.registry.model import BuildPolicy
+from airflow_snowpack.builds.registry.runs import BuildRegistry
 
 if TYPE_CHECKING:
     from airflow_snowpack.builds.storage import Storage

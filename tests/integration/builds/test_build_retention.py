@@ -10,16 +10,16 @@ from published_builds import publish_build
 from query_plans import scans, sent_by
 
 from airflow_snowpack.builds.cleanup import Retention, cleanup
-from airflow_snowpack.builds.listing import BuildListing
-from airflow_snowpack.builds.retention import KINDS
-from airflow_snowpack.builds.rollback import rollback
+from airflow_snowpack.builds.publish import rollback
+from airflow_snowpack.builds.registry.retention import KINDS
+from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.store.build_tables import build_publications, build_runs
 from airflow_snowpack.store.retention import Pruner
 
 if TYPE_CHECKING:
     from built_runs import MovedClock
 
-    from airflow_snowpack.builds.registry import BuildRegistry
+    from airflow_snowpack.builds.registry.runs import BuildRegistry
     from airflow_snowpack.builds.storage import Storage
     from airflow_snowpack.store import Store
 
@@ -49,7 +49,7 @@ def test_runs_go_when_their_files_are_gone_and_the_current_build_is_read_as_befo
     sent = sent_by(store, lambda: prune(store))
     assert planned == {"build_runs": 4, "build_publications": 4}, "all moves but the current one; the two runs that are kept stay"
     assert scans(store, sent, ["build_runs", "build_publications"]) == []
-    listing = BuildListing(store)
+    listing = BuildRegistry(store)
     assert [run.run_id for run in listing.runs("flights")] == [runs[4], runs[3]]
     assert [move.run_id for move in listing.publications("flights")] == [runs[4]]
 

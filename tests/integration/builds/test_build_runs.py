@@ -15,18 +15,17 @@ import pytest
 from bounded import PATIENCE_S, started
 from built_runs import DAY, MIDNIGHT, MovedClock, built, served
 
-from airflow_snowpack.builds.attempt import Place, write_attempt
 from airflow_snowpack.builds.build import Build
-from airflow_snowpack.builds.build_source import RowsSource
 from airflow_snowpack.builds.build_spec import BuildSpec
 from airflow_snowpack.builds.errors import DatasetBusy, InvalidBuild, InvalidKey, ShardCoverageError, StaleBuild, TooManyKeys
 from airflow_snowpack.builds.model import CleanupPhase, Retention, RunStatus, Sharding
-from airflow_snowpack.builds.reader import SnapshotReader
-from airflow_snowpack.builds.registered import BuildPolicy, RunHandle
-from airflow_snowpack.builds.registry import BuildRegistry
-from airflow_snowpack.builds.selection import kept_selection
-from airflow_snowpack.builds.shards import ShardPlan
+from airflow_snowpack.builds.read.reader import SnapshotReader
+from airflow_snowpack.builds.registry.model import BuildPolicy, RunHandle
+from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.builds.write.attempt import AttemptPlace, ShardPlan, write_attempt
+from airflow_snowpack.builds.write.rows_source import RowsSource
+from airflow_snowpack.builds.write.selection import kept_selection
 from airflow_snowpack.store import Store
 
 SPEC = BuildSpec(dataset="flights", key="id", sharding=Sharding.hash(1), processes=1)
@@ -113,7 +112,7 @@ def test_cleanup_follows_a_publication_and_cannot_fail_it(build: Build, registry
 def test_an_attempt_that_ends_after_the_publication_harms_nobody(build: Build, storage: Storage, clock: MovedClock) -> None:
     outcome = build.run(ROWS, SPEC, as_of=MIDNIGHT)
     # It would have won, had it been there in time: Spark's task attempt ids come before the ids of those that have none.
-    late = Place(outcome.run_id, 0, 0, "0", task_attempt_id=0)
+    late = AttemptPlace(outcome.run_id, 0, 0, "0", task_attempt_id=0)
     write_attempt(storage, late, ShardPlan(pa.schema([("id", pa.int64())]), "id"), [])
     with SnapshotReader(storage.url) as reader:
         assert reader.get(2) == {"id": 2, "name": "b"}
@@ -133,9 +132,9 @@ def test_as_many_shards_as_the_keys_need(build: Build, registry: BuildRegistry) 
     with SnapshotReader(build.storage.url) as reader:
         assert max(len({row["id"] for row in reader.scan(shard_id)}) for shard_id in range(sharding.num_shards)) <= 100
         assert reader.manifest.run_id == outcome.run_id
-    with pytest.raises(InvalidBuild, match="only a table can be counted first"):
+    with pytest.raises(InvalidBuild, match="only the keys of a table can be counted first"):
         build.sharding(RowsSource([{"id": 1}]), spec)
-    with pytest.raises(InvalidBuild, match="exactly one of sharding and max_keys_per_shard"):
+    with pytest.raises(InvalidBuild, match="set exactly one of sharding and max_keys_per_shard"):
         BuildSpec(dataset="flights", key="id")
 
 
@@ -158,8 +157,7 @@ def test_a_driver_that_is_killed_while_it_writes_leaves_a_run_that_the_next_ones
     build.run(ROWS, SPEC, as_of=MIDNIGHT - DAY)
     script = (
         "import sys; from datetime import *\n"
-        "from airflow_snowpack.builds.build import *; from airflow_snowpack.builds.build_source import *\n"
-        "from airflow_snowpack.store import open_store\n"
+        "from airflow_snowpack.builds import *; from airflow_snowpack.store import open_store\n"
         "store = open_store(sys.argv[1], clock=lambda: datetime(2026, 1, 1, tzinfo=UTC))\n"
         "build = Build(BuildRegistry(store), Storage(sys.argv[2]))\n"
         "placed = Sharding.categories('id', (0, 1))\n"

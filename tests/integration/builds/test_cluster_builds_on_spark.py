@@ -21,11 +21,10 @@ import pytest
 from s3_server import BUCKET, Request, s3_server
 
 from airflow_snowpack.builds.errors import ShardCoverageError
-from airflow_snowpack.builds.keys import KeyType, hash_shard
 from airflow_snowpack.builds.layout import RECORD
-from airflow_snowpack.builds.model import ShardAttemptResult
+from airflow_snowpack.builds.model import KeyType, ShardAttemptResult, hash_shard
 from airflow_snowpack.builds.storage import Storage
-from airflow_snowpack.builds.winners import read_attempts, select_winners
+from airflow_snowpack.builds.write.selection import read_attempts, select_winners
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,7 @@ from snapshots import publish
 
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.model import Sharding
-from airflow_snowpack.builds.reader import SnapshotReader
+from airflow_snowpack.builds.read.reader import SnapshotReader
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.spark.java import find_java
 

@@ -15,7 +15,7 @@ from snapshots import publish
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.errors import NothingPublished
 from airflow_snowpack.builds.model import ShardFormat, Sharding
-from airflow_snowpack.builds.reader import SnapshotReader
+from airflow_snowpack.builds.read.reader import SnapshotReader
 from airflow_snowpack.builds.storage import Storage
 
 if TYPE_CHECKING:

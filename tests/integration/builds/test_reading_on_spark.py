@@ -14,7 +14,7 @@ from snapshots import publish
 
 from airflow_snowpack.builds.errors import BuildNotFound, InvalidBuild, NothingPublished
 from airflow_snowpack.builds.model import ShardFormat, Sharding
-from airflow_snowpack.builds.spark_reader import read_build
+from airflow_snowpack.builds.read.spark_reader import read_build
 from airflow_snowpack.builds.storage import Storage
 
 if TYPE_CHECKING:

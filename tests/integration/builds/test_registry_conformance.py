@@ -15,10 +15,9 @@ from built_runs import DATASET, DAY, MIDNIGHT, MovedClock, begun, built, publish
 from airflow_snowpack.builds.cleanup import cleanup, cleanup_losers, cleanup_old_runs, cleanup_stale_attempts, strangers
 from airflow_snowpack.builds.errors import BuildNotFound, DatasetBusy, InvalidBuild, StaleBuild
 from airflow_snowpack.builds.model import CleanupAction, CleanupPhase, Retention, RunStatus
-from airflow_snowpack.builds.publish import publish
-from airflow_snowpack.builds.registered import BuildPolicy, PublicationKind
-from airflow_snowpack.builds.registry import BuildRegistry
-from airflow_snowpack.builds.rollback import rollback
+from airflow_snowpack.builds.publish import publish, rollback
+from airflow_snowpack.builds.registry.model import BuildPolicy, PublicationKind
+from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
 
 if TYPE_CHECKING:

@@ -13,18 +13,17 @@ import pytest
 from bounded import PATIENCE_S, Beside
 from s3_server import BUCKET, s3_server
 from scripted_engine import eventually
+from shard_writing import write_shards
 
-from airflow_snowpack.builds.build_source import Interrupt, SparkSource
-from airflow_snowpack.builds.build_spec import BuildSpec
-from airflow_snowpack.builds.cells import from_cell
+from airflow_snowpack.builds.build_spec import BuildSpec, Interrupt
 from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey, TooManyKeys
-from airflow_snowpack.builds.keys import KeyType, hash_shard
-from airflow_snowpack.builds.model import ShardAttemptResult, ShardFormat, Sharding
+from airflow_snowpack.builds.model import KeyType, ShardAttemptResult, ShardFormat, Sharding, hash_shard
 from airflow_snowpack.builds.sharding import fewest_shards
-from airflow_snowpack.builds.shards import file_checksum
-from airflow_snowpack.builds.spark_writer import arrow_schema_of, write_shards
+from airflow_snowpack.builds.sqlite_values import from_cell
 from airflow_snowpack.builds.storage import Storage
-from airflow_snowpack.builds.winners import read_attempts, select_winners
+from airflow_snowpack.builds.write.attempt import file_checksum
+from airflow_snowpack.builds.write.selection import read_attempts, select_winners
+from airflow_snowpack.builds.write.spark_source import SparkSource, arrow_schema_of
 from airflow_snowpack.spark import SparkInterrupted
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def written_rows(storage: Storage, run_id: str) -> list[int]:
 
 @pytest.mark.parametrize("shard_format", list(ShardFormat))
 def test_every_row_stands_in_its_shard(flights: DataFrame, storage: Storage, shard_format: ShardFormat) -> None:
-    written = write_shards(flights, storage, "r1", Sharding.hash(3), "tail", shard_format)
+    written = write_shards(flights, storage, "r1", Sharding.hash(3), "tail", shard_format=shard_format)
     schema = arrow_schema_of(flights)
     assert written.key_type is KeyType.STRING
     assert written.columns[1:3] == (("tail", "string"), ("at", "timestamp[us, tz=UTC]"))
@@ -142,7 +141,7 @@ def test_shards_without_rows_are_written_too(spark: SparkSession, flights: DataF
 
 def test_a_hot_key_and_more_shards_than_keys(spark: SparkSession, storage: Storage) -> None:
     hot = spark.range(0, 20_000, 1, 2).selectExpr("IF(id < 19990, 7, id) AS id", "id AS visit")
-    write_shards(hot, storage, "r1", Sharding.hash(12), "id", ShardFormat.SQLITE, 1000)
+    write_shards(hot, storage, "r1", Sharding.hash(12), "id", shard_format=ShardFormat.SQLITE, batch_size=1000)
     counts = written_rows(storage, "r1")
     assert sum(counts) == 20_000
     assert counts[hash_shard(7, KeyType.INTEGER, 12)] >= 19_990
@@ -166,7 +165,7 @@ def test_a_storage_whose_every_third_request_fails_gets_the_whole_build(flights:
 
 def test_a_shard_with_more_keys_than_it_may_have_is_refused(flights: DataFrame, storage: Storage) -> None:
     with pytest.raises(TooManyKeys, match="max_keys_per_shard = 299"):
-        write_shards(flights, storage, "r1", Sharding.hash(1), "id", max_keys=299)
+        write_shards(flights, storage, "r1", Sharding.hash(1), "id", max_keys_per_shard=299)
     assert read_attempts(storage, "r1") == []
     counts = SparkSource(flights).count_keys("id", Interrupt())
     assert (counts.sum(), 4 <= fewest_shards(counts, 100) <= 6) == (300, True)

@@ -13,7 +13,7 @@ from s3_server import BUCKET, s3_server
 from airflow_snowpack import hooks, operators
 from airflow_snowpack.builds.errors import StaleBuild
 from airflow_snowpack.builds.model import RunStatus
-from airflow_snowpack.builds.reader import SnapshotReader
+from airflow_snowpack.builds.read.reader import SnapshotReader
 from airflow_snowpack.builds.storage import Storage
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_snowpack.builds.model import BuildRun
-    from airflow_snowpack.builds.registry import BuildRegistry
+    from airflow_snowpack.builds.registry.runs import BuildRegistry
     from airflow_snowpack.iceberg import TableName
     from tests.unit.faces.conftest import Runner
 

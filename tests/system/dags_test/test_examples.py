@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from getting_started import GETTING_STARTED, REPOSITORY
 
 from airflow_snowpack.builds.model import RunStatus
-from airflow_snowpack.builds.reader import SnapshotReader
-from airflow_snowpack.builds.registry import BuildRegistry
+from airflow_snowpack.builds.read.reader import SnapshotReader
+from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.interim import InterimRegistry
 from airflow_snowpack.jobs import ActionOutcome, JobStatus
 from airflow_snowpack.scheduling import GateState

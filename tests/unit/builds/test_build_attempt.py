@@ -10,11 +10,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from airflow_snowpack.builds.attempt import Place, write_attempt
 from airflow_snowpack.builds.errors import InvalidKey, StorageFailed
-from airflow_snowpack.builds.records import read_attempt
-from airflow_snowpack.builds.shards import ShardPlan, file_checksum
+from airflow_snowpack.builds.json_format import read_attempt
 from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.builds.write.attempt import AttemptPlace, ShardPlan, file_checksum, write_attempt
 
 PLAN = ShardPlan(pa.schema([("id", pa.int64())]), "id")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -55,7 +54,7 @@ def failing(every: int, root: Path) -> tuple[fs.FileSystem, list[str]]:
 
 def test_the_record_is_what_the_attempt_wrote(tmp_path: Path) -> None:
     storage = Storage(tmp_path)
-    result = write_attempt(storage, Place("r1", 3, 0, "31", 31), PLAN, rows(1, 5), clock=lambda: NOW)
+    result = write_attempt(storage, AttemptPlace("r1", 3, 0, "31", 31), PLAN, rows(1, 5), clock=lambda: NOW)
     assert sorted(found.path for found in storage.objects("data/")) == [f"{FOLDER}_ATTEMPT.json", f"{FOLDER}shard.parquet"]
     assert read_attempt(storage.read(f"{FOLDER}_ATTEMPT.json"), "record") == result
     assert (result.url, result.rows, result.min_key, result.max_key) == (f"{FOLDER}shard.parquet", 2, 1, 5)
@@ -67,14 +66,14 @@ def test_the_record_is_what_the_attempt_wrote(tmp_path: Path) -> None:
 def test_an_attempt_that_fails_leaves_no_record(tmp_path: Path) -> None:
     storage = Storage(tmp_path)
     with pytest.raises(InvalidKey):
-        write_attempt(storage, Place("r1", 3, 0, "31", 31), PLAN, rows(5, 1))
+        write_attempt(storage, AttemptPlace("r1", 3, 0, "31", 31), PLAN, rows(5, 1))
     assert list(storage.objects("data/")) == []
 
 
 def test_a_storage_that_fails_every_third_call_gets_the_whole_attempt(tmp_path: Path) -> None:
     filesystem, calls = failing(3, tmp_path)
     storage = Storage("set", filesystem=filesystem, sleep=lambda _: None)
-    results = [write_attempt(storage, Place("r1", shard, 0, "1"), PLAN, rows(1, 5)) for shard in range(4)]
+    results = [write_attempt(storage, AttemptPlace("r1", shard, 0, "1"), PLAN, rows(1, 5)) for shard in range(4)]
     assert len(calls) > 8
     for result in results:
         assert result.url is not None
@@ -87,4 +86,4 @@ def test_a_storage_that_always_fails_ends_the_attempt(tmp_path: Path) -> None:
     filesystem, _ = failing(1, tmp_path)
     storage = Storage("set", filesystem=filesystem, sleep=lambda _: None)
     with pytest.raises(StorageFailed, match=r"Could not write set/data/r1/shard=00003/attempt=00-31/shard.parquet: .*bad day"):
-        write_attempt(storage, Place("r1", 3, 0, "31", 31), PLAN, rows(1))
+        write_attempt(storage, AttemptPlace("r1", 3, 0, "31", 31), PLAN, rows(1))

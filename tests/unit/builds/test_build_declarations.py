@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from shard_writing import write_rows
 
-from airflow_snowpack.builds.build_source import RowsSource
 from airflow_snowpack.builds.build_spec import BuildSpec
 from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey
-from airflow_snowpack.builds.keys import KeyType, hash_shard
-from airflow_snowpack.builds.model import Retention, ShardFormat, Sharding
-from airflow_snowpack.builds.python_writer import write_rows
-from airflow_snowpack.builds.records import read_sharding
-from airflow_snowpack.builds.shards import ShardPlan
+from airflow_snowpack.builds.json_format import read_sharding
+from airflow_snowpack.builds.model import KeyType, Retention, ShardFormat, Sharding, hash_shard
 from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.builds.write.attempt import ShardPlan
+from airflow_snowpack.builds.write.rows_source import RowsSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ import pytest
 from bounded import PATIENCE_S
 
 from airflow_snowpack.builds.errors import BuildLeaseRanOut, StaleBuild
-from airflow_snowpack.builds.heartbeat import Heartbeat
+from airflow_snowpack.builds.registry.heartbeat import Heartbeat
 
 LEASE = timedelta(seconds=60)
 

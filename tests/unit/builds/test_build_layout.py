@@ -6,7 +6,7 @@ import pytest
 
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey
-from airflow_snowpack.builds.keys import KeyType, canonical, hash_shard
+from airflow_snowpack.builds.model import KeyType, canonical, hash_shard
 
 
 def test_a_folder_of_an_attempt_is_no_beginning_of_another() -> None:

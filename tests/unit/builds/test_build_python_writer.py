@@ -17,20 +17,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from bounded import PATIENCE_S, Beside
+from shard_writing import write_rows
 
-from airflow_snowpack.builds.build_input import BuildInput
+from airflow_snowpack.builds.build_spec import BuildInput
 from airflow_snowpack.builds.errors import BuildError, InvalidBuild, InvalidKey, ShardFailed
-from airflow_snowpack.builds.keys import KeyType, hash_shard
-from airflow_snowpack.builds.model import ShardAttemptResult, ShardFormat, Sharding
-from airflow_snowpack.builds.python_writer import write_rows
-from airflow_snowpack.builds.records import read_attempt
-from airflow_snowpack.builds.row_batches import RowBatches
-from airflow_snowpack.builds.shard_crew import ShardCrew
+from airflow_snowpack.builds.json_format import read_attempt
+from airflow_snowpack.builds.model import KeyType, ShardAttemptResult, ShardFormat, Sharding, hash_shard
 from airflow_snowpack.builds.sharding import Placing
-from airflow_snowpack.builds.shards import ShardPlan
-from airflow_snowpack.builds.spool import Spool, SpooledShard
 from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.builds.write.attempt import ShardPlan
+from airflow_snowpack.builds.write.rows_source import RowBatches
+from airflow_snowpack.builds.write.shard_pool import ShardPool
+from airflow_snowpack.builds.write.spool import Spool, SpooledShard
 
+SUPPORT = str(Path(__file__).parents[2] / "support")
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 
 
@@ -66,10 +66,10 @@ def test_rows_stand_in_their_shards_sorted_by_key(storage: Storage) -> None:
 
 
 def test_an_empty_input_makes_empty_shards(storage: Storage) -> None:
-    write_rows([], storage, "r1", Sharding.hash(3), "id", ShardFormat.SQLITE, schema=SCHEMA, processes=1)
+    write_rows([], storage, "r1", Sharding.hash(3), "id", shard_format=ShardFormat.SQLITE, schema=SCHEMA, processes=1)
     assert [(each.shard_id, each.rows, each.min_key) for each in attempts(storage)] == [(0, 0, None), (1, 0, None), (2, 0, None)]
     assert all(storage.exists(str(each.url)) for each in attempts(storage))
-    with pytest.raises(InvalidBuild, match="name the schema"):
+    with pytest.raises(InvalidBuild, match="set the schema"):
         write_rows([], storage, "r1", Sharding.hash(3), "id")
 
 
@@ -166,9 +166,9 @@ def write_with_pauses(storage: Storage, folder: Path, *, num_shards: int, tries:
     spool = Spool(folder, table.schema, Placing(sharding, KeyType.INTEGER), "id")
     spool.add(table.to_batches()[0])
     spool.close()
-    crew = ShardCrew(storage, "r1", ShardPlan(table.schema, "id"), folder, tries=tries, pause=naps.append)
+    pool = ShardPool(storage, "r1", ShardPlan(table.schema, "id"), folder, tries=tries, pause=naps.append)
     with suppress(ShardFailed):
-        crew.write(range(num_shards), 1)
+        pool.write(range(num_shards), 1)
     return naps
 
 
@@ -222,11 +222,11 @@ def test_a_build_can_be_stopped(storage: Storage) -> None:
 
 def test_no_subprocess_outlives_a_killed_parent(tmp_path: Path) -> None:
     script = (
-        "from airflow_snowpack.builds.python_writer import *\n"
+        "import sys; sys.path.insert(0, sys.argv[1])\nfrom shard_writing import *\n"
         f"write_rows([{{'id': n}} for n in range(1000)], Storage({str(tmp_path / 'set')!r}), 'r1', Sharding.hash(2), 'id',"
         " rows_per_second=1, processes=2)"
     )
-    parent = subprocess.Popen([sys.executable, "-c", script])
+    parent = subprocess.Popen([sys.executable, "-c", script, SUPPORT])
     try:
         children = _wait_for(lambda: psutil.Process(parent.pid).children())
     finally:

@@ -24,7 +24,7 @@ import pytest
 from bounded import PATIENCE_S
 from snapshots import point, publish, remote_storage
 
-from airflow_snowpack.builds import layout, sqlite_reader
+from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.errors import (
     BuildNotFound,
     InvalidBuild,
@@ -33,13 +33,13 @@ from airflow_snowpack.builds.errors import (
     NothingPublished,
     StorageFailed,
 )
-from airflow_snowpack.builds.keys import hash_shard
-from airflow_snowpack.builds.model import ShardFormat, Sharding
-from airflow_snowpack.builds.open_build import OpenBuild
-from airflow_snowpack.builds.published import find_manifest
-from airflow_snowpack.builds.reader import SnapshotReader
-from airflow_snowpack.builds.records import to_json
-from airflow_snowpack.builds.shard_cache import ShardCache
+from airflow_snowpack.builds.json_format import to_json
+from airflow_snowpack.builds.model import ShardFormat, Sharding, hash_shard
+from airflow_snowpack.builds.pointer import find_manifest
+from airflow_snowpack.builds.read import sqlite_reader
+from airflow_snowpack.builds.read.open_build import OpenBuild
+from airflow_snowpack.builds.read.reader import SnapshotReader
+from airflow_snowpack.builds.read.shard_cache import ShardCache
 from airflow_snowpack.builds.storage import Storage
 
 both_formats = pytest.mark.parametrize("shard_format", list(ShardFormat))

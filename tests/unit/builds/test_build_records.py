@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from random_examples import UNHURRIED
 
 from airflow_snowpack.builds.errors import ManifestDamaged
-from airflow_snowpack.builds.keys import Key, KeyType
-from airflow_snowpack.builds.model import Current, Manifest, ShardAttemptResult, ShardFormat, Sharding
-from airflow_snowpack.builds.records import (
+from airflow_snowpack.builds.json_format import (
     checksum_of,
     read_attempt,
     read_current,
@@ -25,6 +23,7 @@ from airflow_snowpack.builds.records import (
     selection_json,
     to_json,
 )
+from airflow_snowpack.builds.model import Current, Key, KeyType, Manifest, ShardAttemptResult, ShardFormat, Sharding
 
 MIDNIGHT = datetime(2026, 1, 1, tzinfo=UTC)
 

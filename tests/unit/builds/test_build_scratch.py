@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from airflow_snowpack.builds.attempt import Place, write_attempt
 from airflow_snowpack.builds.scratch import scratch, sweep
-from airflow_snowpack.builds.shards import ShardPlan
 from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.builds.write.attempt import AttemptPlace, ShardPlan, write_attempt
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,7 +61,7 @@ def test_a_writer_sweeps_before_it_begins_and_removes_its_own_folder(temporary: 
     old = time.time() - MINUTES
     os.utime(left, (old, old))
     schema = pa.schema([("id", pa.int64())])
-    write_attempt(Storage(tmp_path / "set"), Place("r1", 0, 0, "0"), ShardPlan(schema, "id"), [])
+    write_attempt(Storage(tmp_path / "set"), AttemptPlace("r1", 0, 0, "0"), ShardPlan(schema, "id"), [])
     assert list(temporary.iterdir()) == []
 
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from random_examples import UNHURRIED
 
 from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey
-from airflow_snowpack.builds.keys import KeyType, hash_shard
-from airflow_snowpack.builds.model import Sharding
+from airflow_snowpack.builds.model import KeyType, Sharding, hash_shard
 from airflow_snowpack.builds.sharding import BUCKETS, SHARD_COUNTS, Placing, bucket_of, fewest_shards, key_type_of
 
 INTEGERS = st.integers(-(2**63), 2**63 - 1)

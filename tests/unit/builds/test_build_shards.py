@@ -13,9 +13,9 @@ import xxhash
 
 from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey
 from airflow_snowpack.builds.model import ShardFormat
-from airflow_snowpack.builds.pace import Pace
-from airflow_snowpack.builds.parquet_shard import DICTIONARY_BYTES
-from airflow_snowpack.builds.shards import ShardPlan, write_shard
+from airflow_snowpack.builds.write.attempt import ShardPlan, write_shard
+from airflow_snowpack.builds.write.rate_limit import RateLimit
+from airflow_snowpack.builds.write.shard_writers import DICTIONARY_BYTES
 
 SCHEMA = pa.schema([("seats", pa.int32()), ("tail", pa.string())])
 BOTH = pytest.mark.parametrize("shard_format", list(ShardFormat))
@@ -138,11 +138,11 @@ def test_rows_go_on_no_faster_than_the_rate_allows() -> None:
         waits.append(seconds)
         now[0] += seconds
 
-    pace = Pace(1000, monotonic=lambda: now[0], sleep=sleep)
+    limit = RateLimit(1000, monotonic=lambda: now[0], sleep=sleep)
     for _ in range(3):
-        pace.wait(500)
+        limit.wait(500)
     now[0] += 2
-    pace.wait(500)
+    limit.wait(500)
     assert waits == pytest.approx([0.5, 0.5, 0.5])
 
 

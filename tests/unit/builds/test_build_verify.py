@@ -12,12 +12,11 @@ import pytest
 from s3_server import s3_server
 from snapshots import publish
 
-from airflow_snowpack.builds.attempt import Place, write_attempt
 from airflow_snowpack.builds.model import Manifest, ShardFormat, Sharding
-from airflow_snowpack.builds.published import manifest_at
-from airflow_snowpack.builds.shards import ShardPlan
+from airflow_snowpack.builds.pointer import manifest_at
+from airflow_snowpack.builds.read.verify import verify
 from airflow_snowpack.builds.storage import Storage
-from airflow_snowpack.builds.verify import verify
+from airflow_snowpack.builds.write.attempt import AttemptPlace, ShardPlan, write_attempt
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,7 +111,7 @@ def test_a_type_that_the_manifest_cannot_name_is_no_damage(storage: Storage) -> 
 def test_other_columns_than_the_manifest_says_are_found(storage: Storage) -> None:
     manifest = written(storage, shard_format=ShardFormat.PARQUET, sharding=Sharding.hash(1))
     plan = ShardPlan(ROWS.schema.remove(4), "id", ShardFormat.PARQUET)
-    other = write_attempt(storage, Place("r1", 0, 1, "1"), plan, ROWS.drop_columns("tags").to_batches())
+    other = write_attempt(storage, AttemptPlace("r1", 0, 1, "1"), plan, ROWS.drop_columns("tags").to_batches())
     (problem,) = verify(storage, PATH, replace(manifest, shards=(other,))).problems
     assert "its columns are" in problem.problem
 

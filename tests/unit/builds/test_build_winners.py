@@ -15,10 +15,10 @@ from random_examples import UNHURRIED
 
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.errors import ShardCoverageError, StorageFailed
+from airflow_snowpack.builds.json_format import checksum_of, to_json
 from airflow_snowpack.builds.model import ShardAttemptResult
-from airflow_snowpack.builds.records import checksum_of, to_json
 from airflow_snowpack.builds.storage import Storage
-from airflow_snowpack.builds.winners import read_attempts, select_winners, winner_sort_key
+from airflow_snowpack.builds.write.selection import read_attempts, select_winners, winner_sort_key
 
 if TYPE_CHECKING:
     from pathlib import Path

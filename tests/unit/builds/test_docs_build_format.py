@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import xxhash
 
-from airflow_snowpack.builds.keys import KeyType, canonical, hash_shard
-from airflow_snowpack.builds.records import checksum_of, read_attempt, read_current, read_manifest, to_json
+from airflow_snowpack.builds.json_format import checksum_of, read_attempt, read_current, read_manifest, to_json
+from airflow_snowpack.builds.model import KeyType, canonical, hash_shard
 
 PAGE = (Path(__file__).parents[3] / "docs" / "build-format.md").read_text()
 POINTER, MANIFEST = (block.encode() for block in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL))

@@ -15,8 +15,8 @@ from snapshots import publish, remote_storage
 
 from airflow_snowpack.builds.errors import ManifestDamaged, StorageFailed
 from airflow_snowpack.builds.model import ShardFormat, Sharding
-from airflow_snowpack.builds.ranged_file import BLOCK, RangedFile
-from airflow_snowpack.builds.reader import SnapshotReader
+from airflow_snowpack.builds.read.ranged_file import BLOCK, RangedFile
+from airflow_snowpack.builds.read.reader import SnapshotReader
 from airflow_snowpack.builds.storage import Storage
 
 if TYPE_CHECKING:

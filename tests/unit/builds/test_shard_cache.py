@@ -13,12 +13,12 @@ import pytest
 from bounded import PATIENCE_S
 from snapshots import ask_all, downloads, publish, remote_storage
 
-from airflow_snowpack.builds import shard_cache
 from airflow_snowpack.builds.errors import ManifestDamaged, StorageFailed
 from airflow_snowpack.builds.model import Manifest, ShardAttemptResult, ShardFormat, Sharding
-from airflow_snowpack.builds.published import find_manifest
-from airflow_snowpack.builds.reader import SnapshotReader
-from airflow_snowpack.builds.shard_cache import HALF, ShardCache
+from airflow_snowpack.builds.pointer import find_manifest
+from airflow_snowpack.builds.read import shard_cache
+from airflow_snowpack.builds.read.reader import SnapshotReader
+from airflow_snowpack.builds.read.shard_cache import HALF, ShardCache
 from airflow_snowpack.builds.storage import Storage
 
 KEYS = list(range(400))

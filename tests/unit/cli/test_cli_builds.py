@@ -10,7 +10,7 @@ from built_runs import MIDNIGHT, served
 from published_builds import publish_build
 
 from airflow_snowpack.api import build_bodies
-from airflow_snowpack.builds.registry import BuildRegistry
+from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.store import AuditTrail
 

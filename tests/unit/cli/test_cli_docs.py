@@ -14,7 +14,7 @@ from published_builds import publish_build
 from scripted_engine import ScriptedEngine
 
 from airflow_snowpack import hooks
-from airflow_snowpack.builds.registry import BuildRegistry
+from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.cli.exit_code import ExitCode
 from airflow_snowpack.iceberg import TableName

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from lineage_world import make_lineage
 
-from airflow_snowpack.builds.registry import BuildRegistry
+from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.store.operation import DatasetAt, Operation, OperationKind, TableAt
 from airflow_snowpack.store.operations import note_operation

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from airflow_snowpack.builds.registered import RunHandle
+    from airflow_snowpack.builds.registry.model import RunHandle
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_snowpack import hooks, operators
-from airflow_snowpack.builds.reader import SnapshotReader
+from airflow_snowpack.builds.read.reader import SnapshotReader
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.interim.writing import write_table
 

@@ -12,9 +12,9 @@ import sqlalchemy as sa
 from published_builds import publish_build
 
 from airflow_snowpack import hooks, operators
-from airflow_snowpack.builds.dataset_lock import DatasetLock
 from airflow_snowpack.builds.model import RunStatus
-from airflow_snowpack.builds.reader import SnapshotReader
+from airflow_snowpack.builds.read.reader import SnapshotReader
+from airflow_snowpack.builds.registry.dataset_lock import DatasetLock
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.store.build_tables import build_datasets
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from airflow.sdk import BaseOperator, Context
 
-    from airflow_snowpack.builds.registered import PublishOutcome
-    from airflow_snowpack.builds.registry import BuildRegistry
+    from airflow_snowpack.builds.registry.model import PublishOutcome
+    from airflow_snowpack.builds.registry.runs import BuildRegistry
     from airflow_snowpack.iceberg import TableName
     from tests.unit.faces.conftest import Outcome, Runner
 

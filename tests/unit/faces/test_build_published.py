@@ -10,17 +10,17 @@ import pytest
 from published_builds import publish_build
 
 from airflow_snowpack import hooks, sensors, triggers
-from airflow_snowpack.builds.awaiting import Awaited, served_build
 from airflow_snowpack.builds.errors import InvalidBuild
-from airflow_snowpack.builds.rollback import rollback
+from airflow_snowpack.builds.publish import rollback
+from airflow_snowpack.builds.registry.current_build import Awaited, served_build
 from airflow_snowpack.builds.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from airflow_snowpack.builds.registered import PublishOutcome
-    from airflow_snowpack.builds.registry import BuildRegistry
+    from airflow_snowpack.builds.registry.model import PublishOutcome
+    from airflow_snowpack.builds.registry.runs import BuildRegistry
     from tests.unit.faces.conftest import Runner
 
 NIGHT = [datetime(2026, 1, day, tzinfo=UTC) for day in range(1, 5)]

@@ -1,0 +1,400 @@
+"""The JSON of a build: attempt record, manifest and pointer. ``docs/build-format.md`` describes it for other languages.
+
+    storage.write("manifests/…/1.json", data := to_json(manifest))
+    read_manifest(data, "manifests/…/1.json") == manifest
+    Current(…, checksum=checksum_of(data))
+
+The invariant: **what was read is what was written, or it is refused** with the file's path and what is wrong with it. A field
+that this release does not know is ignored; a version that it does not know is refused.
+
+A manifest's checksum stands in the pointer that names it. Nothing names an attempt's record or a selection, so each of those
+carries its own checksum (it is *sealed*): the checksum of its bytes with zeros in place of these 16 digits.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import xxhash
+
+from airflow_snowpack.builds.errors import InvalidBuild, ManifestDamaged
+from airflow_snowpack.builds.model import Current, Key, KeyType, Manifest, ShardAttemptResult, ShardFormat, Sharding, ShardingKind
+
+T = TypeVar("T")
+
+VERSION = 1
+ATTEMPT_FORMAT = "snowpack-shard-attempt"
+MANIFEST_FORMAT = "snowpack-build-manifest"
+CURRENT_FORMAT = "snowpack-build-pointer"
+
+MIN_INTEGER, MAX_INTEGER = -(2**63), 2**63 - 1
+MAX_PUBLICATION = 2**53 - 1
+"""The greatest number that every JSON parser reads exactly. Numbers that are drawn one by one never get there, so a pointer with
+a greater one is damaged; and after 2^63 - 1 the next one would not fit into the registry."""
+
+_UNSEALED = b"0" * 16
+_SEAL = re.compile(rb'"record_checksum": "xxh3_64:([0-9a-f]{16})"\s*\}\s*$')
+
+_PYTHON_TYPE: Mapping[KeyType, type] = {KeyType.INTEGER: int, KeyType.STRING: str, KeyType.BYTES: bytes}
+
+
+def checksum_of(data: bytes) -> str:
+    """The checksum of an object's bytes: ``xxh3_64:`` and 16 hex digits."""
+    return f"xxh3_64:{xxhash.xxh3_64_hexdigest(data, seed=0)}"
+
+
+def to_json(record: ShardAttemptResult | Manifest | Current) -> bytes:
+    """The bytes that are stored; the same for the same record."""
+    match record:
+        case ShardAttemptResult():
+            return _sealed(_headed(ATTEMPT_FORMAT, {"run_id": record.run_id} | _shard_json(record)))
+        case Manifest():
+            return _json(_headed(MANIFEST_FORMAT, _manifest_json(record)))
+        case Current():
+            return _json(_headed(CURRENT_FORMAT, _current_json(record)))
+
+
+def selection_json(manifest: Manifest) -> bytes:
+    """The bytes of a selection: a manifest with its own checksum, as no pointer holds that yet."""
+    return _sealed(_headed(MANIFEST_FORMAT, _manifest_json(manifest)))
+
+
+def read_attempt(data: bytes, path: str) -> ShardAttemptResult:
+    """Read an attempt's record.
+
+    :raises ManifestDamaged: it is not an attempt's record, or not what was written.
+    """
+    _check_seal(data, path)
+    return _read(data, path, ATTEMPT_FORMAT, lambda content: _shard(content, _text(content, "run_id")))
+
+
+def read_manifest(data: bytes, path: str, checksum: str | None = None) -> Manifest:
+    """Read a manifest.
+
+    :param checksum: what its bytes must sum up to; ``None`` to take them as they are.
+    :raises ManifestDamaged: it is not what was written, or of a newer version than this release knows.
+    """
+    if checksum is not None and (found := checksum_of(data)) != checksum:
+        raise ManifestDamaged(path, f"its checksum is {found}, and it was written with {checksum}")
+    return _read(data, path, MANIFEST_FORMAT, _manifest)
+
+
+def read_selection(data: bytes, path: str) -> Manifest:
+    """Read a selection.
+
+    :raises ManifestDamaged: it is not a selection, or not what was written.
+    """
+    _check_seal(data, path)
+    return _read(data, path, MANIFEST_FORMAT, _manifest)
+
+
+def read_current(data: bytes, path: str) -> Current:
+    """:raises ManifestDamaged: it is not a pointer."""
+    return _read(data, path, CURRENT_FORMAT, _current)
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------------
+
+
+def _headed(form: str, content: Mapping[str, Any]) -> dict[str, Any]:
+    return {"format": form, "version": VERSION, **content}
+
+
+def _json(content: Mapping[str, Any]) -> bytes:
+    return (json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def _sealed(content: Mapping[str, Any]) -> bytes:
+    data = _json({**content, "record_checksum": f"xxh3_64:{_UNSEALED.decode()}"})
+    digits = checksum_of(data).removeprefix("xxh3_64:").encode()
+    at = data.rindex(_UNSEALED)
+    return data[:at] + digits + data[at + len(_UNSEALED) :]
+
+
+def _moment_json(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _key_json(key: Key | None) -> Any:
+    return {"base64": base64.b64encode(key).decode()} if isinstance(key, bytes) else key
+
+
+def _shard_json(shard: ShardAttemptResult) -> dict[str, Any]:
+    return {
+        "shard_id": shard.shard_id,
+        "attempt": shard.attempt,
+        "task_attempt_id": shard.task_attempt_id,
+        "url": shard.url,
+        "rows": shard.rows,
+        "bytes": shard.bytes,
+        "min_key": _key_json(shard.min_key),
+        "max_key": _key_json(shard.max_key),
+        "checksum": shard.checksum,
+        "finished_at": _moment_json(shard.finished_at),
+    }
+
+
+def sharding_json(sharding: Sharding) -> dict[str, Any]:
+    """A sharding as it stands in a manifest."""
+    content: dict[str, Any] = {"kind": sharding.kind.value, "num_shards": sharding.num_shards}
+    match sharding.kind:
+        case ShardingKind.HASH:
+            return content | {"hash": "xxh3_64", "seed": 0}
+        case ShardingKind.CATEGORIES:
+            return content | {"column": sharding.column, "values": [_key_json(value) for value in sharding.values]}
+        case ShardingKind.EXPRESSION:
+            return content | {"sql": sharding.sql}
+
+
+def _manifest_json(manifest: Manifest) -> dict[str, Any]:
+    return {
+        "dataset": manifest.dataset,
+        "run_id": manifest.run_id,
+        "as_of": _moment_json(manifest.as_of),
+        "created_at": _moment_json(manifest.created_at),
+        "key": {"column": manifest.key_column, "type": manifest.key_type.value},
+        "sharding": sharding_json(manifest.sharding),
+        "shard_format": manifest.shard_format.value,
+        "columns": [{"name": name, "type": kind} for name, kind in manifest.columns],
+        "sources": list(manifest.sources),
+        "previous": manifest.previous,
+        "rows": manifest.rows,
+        "bytes": manifest.bytes,
+        "shards": [_shard_json(shard) for shard in manifest.shards],
+    }
+
+
+def _current_json(current: Current) -> dict[str, Any]:
+    return {
+        "dataset": current.dataset,
+        "publication": current.publication,
+        "run_id": current.run_id,
+        "manifest": current.manifest,
+        "checksum": current.checksum,
+        "moved_at": _moment_json(current.moved_at),
+        "previous": current.previous,
+        "previous_checksum": current.previous_checksum,
+    }
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------------
+
+
+class _Wrong(ValueError):
+    """What is wrong with the content."""
+
+
+def _check_seal(data: bytes, path: str) -> None:
+    """:raises ManifestDamaged: the bytes do not sum up to the checksum that stands at their end, or none stands there."""
+    seal = _SEAL.search(data)
+    if seal is None:
+        raise ManifestDamaged(path, "it does not end with its own record_checksum")
+    begin, end = seal.span(1)
+    found = checksum_of(data[:begin] + _UNSEALED + data[end:])
+    if found != (written := f"xxh3_64:{seal[1].decode()}"):
+        raise ManifestDamaged(path, f"its checksum is {found}, and it was written with {written}")
+
+
+def _read(data: bytes, path: str, form: str, parse: Callable[[dict[str, Any]], T]) -> T:
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError too
+        raise ManifestDamaged(path, f"it is no JSON ({error})") from error
+    try:
+        if not isinstance(content, dict) or content.get("format") != form:
+            raise _Wrong(f"it is not in the format {form}")
+        version = _number(content, "version", least=1)
+        if version > VERSION:
+            raise _Wrong(
+                f"it is of version {version} of {form}, and this release reads up to version {VERSION}; upgrade airflow-snowpack"
+            )
+        return parse(content)
+    except (_Wrong, InvalidBuild) as error:
+        raise ManifestDamaged(path, str(error)) from error
+
+
+def _field(content: dict[str, Any], name: str) -> Any:
+    try:
+        return content[name]
+    except KeyError:
+        raise _Wrong(f"it has no {name!r}") from None
+
+
+def _typed(content: dict[str, Any], name: str, kind: type[T]) -> T:
+    value = _field(content, name)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise _Wrong(f"its {name!r} is {value!r:.100}, and must be of the type {kind.__name__}")
+    return value
+
+
+def _text(content: dict[str, Any], name: str) -> str:
+    text = _typed(content, name, str)
+    if not _is_unicode(text):
+        raise _Wrong(f"its {name!r} is {text!r:.100}, which is not Unicode text")
+    return text
+
+
+def _is_unicode(text: str) -> bool:
+    """JSON can escape half of a surrogate pair, which has no UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _number(content: dict[str, Any], name: str, *, least: int = 0, most: int = MAX_INTEGER) -> int:
+    value = _typed(content, name, int)
+    if value < least:
+        raise _Wrong(f"its {name!r} is {value}, and must be at least {least}")
+    if value > most:
+        raise _Wrong(f"its {name!r} is {value!s:.30}, and must be at most {most:,}")
+    return value
+
+
+def _path(content: dict[str, Any], name: str) -> str:
+    value = _text(content, name)
+    if not value or value.startswith("/") or ".." in value.split("/"):
+        raise _Wrong(f"its {name!r} is {value!r:.200}, which is not a path inside of the dataset's folder")
+    return value
+
+
+def _or_none(content: dict[str, Any], name: str, read: Callable[[dict[str, Any], str], T]) -> T | None:
+    return None if content.get(name) is None else read(content, name)
+
+
+def _moment(content: dict[str, Any], name: str) -> datetime:
+    text = _text(content, name)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise _Wrong(f"its {name!r} is {text!r:.100}, which is no moment in ISO 8601") from None
+    if moment.tzinfo is None:
+        raise _Wrong(f"its {name!r} is {text!r:.100}, which has no time zone")
+    return moment.astimezone(UTC)
+
+
+def _key(content: dict[str, Any], name: str) -> Key:
+    return _as_key(_field(content, name), name)
+
+
+def _as_key(value: Any, name: str) -> Key:
+    match value:
+        case bool():
+            pass
+        case int() if MIN_INTEGER <= value <= MAX_INTEGER:
+            return value
+        case str() if _is_unicode(value):
+            return value
+        case {"base64": str() as text}:
+            try:
+                return base64.b64decode(text, validate=True)
+            except (binascii.Error, ValueError):
+                pass
+    raise _Wrong(f"its {name!r} is {value!r:.100}, which is no key")
+
+
+def _shard(content: dict[str, Any], run_id: str) -> ShardAttemptResult:
+    return ShardAttemptResult(
+        run_id=run_id,
+        shard_id=_number(content, "shard_id"),
+        attempt=_number(content, "attempt"),
+        task_attempt_id=_or_none(content, "task_attempt_id", _number),
+        url=_or_none(content, "url", _path),
+        rows=_number(content, "rows"),
+        bytes=_number(content, "bytes"),
+        min_key=_or_none(content, "min_key", _key),
+        max_key=_or_none(content, "max_key", _key),
+        checksum=_or_none(content, "checksum", _text),
+        finished_at=_moment(content, "finished_at"),
+    )
+
+
+def read_sharding(content: dict[str, Any]) -> Sharding:
+    """What :func:`sharding_json` gave.
+
+    :raises ValueError: it is none.
+    """
+    kind = _one_of(content, "kind", ShardingKind)
+    num_shards = _number(content, "num_shards", least=1)
+    match kind:
+        case ShardingKind.HASH:
+            if (content.get("hash"), content.get("seed")) != ("xxh3_64", 0):
+                raise _Wrong(f"it is sharded by {content.get('hash')!r}, seed {content.get('seed')!r}, which this release cannot")
+            return Sharding.hash(num_shards)
+        case ShardingKind.CATEGORIES:
+            values = tuple(_as_key(value, "values") for value in _typed(content, "values", list))
+            if len(values) != num_shards:
+                raise _Wrong(f"it has {len(values)} categories for {num_shards} shards")
+            return Sharding.categories(_text(content, "column"), values)
+        case ShardingKind.EXPRESSION:
+            return Sharding.expression(_text(content, "sql"), num_shards)
+
+
+def _one_of(content: dict[str, Any], name: str, kind: Callable[[str], T]) -> T:
+    text = _text(content, name)
+    try:
+        return kind(text)
+    except ValueError:
+        raise _Wrong(f"its {name!r} is {text!r:.100}, which this release does not know") from None
+
+
+def _objects(content: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    values = _typed(content, name, list)
+    if not all(isinstance(value, dict) for value in values):
+        raise _Wrong(f"its {name!r} must be a list of objects")
+    return values
+
+
+def _manifest(content: dict[str, Any]) -> Manifest:
+    run_id = _text(content, "run_id")
+    key = _typed(content, "key", dict)
+    manifest = Manifest(
+        dataset=_text(content, "dataset"),
+        run_id=run_id,
+        as_of=_moment(content, "as_of"),
+        created_at=_moment(content, "created_at"),
+        key_column=_text(key, "column"),
+        key_type=_one_of(key, "type", KeyType),
+        sharding=read_sharding(_typed(content, "sharding", dict)),
+        shard_format=_one_of(content, "shard_format", ShardFormat),
+        columns=tuple((_text(column, "name"), _text(column, "type")) for column in _objects(content, "columns")),
+        shards=tuple(_shard(shard, run_id) for shard in _objects(content, "shards")),
+        sources=tuple(_objects(content, "sources")),
+        previous=_or_none(content, "previous", _path),
+    )
+    _check_shards(manifest)
+    for name, found in (("rows", manifest.rows), ("bytes", manifest.bytes)):
+        if _typed(content, name, int) != found:
+            raise _Wrong(f"its {name!r} is {content[name]}, and its shards have {found} together")
+    return manifest
+
+
+def _check_shards(manifest: Manifest) -> None:
+    if [shard.shard_id for shard in manifest.shards] != list(range(manifest.sharding.num_shards)):
+        raise _Wrong(f"it does not list each of its {manifest.sharding.num_shards} shards once and in order")
+    kind = _PYTHON_TYPE[manifest.key_type]
+    for shard in manifest.shards:
+        if not all(key is None or isinstance(key, kind) for key in (shard.min_key, shard.max_key)):
+            raise _Wrong(f"shard {shard.shard_id} has a key that is not of the type {manifest.key_type.value}")
+        if shard.rows and (shard.url is None or shard.checksum is None):
+            raise _Wrong(f"shard {shard.shard_id} has rows, but no file or no checksum")
+
+
+def _current(content: dict[str, Any]) -> Current:
+    return Current(
+        dataset=_text(content, "dataset"),
+        publication=_number(content, "publication", least=1, most=MAX_PUBLICATION),
+        run_id=_text(content, "run_id"),
+        manifest=_path(content, "manifest"),
+        checksum=_text(content, "checksum"),
+        moved_at=_moment(content, "moved_at"),
+        previous=_or_none(content, "previous", _path),
+        previous_checksum=_or_none(content, "previous_checksum", _text),
+    )

@@ -1,0 +1,171 @@
+"""One build, open for reading: a key is routed to its shard, and the shard's file opened when it is first asked.
+
+A large shard of an object storage is read by ranges until so much of it was read that a copy is cheaper; a scan copies it first.
+
+    build = OpenBuild("manifests/20260101T000000Z/1.json", manifest, cache)
+    build.get("N14228"), build.multi_get(["N14228", "N24211"]), build.rows()
+
+The invariant: **everything that is read of it is of this one build.** It never changes, and may be used by any number of threads,
+also after it was closed, which only lets go of what is not in use.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_snowpack.builds.errors import InvalidBuild
+from airflow_snowpack.builds.model import Key, Manifest, ShardFormat
+from airflow_snowpack.builds.read.parquet_reader import ParquetRangeReader, ParquetReader
+from airflow_snowpack.builds.read.ranged_file import BLOCK, RangedFile
+from airflow_snowpack.builds.read.routing import Routing
+from airflow_snowpack.builds.read.shard_cache import ShardCache
+from airflow_snowpack.builds.read.shard_reader import Row, ShardReader
+from airflow_snowpack.builds.read.sqlite_reader import SqliteRangeReader, SqliteReader
+
+MOST_OPEN = 256
+ASKED_AT_ONCE = 16
+READERS: dict[ShardFormat, type[ShardReader[Any]]] = {ShardFormat.SQLITE: SqliteReader, ShardFormat.PARQUET: ParquetReader}
+RANGE_READERS: dict[ShardFormat, Callable[[RangedFile, Manifest], ShardReader[Any]]] = {
+    ShardFormat.SQLITE: SqliteRangeReader,
+    ShardFormat.PARQUET: ParquetRangeReader,
+}
+
+
+class OpenBuild:
+    """A build with its open shards.
+
+    :param path: of the manifest, relative to the dataset's root.
+    :param most_open: how many shards are kept open; those longest unused are closed beyond that.
+    """
+
+    def __init__(self, path: str, manifest: Manifest, cache: ShardCache, most_open: int = MOST_OPEN) -> None:
+        self.path = path
+        self.manifest = manifest
+        self._cache = cache
+        self._routing = Routing(manifest)
+        self._most_open = most_open
+        self._open: dict[int, ShardReader[Any]] = {}
+        self._opening = threading.Lock()
+        self._outgrown: set[int] = set()
+
+    def get(self, key: Key, category: Key | None = None) -> Row | None:
+        """The first row with this key, of the first shard that has one."""
+        for shard_id in self._routing.shards_of(key, category):
+            row = self._shard(shard_id).get(key)
+            if row is not None:
+                return row
+        return None
+
+    def get_all(self, key: Key, category: Key | None = None) -> list[Row]:
+        """All rows with this key, shard by shard."""
+        return [row for shard_id in self._routing.shards_of(key, category) for row in self._shard(shard_id).get_all(key)]
+
+    def multi_get(self, keys: Iterable[Key], category: Key | None = None) -> dict[Key, Row]:
+        """What :meth:`get` says for each of these keys that is there, in their order."""
+        rows: dict[Key, Any] = dict.fromkeys(keys)
+        groups = self._routing.grouped(list(rows), category)
+        found = self._asked_at_once(groups)
+        for shard_id in sorted(groups, reverse=True):  # the first shard's row is the one that stays
+            rows.update(found[shard_id] if shard_id in found else self._shard(shard_id).multi_get(groups[shard_id]))
+        return rows if all(rows.values()) else {key: row for key, row in rows.items() if row}
+
+    def _asked_at_once(self, groups: Mapping[int, Sequence[Key]]) -> dict[int, list[tuple[Key, Row]]]:
+        """The answers of the shards for which the network must be waited for, asked side by side.
+
+        A shard on this machine takes some microseconds for each key, less than it takes to hand the question to a thread.
+        """
+        if self._cache.in_place:
+            return {}
+        waiting = [shard_id for shard_id, keys in groups.items() if self._waits(shard_id, len(keys))]
+        if len(waiting) < 2:
+            return {}
+        with ThreadPoolExecutor(min(len(waiting), ASKED_AT_ONCE), "snowpack-look-up") as pool:
+            answers = pool.map(lambda shard_id: list(self._shard(shard_id).multi_get(groups[shard_id])), waiting)
+            return dict(zip(waiting, answers, strict=True))
+
+    def _waits(self, shard_id: int, keys: int) -> bool:
+        """Whether a question for so many keys waits for the network. One for too many keys to be read by ranges has it copied."""
+        reader = self._shard(shard_id)
+        if reader.by_range and keys * BLOCK > self.manifest.shards[shard_id].bytes // 2:
+            reader = self._opened(shard_id, whole=True)
+        return reader.by_range or not reader.is_open
+
+    def rows(self, shard_id: int | None = None) -> Iterator[Row]:
+        """All rows, of one shard or of all, one after the other."""
+        for reader in self._readers(shard_id):
+            yield from reader.rows()
+
+    def batches(self, shard_id: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The same in Arrow's batches."""
+        for reader in self._readers(shard_id):
+            yield from reader.batches()
+
+    def close(self) -> None:
+        """Close the shards that nobody is reading."""
+        with self._opening:
+            readers, self._open = self._open, {}
+        for reader in readers.values():
+            reader.close()
+
+    def _readers(self, shard_id: int | None) -> Iterator[ShardReader[Any]]:
+        shards = self.manifest.shards
+        if shard_id is not None and not 0 <= shard_id < len(shards):
+            raise InvalidBuild("shard_id", shard_id, f"the build has the shards 0 to {len(shards) - 1}")
+        for shard in shards if shard_id is None else [shards[shard_id]]:
+            if shard.rows:
+                yield self._opened(shard.shard_id, whole=True)
+
+    def _shard(self, shard_id: int) -> ShardReader[Any]:
+        reader = self._open.get(shard_id)
+        if reader is None:
+            return self._opened(shard_id)
+        reader.hot = True
+        return reader
+
+    def _opened(self, shard_id: int, *, whole: bool = False) -> ShardReader[Any]:
+        """Open a shard.
+
+        :param whole: from a copy of the file, for questions that read much of it.
+        """
+        with self._opening:
+            reader = self._open.get(shard_id)
+            if reader is None or (whole and reader.by_range):
+                if reader is not None:
+                    reader.close()
+                reader = self._open[shard_id] = self._reader(shard_id, whole)
+            while len(self._open) > self._most_open:
+                self._close_coldest(spare=shard_id)
+        return reader
+
+    def _reader(self, shard_id: int, whole: bool) -> ShardReader[Any]:
+        shard, kind = self.manifest.shards[shard_id], self.manifest.shard_format
+        if not whole and shard_id not in self._outgrown:
+            file = self._cache.ranged(shard, partial(self._outgrow, shard_id))
+            if file is not None:
+                return RANGE_READERS[kind](file, self.manifest)
+        return READERS[kind](partial(self._cache.held, shard), self.manifest, self._cache.in_place)
+
+    def _outgrow(self, shard_id: int) -> None:
+        """From now on have this shard copied; questions that are being answered go on by ranges."""
+        with self._opening:
+            self._outgrown.add(shard_id)
+            reader = self._open.get(shard_id)
+            if reader is not None and reader.by_range:
+                del self._open[shard_id]
+                reader.close()
+
+    def _close_coldest(self, spare: int) -> None:
+        """Close the oldest shard that was not asked since it was last looked at; the others get another round."""
+        while True:
+            shard_id, reader = next(iter(self._open.items()))
+            del self._open[shard_id]
+            if shard_id != spare and not reader.hot:
+                return reader.close()
+            reader.hot = False
+            self._open[shard_id] = reader

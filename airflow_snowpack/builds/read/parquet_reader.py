@@ -1,0 +1,114 @@
+"""A shard in Parquet, for scans; a look-up reads only the row groups whose statistics allow the key.
+
+    reader = ParquetReader(lambda: cache.held(shard), manifest)
+    reader.multi_get(["N14228", "N24211"])
+
+The invariant: a row group that holds the key is always read; one without statistics always is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
+
+from airflow_snowpack.builds.model import Key, Manifest
+from airflow_snowpack.builds.read.ranged_file import RangedFile
+from airflow_snowpack.builds.read.shard_reader import BATCH_ROWS, UNREADABLE, Row, ShardReader
+from airflow_snowpack.builds.sharding import ARROW_TYPE
+
+
+class ParquetReader(ShardReader[parquet.ParquetFile]):
+    """Reads ``shard.parquet``; of a look-up only the row groups are read whose statistics allow the key."""
+
+    def __init__(self, held: Callable[[], AbstractContextManager[Path]], manifest: Manifest, in_place: bool = True) -> None:
+        super().__init__(held, manifest, in_place)
+        self._plain = ARROW_TYPE[manifest.key_type]
+        self._ranges: list[tuple[Any, Any] | None] | None = None
+
+    def get(self, key: Key) -> Row | None:
+        found = self.get_all(key)
+        return found[0] if found else None
+
+    def get_all(self, key: Key) -> list[Row]:
+        with self._handle() as file:
+            return [row for _, row in self._found(file, [key])]
+
+    def multi_get(self, keys: Sequence[Key]) -> Iterable[tuple[Key, Row]]:
+        rows: dict[Key, Row] = {}
+        with self._handle() as file:
+            for key, row in self._found(file, keys):
+                rows.setdefault(key, row)
+        return rows.items()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        with self._handle() as file:
+            yield from file.iter_batches(batch_size=BATCH_ROWS)
+
+    def _found(self, file: parquet.ParquetFile, keys: Sequence[Key]) -> Iterator[tuple[Key, Row]]:
+        if self._ranges is None:
+            self._ranges = _key_ranges(file, self._key_column)
+        for group, wanted in _by_row_group(self._ranges, keys).items():
+            column = file.read_row_group(group, columns=[self._key_column]).column(0).cast(self._plain)
+            at = pc.indices_nonzero(pc.is_in(column, value_set=pa.array(wanted, self._plain)))
+            if len(at):
+                for row in file.read_row_group(group).take(at).to_pylist():
+                    yield row[self._key_column], row
+
+    def _open(self, path: Path) -> parquet.ParquetFile:
+        return parquet.ParquetFile(path, memory_map=not self._in_place)
+
+    def _close(self, handle: parquet.ParquetFile) -> None:
+        handle.close()
+
+
+class ParquetRangeReader(ParquetReader):
+    """Reads ``shard.parquet`` where the storage has it: its footer once, and the row groups that may hold the key."""
+
+    by_range = True
+
+    def __init__(self, file: RangedFile, manifest: Manifest) -> None:
+        super().__init__(lambda: nullcontext(Path(file.path)), manifest)
+        self._file = file
+        self._path = file.path
+        self._footer: parquet.FileMetaData | None = None
+
+    def _opened(self) -> parquet.ParquetFile:
+        try:
+            # With pre_buffer, columns that lie side by side are one request.
+            opened = parquet.ParquetFile(self._file.stream(), metadata=self._footer, pre_buffer=True)
+        except UNREADABLE as error:
+            raise self._damage(error) from error
+        self._footer = opened.metadata
+        return opened
+
+
+def _key_ranges(file: parquet.ParquetFile, key_column: str) -> list[tuple[Any, Any] | None]:
+    """The smallest and greatest key of each row group; ``None`` where the file does not tell."""
+    metadata = file.metadata
+    at = [metadata.schema.column(leaf).path for leaf in range(metadata.num_columns)].index(key_column)
+    ranges: list[tuple[Any, Any] | None] = []
+    for group in range(metadata.num_row_groups):
+        told = metadata.row_group(group).column(at).statistics
+        ranges.append((told.min, told.max) if told is not None and told.has_min_max else None)
+    return ranges
+
+
+def _by_row_group(ranges: Sequence[tuple[Any, Any] | None], keys: Sequence[Any]) -> dict[int, list[Any]]:
+    """The keys that each row group may hold; the groups in order."""
+    ordered = sorted(keys)
+    groups = {}
+    for group, told in enumerate(ranges):
+        wanted = ordered
+        if told is not None:
+            begin = bisect_left(ordered, told[0])
+            wanted = [key for key in ordered[begin:] if key <= told[1]]
+        if wanted:
+            groups[group] = wanted
+    return groups

@@ -1,0 +1,237 @@
+"""A shard in SQLite: a look-up is one descent in one B-tree.
+
+    reader = SqliteReader(lambda: cache.held(shard), manifest)
+    reader.get("N14228")
+
+The invariant: what is read is what was written, as ``cells.py`` says, and a file that is cut off under a reader is an error that
+it survives.
+
+It reads through APSW, whose way from SQLite's values to Python's takes half the time of the standard library's. That is another
+SQLite in the process than the writer's, and closing a file in one drops the other's locks on it: shards are never written to once
+they are there to be read.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from functools import cache, lru_cache
+from itertools import count, islice
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import apsw
+import pyarrow as pa
+
+from airflow_snowpack.builds.columns import arrow_schema
+from airflow_snowpack.builds.model import Key, KeyType, Manifest
+from airflow_snowpack.builds.read.ranged_file import RangedFile
+from airflow_snowpack.builds.read.shard_reader import BATCH_ROWS, UNREADABLE, Row, RowMaker, ShardReader, row_maker
+from airflow_snowpack.builds.sqlite_values import arrow_array, from_cell
+from airflow_snowpack.builds.write.shard_writers import quoted
+
+MAPPED_BYTES = 2**40
+BUSY_MS = 5_000
+FLAGS = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_NOMUTEX
+"""Without a mutex around each value that is read: the pool gives a connection, whose cursors are all at their end, to one thread
+at a time."""
+TAKES_ARRAYS = hasattr(apsw, "carray") and "ENABLE_CARRAY" in apsw.compile_options
+"""As APSW does from PyPI; one that was built with the system's SQLite may not."""
+MOST_CACHED = 8 * 2**20
+"""Bytes of a shard that one connection keeps."""
+
+
+class SqliteReader(ShardReader[apsw.Connection]):
+    """Reads ``shard.sqlite``; a look-up is one descent in one B-tree."""
+
+    def __init__(self, held: Callable[[], AbstractContextManager[Path]], manifest: Manifest, in_place: bool = True) -> None:
+        super().__init__(held, manifest, in_place)
+        self._schema = arrow_schema(manifest.columns)
+        self._key_at = self._schema.names.index(self._key_column)
+        self._key_type = manifest.key_type
+        self._rows = _row_maker(manifest.columns)
+        # All columns, in the order that the format fixes: APSW keeps no statement prepared that is longer than 16 KiB.
+        key = f"rows.{quoted(self._key_column)}"
+        self._all = f"SELECT rows.* FROM rows ORDER BY {key}"
+        self._those = f"SELECT rows.* FROM rows WHERE {key} = ?"
+        self._one = f"{self._those} LIMIT 1"
+        self._any = f"SELECT rows.* FROM carray(?) AS wanted CROSS JOIN rows WHERE {key} = wanted.value"
+
+    def get(self, key: Key) -> Row | None:
+        connection = self._taken()  # without the context manager, which would take a tenth of the time
+        try:
+            found = connection.execute(self._one, (key,)).fetchall()
+        except UNREADABLE as error:
+            raise self._damage(error) from error
+        finally:
+            self._give_back(connection)
+        return self._rows(found)[0] if found else None
+
+    def get_all(self, key: Key) -> list[Row]:
+        with self._handle() as connection:
+            return self._rows(connection.execute(self._those, (key,)).fetchall())
+
+    def multi_get(self, keys: Sequence[Key]) -> Iterable[tuple[Key, Row]]:
+        wanted = self._in_order(keys)
+        with self._handle() as connection:
+            if TAKES_ARRAYS and not self._with_nul(wanted):
+                keys_array = apsw.carray(array("q", wanted) if self._key_type is KeyType.INTEGER else tuple(wanted))
+                # Not kept prepared, as a statement keeps what was bound to it.
+                found = connection.execute(self._any, (keys_array,), can_cache=False).fetchall()
+            else:
+                with connection:  # one transaction, so that the file is locked once
+                    found = connection.executemany(self._one, zip(wanted, strict=True)).fetchall()
+        found.reverse()  # so that the first row of a key comes last
+        return zip(map(itemgetter(self._key_at), found), self._rows(found), strict=True)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        with self._handle() as connection, closing(connection.execute(self._all)) as cursor:
+            while found := list(islice(cursor, BATCH_ROWS)):
+                values = zip(*found, strict=True)
+                columns = [arrow_array(column, field.type) for column, field in zip(values, self._schema, strict=True)]
+                yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _in_order(self, keys: Sequence[Any]) -> list[Any]:
+        """The keys sorted, so that each page is read once, and text and bytes as plain ones, which alone APSW takes for such."""
+        match self._key_type:
+            case KeyType.INTEGER:
+                return sorted(keys)
+            case KeyType.STRING:
+                return sorted(map(str.__str__, keys))
+            case KeyType.BYTES:
+                return sorted(map(bytes, keys))
+
+    def _with_nul(self, keys: Sequence[Any]) -> bool:
+        """Whether one is text with a NUL, at which an array would end it."""
+        return self._key_type is KeyType.STRING and "\0" in "".join(keys)
+
+    def _open(self, path: Path) -> apsw.Connection:
+        if not self._in_place:
+            # Nobody writes to a copy: SQLite need neither lock it nor look whether it has changed, and may map it.
+            return self._connected(path, "mode=ro&immutable=1", f"PRAGMA mmap_size = {MAPPED_BYTES}")
+        # Others may write to the storage's own file. So SQLite looks for a change with each question, and reads the file instead
+        # of mapping it: one that is cut off is then an error, and not a signal that ends the process.
+        pages = f"PRAGMA cache_size = -{min(path.stat().st_size, MOST_CACHED) // 1024 + 256}"
+        try:
+            return self._connected(path, "mode=ro", pages)
+        except apsw.Error:
+            return self._connected(path, "mode=ro&immutable=1", pages)  # a mounted bucket, which knows no locks
+
+    def _connected(self, path: Path, how: str, pages: str) -> apsw.Connection:
+        return self._connection(f"file:{quote(str(path))}?{how}", pages)
+
+    def _connection(self, uri: str, pages: str) -> apsw.Connection:
+        connection = apsw.Connection(uri, flags=FLAGS, statementcachesize=64)
+        try:
+            connection.set_busy_timeout(BUSY_MS)
+            connection.execute(pages).fetchall()
+            connection.execute(f"{self._all} LIMIT 1").fetchall()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _close(self, handle: apsw.Connection) -> None:
+        handle.close()
+
+
+class SqliteRangeReader(SqliteReader):
+    """Reads ``shard.sqlite`` where the storage has it, page by page."""
+
+    by_range = True
+
+    def __init__(self, file: RangedFile, manifest: Manifest) -> None:
+        super().__init__(lambda: nullcontext(Path(file.path)), manifest)
+        self._file = file
+        self._path = file.path
+
+    def _opened(self) -> apsw.Connection:
+        pages = f"PRAGMA cache_size = -{MOST_CACHED // 1024}"
+        try:
+            with registered(self._file) as uri:
+                return self._connection(uri, pages)
+        except UNREADABLE as error:
+            raise self._damage(error) from error
+
+
+@lru_cache(maxsize=64)
+def _row_maker(columns: tuple[tuple[str, str], ...]) -> RowMaker:
+    """The same for all shards of a build, as compiling one for a thousand columns takes milliseconds."""
+    schema = arrow_schema(columns)
+    return row_maker(schema.names, {field.name: read for field in schema if (read := from_cell(field.type)) is not None})
+
+
+VFS = "snowpack-ranges"
+
+_files: dict[str, RangedFile] = {}
+_names = count(1)
+
+
+@contextmanager
+def registered(file: RangedFile) -> Iterator[str]:
+    """The URI under which SQLite opens a file; a connection that was opened goes on reading after the end."""
+    _vfs()
+    name = f"/{next(_names)}"
+    _files[name] = file
+    try:
+        yield f"file:{name}?vfs={VFS}&mode=ro&immutable=1"
+    finally:
+        del _files[name]
+
+
+class _Vfs(apsw.VFS):
+    def __init__(self) -> None:
+        super().__init__(VFS, "")
+
+    def xOpen(self, name: Any, flags: list[int]) -> Any:  # noqa: N802 - SQLite's name
+        flags[1] = flags[0]
+        return _File(_files[name.filename() if isinstance(name, apsw.URIFilename) else name])
+
+    def xAccess(self, pathname: str, flags: int) -> bool:  # noqa: N802
+        return False
+
+    def xFullPathname(self, name: str) -> str:  # noqa: N802
+        return name
+
+
+class _File:
+    """What SQLite asks of a file that is only read; APSW takes any object that has these methods."""
+
+    def __init__(self, file: RangedFile) -> None:
+        self._file = file
+
+    def xRead(self, amount: int, offset: int) -> bytes:  # noqa: N802
+        return self._file.read(offset, amount)
+
+    def xFileSize(self) -> int:  # noqa: N802
+        return self._file.size
+
+    def xLock(self, level: int) -> None:  # noqa: N802
+        """There is nothing to lock."""
+
+    def xUnlock(self, level: int) -> None:  # noqa: N802
+        """There is nothing to unlock."""
+
+    def xCheckReservedLock(self) -> bool:  # noqa: N802
+        return False
+
+    def xFileControl(self, op: int, pointer: int) -> bool:  # noqa: N802
+        return False
+
+    def xSectorSize(self) -> int:  # noqa: N802
+        return 4096
+
+    def xDeviceCharacteristics(self) -> int:  # noqa: N802
+        return int(apsw.SQLITE_IOCAP_IMMUTABLE)
+
+    def xClose(self) -> None:  # noqa: N802
+        """The file is shared by all connections of the shard's reader."""
+
+
+@cache
+def _vfs() -> _Vfs:
+    """Registered once for the process."""
+    return _Vfs()

@@ -1,0 +1,176 @@
+"""Reads a whole build back, and reports everything in it that is not what was written.
+
+    found = verify(storage, "manifests/20260101T000000Z/1.json", manifest)
+    found.sound or print(found.problems)
+
+Each shard's file is summed up, opened as readers open it, and read to its end: its columns, the number of its rows, the order of
+its keys, the smallest and greatest key, the look-up by key, and whether each key belongs to this shard. The invariant: a problem
+of one shard does not hide those of others; only a storage that fails ends it early.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from airflow_snowpack.builds.columns import arrow_schema
+from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey, ManifestDamaged
+from airflow_snowpack.builds.model import Key, Manifest, ShardAttemptResult, ShardFormat, ShardingKind
+from airflow_snowpack.builds.read.open_build import READERS
+from airflow_snowpack.builds.read.shard_cache import ShardCache
+from airflow_snowpack.builds.scratch import scratch
+from airflow_snowpack.builds.sharding import Placing, plain_keys
+from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.builds.write.attempt import check_order
+
+SHARDS_AT_ONCE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ShardProblem:
+    """What is wrong with one shard.
+
+    :param path: of its file, relative to the dataset's root; ``None`` for a shard without one.
+    """
+
+    shard_id: int
+    path: str | None
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What was found.
+
+    :param manifest: the path of the manifest, relative to the dataset's root.
+    :param rows: that were read.
+    """
+
+    dataset: str
+    run_id: str
+    manifest: str
+    shards: int
+    rows: int
+    bytes: int
+    problems: tuple[ShardProblem, ...]
+
+    @property
+    def sound(self) -> bool:
+        return not self.problems
+
+
+def verify(storage: Storage, path: str, manifest: Manifest) -> Verification:
+    """Read a build back.
+
+    Files of a storage that is not local are copied to a folder of their own, a few at a time, and no copy of a reader is used.
+
+    :param path: of the manifest, relative to the dataset's root.
+    :raises StorageFailed: the storage could not be read.
+    """
+
+    def read(shard: ShardAttemptResult) -> tuple[int, ShardProblem | None]:
+        try:
+            return _rows(storage, manifest, shard), None
+        except (ManifestDamaged, InvalidBuild, InvalidKey) as error:
+            return 0, ShardProblem(shard.shard_id, shard.url, str(error))
+
+    with ThreadPoolExecutor(SHARDS_AT_ONCE, "snowpack-verify") as pool:
+        found = list(pool.map(read, manifest.shards))
+    return Verification(
+        dataset=manifest.dataset,
+        run_id=manifest.run_id,
+        manifest=path,
+        shards=len(manifest.shards),
+        rows=sum(rows for rows, _ in found),
+        bytes=manifest.bytes,
+        problems=tuple(problem for _, problem in found if problem is not None),
+    )
+
+
+def _rows(storage: Storage, manifest: Manifest, shard: ShardAttemptResult) -> int:
+    """Read a shard, and return how many rows it has.
+
+    :raises ManifestDamaged, InvalidBuild, InvalidKey: it is not what the manifest says.
+    """
+    if shard.url is None:
+        return 0  # a manifest is read only if such a shard has no rows
+    with scratch("snowpack-shard-") as folder:
+        cache = ShardCache(storage, folder)
+        reader = READERS[manifest.shard_format](partial(cache.held, shard), manifest, cache.in_place)
+        try:
+            found = _Found(shard.url, manifest, shard)
+            for batch in reader.batches():
+                found.add(batch)
+                if found.last is not None and reader.get(found.last) is None:
+                    raise ManifestDamaged(shard.url, f"a look-up of its key {found.last!r:.100} does not find it")
+            found.check()
+        finally:
+            reader.close()
+    return found.rows
+
+
+def _columns_of(manifest: Manifest) -> pa.Schema | None:
+    """The columns as a reader gets them: Parquet has no seconds, for example, and reads milliseconds.
+
+    :returns: ``None`` where a Parquet shard has a type that the manifest cannot name, such as an extension's.
+    """
+    try:
+        schema = arrow_schema(manifest.columns)
+    except InvalidBuild:
+        if manifest.shard_format is ShardFormat.SQLITE:
+            raise
+        return None
+    if manifest.shard_format is ShardFormat.SQLITE:
+        return schema
+    sink = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), sink)
+    return pq.read_schema(pa.BufferReader(sink.getvalue()))
+
+
+class _Found:
+    """What the batches of a shard have been so far."""
+
+    def __init__(self, url: str, manifest: Manifest, shard: ShardAttemptResult) -> None:
+        self._url, self._manifest, self._shard = url, manifest, shard
+        self._columns = _columns_of(manifest)
+        self._placing = Placing(manifest.sharding, manifest.key_type)
+        self.rows = 0
+        self.first: Key | None = None
+        self.last: Key | None = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        if batch.schema.names != [name for name, _ in self._manifest.columns] or not (
+            self._columns is None or self._columns.equals(batch.schema)
+        ):
+            raise ManifestDamaged(self._url, f"its columns are {str(batch.schema)!r:.300}")
+        if not len(batch):
+            return
+        keys = plain_keys(batch.column(self._manifest.key_column))
+        check_order(keys, self.last)
+        self._check_place(batch)
+        self.rows += len(batch)
+        self.first = keys[0].as_py() if self.first is None else self.first
+        self.last = keys[-1].as_py()
+
+    def _check_place(self, batch: pa.RecordBatch) -> None:
+        sharding = self._manifest.sharding
+        if sharding.kind is ShardingKind.EXPRESSION:
+            return  # which only Spark can evaluate
+        column = batch.column(sharding.column or self._manifest.key_column)
+        strangers = column.filter(pc.not_equal(self._placing.shards(column), self._shard.shard_id))
+        if len(strangers):
+            raise ManifestDamaged(self._url, f"{strangers[0].as_py()!r:.100} belongs to another shard")
+
+    def check(self) -> None:
+        """:raises ManifestDamaged: all batches together are not what the manifest says."""
+        shard = self._shard
+        if self.rows != shard.rows:
+            raise ManifestDamaged(self._url, f"it has {self.rows:,} rows, and the manifest says {shard.rows:,}")
+        for what, found, recorded in (("smallest", self.first, shard.min_key), ("greatest", self.last, shard.max_key)):
+            if found != recorded:
+                raise ManifestDamaged(self._url, f"its {what} key is {found!r:.100}, and the manifest says {recorded!r:.100}")

@@ -1,0 +1,220 @@
+"""One attempt at one shard: sorted rows become a file, and then the attempt's record confirms it.
+
+    plan = ShardPlan(schema, key_column="tail_number", shard_format=ShardFormat.PARQUET)
+    result = write_attempt(storage, AttemptPlace(run_id, shard_id=7, attempt=0, token="31", task_attempt_id=31), plan, batches)
+
+The invariants: a record exists only beside a complete file, and no two attempts share a folder. So the records list exactly the
+successful attempts, and an attempt that an engine has given up writes only into its own folder. Within a file the keys never
+decrease, as readers search in it: rows out of order are refused. One batch is in memory at a time, however large the shard is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from airflow_snowpack.builds import layout
+from airflow_snowpack.builds.columns import check_columns
+from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey, TooManyKeys
+from airflow_snowpack.builds.json_format import to_json
+from airflow_snowpack.builds.model import Key, ShardAttemptResult, ShardFormat, whole_number
+from airflow_snowpack.builds.scratch import scratch
+from airflow_snowpack.builds.sharding import key_type_of, plain_keys
+from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.builds.write.rate_limit import RateLimit
+from airflow_snowpack.builds.write.shard_writers import ParquetShard, SqliteShard
+
+BATCH_SIZE = 65_536
+CHUNK_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptPlace:
+    """The identity of an attempt, and so its folder.
+
+    :param attempt: Spark's ``attemptNumber``, or the number of the try, from 0.
+    :param token: makes the folder unique within the run; see :func:`layout.attempt_folder`.
+    :param task_attempt_id: Spark's ``taskAttemptId``; ``None`` without Spark.
+    """
+
+    run_id: str
+    shard_id: int
+    attempt: int
+    token: str
+    task_attempt_id: int | None = None
+
+    @property
+    def folder(self) -> str:
+        """The attempt's folder, relative to the dataset's root."""
+        return layout.attempt_folder(self.run_id, self.shard_id, self.attempt, self.token)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardPlan:
+    """What all shards of a build have in common.
+
+    :param schema: the columns of each file.
+    :param batch_size: rows that are kept in memory and written at once; in Parquet, the rows of a row group.
+    :param rows_per_second: the limit of each shard that is being written; ``None`` for no limit.
+    :param max_keys: the limit of distinct keys of a shard; ``None`` for no limit.
+    :raises InvalidBuild: the key is not a column or has a type that no key can have, two columns share a name, a shard cannot
+        hold a column's type, or a number is not positive.
+    """
+
+    schema: pa.Schema
+    key_column: str
+    shard_format: ShardFormat = ShardFormat.PARQUET
+    batch_size: int = BATCH_SIZE
+    rows_per_second: float | None = None
+    max_keys: int | None = None
+
+    def __post_init__(self) -> None:
+        check_key(self.schema, self.key_column)
+        # SQLite ignores the case of names, and so does Spark by default.
+        folded = [name.casefold() for name in self.schema.names]
+        twice = next((name for name in self.schema.names if folded.count(name.casefold()) > 1), None)
+        if twice is not None:
+            raise InvalidBuild("columns", twice, "another column has the same name, apart from upper and lower case. Rename one")
+        whole_number("batch_size", self.batch_size, least=1)
+        check_columns(self.schema, self.shard_format)
+        RateLimit(self.rows_per_second)  # checks the number
+
+    @property
+    def file_name(self) -> str:
+        return f"shard.{self.shard_format.value}"
+
+
+def check_key(schema: pa.Schema, key_column: str) -> None:
+    """:raises InvalidBuild: the key is not exactly one of the columns, or has a type that no key can have."""
+    if schema.names.count(key_column) != 1:
+        raise InvalidBuild("key", key_column, f"it must be exactly one of the columns {', '.join(schema.names)}")
+    key_type_of(key_column, schema.field(key_column).type)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFile:
+    """A shard's file on the local disk.
+
+    :param checksum: ``xxh3_64:`` and 16 hex digits, of its bytes.
+    """
+
+    path: Path
+    rows: int
+    bytes: int
+    min_key: Key | None
+    max_key: Key | None
+    checksum: str
+
+
+def write_attempt(
+    storage: Storage,
+    place: AttemptPlace,
+    plan: ShardPlan,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> ShardAttemptResult:
+    """Write one attempt: the file, then its record.
+
+    :param batches: the shard's rows, sorted by key; an empty shard gets an empty file.
+    :raises InvalidKey: see :func:`write_shard`.
+    :raises StorageFailed: the storage failed three times at the same object.
+    """
+    with scratch("snowpack-shard-") as folder:
+        file = write_shard(plan, batches, folder)
+        url = place.folder + plan.file_name
+        storage.upload(file.path, url)
+    result = ShardAttemptResult(
+        run_id=place.run_id,
+        shard_id=place.shard_id,
+        attempt=place.attempt,
+        task_attempt_id=place.task_attempt_id,
+        url=url,
+        rows=file.rows,
+        bytes=file.bytes,
+        min_key=file.min_key,
+        max_key=file.max_key,
+        checksum=file.checksum,
+        finished_at=clock(),
+    )
+    storage.write(place.folder + layout.RECORD, to_json(result))
+    return result
+
+
+def write_shard(plan: ShardPlan, batches: Iterable[pa.RecordBatch], folder: Path, *, limit: RateLimit | None = None) -> ShardFile:
+    """Write a shard's rows into ``shard.parquet`` or ``shard.sqlite`` in a local folder.
+
+    :param batches: sorted by key over all of them; none make an empty file.
+    :raises InvalidKey: a key is null, outside of 64 bits, or smaller than the one before it.
+    :raises TooManyKeys: there are more distinct keys than the plan allows.
+    """
+    limit = limit or RateLimit(plan.rows_per_second)
+    path = folder / plan.file_name
+    if plan.shard_format is ShardFormat.SQLITE:
+        writer: SqliteShard | ParquetShard = SqliteShard(path, plan.schema, plan.key_column)
+    else:
+        writer = ParquetShard(path, plan.schema, plan.key_column, plan.batch_size)
+    rows, distinct, first, last = 0, 0, None, None
+    for table in _gathered(batches, plan):
+        keys = plain_keys(table.column(plan.key_column).combine_chunks())
+        repeats = check_order(keys, last)
+        distinct += len(keys) - repeats
+        if plan.max_keys is not None and distinct > plan.max_keys:
+            raise TooManyKeys(plan.max_keys)
+        limit.wait(len(table))
+        writer.write(table, repeats=repeats > 0)
+        rows += len(table)
+        first = keys[0].as_py() if first is None else first
+        last = keys[-1].as_py()
+    writer.close()
+    return ShardFile(path, rows, path.stat().st_size, first, last, file_checksum(path))
+
+
+def file_checksum(path: Path) -> str:
+    """Return the checksum of a local file: ``xxh3_64:`` and 16 hex digits."""
+    digest = xxhash.xxh3_64()
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            digest.update(chunk)
+    return f"xxh3_64:{digest.hexdigest()}"
+
+
+def _gathered(batches: Iterable[pa.RecordBatch], plan: ShardPlan) -> Iterator[pa.Table]:
+    """Yield the same rows in tables of ``batch_size`` rows, as Spark's batches have the size that its settings say."""
+    pending: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        if batch.schema != plan.schema:
+            batch = batch.cast(plan.schema)
+        while len(batch):
+            part = batch.slice(0, plan.batch_size - count)
+            pending.append(part)
+            count += len(part)
+            batch = batch.slice(len(part))
+            if count == plan.batch_size:
+                yield pa.Table.from_batches(pending, plan.schema)
+                pending, count = [], 0
+    if pending:
+        yield pa.Table.from_batches(pending, plan.schema)
+
+
+def check_order(keys: pa.Array, before: Key | None) -> int:
+    """Return how many keys equal the one before them.
+
+    :param before: the last key of the rows before these.
+    :raises InvalidKey: a key is smaller than the one before it.
+    """
+    earlier, later = keys.slice(0, len(keys) - 1), keys.slice(1)
+    falls = later.filter(pc.less(later, earlier))
+    previous = None if before is None else pa.scalar(before, keys.type)
+    if len(falls) or (previous is not None and pc.less(keys[0], previous).as_py()):
+        wrong = falls[0] if len(falls) else keys[0]
+        raise InvalidKey(wrong.as_py(), "it comes after a larger one, and the rows of a shard must be sorted")
+    joins = previous is not None and pc.equal(keys[0], previous).as_py()
+    return int(joins) + (pc.sum(pc.equal(earlier, later)).as_py() or 0)

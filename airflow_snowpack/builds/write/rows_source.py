@@ -1,0 +1,156 @@
+"""Write rows as shards without Spark: they are spooled to the local disk, then parallel subprocesses write the shards.
+
+    written = RowsSource([{"id": 1, "name": "a"}, {"id": 2, "name": None}]).write(storage, run_id, spec, sharding, Interrupt())
+
+A failed attempt is retried after 1, 2 and 4 s in a new subprocess, up to ``shard_retry`` times, unless a key or the declaration
+is at fault. Each try is an attempt with a folder of its own, as with Spark. A value or column that does not fit the schema is
+refused, never dropped or converted with loss.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_snowpack.builds.build_spec import BuildInput, BuildSpec, Interrupt, check_sources
+from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey
+from airflow_snowpack.builds.model import KEY_TYPES, KeyType, Sharding, canonical
+from airflow_snowpack.builds.scratch import scratch
+from airflow_snowpack.builds.sharding import BUCKETS, Placing, bucket_of, key_type_of
+from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.builds.write.attempt import check_key
+from airflow_snowpack.builds.write.shard_pool import ShardPool
+from airflow_snowpack.builds.write.spool import Spool
+
+DICTIONARY_BATCH_SIZE = 10_000
+
+Rows: TypeAlias = "pa.Table | pa.RecordBatchReader | Iterable[pa.RecordBatch | pa.Table | Mapping[str, Any]]"
+
+
+@dataclass(frozen=True, slots=True)
+class RowsSource:
+    """Rows of Python as the source of a build; see :class:`BuildSource`.
+
+    :param rows: a table, a reader, or an iterable of batches, tables or dictionaries, which is consumed.
+    :param schema: the columns of the rows; ``None`` for those of the first batch or the first 10,000 dictionaries.
+    :param sources: where the rows come from, for the manifest.
+    """
+
+    rows: Rows
+    schema: pa.Schema | None = None
+    sources: tuple[dict[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        check_sources(self.sources)
+
+    def count_keys(self, key: str, interrupt: Interrupt) -> np.ndarray:
+        """Count the distinct keys by bucket.
+
+        :raises InvalidBuild: the rows can be read only once, or the key is not one of their columns.
+        """
+        if not isinstance(self.rows, pa.Table):
+            raise InvalidBuild(
+                "max_keys_per_shard", type(self.rows).__name__, "only the keys of a table can be counted first; set sharding"
+            )
+        check_key(self.rows.schema, key)
+        keys = pc.unique(self.rows.column(key)).drop_null()  # writing refuses null
+        return np.bincount(bucket_of(keys), minlength=BUCKETS)
+
+    def write(self, storage: Storage, run_id: str, spec: BuildSpec, sharding: Sharding, interrupt: Interrupt) -> BuildInput:
+        """Write all shards; see :meth:`BuildSource.write`.
+
+        :raises ShardFailed: a shard could not be written in any of its tries.
+        """
+        batches = RowBatches(self.rows, spec.key, self.schema)
+        plan = spec.plan(batches.schema)
+        placing = Placing(sharding, key_type_of(spec.key, plan.schema.field(spec.key).type))
+        with scratch("snowpack-spool-") as folder:
+            spool = Spool(folder, plan.schema, placing, spec.key)
+            for batch in batches:
+                spool.add(batch)
+            spool.close()
+            pool = ShardPool(storage, run_id, plan, folder, tries=1 + spec.shard_retry)
+            processes = min(sharding.num_shards, spec.processes or os.cpu_count() or 1)
+            pool.write(range(sharding.num_shards), processes, interrupt.stop)
+        return BuildInput.of(plan.schema, spec.key, self.sources)
+
+
+class RowBatches:
+    """Rows as Arrow batches of one schema; can be iterated once.
+
+    :param schema: see :class:`RowsSource`.
+    :raises InvalidBuild: there are neither rows nor a schema.
+    """
+
+    def __init__(self, rows: Rows, key_column: str, schema: pa.Schema | None = None) -> None:
+        self._key = key_column
+        self._declared = schema or getattr(rows, "schema", None)
+        batches = self._batches(iter(rows.to_batches() if isinstance(rows, pa.Table) else rows))
+        first = next(batches, None)
+        if first is None and self._declared is None:
+            raise InvalidBuild("rows", [], "there are no rows to infer the columns from; set the schema")
+        self.schema: pa.Schema = first.schema if first is not None and self._declared is None else self._declared
+        self._rest = batches if first is None else chain([first], batches)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self._rest
+
+    def _batches(self, rows: Iterator[Any]) -> Iterator[pa.RecordBatch]:
+        for row in rows:
+            if isinstance(row, pa.RecordBatch):
+                yield row
+            elif isinstance(row, pa.Table):
+                yield from row.to_batches()
+            elif isinstance(row, Mapping):
+                yield from self._from_dictionaries(chain([row], rows))
+            else:
+                raise InvalidBuild("rows", row, f"{type(row).__name__} is neither an Arrow batch nor a table nor a dictionary")
+
+    def _from_dictionaries(self, rows: Iterator[Any]) -> Iterator[pa.RecordBatch]:
+        while some := list(islice(rows, DICTIONARY_BATCH_SIZE)):
+            if self._declared is None:
+                self._declared = self._inferred(some)
+            names = set(self._declared.names)
+            for row in some:
+                if not isinstance(row, Mapping) or not names.issuperset(row):
+                    allowed = ", ".join(self._declared.names)
+                    raise InvalidBuild("rows", row, f"each must be a dictionary with no other names than {allowed}")
+            yield self._converted(some, self._declared)
+
+    def _inferred(self, some: list[Mapping[str, Any]]) -> pa.Schema:
+        names = list(dict.fromkeys(name for row in some for name in row))
+        return self._converted([{name: row.get(name) for name in names} for row in some], None).schema
+
+    def _converted(self, some: list[Mapping[str, Any]], schema: pa.Schema | None) -> pa.RecordBatch:
+        try:
+            return pa.RecordBatch.from_pylist(some, schema)
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+            self._blame_key(some, schema)
+            raise InvalidBuild(
+                "rows", "…", f"they do not fit one schema ({error}); set the schema, or correct the rows"
+            ) from error
+
+    def _blame_key(self, some: list[Mapping[str, Any]], schema: pa.Schema | None) -> None:
+        """:raises InvalidKey: a key is what does not fit."""
+        keys = [row.get(self._key) for row in some]
+        try:
+            pa.array(keys, schema.field(self._key).type if schema is not None else None)
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+            sound = next((key for key in keys if key is not None), None)
+            kind = _key_type(self._key, sound) if schema is None else key_type_of(self._key, schema.field(self._key).type)
+            for key in keys:
+                canonical(key, kind)
+            raise InvalidKey(sound, f"the keys do not fit one type ({error})") from error
+
+
+def _key_type(column: str, key: object) -> KeyType:
+    """Return the type of a key, also of integers and strings for which Arrow has no value."""
+    kind = next((kind for python, kind in KEY_TYPES.items() if isinstance(key, python) and not isinstance(key, bool)), None)
+    return key_type_of(column, pa.array([key]).type) if kind is None else kind

@@ -1,0 +1,144 @@
+"""What was selected of a run, kept beside its shards until it is published: what somebody has checked is what readers are given.
+
+    manifest = select(storage, run, build_input, Sharding.hash(8), ShardFormat.SQLITE, now)
+    keep_selection(storage, manifest)                                    # in one process
+    publish(registry, storage, handle, kept_selection(storage, run_id))  # in another, an hour later
+
+The invariant: a selection carries its own checksum, and its winners are attempts of its own run.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+
+from airflow_snowpack.builds import layout
+from airflow_snowpack.builds.build_spec import BuildInput
+from airflow_snowpack.builds.errors import BuildNotFound, ManifestDamaged, ObjectMissing, ShardCoverageError
+from airflow_snowpack.builds.json_format import read_attempt, read_selection, selection_json, to_json
+from airflow_snowpack.builds.model import NO_TASK_ATTEMPT, BuildRun, Manifest, ShardAttemptResult, ShardFormat, Sharding
+from airflow_snowpack.builds.registry.model import RunHandle
+from airflow_snowpack.builds.storage import Storage
+
+SELECTED = "_SELECTED.json"
+
+
+def select(
+    run: BuildRun | RunHandle,
+    attempts: list[ShardAttemptResult],
+    build_input: BuildInput,
+    sharding: Sharding,
+    shard_format: ShardFormat,
+    now: datetime,
+) -> Manifest:
+    """The manifest of a run's winners.
+
+    :param attempts: what :func:`read_attempts` gave.
+    :raises ShardCoverageError: a shard has no successful attempt.
+    """
+    return Manifest(
+        dataset=run.dataset,
+        run_id=run.run_id,
+        as_of=run.as_of,
+        created_at=now,
+        key_column=build_input.key_column,
+        key_type=build_input.key_type,
+        sharding=sharding,
+        shard_format=shard_format,
+        columns=build_input.columns,
+        shards=select_winners(attempts, sharding.num_shards, run.run_id),
+        sources=build_input.sources,
+    )
+
+
+def keep_selection(storage: Storage, manifest: Manifest) -> str:
+    """Keep what was selected; its path, relative to the dataset's root."""
+    path = _path(manifest.run_id)
+    storage.write(path, selection_json(manifest))
+    return path
+
+
+def kept_selection(storage: Storage, dataset: str, run_id: str) -> Manifest:
+    """What was selected last.
+
+    :raises BuildNotFound: nothing was.
+    :raises ManifestDamaged: it is not what was written.
+    """
+    try:
+        return read_selection(storage.read(_path(run_id)), _path(run_id))
+    except ObjectMissing:
+        raise BuildNotFound(dataset, run_id, "its winners were not selected yet") from None
+
+
+def _path(run_id: str) -> str:
+    return f"{layout.run_folder(run_id)}{SELECTED}"
+
+
+log = logging.getLogger(__name__)
+
+READERS = 16
+
+
+def winner_sort_key(attempt: ShardAttemptResult) -> tuple[int, int, str]:
+    """The specification's comparator: the smallest of a shard's attempts wins."""
+    task_attempt_id = NO_TASK_ATTEMPT if attempt.task_attempt_id is None else attempt.task_attempt_id
+    return attempt.attempt, task_attempt_id, attempt.url or ""
+
+
+def select_winners(attempts: Iterable[ShardAttemptResult], num_shards: int, run_id: str) -> tuple[ShardAttemptResult, ...]:
+    """The winners, in the order of their shards.
+
+    :raises ShardCoverageError: shards without an attempt, or attempts at shards outside of ``[0, num_shards)``.
+    """
+    winners: dict[int, ShardAttemptResult] = {}
+    for attempt in attempts:
+        best = winners.get(attempt.shard_id)
+        if best is None or _is_before(attempt, best):
+            winners[attempt.shard_id] = attempt
+    missing = [shard_id for shard_id in range(num_shards) if shard_id not in winners]
+    unknown = sorted(shard_id for shard_id in winners if not 0 <= shard_id < num_shards)
+    if missing or unknown:
+        raise ShardCoverageError(run_id, num_shards, missing, unknown)
+    return tuple(winners[shard_id] for shard_id in range(num_shards))
+
+
+def _is_before(one: ShardAttemptResult, other: ShardAttemptResult) -> bool:
+    mine, theirs = winner_sort_key(one), winner_sort_key(other)
+    # Two attempts that the comparator takes for the same must not be told apart by who came first.
+    return to_json(one) < to_json(other) if mine == theirs else mine < theirs
+
+
+def read_attempts(storage: Storage, run_id: str) -> list[ShardAttemptResult]:
+    """All successful attempts of a run, by their records. What has no sound record did not succeed, and is logged.
+
+    :raises StorageFailed: the storage cannot be read, so that nobody knows.
+    """
+    sizes = {found.path: found.bytes for found in storage.objects(layout.run_folder(run_id))}
+    records = sorted(path for path in sizes if path.endswith(f"/{layout.RECORD}"))
+
+    def read(path: str) -> ShardAttemptResult | None:
+        try:
+            attempt = read_attempt(storage.read(path), path)
+            _check(attempt, run_id, path, sizes)
+        except (ManifestDamaged, ObjectMissing) as error:
+            log.warning("attempt_ignored: %s", error)
+            return None
+        return attempt
+
+    with ThreadPoolExecutor(READERS, thread_name_prefix="snowpack-attempts") as readers:
+        return [attempt for attempt in readers.map(read, records) if attempt is not None]
+
+
+def _check(attempt: ShardAttemptResult, run_id: str, path: str, sizes: dict[str, int]) -> None:
+    """A record tells of its own folder, and of a file that is there."""
+    folder = path.removesuffix(layout.RECORD)
+    if attempt.run_id != run_id or not folder.startswith(layout.shard_folder(run_id, attempt.shard_id)):
+        raise ManifestDamaged(path, f"it tells of shard {attempt.shard_id} of the run {attempt.run_id}, and stands elsewhere")
+    if attempt.url is None:
+        return
+    if not attempt.url.startswith(folder):
+        raise ManifestDamaged(path, f"its file {attempt.url} stands in another folder")
+    if sizes.get(attempt.url) != attempt.bytes:
+        raise ManifestDamaged(path, f"its file {attempt.url} of {attempt.bytes} bytes has {sizes.get(attempt.url, 'no')} bytes")

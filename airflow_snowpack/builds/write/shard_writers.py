@@ -1,0 +1,136 @@
+"""The files of shards: ``shard.sqlite`` for point look-ups, ``shard.parquet`` sorted by key for scans.
+
+    shard = SqliteShard(Path("shard.sqlite"), schema, "tail_number")
+    shard.write(table, repeats=False)
+    shard.close()
+
+    SELECT * FROM rows WHERE tail_number = ?      -- one look-up in one B-tree
+
+The SQLite table ``rows`` has the build's columns in their order, with values as ``sqlite_values.py`` encodes them. While no key
+repeats, the key is the primary key; from the first repetition on, the table has an index on it instead. A closed file can be
+opened read-only and immutable, as it has no journal and no write-ahead log. A Parquet file has exactly the build's Arrow schema,
+also without rows.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_snowpack.builds.errors import InvalidBuild
+from airflow_snowpack.builds.model import KeyType
+from airflow_snowpack.builds.sharding import key_type_of
+from airflow_snowpack.builds.sqlite_values import to_cells
+
+PAGE_SIZE = 8192
+
+_FAST = (
+    f"PRAGMA page_size = {PAGE_SIZE}",
+    # A file whose writer dies is discarded, so nothing in it has to survive.
+    "PRAGMA journal_mode = OFF",
+    "PRAGMA synchronous = OFF",
+    "PRAGMA locking_mode = EXCLUSIVE",
+)
+
+
+class SqliteShard:
+    """Writes ``shard.sqlite``.
+
+    :raises InvalidBuild: there are more columns than an SQLite table can have.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema, key_column: str) -> None:
+        self._path = path
+        self._schema = schema
+        self._key = key_column
+        self._unique = True
+        self._insert = f"INSERT INTO rows VALUES ({', '.join('?' * len(schema))})"
+        self._connection = self._open(path)
+
+    def write(self, rows: pa.Table, *, repeats: bool) -> None:
+        """Append rows, which come sorted, so that each goes to the end of the B-tree.
+
+        :param repeats: a key of these rows occurs more than once in them or in the file.
+        """
+        if repeats and self._unique:
+            self._allow_repetition()
+        self._connection.executemany(self._insert, zip(*(to_cells(column) for column in rows.columns), strict=True))
+
+    def close(self) -> None:
+        """Complete the file."""
+        if not self._unique:
+            self._connection.execute(f"CREATE INDEX rows_by_key ON rows ({quoted(self._key)})")
+        self._connection.commit()
+        self._connection.close()
+
+    def _open(self, path: Path) -> sqlite3.Connection:
+        connection = sqlite3.connect(path)
+        for pragma in _FAST:
+            connection.execute(pragma)
+        try:
+            connection.execute(self._create())
+        except sqlite3.OperationalError as error:
+            connection.close()
+            raise InvalidBuild("columns", self._schema.names, f"SQLite cannot make a table of them ({error})") from error
+        connection.execute("BEGIN")
+        return connection
+
+    def _create(self) -> str:
+        # Without types, so that SQLite keeps each value as it is. Only "INTEGER PRIMARY KEY" makes the key the row id, SQLite's
+        # fastest access; any other key is the key of a table without row ids.
+        integer = key_type_of(self._key, self._schema.field(self._key).type) is KeyType.INTEGER
+        key = "NOT NULL" if not self._unique else "INTEGER PRIMARY KEY" if integer else "NOT NULL PRIMARY KEY"
+        columns = (f"{quoted(name)} {key}" if name == self._key else quoted(name) for name in self._schema.names)
+        return f"CREATE TABLE rows ({', '.join(columns)}){' WITHOUT ROWID' if self._unique and not integer else ''}"
+
+    def _allow_repetition(self) -> None:
+        """Continue in a new file whose key may repeat: changing the table in place would leave its old pages free."""
+        before = self._path.with_suffix(".unique")
+        self._connection.commit()
+        self._connection.close()
+        self._path.rename(before)
+        self._unique = False
+        self._connection = self._open(self._path)
+        self._connection.commit()
+        self._connection.execute("ATTACH DATABASE ? AS before", (str(before),))
+        self._connection.execute(f"INSERT INTO rows SELECT * FROM before.rows ORDER BY {quoted(self._key)}")
+        self._connection.commit()
+        self._connection.execute("DETACH DATABASE before")
+        before.unlink()
+        self._connection.execute("BEGIN")
+
+
+def quoted(name: str) -> str:
+    """Quote a column's name for SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+DICTIONARY_BYTES = 64 * 1024
+"""Values of a row group beyond this are written plainly: a large dictionary costs time, and more space than it saves."""
+
+
+class ParquetShard:
+    """Writes ``shard.parquet``."""
+
+    def __init__(self, path: Path, schema: pa.Schema, key_column: str, rows_per_group: int) -> None:
+        self._rows_per_group = rows_per_group
+        self._writer = pq.ParquetWriter(
+            path,
+            schema,
+            compression="zstd",
+            compression_level=1,
+            dictionary_pagesize_limit=DICTIONARY_BYTES,
+            write_page_index=True,
+            sorting_columns=[pq.SortingColumn(schema.get_field_index(key_column), nulls_first=True)],
+        )
+
+    def write(self, rows: pa.Table, *, repeats: bool) -> None:
+        """Append rows as a row group."""
+        self._writer.write_table(rows, row_group_size=self._rows_per_group)
+
+    def close(self) -> None:
+        """Write the footer."""
+        self._writer.close()

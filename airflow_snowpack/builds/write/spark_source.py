@@ -1,0 +1,210 @@
+"""Write a DataFrame as shards in one Spark job: each row goes to its shard, and one task writes each shard.
+
+    source = SparkSource.table(session, TableName.parse("flights.departures", catalog="lake"))
+    source = SparkSource.sql(session, "SELECT user_id, count(*) AS clicks FROM lake.web.clicks GROUP BY user_id")
+    written = source.write(storage, run_id, spec, Sharding.hash(8), Interrupt())
+
+A task writes its own attempt and nothing else: the shard is the task's partition, and the attempt's folder carries Spark's
+attempt number and task attempt id. So Spark may speculate, retry a task or a stage, or lose an executor; each repetition is one
+more complete attempt, and the selection later decides from the attempts' records which one counts. An Iceberg table is read at
+one snapshot, which the manifest names.
+
+Executors need this package with pyarrow and xxhash, and the storage's credentials from its options.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_snowpack.builds.build_spec import BuildInput, BuildSpec, Interrupt, check_sources
+from airflow_snowpack.builds.errors import BuildError, InvalidBuild, raised_elsewhere
+from airflow_snowpack.builds.model import Sharding, ShardingKind
+from airflow_snowpack.builds.sharding import BUCKETS, Placing, key_type_of
+from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.builds.write.attempt import AttemptPlace, ShardPlan, check_key, write_attempt
+from airflow_snowpack.builds.write.spark_task import SHARD, SparkPlacing, SparkTask, spark_bucket, write_partition
+from airflow_snowpack.spark import SparkFailed, SparkWork
+from airflow_snowpack.spark.plan_tables import tables_read
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from airflow_snowpack.iceberg import TableName
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+PARALLEL_EMPTY_SHARDS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSource:
+    """A DataFrame as the source of a build; see :class:`BuildSource`.
+
+    :param sources: where the rows come from, for the manifest.
+    """
+
+    df: DataFrame
+    sources: tuple[dict[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        check_sources(self.sources)
+
+    @classmethod
+    def table(cls, session: SparkSession, name: TableName) -> SparkSource:
+        """Read an Iceberg table at its current snapshot, or any other table of the session."""
+        snapshot_id = _current_snapshot(session, name)
+        if snapshot_id is None:
+            return cls(session.table(name.quoted), ({"table": str(name)},))
+        df = session.read.option("versionAsOf", snapshot_id).table(name.quoted)
+        return cls(df, ({"table": str(name), "snapshot_id": snapshot_id},))
+
+    @classmethod
+    def sql(cls, session: SparkSession, query: str) -> SparkSource:
+        """Read the result of a query."""
+        return cls(session.sql(query), ({"sql": query},))
+
+    def count_keys(self, key: str, interrupt: Interrupt) -> np.ndarray:
+        """Count the distinct keys by bucket, in a pass over the input; nulls are not counted, as writing refuses them.
+
+        :raises InvalidBuild, InvalidKey: see :meth:`write`.
+        """
+        from pyspark.sql.pandas.functions import arrow_udf
+        from pyspark.sql.types import IntegerType
+
+        df = self.df
+        check_key(arrow_schema_of(df), key)
+        bucket: Column = arrow_udf(spark_bucket, IntegerType())(df[key])  # type: ignore[call-overload]
+        keys = df.where(df[key].isNotNull()).select(df[key]).distinct()
+        counts = keys.select(bucket.alias("bucket")).groupBy("bucket").count()
+        found: pa.Table = _run(interrupt.work, counts, counts.toArrow)
+        buckets = np.zeros(BUCKETS, np.int64)
+        buckets[found.column("bucket").to_numpy()] = found.column("count").to_numpy()
+        return buckets
+
+    def write(self, storage: Storage, run_id: str, spec: BuildSpec, sharding: Sharding, interrupt: Interrupt) -> BuildInput:
+        """Write all shards; see :meth:`BuildSource.write`.
+
+        :raises StorageFailed: an object could not be written in any of Spark's tries.
+        :raises SparkFailed: Spark itself failed.
+        :raises SparkInterrupted: the writing was interrupted.
+        """
+        schema = arrow_schema_of(self.df)
+        plan = spec.plan(schema)
+        placed = _placed(self.df, sharding, schema, spec.key)
+        shards = placed.repartitionById(sharding.num_shards, SHARD).sortWithinPartitions(spec.key)
+        written = shards.mapInArrow(partial(write_partition, SparkTask(storage, run_id, plan)), "shard_id int")
+        found = {row["shard_id"] for row in _run(interrupt.work, written, written.collect)}
+        missing = sorted(set(range(sharding.num_shards)) - found)
+        if missing:
+            log.info("Spark ran no task for %s shards without rows; writing them here", len(missing))
+            write_empty_shards(storage, run_id, plan, missing)
+        return BuildInput.of(schema, spec.key, (*self.sources, *self._tables()))
+
+    def _tables(self) -> tuple[dict[str, Any], ...]:
+        """Return the tables that the plan of a query or of a user's DataFrame shows."""
+        named = {source.get("table") for source in self.sources}
+        read = [table for table in tables_read(self.df) if table.name not in named]
+        return tuple(
+            {"table": table.name} | ({} if table.snapshot_id is None else {"snapshot_id": table.snapshot_id}) for table in read
+        )
+
+
+def write_empty_shards(storage: Storage, run_id: str, plan: ShardPlan, shard_ids: Iterable[int]) -> None:
+    """Write attempts without rows, several in parallel."""
+
+    def write(shard_id: int) -> None:
+        write_attempt(storage, AttemptPlace(run_id, shard_id, 0, uuid4().hex), plan, [])
+
+    with ThreadPoolExecutor(PARALLEL_EMPTY_SHARDS, "snowpack-empty-shard") as pool:
+        for _ in pool.map(write, shard_ids):
+            pass
+
+
+def arrow_schema_of(df: DataFrame) -> pa.Schema:
+    """Return the columns as shards hold them: all nullable, and timestamps in UTC whatever the session's time zone is.
+
+    :raises InvalidBuild: Arrow has no type for a column.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    def field(name: str, kind: Any) -> pa.Field:
+        try:
+            return pa.field(name, to_arrow_type(kind))
+        except PySparkException as error:
+            raise InvalidBuild("columns", name, f"a shard cannot hold {kind.simpleString()}; omit it or cast it") from error
+
+    return pa.schema([field(each.name, each.dataType) for each in df.schema])
+
+
+def _current_snapshot(session: SparkSession, name: TableName) -> int | None:
+    """Return the table's current snapshot; ``None`` if it has none or is not an Iceberg table."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        rows = session.sql(f"SELECT snapshot_id FROM {name.quoted}.refs WHERE name = 'main'").collect()
+    except AnalysisException:
+        return None
+    return int(rows[0]["snapshot_id"]) if rows else None
+
+
+def _placed(df: DataFrame, sharding: Sharding, schema: pa.Schema, key_column: str) -> DataFrame:
+    """Add the column of shard ids.
+
+    :raises InvalidBuild: the sharding names a column that does not exist, or its expression is not valid.
+    """
+    from pyspark.errors import AnalysisException, ParseException
+
+    try:
+        return df.withColumn(SHARD, _place(df, sharding, schema, key_column))
+    except (AnalysisException, ParseException) as error:
+        raise InvalidBuild("sharding", sharding.sql or sharding.column, str(error).partition("\n")[0]) from error
+
+
+def _place(df: DataFrame, sharding: Sharding, schema: pa.Schema, key_column: str) -> Column:
+    """Return the column of shard ids; only the columns that decide about them travel to Python and back."""
+    from pyspark.sql.functions import expr
+    from pyspark.sql.pandas.functions import arrow_udf
+    from pyspark.sql.types import IntegerType
+
+    placing = Placing(sharding, key_type_of(key_column, schema.field(key_column).type))
+    match sharding.kind:
+        case ShardingKind.HASH:
+            by = df[key_column]
+        case ShardingKind.CATEGORIES:
+            if sharding.column not in df.columns:
+                raise InvalidBuild("column", sharding.column, f"it must be one of the columns {', '.join(df.columns)}")
+            by = df[sharding.column]
+        case ShardingKind.EXPRESSION:
+            by = expr(str(sharding.sql))
+    # The type stubs require the kind of function; Spark infers it from the function, and warns if it is passed.
+    column: Column = arrow_udf(SparkPlacing(placing).shards, IntegerType())(by)  # type: ignore[call-overload]
+    return column
+
+
+def _run(work: SparkWork, df: DataFrame, action: Callable[[], T]) -> T:
+    try:
+        return work.run(df.sparkSession, action)
+    except SparkFailed as failure:
+        ours = _our_error(str(failure))
+        if ours is None:
+            raise
+        raise ours from failure
+
+
+def _our_error(message: str) -> BuildError | None:
+    """Return the error of this room that ended a task; Spark reports it as the last line of the task's traceback."""
+    found = re.search(r"airflow_snowpack\.builds\.errors\.(\w+): (.+)", message)
+    return raised_elsewhere(found[1], found[2]) if found else None
