@@ -24,7 +24,7 @@ from typing import Self
 from airflow_snowpack.interim.errors import InterimReadingLost, StaleInterimAttempt
 from airflow_snowpack.interim.model import Reading, Writing
 from airflow_snowpack.interim.registry import InterimRegistry
-from airflow_snowpack.store.pulse import Pulse
+from airflow_snowpack.store.periodic_thread import PeriodicThread
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Heartbeat:
         self._lost: Held | None = None
         self._silent_since: float | None = None
         every: timedelta = min(registry.policy.heartbeat, registry.policy.lease / 3)
-        self._pulse = Pulse(self.step, every=every, name="snowpack-interim-heartbeat")
+        self._thread = PeriodicThread(self.step, every=every, name="snowpack-interim-heartbeat")
 
     @property
     def lost(self) -> Held | None:
@@ -114,11 +114,11 @@ class Heartbeat:
             self._silent_since = None
 
     def __enter__(self) -> Self:
-        self._pulse.__enter__()
+        self._thread.__enter__()
         return self
 
     def __exit__(self, *exc: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._pulse.__exit__(*exc)
+        self._thread.__exit__(*exc)
 
 
 def _key(held: Held) -> str:

@@ -17,17 +17,18 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.jobs.engine import Engine
 from airflow_snowpack.jobs.errors import JobNotFound, LeaseRanOut, StaleAttempt
-from airflow_snowpack.jobs.heartbeat import Heartbeat
 from airflow_snowpack.jobs.lifecycle import Jobs
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Claim, Job, JobStatus
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.store import StoreError
+from airflow_snowpack.store.keep_alive import KeepAlive
 from airflow_snowpack.store.signs_of_life import SignOfLife
 
 log = logging.getLogger(__name__)
@@ -81,7 +82,7 @@ class Attempt:
         :raises StaleAttempt: the fence moved. The work was stopped and nothing was written.
         :raises LeaseRanOut: the store did not answer until the lease had run out. The work was stopped.
         """
-        heartbeat = Heartbeat(self._jobs, self._claim, on_lost=self._lose, sign=self._sign)
+        heartbeat = keep_claim(self._jobs, self._claim, on_lost=self._lose, sign=self._sign)
         try:
             with heartbeat:
                 try:
@@ -152,7 +153,7 @@ class Attempt:
         else:
             self._stop_work()
 
-    def _end_orphans(self, heartbeat: Heartbeat) -> str | None:
+    def _end_orphans(self, heartbeat: KeepAlive) -> str | None:
         """End what earlier attempts left running on a Spark server, and note where this one works; gives why that failed."""
         job, server = self._claim.job, self._engine.server
         give_up_at = time.monotonic() + ORPHAN_LIMIT_S
@@ -187,7 +188,7 @@ class Attempt:
         except SnowpackError as problem:
             log.warning("work_left_running: job %s keeps its table locked: %s", self._claim.job.job_id, problem)
 
-    def _run_actions(self, heartbeat: Heartbeat) -> str | None:
+    def _run_actions(self, heartbeat: KeepAlive) -> str | None:
         """Run the actions in order; gives the error that the job ends with."""
         error: str | None = None
         actions = self._claim.job.actions
@@ -206,7 +207,7 @@ class Attempt:
                 self._record_progress(heartbeat)
         return error
 
-    def _record_progress(self, heartbeat: Heartbeat) -> None:
+    def _record_progress(self, heartbeat: KeepAlive) -> None:
         try:
             with heartbeat.within_lease():
                 self._jobs.record_progress(self._claim, self._results)
@@ -225,7 +226,7 @@ class Attempt:
             cause = f"{type(failure).__name__}: {failure}"
             return ActionResult(action, ActionOutcome.FAILED, "Ended by an error", time.monotonic() - started, error=cause)
 
-    def _finish(self, heartbeat: Heartbeat, error: str | None) -> bool:
+    def _finish(self, heartbeat: KeepAlive, error: str | None) -> bool:
         """The terminal write. Hours of work stand behind it, so it outlasts a database that is away for less than the lease."""
         status, left = JobStatus.COMPLETED if error is None else JobStatus.FAILED, self._left_work
 
@@ -234,13 +235,13 @@ class Attempt:
 
         return self._outlasting_outages(heartbeat, finish)
 
-    def _outlasting_outages(self, heartbeat: Heartbeat, write: Callable[[], bool]) -> bool:
+    def _outlasting_outages(self, heartbeat: KeepAlive, write: Callable[[], bool]) -> bool:
         while True:
             try:
                 with heartbeat.within_lease():
                     return write()
             except StoreError as away:
-                if heartbeat.lease_ran_out:
+                if heartbeat.ran_out:
                     raise self._lease_ran_out(heartbeat) from away
                 if self._stop.is_set():
                     raise
@@ -255,21 +256,22 @@ class Attempt:
             return False
         return job.status.is_terminal and job.attempt_id == self._claim.attempt_id
 
-    def _leave_unless_ended(self, heartbeat: Heartbeat) -> None:
+    def _leave_unless_ended(self, heartbeat: KeepAlive) -> None:
         try:
             with heartbeat.within_lease():
                 if not self._ended_unheard():
                     self._leave(heartbeat)
         except StoreError as away:
-            if heartbeat.lease_ran_out:
+            if heartbeat.ran_out:
                 raise self._lease_ran_out(heartbeat) from away
             raise
 
-    def _lease_ran_out(self, heartbeat: Heartbeat) -> LeaseRanOut:
+    def _lease_ran_out(self, heartbeat: KeepAlive) -> LeaseRanOut:
         log.warning("lease_ran_out: job %s, attempt %s", self._claim.job.job_id, self._claim.attempt_id)
-        return LeaseRanOut(self._claim.job.job_id, self._claim.attempt_id, heartbeat.lease_until)
+        assert heartbeat.lease_until is not None, "the lease of a claim has an end"
+        return LeaseRanOut(self._claim.job.job_id, self._claim.attempt_id, datetime.fromtimestamp(heartbeat.lease_until, UTC))
 
-    def _leave(self, heartbeat: Heartbeat) -> None:
+    def _leave(self, heartbeat: KeepAlive) -> None:
         """The fence moved: free the table if the job was cancelled, and touch nothing else."""
         job_id, attempt_id = self._claim.job.job_id, self._claim.attempt_id
         if self._jobs.holds(self._claim):
@@ -282,3 +284,29 @@ class Attempt:
         except JobNotFound:
             status = JobStatus.CANCELLED  # cancelled and deleted since
         raise StaleAttempt(job_id, attempt_id, status)
+
+
+def keep_claim(jobs: Jobs, claim: Claim, on_lost: Callable[[], None], sign: SignOfLife | None = None) -> KeepAlive:
+    """Keep a claim alive: look at the fence at each ``fence_check``, and renew lease and table lock at each ``heartbeat``.
+
+    :param sign: the sign of life of the worker, reported with each renewal.
+    """
+    policy = jobs.policy
+
+    def renew() -> bool:
+        renewed = jobs.renew(claim)
+        if renewed and sign is not None:
+            sign.beat()
+        return renewed
+
+    return KeepAlive(
+        renew,
+        every=policy.heartbeat,
+        lost_after=policy.lease,
+        what=f"job {claim.job.job_id}, attempt {claim.attempt_id}",
+        on_lost=on_lost,
+        check=lambda: jobs.holds(claim),
+        check_every=policy.fence_check,
+        lease_until=claim.lease_until.timestamp(),
+        clock=lambda: jobs.store.clock().timestamp(),
+    )

@@ -21,7 +21,7 @@ from typing import Self
 
 from airflow_snowpack.builds.errors import BuildLeaseRanOut, StaleBuild
 from airflow_snowpack.recurring import Recurring
-from airflow_snowpack.store.pulse import Pulse
+from airflow_snowpack.store.periodic_thread import PeriodicThread
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class Heartbeat:
         self._renewed_at = monotonic()
         self._ran_out = False
         self._lost = threading.Event()
-        self._pulse = Pulse(self.step, every=min(every, lease / 3), name="snowpack-build-heartbeat", on_last=self._tell)
+        self._thread = PeriodicThread(self.step, every=min(every, lease / 3), name="snowpack-build-heartbeat", on_last=self._tell)
 
     @property
     def lost(self) -> bool:
@@ -95,8 +95,8 @@ class Heartbeat:
 
     def __enter__(self) -> Self:
         self._renewed_at = self._monotonic()
-        self._pulse.__enter__()
+        self._thread.__enter__()
         return self
 
     def __exit__(self, *exc: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._pulse.__exit__(*exc)
+        self._thread.__exit__(*exc)

@@ -13,7 +13,7 @@ from scripted_engine import PATIENCE_S, eventually
 from sqlalchemy.exc import OperationalError
 
 from airflow_snowpack.jobs import Claim, Jobs, LifecyclePolicy, TableLocks
-from airflow_snowpack.jobs.heartbeat import Heartbeat
+from airflow_snowpack.jobs.attempt import keep_claim
 from airflow_snowpack.store import Store, StoreUnreachable, upgrade_schema
 from airflow_snowpack.store.engine import open_engine
 
@@ -57,7 +57,7 @@ UNREACHABLE = StoreUnreachable("test", ConnectionError("the database is away"))
 
 def test_a_beat_moves_the_end_of_lease_and_lock(away: AwayStore, claim: Claim, locks: TableLocks, clock: MovedClock) -> None:
     clock.forward(minutes=20)
-    with Heartbeat(Jobs(away, QUICK), claim, on_lost=lambda: None):
+    with keep_claim(Jobs(away, QUICK), claim, on_lost=lambda: None):
         eventually(lambda: locks.list()[0].expires_at == clock.now + QUICK.lease)
     clock.forward(minutes=29)
 
@@ -70,7 +70,7 @@ def test_a_lease_that_was_shortened_below_the_heartbeat_is_still_renewed(
 ) -> None:
     short = Jobs(away, LifecyclePolicy(lease=timedelta(milliseconds=90)))
     clock.forward(minutes=20)
-    with Heartbeat(short, claim, on_lost=lambda: None):
+    with keep_claim(short, claim, on_lost=lambda: None):
         eventually(lambda: locks.list()[0].expires_at == clock.now + short.policy.lease)
 
 
@@ -83,7 +83,7 @@ def test_a_moved_fence_is_told_once(away: AwayStore, claim: Claim) -> None:
         calls.append(None)
         lost.set()
 
-    with Heartbeat(jobs, claim, on_lost):
+    with keep_claim(jobs, claim, on_lost):
         jobs.take_over(claim.job.job_id, "w2", owner="me")
         assert lost.wait(PATIENCE_S)
         asked = away.asked
@@ -96,7 +96,7 @@ def test_a_database_that_does_not_answer_is_survived_until_the_lease_has_run_out
     away: AwayStore, claim: Claim, clock: MovedClock, error: BaseException
 ) -> None:
     lost = threading.Event()
-    with Heartbeat(Jobs(away, QUICK), claim, on_lost=lost.set):
+    with keep_claim(Jobs(away, QUICK), claim, on_lost=lost.set):
         away.away = error
         clock.forward(minutes=29, seconds=59)
         asked = away.asked
@@ -111,7 +111,7 @@ def test_a_database_that_comes_back_before_the_lease_ends_finds_the_claim_as_it_
 ) -> None:
     lost = threading.Event()
     jobs = Jobs(away, QUICK)
-    with Heartbeat(jobs, claim, on_lost=lost.set) as heartbeat:
+    with keep_claim(jobs, claim, on_lost=lost.set) as heartbeat:
         away.away = UNREACHABLE
         clock.forward(minutes=29)
         asked = away.asked
@@ -121,7 +121,7 @@ def test_a_database_that_comes_back_before_the_lease_ends_finds_the_claim_as_it_
         answered = away.asked + 2
         eventually(lambda: away.asked > answered)
         clock.forward(minutes=5)
-        eventually(lambda: not heartbeat.lease_ran_out)
+        eventually(lambda: not heartbeat.ran_out)
     assert not lost.is_set()
     assert jobs.holds(claim)
     assert jobs.sweep().requeued == ()
@@ -139,7 +139,7 @@ def test_a_statement_is_not_repeated_after_the_end_of_the_lease(store: Store, cl
         raise OperationalError("SELECT 1", {}, busy)
 
     restless = Store(store.engine, clock, sleep=waits.append)
-    heartbeat = Heartbeat(Jobs(restless), claim, on_lost=lambda: None)
+    heartbeat = keep_claim(Jobs(restless), claim, on_lost=lambda: None)
     for past_lease, most_tries in ((False, 7), (True, 2)):
         clock.forward(seconds=1800 * past_lease)
         tries.clear()
@@ -157,7 +157,7 @@ def test_a_postgres_that_hangs_does_not_keep_a_heartbeat_from_noticing_the_end_o
         jobs = Jobs(store, LifecyclePolicy(lease=timedelta(seconds=3), fence_check=MOMENT))
         claim = jobs.submit_and_claim(table, ["expire_snapshots"], "w1", owner="me")
         lost = threading.Event()
-        with Heartbeat(jobs, claim, on_lost=lost.set):
+        with keep_claim(jobs, claim, on_lost=lost.set):
             own_postgres.freeze()
             try:
                 assert lost.wait(PATIENCE_S)
@@ -169,7 +169,7 @@ def test_a_postgres_that_hangs_does_not_keep_a_heartbeat_from_noticing_the_end_o
 def test_an_outage_fills_the_log_of_a_heartbeat_with_one_line(
     away: AwayStore, claim: Claim, caplog: pytest.LogCaptureFixture
 ) -> None:
-    heartbeat = Heartbeat(Jobs(away, QUICK), claim, on_lost=lambda: None)
+    heartbeat = keep_claim(Jobs(away, QUICK), claim, on_lost=lambda: None)
     away.away = UNREACHABLE
     with caplog.at_level("INFO"):
         assert all(heartbeat.step() for _ in range(30))

@@ -16,7 +16,7 @@ from scripted_engine import eventually
 
 from airflow_snowpack.store import Patience, Store, open_store
 from airflow_snowpack.store import one_connection as pool
-from airflow_snowpack.store.pulse import Pulse
+from airflow_snowpack.store.periodic_thread import Pulse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

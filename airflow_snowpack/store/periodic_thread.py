@@ -1,9 +1,9 @@
-"""A thread that does one step again and again while a block runs: what every heartbeat is made of.
+"""A thread that runs one step again and again while a block runs.
 
-    with Pulse(step, every=timedelta(seconds=60), name="snowpack-heartbeat") as pulse:
+    with PeriodicThread(step, every=timedelta(seconds=60), name="snowpack-heartbeat"):
         work()
 
-The invariant: no step begins after the block's end. A step that says ``False`` is the last one.
+The invariant: no step begins after the block's end, or after a step that returned ``False``.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from types import TracebackType
 from typing import Self
 
 
-class Pulse:
-    """Beats until its block ends, or a step was the last one.
+class PeriodicThread:
+    """Runs a step at each period until its block ends, or a step returns ``False``.
 
-    :param step: one beat; ``False``: there is nothing left to keep alive. It raises nothing.
-    :param every: between two beats.
-    :param on_last: called once, from the thread, when a step said ``False`` before the block ended.
+    :param step: it raises nothing.
+    :param every: the time between two steps, and before the first one.
+    :param on_last: called once, from the thread, when a step returned ``False`` before the block ended.
     """
 
     def __init__(
@@ -30,9 +30,9 @@ class Pulse:
         self._every_s = every.total_seconds()
         self._on_last = on_last
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
-    def _beat(self) -> None:
+    def _run(self) -> None:
         while not self._stopped.wait(self._every_s):
             if not self._step() and not self._stopped.is_set():
                 self._on_last()

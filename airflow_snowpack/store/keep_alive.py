@@ -1,0 +1,126 @@
+"""Keeps a lease alive while the work goes on: a thread that renews it, and notices when it is lost.
+
+    renew = partial(registry.heartbeat, handle)
+    with KeepAlive(renew, every=policy.heartbeat, lost_after=policy.run_lease, what="the run 20260101T000000Z") as lease:
+        work()
+        if lease.lost is Loss.FENCE_MOVED: ...
+
+The invariant: a store that does not answer is survived for as long as ``lost_after`` says, and never longer, because from then on
+another process may have the lease.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from datetime import timedelta
+from enum import Enum, auto
+from types import TracebackType
+from typing import Self
+
+from airflow_snowpack.recurring import Recurring
+from airflow_snowpack.store.patience import answer_by
+from airflow_snowpack.store.periodic_thread import PeriodicThread
+
+log = logging.getLogger(__name__)
+
+
+class Loss(Enum):
+    """How a lease was lost: another attempt has it, or it ran out while the store did not answer."""
+
+    FENCE_MOVED = auto()
+    RAN_OUT = auto()
+
+
+class KeepAlive:
+    """Renews one lease.
+
+    :param beat: moves the end of the lease; ``False``: the fence has moved.
+    :param every: the time between two beats; at least three go into ``lost_after``.
+    :param lost_after: how long after the last beat the lease counts as lost while the store does not answer; ``None`` for never:
+        then only the store's own answer is a loss.
+    :param what: what is leased, for messages: ``job 5f3c, attempt 9a1e``.
+    :param on_lost: called once, from the thread, when the lease is lost.
+    :param check: a cheaper look at the fence between two beats, ``check_every``.
+    :param lease_until: the end of the lease by ``clock``; ``None`` for one that starts with the block.
+    :param clock: seconds.
+    :ivar lease_until: the end of the lease by ``clock``; ``None`` when silence never ends it.
+    :ivar lost: how the lease was lost; ``None`` while it is not.
+    """
+
+    def __init__(
+        self,
+        beat: Callable[[], bool],
+        *,
+        every: timedelta,
+        lost_after: timedelta | None,
+        what: str,
+        on_lost: Callable[[], None] = lambda: None,
+        check: Callable[[], bool] | None = None,
+        check_every: timedelta | None = None,
+        lease_until: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        every = every if lost_after is None else min(every, lost_after / 3)
+        self._beat, self._check, self._every_s = beat, check, every.total_seconds()
+        self._lost_after_s = None if lost_after is None else lost_after.total_seconds()
+        self._what = what
+        self._on_lost = on_lost
+        self._clock = clock
+        self._starts_with_block = lease_until is None
+        self._beat_at = 0.0
+        self.lease_until: float | None = None
+        self._renewed(clock())
+        self.lease_until = self.lease_until if lease_until is None else lease_until
+        self.lost: Loss | None = None
+        self._problem = Recurring(log)
+        period = every if check_every is None else min(every, check_every)
+        self._thread = PeriodicThread(self.step, every=period, name="snowpack-heartbeat", on_last=self._report_loss)
+
+    @property
+    def ran_out(self) -> bool:
+        """Whether another process may have the lease by now."""
+        return self.lease_until is not None and self._clock() >= self.lease_until
+
+    def within_lease(self) -> AbstractContextManager[None]:
+        """Inside of it, the store neither waits nor repeats anything beyond the end of the lease."""
+        if self.lease_until is None:
+            return nullcontext()
+        return answer_by(time.monotonic() + max(self.lease_until - self._clock(), 0.0))
+
+    def step(self) -> bool:
+        """Beat or, until the next beat is due, check; ``False`` when the lease is lost."""
+        asked_at, is_beat = self._clock(), self._check is None or time.monotonic() >= self._beat_at
+        try:
+            with self.within_lease():
+                alive = self._beat() if is_beat or self._check is None else self._check()
+        except Exception as error:  # noqa: BLE001 - a heartbeat that ended here would let the work go on without a lease
+            self._problem.failed(error, "heartbeat_failed: %s, retried at the next beat", self._what)
+            if self.ran_out:
+                self.lost = self.lost or Loss.RAN_OUT
+            return not self.ran_out
+        self._problem.passed()
+        if not alive:
+            self.lost = self.lost or Loss.FENCE_MOVED
+        elif is_beat:
+            self._renewed(asked_at)
+        return alive
+
+    def _renewed(self, at: float) -> None:
+        self.lease_until = None if self._lost_after_s is None else at + self._lost_after_s
+        self._beat_at = time.monotonic() + self._every_s
+
+    def _report_loss(self) -> None:
+        log.warning("fence_moved: %s", self._what)
+        self._on_lost()
+
+    def __enter__(self) -> Self:
+        if self._starts_with_block:
+            self._renewed(self._clock())
+        self._thread.__enter__()
+        return self
+
+    def __exit__(self, *exc: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._thread.__exit__(*exc)

@@ -1,0 +1,74 @@
+"""A lease is kept alive, is lost at once when the fence has moved, and outlasts a store that is away for as long as it may."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+
+from bounded import PATIENCE_S
+
+from airflow_snowpack.store.keep_alive import KeepAlive, Loss
+
+LEASE = timedelta(seconds=60)
+
+
+class Hand:
+    """A stopwatch that a test moves, and a store that answers as it is set."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.answer: bool | Exception = True
+
+    def beat(self) -> bool:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def keep_alive(self, lost_after: timedelta | None = LEASE) -> KeepAlive:
+        return KeepAlive(self.beat, every=LEASE, lost_after=lost_after, what="the run r1", clock=lambda: self.seconds)
+
+
+def test_a_fence_that_has_moved_is_a_loss_at_the_next_beat() -> None:
+    hand = Hand()
+    lease = hand.keep_alive()
+    assert lease.step()
+    assert lease.lost is None
+    hand.answer = False
+    assert not lease.step()
+    assert lease.lost is Loss.FENCE_MOVED
+
+
+def test_a_store_that_is_away_is_survived_until_the_lease_runs_out() -> None:
+    hand = Hand()
+    lease = hand.keep_alive()
+    hand.answer = OSError("away")
+    hand.seconds = 59.0
+    assert lease.step()
+    hand.answer = True
+    assert lease.step()
+    hand.answer = OSError("away again")
+    hand.seconds = 118.0
+    assert lease.step()
+    hand.seconds = 119.0
+    assert not lease.step()
+    assert lease.lost is Loss.RAN_OUT
+
+
+def test_a_lease_that_is_never_lost_to_silence_outlasts_any_outage() -> None:
+    hand = Hand()
+    lease = hand.keep_alive(lost_after=None)
+    hand.answer = OSError("away")
+    hand.seconds = 1e9
+    assert lease.step()
+    assert (lease.lost, lease.ran_out) == (None, False)
+    hand.answer = False
+    assert not lease.step()
+
+
+def test_the_work_is_informed_once_that_the_lease_is_lost() -> None:
+    lost = threading.Event()
+    with KeepAlive(
+        lambda: False, every=timedelta(milliseconds=1), lost_after=LEASE, what="the run r1", on_lost=lost.set
+    ) as lease:
+        assert lost.wait(PATIENCE_S)
+        assert lease.lost is Loss.FENCE_MOVED
