@@ -13,7 +13,7 @@ from airflow_snowpack.api.shapes import Moment, Shape
 from airflow_snowpack.iceberg.names import LEVEL
 from airflow_snowpack.scheduling import LaunchBacklog, Missed, Origin, PendingState
 from airflow_snowpack.scheduling.composites import BY_KIND, COMPOSITES
-from airflow_snowpack.scheduling.constraints import CONSTRAINTS
+from airflow_snowpack.scheduling.constraints.constraint import CONSTRAINTS
 from airflow_snowpack.scheduling.declared import REQUIRED
 from airflow_snowpack.scheduling.schedule import DAG_ID, MAX_NAME, PRIORITIES
 
@@ -69,7 +69,7 @@ class ScheduleBody(Shape):
     constraints: list[dict[str, Any]] = Field(
         default_factory=list,
         description="Under what a run that is wanted may start; each may say `on_unmet`: `wait` or `skip`.",
-        json_schema_extra={"items": _one_of(dict(CONSTRAINTS))},
+        json_schema_extra={"items": _one_of(CONSTRAINTS.all())},
     )
     timeout: str | dict[str, str] = Field(
         "1d",

@@ -16,8 +16,7 @@ from datetime import timedelta
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from airflow_snowpack.scheduling.constraint import Constraint
-from airflow_snowpack.scheduling.constraints import MaxRuns
+from airflow_snowpack.scheduling.constraints.constraint import Constraint
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.schedule import parse_constraints
 from airflow_snowpack.store import Store
@@ -48,14 +47,13 @@ def longest_of_gates(store: Store) -> timedelta:
 
 def longest_period(constraints: Iterable[Constraint]) -> timedelta:
     """Return the longest period that ``MaxRuns`` among these counts over; zero without any."""
-    periods = [each.per for each in constraints if isinstance(each, MaxRuns) and isinstance(each.per, timedelta)]
-    return max(periods, default=timedelta(0))
+    return max((each.required_facts("").launches_within for each in constraints), default=timedelta(0))
 
 
 def periods_in(conn: sa.Connection, column: sa.ColumnElement[object]) -> timedelta:
     """Return the longest period in a column of constraints as JSON."""
     said = sa.cast(column, sa.Text)
-    texts = conn.execute(sa.select(said).where(said.like(f"%{MaxRuns.kind}%")).distinct()).scalars()
+    texts = conn.execute(sa.select(said).where(said.is_not(None)).distinct()).scalars()
     return max((longest_period(_readable(text)) for text in texts), default=timedelta(0))
 
 

@@ -14,6 +14,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
+from airflow_snowpack.scheduling.declared import parse_text
+
 ORIGIN = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -38,6 +40,16 @@ def check_zone(name: str) -> str:
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise ValueError("there is no such time zone; use an IANA name such as Europe/Berlin, or UTC") from None
     return name
+
+
+def parse_zone(value: object) -> str:
+    """:raises ValueError: it is not the name of an IANA zone."""
+    return check_zone(parse_text(value))
+
+
+def parse_cron(value: object) -> str:
+    """:raises ValueError: it is not a cron expression, or it never comes."""
+    return check_cron(parse_text(value))
 
 
 def next_tick(expression: str, zone: str, after: datetime) -> datetime:

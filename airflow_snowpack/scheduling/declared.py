@@ -45,10 +45,13 @@ class Declared:
 
     :cvar kind: its name in JSON and YAML.
     :cvar fields: the defaults of its fields in their order; :data:`REQUIRED` for one without a default.
+    :cvar checks: by field, the function that checks a value and returns it in the form that the rest of the code relies on; it
+        raises :class:`ValueError` for a value that is not allowed.
     """
 
     kind: ClassVar[str]
     fields: ClassVar[Mapping[str, Any]] = {}
+    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
 
     def __init__(self, *values: Any, **named: Any) -> None:
         """Take the fields in their order, or by name.
@@ -69,10 +72,12 @@ class Declared:
             if value is REQUIRED:
                 raise TypeError(f"{what}() needs a value for {name}")
             object.__setattr__(self, name, value)
+        for name, check in self.checks.items():
+            self._read(name, check)
         self.__post_init__()
 
     def __post_init__(self) -> None:
-        """Check the fields."""
+        """Check what concerns several fields."""
 
     def __repr__(self) -> str:
         said = (f"{name}={getattr(self, name)!r}" for name in self.fields)
@@ -131,6 +136,17 @@ def parse_period(value: object) -> timedelta:
     if not timedelta(0) < period <= LONGEST:
         raise ValueError(f"it must be longer than nothing, and {LONGEST.days} days at most")
     return period
+
+
+def as_period(value: timedelta | str) -> timedelta:
+    """Return a field that was declared as text or ``timedelta`` and read by :func:`parse_period`."""
+    assert isinstance(value, timedelta), "checked when it was made"
+    return value
+
+
+def optional(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a check that lets ``None`` through."""
+    return lambda value: None if value is None else check(value)
 
 
 def parse_choice(*allowed: str) -> Callable[[Any], str]:

@@ -26,8 +26,7 @@ from airflow_snowpack.durations import format_duration
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.names import LEVEL
 from airflow_snowpack.scheduling.composites import parse_trigger
-from airflow_snowpack.scheduling.constraint import Constraint, parse_constraint
-from airflow_snowpack.scheduling.constraints import CONSTRAINTS
+from airflow_snowpack.scheduling.constraints.constraint import CONSTRAINTS, Constraint
 from airflow_snowpack.scheduling.declared import check_storable, parse_period
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.trigger import Trigger
@@ -222,7 +221,7 @@ def _constraints(value: object) -> tuple[Constraint, ...]:
     read = []
     for number, said in enumerate(value):
         try:
-            read.append(parse_constraint(said, CONSTRAINTS))
+            read.append(CONSTRAINTS.parse(said))
         except InvalidSchedule as error:
             raise InvalidSchedule(f"constraints[{number}].{error.field}", error.value, error.problem) from error
     return tuple(read)

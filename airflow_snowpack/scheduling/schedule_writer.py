@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.scheduling.constraints import MaxConcurrent, SinceLastRun
+from airflow_snowpack.scheduling.constraints.constraint import RequiredFacts
 from airflow_snowpack.scheduling.cron import next_tick
 from airflow_snowpack.scheduling.errors import InvalidSchedule, ScheduleExists, ScheduleNotFound, ScheduleNotReadable
 from airflow_snowpack.scheduling.events import last_number
@@ -193,8 +193,7 @@ class ScheduleWriter:
         for dag_id in _named_dags(schedule) if row.enabled else ():
             conn.execute(sa.insert(schedule_dags).values(schedule=name, dag_id=dag_id))
             watch_runs(conn, self._store, [dag_id], now=now, look_at=now)
-        groups = {one.group for one in schedule.constraints if isinstance(one, MaxConcurrent) and one.group is not None}
-        for group in sorted(groups):
+        for group in sorted(RequiredFacts.of(schedule.constraints, schedule.dag_id).groups):
             conn.execute(sa.insert(schedule_groups).values(schedule=name, group_name=group, dag_id=schedule.dag_id))
         if not row.enabled:
             return
@@ -239,6 +238,4 @@ def first_tick(leaf: object, now: datetime) -> datetime | None:
 def _named_dags(schedule: Schedule) -> list[str]:
     """The DAGs whose runs its triggers and its constraints ask about."""
     named = {leaf.dag_id for leaf in schedule.trigger.leaves() if isinstance(leaf, RunsSucceeded | RunsFailed)}
-    if any(isinstance(one, MaxConcurrent | SinceLastRun) for one in schedule.constraints):
-        named.add(schedule.dag_id)
-    return sorted(named)
+    return sorted(named.union(RequiredFacts.of(schedule.constraints, schedule.dag_id).dag_runs))

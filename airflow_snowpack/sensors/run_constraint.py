@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.hooks.store import SnowpackHook
     from airflow_snowpack.scheduling import Gate, GatedRun, GatePlace
-    from airflow_snowpack.scheduling.constraint import Constraint
+    from airflow_snowpack.scheduling.constraints.constraint import Constraint
 
 OnTimeout = Literal["go_on", "skip", "fail"]
 CHOICES: tuple[OnTimeout, ...] = ("go_on", "skip", "fail")

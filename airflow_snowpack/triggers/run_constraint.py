@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from airflow.triggers.base import TriggerEvent
 
     from airflow_snowpack.scheduling import GatePlace, Line
-    from airflow_snowpack.scheduling.constraint import Constraint
+    from airflow_snowpack.scheduling.constraints.constraint import Constraint
     from airflow_snowpack.store import Store
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from airflow_snowpack.scheduling import Explanation, PendingState
-from airflow_snowpack.scheduling.constraint import Constraint
+from airflow_snowpack.scheduling.constraints.constraint import Constraint
 from airflow_snowpack.scheduling.trigger import Judgement
 
 FULL = 1000

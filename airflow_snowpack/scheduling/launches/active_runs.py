@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.constraints import dag_wait_key, group_wait_key
+from airflow_snowpack.scheduling.constraints.constraint import dag_wait_key, group_wait_key
 from airflow_snowpack.scheduling.pending_runs.gated_runs import active_gates, dags_with_gates, runs_at_gates
 from airflow_snowpack.store.schedule_tables import schedule_groups, schedule_runs
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.constraint import Constraint
+from airflow_snowpack.scheduling.constraints.constraint import Constraint
 from airflow_snowpack.scheduling.launches.run_ends import SELDOM, watch_runs
 from airflow_snowpack.scheduling.launches.slot_reservations import amounts_of, hold
 from airflow_snowpack.scheduling.schedule import Schedule

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from airflow_snowpack.scheduling.constraints import dag_wait_key, group_wait_key
+from airflow_snowpack.scheduling.constraints.constraint import dag_wait_key, group_wait_key
 from airflow_snowpack.scheduling.events import Event, publish
 from airflow_snowpack.scheduling.launches.slot_reservations import let_go
 from airflow_snowpack.scheduling.pending_runs.gated_runs import end_gates, groups_of_gates, was_turned_away

@@ -16,8 +16,7 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.airflow_port import FreeSlots, Snapshot
-from airflow_snowpack.scheduling.constraint import Constraint
-from airflow_snowpack.scheduling.constraints import ClusterLoad, PoolSlots, load_wait_key, pool_wait_key
+from airflow_snowpack.scheduling.constraints.constraint import Constraint, pool_wait_key
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import gated_runs, schedule_runs, slot_holds
 
@@ -41,10 +40,8 @@ def amounts_of(constraints: Iterable[Constraint]) -> dict[str, int]:
     """Return how much a run with these constraints takes of each pool and of each load."""
     amounts: dict[str, int] = {}
     for one in constraints:
-        if isinstance(one, PoolSlots):
-            amounts[pool_wait_key(one.pool)] = max(one.free, amounts.get(pool_wait_key(one.pool), 0))
-        elif isinstance(one, ClusterLoad):
-            amounts[load_wait_key(one.probe)] = 1
+        for key, amount in one.reserves().items():
+            amounts[key] = max(amount, amounts.get(key, 0))
     return amounts
 
 

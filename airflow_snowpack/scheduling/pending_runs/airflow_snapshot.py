@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.airflow_port import AirflowPort, DagRuns, Snapshot, Unavailable, ask_probe
-from airflow_snowpack.scheduling.constraint import Constraint
-from airflow_snowpack.scheduling.constraints import ClusterLoad, MaxConcurrent, PoolSlots, SinceLastRun
+from airflow_snowpack.scheduling.constraints.constraint import Constraint, RequiredFacts
 from airflow_snowpack.scheduling.events import last_number
 from airflow_snowpack.scheduling.launches.active_runs import dags_of_group, launched_runs
 from airflow_snowpack.scheduling.launches.runs import Runs
@@ -41,17 +40,15 @@ class SnapshotReader:
 
     def ask(self, asked: Sequence[tuple[str, Constraint]]) -> Snapshot:
         """How things stand for these constraints, each with the DAG whose run it is about."""
-        dag_ids = {dag_id for dag_id, each in asked if isinstance(each, MaxConcurrent | SinceLastRun)}
-        groups = {each.group for _, each in asked if isinstance(each, MaxConcurrent) and each.group is not None}
-        pools = {each.pool for _, each in asked if isinstance(each, PoolSlots)}
-        probes = {each.probe for _, each in asked if isinstance(each, ClusterLoad)}
+        required = RequiredFacts.merged(each.required_facts(dag_id) for dag_id, each in asked)
+        dag_ids, pools = set(required.dag_runs), required.pools
         taken_at, newest = self._store.clock(), self._store.read(last_number)
-        for group in groups:
+        for group in required.groups:
             dag_ids.update(self._store.read(lambda conn, group=group: dags_of_group(conn, group)))  # type: ignore[misc]  # mypy takes the default for an argument
         snapshot = Snapshot(
             dag_runs=self._ask_for_runs(dag_ids) if dag_ids else {},
             free_slots=self._airflow.free_slots(sorted(pools)) if pools else {},
-            loads={probe: _load(probe) for probe in sorted(probes)},
+            loads={probe: _load(probe) for probe in sorted(required.probes)},
             taken_at=taken_at,
             newest_event=newest,
         )

@@ -14,23 +14,16 @@ priority, what has been due for the longest.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.airflow_port import AirflowPort, Snapshot
-from airflow_snowpack.scheduling.constraints import (
-    Delay,
-    MaxConcurrent,
-    MaxRuns,
-    SinceLastRun,
-    TimeWindow,
-    dag_wait_key,
-    group_wait_key,
-)
+from airflow_snowpack.scheduling.constraints.constraint import CONSTRAINTS, Constraint, counted_keys, dag_wait_key, group_wait_key
 from airflow_snowpack.scheduling.definitions import Definitions
+from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.pending_runs.airflow_snapshot import SnapshotReader
 from airflow_snowpack.scheduling.pending_runs.evaluation import Evaluation, Outcomes
 from airflow_snowpack.scheduling.pending_runs.model import PendingState, is_open
@@ -45,8 +38,6 @@ A_TRANSACTION, AT_LEAST = 500, 50
 """So many jobs are evaluated in one transaction: a process that wants one of them waits until it ends."""
 MOST_ASKED = 250
 """Airflow is asked about the runs of so many DAGs or groups in one round; each DAG is a request."""
-
-TAKES_NO_PLACE = {Delay.kind, MaxRuns.kind, TimeWindow.kind}
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +145,8 @@ def _by_turn(due: sa.FromClause) -> tuple[sa.ColumnElement[Any], ...]:
 
 def _in_order(due: Sequence[sa.Row[Any]]) -> tuple[list[sa.Row[Any]], list[sa.Row[Any]]]:
     """Those that take no place from any that is due, and then the others by turn, as far as Airflow can be asked about them."""
-    counting = [job for job in due if not _kinds(job) <= TAKES_NO_PLACE]
+    declared = {job.pending_id: _constraints(job) for job in due}
+    counting = [job for job in due if _takes_a_place(job.dag_id, declared[job.pending_id])]
     counted = {job.dag_id for job in counting}
     free = [job for job in due if job.dag_id not in counted and not (job.is_grouped and counting)]
     is_free = {job.pending_id for job in free}
@@ -163,26 +155,31 @@ def _in_order(due: Sequence[sa.Row[Any]]) -> tuple[list[sa.Row[Any]], list[sa.Ro
     for job in due:
         if job.pending_id in is_free:
             continue
-        asked |= _counted(job)
+        asked |= _asked_about(job.dag_id, filter(None, declared[job.pending_id]))
         if len(asked) > MOST_ASKED:
             break
         others.append(job)
     return free, others
 
 
-def _kinds(job: sa.Row[Any]) -> set[str]:
-    """The kinds of its constraints."""
-    return {kind for kind, _ in _said(job)}
+def _takes_a_place(dag_id: str, constraints: Sequence[Constraint | None]) -> bool:
+    return None in constraints or bool(counted_keys(dag_id, filter(None, constraints)))
 
 
-def _counted(job: sa.Row[Any]) -> set[str]:
-    """The DAG or the groups whose runs its constraints count."""
-    counting = [body for kind, body in _said(job) if kind in (MaxConcurrent.kind, SinceLastRun.kind)]
-    groups = [body.get("group") if isinstance(body, dict) else None for body in counting]
-    return {dag_wait_key(job.dag_id) if group is None else group_wait_key(str(group)) for group in groups}
+def _asked_about(dag_id: str, constraints: Iterable[Constraint]) -> set[str]:
+    """The groups, or else the DAGs, whose runs these constraints count."""
+    keys: set[str] = set()
+    for facts in (each.required_facts(dag_id) for each in constraints):
+        keys |= {group_wait_key(group) for group in facts.groups} or {dag_wait_key(counted) for counted in facts.dag_runs}
+    return keys
 
 
-def _said(job: sa.Row[Any]) -> list[tuple[str, Any]]:
-    """Its constraints as they are stored; nothing for a schedule that is gone, or that cannot be read."""
-    said = job.constraints if isinstance(job.constraints, list) else []
-    return [item for one in said if isinstance(one, dict) for item in one.items()]
+def _constraints(job: sa.Row[Any]) -> list[Constraint | None]:
+    """Its constraints, with ``None`` for one that cannot be read; none for a schedule that is gone."""
+    found: list[Constraint | None] = []
+    for one in job.constraints if isinstance(job.constraints, list) else []:
+        try:
+            found.append(CONSTRAINTS.parse(one))
+        except InvalidSchedule:
+            found.append(None)
+    return found

@@ -23,15 +23,13 @@ import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.airflow_port import Snapshot
 from airflow_snowpack.scheduling.clocks import restart_periods
-from airflow_snowpack.scheduling.constraint import RECHECK
-from airflow_snowpack.scheduling.constraints import dag_wait_key, group_wait_key
+from airflow_snowpack.scheduling.constraints.constraint import RECHECK, counted_keys, dag_wait_key, group_wait_key
 from airflow_snowpack.scheduling.counting import Counted, count_each, listed_events_of_each, why_it_runs
 from airflow_snowpack.scheduling.definitions import Definitions
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.history import line, note, write_lines
 from airflow_snowpack.scheduling.launches.reservation import Reservation, Wanted, reserve_runs, run_id_of
 from airflow_snowpack.scheduling.launches.runs import LOOK_AGAIN, ended_meanwhile
-from airflow_snowpack.scheduling.pending_runs.facts import counted_keys
 from airflow_snowpack.scheduling.pending_runs.late_events import begin_with_late_events, expiry
 from airflow_snowpack.scheduling.pending_runs.model import (
     PendingState,

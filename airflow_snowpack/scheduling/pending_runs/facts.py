@@ -9,17 +9,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.airflow_port import DagRuns, FreeSlots, Snapshot, Unavailable
-from airflow_snowpack.scheduling.constraint import Constraint, Untold
-from airflow_snowpack.scheduling.constraints import (
-    ClusterLoad,
-    MaxConcurrent,
-    PoolSlots,
-    SinceLastRun,
-    dag_wait_key,
-    group_wait_key,
-    load_wait_key,
-    pool_wait_key,
-)
+from airflow_snowpack.scheduling.constraints.constraint import FactUnavailable
 from airflow_snowpack.scheduling.launches.active_runs import dags_of_group, reserved_runs
 from airflow_snowpack.scheduling.launches.slot_reservations import held
 from airflow_snowpack.scheduling.pending_runs.gated_runs import runs_at_gates
@@ -29,7 +19,7 @@ from airflow_snowpack.store.schedule_tables import dag_successes, pending_jobs, 
 
 @dataclass
 class StoredFacts:
-    """The facts for one pending job; see :class:`~airflow_snowpack.scheduling.constraint.Facts`."""
+    """The facts for one pending job; see :class:`~airflow_snowpack.scheduling.constraints.constraint.ConstraintContext`."""
 
     conn: sa.Connection
     snapshot: Snapshot
@@ -50,7 +40,7 @@ class StoredFacts:
         """Count the active runs of a DAG.
 
         :param reserved: the runs that are active as far as the store knows, by DAG.
-        :raises Untold: Airflow does not say how many runs it has.
+        :raises FactUnavailable: Airflow does not say how many runs it has.
         """
         known = self._told(dag_id)
         return known.others + len(reserved[dag_id] - known.ended.keys())
@@ -71,7 +61,7 @@ class StoredFacts:
     def _told(self, dag_id: str) -> DagRuns:
         runs = self.snapshot.dag_runs.get(dag_id, DagRuns())
         if isinstance(runs, Unavailable):
-            raise Untold(f"the runs of {dag_id} are not known: {runs.why}")
+            raise FactUnavailable(f"the runs of {dag_id} are not known: {runs.why}")
         return runs
 
     def last_success(self, dag_id: str) -> datetime | None:
@@ -83,8 +73,10 @@ class StoredFacts:
         query = sa.select(schedule_runs.c.reserved_at).where(mine).order_by(schedule_runs.c.reserved_at)
         return tuple(self.conn.execute(query).scalars())
 
-    def free_slots(self, pool: str) -> int | Unavailable | None:
+    def free_slots(self, pool: str) -> int | None:
         slots = self.snapshot.free_slots.get(pool)
+        if isinstance(slots, Unavailable):
+            raise FactUnavailable(f"the free slots of pool {pool} are not known: {slots.why}")
         return slots.free if isinstance(slots, FreeSlots) else slots
 
     def load(self, probe: str) -> float:
@@ -97,19 +89,3 @@ class StoredFacts:
         waiting = sa.and_(pending_jobs.c.waits_for == key, is_open)
         query = sa.select(sa.func.count()).select_from(pending_jobs)
         return self.conn.execute(query.where(waiting, pending_jobs.c.priority > self.priority)).scalar_one()
-
-
-def counted_keys(dag_id: str, constraints: Iterable[Constraint]) -> set[str]:
-    """What a run of the DAG adds to, and what its constraints count."""
-    keys: set[str] = set()
-    for constraint in constraints:
-        match constraint:
-            case MaxConcurrent(group=str(group)):
-                keys |= {dag_wait_key(dag_id), group_wait_key(group)}
-            case MaxConcurrent() | SinceLastRun():
-                keys.add(dag_wait_key(dag_id))
-            case PoolSlots(pool=pool):
-                keys.add(pool_wait_key(pool))
-            case ClusterLoad(probe=probe):
-                keys.add(load_wait_key(probe))
-    return keys

@@ -20,13 +20,11 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.scheduling.airflow_port import AirflowPort, Snapshot
-from airflow_snowpack.scheduling.constraint import Constraint
-from airflow_snowpack.scheduling.constraints import MaxConcurrent, dag_wait_key
+from airflow_snowpack.scheduling.constraints.constraint import Constraint, RequiredFacts, counted_keys, dag_wait_key
 from airflow_snowpack.scheduling.counted_period import remember_period
 from airflow_snowpack.scheduling.launches.active_runs import launched_runs
 from airflow_snowpack.scheduling.launches.slot_reservations import hold
 from airflow_snowpack.scheduling.pending_runs.airflow_snapshot import SnapshotReader
-from airflow_snowpack.scheduling.pending_runs.facts import counted_keys
 from airflow_snowpack.scheduling.pending_runs.gate_facts import GateFacts, passed_runs, runs_that_passed_and_ended
 from airflow_snowpack.scheduling.pending_runs.gated_runs import (
     GatedRun,
@@ -105,7 +103,7 @@ class Gate:
         seen = {"looked_at": now, "seen_at": now}
         declared = {
             "constraints": [constraint.to_json() for constraint in self._constraints],
-            "group_names": sorted(self._groups()),
+            "group_names": sorted(RequiredFacts.of(self._constraints, self._place.dag_id).groups),
         }
         new = {"state": GateState.WAITING.value, "arrived_at": now, "reasons": [], "passed_at": None, "ended_at": None}
         insert = postgresql.insert if self._store.is_postgres else sqlite.insert
@@ -157,9 +155,6 @@ class Gate:
 
     def _row(self, conn: sa.Connection) -> sa.Row[Any]:
         return conn.execute(sa.select(gated_runs).where(self._place.row).with_for_update()).one()
-
-    def _groups(self) -> set[str]:
-        return {each.group for each in self._constraints if isinstance(each, MaxConcurrent) and each.group is not None}
 
     def _counted(self) -> set[str]:
         """What its passing adds to, and what its constraints count."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.constraints import dag_wait_key
+from airflow_snowpack.scheduling.constraints.constraint import dag_wait_key
 from airflow_snowpack.scheduling.launches.active_runs import dags_of_group
 from airflow_snowpack.scheduling.launches.slot_reservations import held
 from airflow_snowpack.scheduling.pending_runs.facts import StoredFacts
@@ -26,7 +26,7 @@ MAY_BE_REOPENED = 100
 
 @dataclass
 class GateFacts(StoredFacts):
-    """The facts for one run at its gate; see :class:`~airflow_snowpack.scheduling.constraint.Facts`.
+    """The facts for one run at its gate; see :class:`~airflow_snowpack.scheduling.constraints.constraint.ConstraintContext`.
 
     :param reopened: by DAG, how many runs that had passed and ended are active again.
     """

@@ -17,8 +17,7 @@ from datetime import timedelta
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.airflow_port import Snapshot
-from airflow_snowpack.scheduling.constraint import RECHECK, Constraint
-from airflow_snowpack.scheduling.constraints import MaxConcurrent, SinceLastRun, dag_wait_key, group_wait_key
+from airflow_snowpack.scheduling.constraints.constraint import RECHECK, Constraint
 from airflow_snowpack.scheduling.pending_runs.gate_facts import GateFacts
 from airflow_snowpack.scheduling.pending_runs.gated_runs import GatePlace, GateState, is_active
 from airflow_snowpack.store import Store
@@ -76,12 +75,10 @@ class Line:
         facts = GateFacts(conn, Snapshot(), now, place.dag_id, place.task, 0, triggered_at=now, place=place)
         room = [1]
         for each in self._constraints:
-            if isinstance(each, MaxConcurrent) and each.group is not None and key == group_wait_key(each.group):
-                room.append(each.limit - facts.active_runs_of_group(each.group))
-            elif isinstance(each, MaxConcurrent) and each.group is None and key == dag_wait_key(place.dag_id):
-                room.append(each.limit - facts.active_runs(place.dag_id))
-            elif isinstance(each, SinceLastRun) and key == dag_wait_key(place.dag_id):
-                room.append(1 - facts.active_runs(place.dag_id))
+            if each.max_active is not None and each.wait_key(place.dag_id) == key:
+                groups = each.required_facts(place.dag_id).groups
+                counts = [facts.active_runs_of_group(group) for group in groups] or [facts.active_runs(place.dag_id)]
+                room.append(each.max_active - max(counts))
         return min(room[1:] or room)
 
 

@@ -14,8 +14,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from airflow_snowpack.scheduling.constraint import RECHECK, Constraint, Facts, Ruling, Verdict
-from airflow_snowpack.scheduling.constraints import dag_wait_key, group_wait_key
+from airflow_snowpack.scheduling.constraints.constraint import (
+    RECHECK,
+    Constraint,
+    ConstraintContext,
+    Ruling,
+    Verdict,
+    dag_wait_key,
+    group_wait_key,
+)
 from airflow_snowpack.scheduling.pending_runs.model import Reason
 
 WOKEN = (dag_wait_key(""), group_wait_key(""))
@@ -69,7 +76,7 @@ class Rulings:
         return [ruling for _, ruling in self.said if ruling.verdict is Verdict.LATER]
 
 
-def rule_all(constraints: Sequence[Constraint], facts: Facts, before: Sequence[Reason] = ()) -> Rulings:
+def rule_all(constraints: Sequence[Constraint], facts: ConstraintContext, before: Sequence[Reason] = ()) -> Rulings:
     """Ask the constraints.
 
     :param before: what the same constraints said when they were asked last, in their order; nothing for the first time.

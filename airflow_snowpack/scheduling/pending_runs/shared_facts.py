@@ -21,11 +21,10 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.airflow_port import Snapshot
-from airflow_snowpack.scheduling.constraint import Constraint
-from airflow_snowpack.scheduling.constraints import MaxConcurrent, MaxRuns, SinceLastRun
+from airflow_snowpack.scheduling.constraints.constraint import Constraint, RequiredFacts, counted_keys
 from airflow_snowpack.scheduling.launches.active_runs import dags_of_groups, reserved_runs
 from airflow_snowpack.scheduling.launches.slot_reservations import amounts_of, held
-from airflow_snowpack.scheduling.pending_runs.facts import StoredFacts, counted_keys
+from airflow_snowpack.scheduling.pending_runs.facts import StoredFacts
 from airflow_snowpack.scheduling.pending_runs.gated_runs import runs_at_gates
 from airflow_snowpack.scheduling.pending_runs.model import is_open
 from airflow_snowpack.scheduling.schedule import Schedule
@@ -54,16 +53,16 @@ class SharedFacts:
 
     def read(self, schedules: Sequence[Schedule]) -> None:
         """Read what the constraints of these schedules may ask about."""
-        asked = [(schedule, one) for schedule in schedules for one in schedule.constraints]
-        self.members = dags_of_groups(self.conn, {one.group for _, one in asked if isinstance(one, MaxConcurrent) and one.group})
+        required = {each.name: RequiredFacts.of(each.constraints, each.dag_id) for each in schedules}
+        together = RequiredFacts.merged(required.values())
+        self.members = dags_of_groups(self.conn, together.groups)
         in_groups = {dag_id for dag_ids in self.members.values() for dag_id in dag_ids}
-        own = {schedule.dag_id for schedule, one in asked if isinstance(one, SinceLastRun) or _counts_its_dag(one)}
-        if own or in_groups:
-            self.reserved = reserved_runs(self.conn, own | in_groups)
+        if counted := in_groups.union(together.dag_runs):
+            self.reserved = reserved_runs(self.conn, counted)
         if in_groups:
             self.at_gates = runs_at_gates(self.conn, in_groups)
-        self._read_successes({schedule.dag_id for schedule, one in asked if isinstance(one, SinceLastRun)})
-        self._read_launches([(schedule.name, one) for schedule, one in asked if isinstance(one, MaxRuns)])
+        self._read_successes(together.successes)
+        self._read_launches([name for name, facts in required.items() if facts.launches_within], together.launches_within)
         keys = {key for schedule in schedules for key in counted_keys(schedule.dag_id, schedule.constraints)}
         self._lowest = min((schedule.priority for schedule in schedules), default=0)
         self._read_more_urgent(keys)
@@ -71,7 +70,7 @@ class SharedFacts:
     def active_of_group(self, group: str, facts: StoredFacts) -> int:
         """How many runs of the group's DAGs are active.
 
-        :raises Untold: Airflow does not say how many runs one of them has.
+        :raises FactUnavailable: Airflow does not say how many runs one of them has.
         """
         if group not in self._of_group:
             self._of_group[group] = facts.count_of_group(self.members[group], self.reserved, self.at_gates)
@@ -115,13 +114,12 @@ class SharedFacts:
             query = sa.select(dag_successes.c.dag_id, dag_successes.c.ended_at).where(dag_successes.c.dag_id.in_(wanted))
             self.successes = {row.dag_id: row.ended_at for row in self.conn.execute(query)}
 
-    def _read_launches(self, asked: Sequence[tuple[str, MaxRuns]]) -> None:
-        if not asked:
+    def _read_launches(self, names: Sequence[str], longest: timedelta) -> None:
+        if not names:
             return
-        longest = max(one.per for _, one in asked if isinstance(one.per, timedelta))
         runs = schedule_runs.c
         query = sa.select(runs.schedule, runs.reserved_at).order_by(runs.reserved_at)
-        query = query.where(runs.schedule.in_(sorted({name for name, _ in asked})), runs.reserved_at > self.now - longest)
+        query = query.where(runs.schedule.in_(sorted(names)), runs.reserved_at > self.now - longest)
         for row in self.conn.execute(query):
             self._launches[row.schedule].append(row.reserved_at)
 
@@ -137,7 +135,7 @@ class SharedFacts:
 
 @dataclass
 class BatchFacts(StoredFacts):
-    """The facts for one pending job of a batch; see :class:`~airflow_snowpack.scheduling.constraint.Facts`."""
+    """The facts for one pending job of a batch."""
 
     shared: SharedFacts
 
@@ -158,7 +156,3 @@ class BatchFacts(StoredFacts):
 
     def more_urgent(self, key: str) -> int:
         return self.shared.more_urgent(key, self.priority)
-
-
-def _counts_its_dag(constraint: Constraint) -> bool:
-    return isinstance(constraint, MaxConcurrent) and constraint.group is None

@@ -19,8 +19,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.constraint import parse_constraint
-from airflow_snowpack.scheduling.constraints import MaxConcurrent, SinceLastRun, dag_wait_key, group_wait_key
+from airflow_snowpack.scheduling.constraints.constraint import CONSTRAINTS, dag_wait_key, group_wait_key
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.launches.active_runs import runs_that_count
 from airflow_snowpack.scheduling.pending_runs.model import is_open
@@ -34,9 +33,6 @@ AT_ONCE = 20
 """So many of a line are woken together at most; each that leaves it wakes more."""
 AS_FAR = 100
 """So far into a line it is looked for those who can use the places, where some allow for fewer runs than others."""
-
-COUNTING = {MaxConcurrent.kind: MaxConcurrent, SinceLastRun.kind: SinceLastRun}
-"""The constraints that count runs."""
 
 Place = tuple[int, datetime, str]
 IN_LINE = (pending_jobs.c.priority.desc(), pending_jobs.c.created_at, pending_jobs.c.pending_id)
@@ -158,16 +154,8 @@ def _limit(row: sa.Row[Any], key: str) -> int:
     declared = row.definition.get("constraints") if isinstance(row.definition, dict) else None
     limits = []
     for one in declared if isinstance(declared, list) else ():
-        if not isinstance(one, dict) or not COUNTING.keys() & one.keys():
-            continue
-        with suppress(InvalidSchedule):  # one of a newer version; said in its look
-            constraint = parse_constraint(one, COUNTING)
-            if isinstance(constraint, SinceLastRun) and key == dag_wait_key(row.dag_id):
-                limits.append(1)
-            elif isinstance(constraint, MaxConcurrent) and key == _counted_by(constraint, row.dag_id):
-                limits.append(constraint.limit)
+        with suppress(InvalidSchedule):  # one of a newer version; its evaluation reports it
+            constraint = CONSTRAINTS.parse(one)
+            if constraint.max_active is not None and constraint.wait_key(row.dag_id) == key:
+                limits.append(constraint.max_active)
     return min(limits, default=1)
-
-
-def _counted_by(constraint: MaxConcurrent, dag_id: str) -> str:
-    return dag_wait_key(dag_id) if constraint.group is None else group_wait_key(constraint.group)

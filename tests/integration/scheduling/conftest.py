@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.scheduling import CheckReport, EndedRun, EndsQuery, Launch, PendingRun
     from airflow_snowpack.scheduling.airflow_port import Slots
-    from airflow_snowpack.scheduling.constraint import Constraint
+    from airflow_snowpack.scheduling.constraints.constraint import Constraint
     from airflow_snowpack.scheduling.history import ScheduleEntry
     from airflow_snowpack.scheduling.trigger import Trigger
 

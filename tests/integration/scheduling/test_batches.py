@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from airflow_snowpack.scheduling import PendingRun
-    from airflow_snowpack.scheduling.constraint import Constraint
+    from airflow_snowpack.scheduling.constraints.constraint import Constraint
 
 TABLES = ["events", "schedules", "pending_jobs", "pending_events", "schedule_runs", "launches"]
 MANY = 80

@@ -36,7 +36,7 @@ from airflow_snowpack.store import open_store
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from airflow_snowpack.scheduling.constraint import Constraint
+    from airflow_snowpack.scheduling.constraints.constraint import Constraint
 
 TURNS = rounds(4, soak=200)
 WAITING, PASSED, SKIPPED = GateState.WAITING, GateState.PASSED, GateState.SKIPPED

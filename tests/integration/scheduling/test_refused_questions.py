@@ -9,7 +9,7 @@ import pytest
 from airflow_snowpack.scheduling import CustomEvents, MaxConcurrent, SinceLastRun
 
 if TYPE_CHECKING:
-    from airflow_snowpack.scheduling.constraint import Constraint
+    from airflow_snowpack.scheduling.constraints.constraint import Constraint
 
 pytestmark = pytest.mark.one_database
 

@@ -199,13 +199,13 @@ class TestNothingIsAskedBeforeItsTime:
         self, scheduler: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         asked: list[datetime] = []
-        really = TimeWindow.look
+        really = TimeWindow.evaluate
 
-        def look(self: TimeWindow, facts: Any) -> Any:
-            asked.append(facts.now)
-            return really(self, facts)
+        def evaluate(self: TimeWindow, context: Any) -> Any:
+            asked.append(context.now)
+            return really(self, context)
 
-        monkeypatch.setattr(TimeWindow, "look", look)
+        monkeypatch.setattr(TimeWindow, "evaluate", evaluate)
         scheduler.airflow.running["maintain"] = {"manual__1"}
         scheduler.declare("nightly", GO, TimeWindow("22:00", "06:00"), MaxConcurrent(1))
         scheduler.send("go")

@@ -21,7 +21,7 @@ from airflow_snowpack.scheduling import (
     run_now,
     sync,
 )
-from airflow_snowpack.scheduling.constraint import RECHECK
+from airflow_snowpack.scheduling.constraints.constraint import RECHECK
 from airflow_snowpack.store.schedule_tables import pending_jobs, schedules
 
 GO = CustomEvents("go")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from random_examples import UNHURRIED
 
 from airflow_snowpack.scheduling import InvalidSchedule, TimeWindow
-from airflow_snowpack.scheduling.constraint import Verdict
+from airflow_snowpack.scheduling.constraints.constraint import Verdict
 from airflow_snowpack.scheduling.cron import next_tick
 
 MINUTE = timedelta(minutes=1)
@@ -41,7 +41,7 @@ def moments_of_change(draw: st.DrawFn) -> tuple[str, datetime]:
 
 
 def look(window: TimeWindow, now: datetime) -> Any:
-    return window.look(SimpleNamespace(now=now))  # type: ignore[arg-type]  # a window asks for nothing else
+    return window.evaluate(SimpleNamespace(now=now))  # type: ignore[arg-type]  # a window asks for nothing else
 
 
 def is_open(start: time, end: time, zone: str, moment: datetime) -> bool:

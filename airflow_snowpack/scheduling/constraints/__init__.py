@@ -1,0 +1,1 @@
+"""Run constraints, one module each; ``constraint.py`` has what they share."""

@@ -1,0 +1,280 @@
+"""What a run constraint is: a condition under which a run whose trigger is satisfied may start.
+
+    @declaration
+    class BusinessDays(Constraint):
+        kind = "business_days"
+        tz: str = "UTC"
+        on_unmet: OnUnmet = OnUnmet.WAIT
+
+        def evaluate(self, context: ConstraintContext) -> Ruling:
+            day = context.now.astimezone(ZoneInfo(self.tz))
+            return met("a business day") if day.weekday() < 5 else later("a weekend", next_monday(day))
+
+A constraint is met, or not met until a time or an event, or it never will be. The invariant: a ruling that names a time is valid
+until then, so the constraint is not evaluated before. Evaluation reads nothing but its context; what the context must have is
+declared with :meth:`Constraint.required_facts`, so that it is read once for a whole batch of pending runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+from airflow_snowpack.scheduling.declared import Declared
+from airflow_snowpack.scheduling.kinds import Kinds
+
+RECHECK = timedelta(seconds=30)
+"""How soon an unmet constraint is evaluated again when it named no time and no event wakes it."""
+
+
+class Verdict(StrEnum):
+    """Whether a constraint is met: it is, it is not now, or it never will be."""
+
+    MET = "met"
+    LATER = "later"
+    NEVER = "never"
+
+
+class OnUnmet(StrEnum):
+    """What happens to a run whose constraint is not met: it waits, or it is skipped."""
+
+    WAIT = "wait"
+    SKIP = "skip"
+
+
+class Ruling(NamedTuple):  # which costs a tenth of a dataclass when a DAG file is parsed
+    """The result of evaluating a constraint.
+
+    :param says: the reason, for people.
+    :param not_before: when to evaluate again; ``None`` when no time is known.
+    :param waits_for: the wait key of what may change it sooner, such as ``dag:maintain_page_views``.
+    """
+
+    verdict: Verdict
+    says: str
+    not_before: datetime | None = None
+    waits_for: str | None = None
+
+
+def met(says: str) -> Ruling:
+    """Return the ruling of a constraint that is met."""
+    return Ruling(Verdict.MET, says)
+
+
+def later(says: str, not_before: datetime | None = None, waits_for: str | None = None) -> Ruling:
+    """Return the ruling of a constraint that is not met now."""
+    return Ruling(Verdict.LATER, says, not_before, waits_for)
+
+
+def dag_wait_key(dag_id: str) -> str:
+    """Return the wait key of the end of a DAG's run."""
+    return f"dag:{dag_id}"
+
+
+def group_wait_key(group: str) -> str:
+    """Return the wait key of the end of a run in a group."""
+    return f"group:{group}"
+
+
+def pool_wait_key(pool: str) -> str:
+    """Return the wait key of free slots in a pool."""
+    return f"pool:{pool}"
+
+
+def load_wait_key(probe: str) -> str:
+    """Return the wait key of a lower load."""
+    return f"load:{probe}"
+
+
+class FactUnavailable(Exception):
+    """A fact that a constraint needs cannot be read now. The run waits; it is neither started nor skipped on a guess."""
+
+
+class RequiredFacts(NamedTuple):
+    """What constraints read from their context.
+
+    :param dag_runs: the DAGs whose active runs are counted, and ``groups``: the groups.
+    :param successes: the DAGs whose last successful end is read.
+    :param launches_within: how far back the launches of the own schedule are read.
+    :param pools: the pools whose free slots are read, and ``probes``: the load probes that are called.
+    """
+
+    dag_runs: Collection[str] = frozenset()
+    groups: Collection[str] = frozenset()
+    successes: Collection[str] = frozenset()
+    launches_within: timedelta = timedelta(0)
+    pools: Collection[str] = frozenset()
+    probes: Collection[str] = frozenset()
+
+    @classmethod
+    def of(cls, constraints: Iterable[Constraint], dag_id: str) -> RequiredFacts:
+        """Return what these constraints require together for a run of this DAG."""
+        return cls.merged(each.required_facts(dag_id) for each in constraints)
+
+    @classmethod
+    def merged(cls, facts: Iterable[RequiredFacts]) -> RequiredFacts:
+        """Return what all of these require together."""
+        every = [cls(), *facts]
+        return cls(
+            dag_runs=frozenset().union(*(each.dag_runs for each in every)),
+            groups=frozenset().union(*(each.groups for each in every)),
+            successes=frozenset().union(*(each.successes for each in every)),
+            launches_within=max(each.launches_within for each in every),
+            pools=frozenset().union(*(each.pools for each in every)),
+            probes=frozenset().union(*(each.probes for each in every)),
+        )
+
+
+class ConstraintContext(Protocol):
+    """The facts about one pending run."""
+
+    @property
+    def now(self) -> datetime: ...
+
+    @property
+    def dag_id(self) -> str: ...
+
+    @property
+    def schedule(self) -> str: ...
+
+    @property
+    def priority(self) -> int: ...
+
+    @property
+    def triggered_at(self) -> datetime:
+        """Since when the trigger is satisfied."""
+        ...
+
+    def active_runs(self, dag_id: str) -> int:
+        """Count the DAG's runs that are queued, running or about to be launched, however they were started.
+
+        :raises FactUnavailable: Airflow does not answer.
+        """
+        ...
+
+    def active_runs_of_group(self, group: str) -> int:
+        """Count the active runs of the group's DAGs.
+
+        :raises FactUnavailable: Airflow does not answer.
+        """
+        ...
+
+    def last_success(self, dag_id: str) -> datetime | None:
+        """Return when a run of the DAG last ended in success."""
+        ...
+
+    def launches_since(self, moment: datetime) -> tuple[datetime, ...]:
+        """Return when this schedule launched since then, oldest first."""
+        ...
+
+    def free_slots(self, pool: str) -> int | None:
+        """Return how many slots of the Airflow pool are free; ``None`` when there is no such pool.
+
+        :raises FactUnavailable: Airflow does not answer.
+        """
+        ...
+
+    def load(self, probe: str) -> float:
+        """Return what a load probe returned."""
+        ...
+
+    def held(self, key: str) -> int:
+        """Return how much of what this wait key counts is reserved for runs that Airflow or the probe does not show yet."""
+        ...
+
+    def more_urgent(self, key: str) -> int:
+        """Count the pending runs of a higher priority with this wait key."""
+        ...
+
+
+class Constraint(Declared):
+    """A run constraint; a subclass implements :meth:`evaluate`, and overrides the rest as far as it reads or reserves anything.
+
+    :cvar may_skip: whether ``on_unmet="skip"`` is allowed.
+    """
+
+    on_unmet: OnUnmet
+    may_skip: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._read("on_unmet", self._parse_on_unmet)
+
+    def evaluate(self, context: ConstraintContext) -> Ruling:
+        """Return whether a run may start now.
+
+        :raises FactUnavailable: from the context; the run waits.
+        """
+        raise NotImplementedError
+
+    def required_facts(self, dag_id: str) -> RequiredFacts:
+        """Return what :meth:`evaluate` reads for a run of this DAG."""
+        return RequiredFacts()
+
+    def wait_key(self, dag_id: str) -> str | None:
+        """Return the key of what runs of this DAG wait for in one queue; ``None`` for a constraint that only time can meet.
+
+        Evaluations of constraints with the same key exclude each other, so that counting and reserving is one step.
+        """
+        return None
+
+    @property
+    def max_active(self) -> int | None:
+        """How many runs may be active under the wait key; ``None`` for a constraint that counts no runs."""
+        return None
+
+    def reserves(self) -> Mapping[str, int]:
+        """Return what a run that may start reserves until Airflow or a probe shows it, by wait key."""
+        return {}
+
+    def rule(self, context: ConstraintContext) -> Ruling:
+        """Evaluate the constraint and apply ``on_unmet``."""
+        try:
+            ruling = self.evaluate(context)
+        except FactUnavailable as unavailable:
+            return later(str(unavailable))
+        if ruling.verdict is Verdict.LATER and self.on_unmet is OnUnmet.SKIP:
+            return Ruling(Verdict.NEVER, f"{ruling.says} (on_unmet is skip)")
+        return ruling
+
+    def _parse_on_unmet(self, value: Any) -> OnUnmet:
+        if value not in tuple(OnUnmet):
+            raise ValueError("it must be wait or skip")
+        if value == OnUnmet.SKIP and not self.may_skip:
+            raise ValueError("this constraint cannot skip; use wait")
+        return OnUnmet(value)
+
+
+def after_more_urgent(context: ConstraintContext, key: str, says: str) -> Ruling:
+    """Return that a constraint is met, unless pending runs of a higher priority wait for the same."""
+    before = context.more_urgent(key)
+    return later(f"{says}, but {before} of a higher priority wait for that", waits_for=key) if before else met(says)
+
+
+def counted_keys(dag_id: str, constraints: Iterable[Constraint]) -> set[str]:
+    """Return the wait keys that a run of the DAG counts under, or that its constraints count."""
+    keys = set()
+    for constraint in constraints:
+        keys |= {dag_wait_key(counted) for counted in constraint.required_facts(dag_id).dag_runs}
+        if (key := constraint.wait_key(dag_id)) is not None:
+            keys.add(key)
+    return keys
+
+
+_HERE = __name__.rpartition(".")[0]
+CONSTRAINTS: Kinds[Constraint] = Kinds(
+    Constraint,
+    "constraint",
+    "airflow_snowpack.constraints",
+    {
+        "max_concurrent": f"{_HERE}.max_concurrent:MaxConcurrent",
+        "max_runs": f"{_HERE}.max_runs:MaxRuns",
+        "delay": f"{_HERE}.delay:Delay",
+        "since_last_run": f"{_HERE}.since_last_run:SinceLastRun",
+        "time_window": f"{_HERE}.time_window:TimeWindow",
+        "pool_slots": f"{_HERE}.pool_slots:PoolSlots",
+        "cluster_load": f"{_HERE}.cluster_load:ClusterLoad",
+    },
+)

@@ -1,0 +1,57 @@
+"""Free slots in an Airflow pool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from airflow_snowpack.scheduling.amounts import parse_count
+from airflow_snowpack.scheduling.constraints.constraint import (
+    Constraint,
+    ConstraintContext,
+    FactUnavailable,
+    OnUnmet,
+    RequiredFacts,
+    Ruling,
+    after_more_urgent,
+    later,
+    pool_wait_key,
+)
+from airflow_snowpack.scheduling.declared import declaration, parse_text
+
+
+@declaration
+class PoolSlots(Constraint):
+    """Only while an Airflow pool has so many free slots that no more urgent schedule waits for.
+
+    A run that may start reserves as many, until Airflow shows it in the pool.
+    """
+
+    kind: ClassVar[str] = "pool_slots"
+    checks: ClassVar = {"pool": parse_text, "free": parse_count}
+    pool: str
+    free: int = 1
+    on_unmet: OnUnmet = OnUnmet.WAIT
+
+    def evaluate(self, context: ConstraintContext) -> Ruling:
+        key = self.wait_key(context.dag_id)
+        try:
+            free = context.free_slots(self.pool)
+        except FactUnavailable as unavailable:
+            return later(str(unavailable), waits_for=key)
+        if free is None:
+            return later(f"there is no pool {self.pool!r}", waits_for=key)
+        coming = context.held(key)
+        promised = f", and {coming} are kept for runs that are on their way" if coming else ""
+        if free - coming < self.free:
+            return later(f"{free} of {self.free} slots of pool {self.pool} are free{promised}", waits_for=key)
+        return after_more_urgent(context, key, f"{free} slots of pool {self.pool} are free{promised}")
+
+    def required_facts(self, dag_id: str) -> RequiredFacts:
+        return RequiredFacts(pools={self.pool})
+
+    def wait_key(self, dag_id: str) -> str:
+        return pool_wait_key(self.pool)
+
+    def reserves(self) -> Mapping[str, int]:
+        return {pool_wait_key(self.pool): self.free}

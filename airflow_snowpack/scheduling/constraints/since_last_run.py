@@ -1,0 +1,47 @@
+"""A minimum time since the last successful run."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import ClassVar
+
+from airflow_snowpack.scheduling.constraints.constraint import (
+    Constraint,
+    ConstraintContext,
+    OnUnmet,
+    RequiredFacts,
+    Ruling,
+    dag_wait_key,
+    later,
+    met,
+)
+from airflow_snowpack.scheduling.declared import as_period, declaration, parse_period
+
+
+@declaration
+class SinceLastRun(Constraint):
+    """Not within so long after a successful run of the DAG ended, and not while any run of it is active."""
+
+    kind: ClassVar[str] = "since_last_run"
+    checks: ClassVar = {"period": parse_period}
+    period: timedelta | str
+    on_unmet: OnUnmet = OnUnmet.WAIT
+
+    def evaluate(self, context: ConstraintContext) -> Ruling:
+        if context.active_runs(context.dag_id):
+            return later(f"a run of {context.dag_id} is active", waits_for=self.wait_key(context.dag_id))
+        ended = context.last_success(context.dag_id)
+        due = None if ended is None else ended + as_period(self.period)
+        if due is None or context.now >= due:
+            return met(f"no run of {context.dag_id} succeeded within {self.period}")
+        return later(f"a run of {context.dag_id} succeeded less than {self.period} ago", due)
+
+    def required_facts(self, dag_id: str) -> RequiredFacts:
+        return RequiredFacts(dag_runs={dag_id}, successes={dag_id})
+
+    def wait_key(self, dag_id: str) -> str:
+        return dag_wait_key(dag_id)
+
+    @property
+    def max_active(self) -> int:
+        return 1

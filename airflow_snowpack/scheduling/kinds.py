@@ -1,0 +1,102 @@
+"""The kinds of triggers and constraints: the package's own, and those that other distributions add by an entry point.
+
+    CONSTRAINTS = Kinds(Constraint, "constraint", "airflow_snowpack.constraints", {"delay": "…constraints.delay:Delay"})
+    CONSTRAINTS.parse({"delay": "10m"})
+
+Every parse of a DAG file pays for what this imports, so a module is loaded when its kind is first used, and the entry points are
+read when a kind is not one of the package's own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from airflow_snowpack.scheduling.declared import Declared
+from airflow_snowpack.scheduling.errors import InvalidSchedule
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+log = logging.getLogger(__name__)
+
+D = TypeVar("D", bound=Declared)
+
+
+class Kinds(Generic[D]):
+    """A registry of classes by their kind.
+
+    :param base: the class that all of them extend.
+    :param what: what they are, for messages: ``trigger`` or ``constraint``.
+    :param group: the group of entry points, each named after the kind that it adds.
+    :param own: where the package's own classes are, as ``module:class`` by kind. An entry point cannot replace them.
+    """
+
+    def __init__(self, base: type[D], what: str, group: str, own: Mapping[str, str]) -> None:
+        self.base = base
+        self.what = what
+        self.group = group
+        self._own = own
+        self._loaded: dict[str, type[D]] = {}
+
+    def __getitem__(self, kind: str) -> type[D]:
+        """Return the class of a kind.
+
+        :raises InvalidSchedule: there is no such kind, or its entry point cannot be loaded.
+        """
+        if kind not in self._loaded:
+            self._loaded[kind] = self._load(kind)
+        return self._loaded[kind]
+
+    def all(self) -> dict[str, type[D]]:
+        """Load and return every kind, the package's own first; entry points that cannot be loaded are logged and left out."""
+        found = {}
+        for kind in [*self._own, *sorted(self._added.keys() - self._own.keys())]:
+            try:
+                found[kind] = self[kind]
+            except InvalidSchedule as problem:
+                log.warning("kind_not_loaded: %s", problem)
+        return found
+
+    def parse(self, value: object) -> D:
+        """Return a declaration as it is, or read it from its JSON: one kind with its fields.
+
+        :raises InvalidSchedule: the value is not a declaration of a known kind, with the field that is to blame.
+        """
+        if isinstance(value, self.base):
+            if self[value.kind] is not type(value):
+                raise InvalidSchedule(self.what, type(value).__name__, f"another class has the kind {value.kind!r}")
+            return value
+        if not isinstance(value, Mapping) or len(value) != 1:
+            example = "{every: 4h}" if self.what == "trigger" else "{delay: 10m}"
+            raise InvalidSchedule(self.what, value, f"it must be one {self.what}: a name with its fields, such as {example}")
+        ((kind, fields),) = value.items()
+        return self[kind].from_fields(fields)
+
+    @cached_property
+    def _added(self) -> dict[str, EntryPoint]:
+        from importlib.metadata import entry_points
+
+        return {point.name: point for point in reversed(entry_points(group=self.group))}  # the first on the path wins
+
+    def _load(self, kind: str) -> type[D]:
+        if kind in self._own:
+            module, _, name = self._own[kind].partition(":")
+            found: type[D] = getattr(import_module(module), name)
+            return found
+        if kind not in self._added:
+            raise InvalidSchedule(self.what, kind, f"it is not known; use {', '.join(self._names())}")
+        point = self._added[kind]
+        try:
+            found = point.load()
+        except Exception as error:
+            raise InvalidSchedule(self.what, kind, f"its entry point {point.value} cannot be loaded: {error}") from error
+        if not (isinstance(found, type) and issubclass(found, self.base) and found.kind == kind):
+            raise InvalidSchedule(self.what, kind, f"its entry point {point.value} is not a {self.what} of this kind")
+        return found
+
+    def _names(self) -> Iterable[str]:
+        return [*self._own, *sorted(self._added.keys() - self._own.keys())]
