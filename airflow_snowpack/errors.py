@@ -10,7 +10,7 @@
     │         LeaseRanOut, WorkStillRunning, LockInUse, InvalidKey, KeyUsedBefore
     ├── maintenance  UnknownAction, NoActions, InvalidActionOrder, InvalidOption (InvalidPredicate), OrphanRemovalRefused
     ├── scheduling  SchedulingError: InvalidSchedule (InvalidRun), ScheduleExists (NameTaken), ScheduleNotFound,
-    │         ScheduleNotReadable, KeptByRun, RunExists, RunNotFound, InvalidEvent, InvalidPendingCursor, WrongTransition
+    │         ScheduleNotReadable, KeptByRun, RunExists, RunNotFound, InvalidEvent, WrongTransition
     ├── builds  BuildError: InvalidBuild, InvalidKey, ShardCoverageError, TooManyKeys, ShardFailed, DatasetNotFound,
     │         BuildNotFound, DatasetBusy, StaleBuild (LockLost, BuildLeaseRanOut), PublishFailed (PointerMoved,
     │         PointerUnknown), CleanupIncomplete, NothingPublished, ManifestDamaged, StorageFailed (ObjectMissing, ObjectChanged)

@@ -53,7 +53,6 @@ from airflow_snowpack.jobs import (
 from airflow_snowpack.maintenance import Action, InvalidOption, NoActions, UnknownAction
 from airflow_snowpack.scheduling import (
     InvalidEvent,
-    InvalidPendingCursor,
     InvalidSchedule,
     KeptByRun,
     RunExists,
@@ -95,7 +94,6 @@ STATUS: Mapping[type[SnowpackError], int] = {
     RunExists: 409,
     InvalidSchedule: 422,
     InvalidEvent: 422,
-    InvalidPendingCursor: 422,
     DatasetNotFound: 404,
     BuildNotFound: 404,
     DatasetBusy: 409,

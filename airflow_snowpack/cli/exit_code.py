@@ -94,7 +94,6 @@ def _codes() -> dict[type, ExitCode]:
         maintenance.UnknownAction: ExitCode.USAGE,
         scheduling.InvalidSchedule: ExitCode.USAGE,
         scheduling.InvalidEvent: ExitCode.USAGE,
-        scheduling.InvalidPendingCursor: ExitCode.USAGE,
         scheduling.ScheduleNotFound: ExitCode.NOT_FOUND,
         scheduling.RunNotFound: ExitCode.NOT_FOUND,
         jobs.JobNotFound: ExitCode.NOT_FOUND,

@@ -36,7 +36,6 @@ from .deployment import SyncReport as SyncReport
 from .deployment import plan_sync as plan_sync
 from .deployment import sync as sync
 from .errors import InvalidEvent as InvalidEvent
-from .errors import InvalidPendingCursor as InvalidPendingCursor
 from .errors import InvalidRun as InvalidRun
 from .errors import InvalidSchedule as InvalidSchedule
 from .errors import KeptByRun as KeptByRun
@@ -55,12 +54,12 @@ from .explanation import explain as explain
 from .explanation import explain_all as explain_all
 from .files import load_schedules as load_schedules
 from .files import parse_schedules as parse_schedules
+from .history import LaunchedRun as LaunchedRun
 from .history import ScheduleEntry as ScheduleEntry
 from .history import read_history as read_history
+from .history import read_runs as read_runs
 from .intake import Intake as Intake
 from .intake import work_is_due as work_is_due
-from .launches.launched import LaunchedRun as LaunchedRun
-from .launches.launched import read_runs as read_runs
 from .launches.launcher import Launcher as Launcher
 from .launches.launcher import LaunchReport as LaunchReport
 from .launches.run_ends import RunEnds as RunEnds
@@ -86,7 +85,6 @@ from .pending_runs.gated_runs import GatePlace as GatePlace
 from .pending_runs.gated_runs import GateState as GateState
 from .pending_runs.gated_runs import longest_at_gates as longest_at_gates
 from .pending_runs.line import Line as Line
-from .pending_runs.listing import PendingPage as PendingPage
 from .pending_runs.listing import PendingQueue as PendingQueue
 from .pending_runs.listing import QueuedRun as QueuedRun
 from .pending_runs.model import PendingRun as PendingRun

@@ -11,7 +11,6 @@ SchedulingError
 ├── RunExists            the name is registered
 ├── RunNotFound          no registered run has this name
 ├── InvalidEvent         an event that cannot be recorded
-├── InvalidPendingCursor where no page of the queue ended
 └── WrongTransition      a pending job asked to go where it cannot go
 """
 
@@ -113,13 +112,6 @@ class RunNotFound(SchedulingError):
 
 class InvalidEvent(SchedulingError):
     """An event that cannot be recorded."""
-
-
-class InvalidPendingCursor(SchedulingError):
-    """A cursor where no page of the queue ended."""
-
-    def __init__(self, cursor: str) -> None:
-        super().__init__(f"The cursor {cursor[:80]!r} is none that a page of the queue gave. Begin again without one.")
 
 
 class WrongTransition(SchedulingError):

@@ -1,4 +1,7 @@
-"""What became of a schedule's wishes, in the transaction in which it became so: launched, discarded, skipped, missed, changed."""
+"""The history of a schedule: what was launched, discarded, skipped, missed or changed, and the DAG runs that it started.
+
+The invariant: an entry is written in the transaction of what it reports.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,16 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.schedule_tables import schedule_history
+from airflow_snowpack.store.mapping import row_mapper
+from airflow_snowpack.store.schedule_tables import schedule_history, schedule_runs
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleEntry:
-    """One line of a schedule's life.
+    """One entry of a schedule's history.
 
     :param what: such as ``created``, ``triggered``, ``launched``, ``discarded``, ``ticks_missed``.
-    :param pending_id: the pending job that it is about, if any.
+    :param pending_id: the pending run that it is about, if any.
     """
 
     id: int
@@ -29,29 +33,56 @@ class ScheduleEntry:
     detail: dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class LaunchedRun:
+    """A DAG run that a schedule started.
+
+    :param reserved_at: when its constraints were met.
+    :param launched_at: when Airflow created it; ``None`` while it is being started.
+    :param state: how it ended, ``success`` or ``failed``; ``None`` while that is unknown.
+    """
+
+    dag_id: str
+    run_id: str
+    reserved_at: datetime
+    launched_at: datetime | None
+    ended_at: datetime | None
+    state: str | None
+
+
 def note(conn: sa.Connection, store: Store, schedule: str, what: str, pending_id: str | None = None, **detail: Any) -> None:
-    """Write one line."""
+    """Write one entry."""
     write_lines(conn, [line(store, schedule, what, pending_id, **detail)])
 
 
 def line(store: Store, schedule: str, what: str, pending_id: str | None = None, **detail: Any) -> dict[str, Any]:
-    """Return one line of now, for :func:`write_lines`."""
+    """Return an entry with the present moment, for :func:`write_lines`."""
     return {"schedule": schedule, "at": store.clock(), "what": what, "pending_id": pending_id, "detail": detail}
 
 
 def write_lines(conn: sa.Connection, lines: Sequence[Mapping[str, Any]]) -> None:
-    """Write several lines, in their order."""
+    """Write several entries, in their order."""
     if lines:
         conn.execute(sa.insert(schedule_history), lines)
 
 
 def read_history(store: Store, schedule: str, *, before: int | None = None, limit: int = 100) -> list[ScheduleEntry]:
-    """The newest lines of one schedule first.
+    """Return the entries of one schedule, the newest first.
 
     :param before: only those below this number: the next page.
     """
     query = sa.select(schedule_history).where(schedule_history.c.schedule == schedule)
-    query = query.order_by(schedule_history.c.id.desc()).limit(limit)
     query = query if before is None else query.where(schedule_history.c.id < before)
-    rows = store.read(lambda conn: conn.execute(query).all())
-    return [ScheduleEntry(row.id, row.schedule, row.at, row.what, row.pending_id, row.detail) for row in rows]
+    rows = store.all(query.order_by(schedule_history.c.id.desc()).limit(limit))
+    return [_entry_from(row) for row in rows]
+
+
+def read_runs(store: Store, schedule: str, *, limit: int = 20) -> list[LaunchedRun]:
+    """Return the DAG runs that a schedule started, the newest first."""
+    query = sa.select(schedule_runs).where(schedule_runs.c.schedule == schedule)
+    rows = store.all(query.order_by(schedule_runs.c.reserved_at.desc(), schedule_runs.c.run_id).limit(limit))
+    return [_run_from(row) for row in rows]
+
+
+_entry_from = row_mapper(ScheduleEntry)
+_run_from = row_mapper(LaunchedRun)

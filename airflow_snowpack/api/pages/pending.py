@@ -10,7 +10,9 @@ from fastapi.responses import HTMLResponse
 
 from airflow_snowpack.api.pages.page import Here, PageRoute
 from airflow_snowpack.api.pages.run_link import run_link
-from airflow_snowpack.scheduling import InvalidPendingCursor, PendingPage, PendingQueue, PendingState, longest_at_gates
+from airflow_snowpack.scheduling import PendingQueue, PendingState, QueuedRun, longest_at_gates
+from airflow_snowpack.store import InvalidCursor
+from airflow_snowpack.store.paging import Page
 
 PAGE = 50
 WORDS = {
@@ -35,7 +37,7 @@ def pending(page: Here) -> HTMLResponse:
     return page.render(
         "pending.html",
         "Pending",
-        jobs=shown.jobs,
+        jobs=shown.items,
         next=shown.next,
         gated=[(each, run_link(each.place.dag_id, each.place.run_id, page.airflow)) for each in gated[:PAGE]],
         more_gated=len(gated) > PAGE,
@@ -49,9 +51,9 @@ def pending(page: Here) -> HTMLResponse:
     )
 
 
-def _page(queue: PendingQueue, states: list[PendingState], schedule: str, cursor: str) -> PendingPage:
+def _page(queue: PendingQueue, states: list[PendingState], schedule: str, cursor: str) -> Page[QueuedRun]:
     """A page; the first one for a cursor that somebody has bent."""
     try:
         return queue.page(states=states, schedule=schedule or None, after=cursor or None, limit=PAGE)
-    except InvalidPendingCursor:
+    except InvalidCursor:
         return queue.page(states=states, schedule=schedule or None, limit=PAGE)

@@ -30,4 +30,4 @@ def list_pending(
     queue = PendingQueue(services.jobs.store)
     states = [PendingState(each) for each in state or ()]
     page = queue.page(states=states, schedule=schedule, after=cursor, limit=limit)
-    return JSONResponse({"pending": [pending_body(each.job, each.problem) for each in page.jobs], "next": page.next})
+    return JSONResponse({"pending": [pending_body(each.run, each.problem) for each in page.items], "next": page.next})

@@ -29,12 +29,12 @@ def list_pending(args: Namespace) -> ExitCode | None:
         queue, now = PendingQueue(here.jobs.store), here.now
         page = queue.page(states=states, schedule=args.of_schedule, after=args.cursor, limit=args.limit)
     if args.output in ("json", "yaml"):
-        waiting = [bodies.pending_body(each.job, each.problem) for each in page.jobs]
+        waiting = [bodies.pending_body(each.run, each.problem) for each in page.items]
         print_data(args.output, {"pending": waiting, "next": page.next})
         return None
     filters = (args.state, args.of_schedule)
     empty = none_of("pending runs", filters=filters, after=args.cursor, empty="No runs are pending.")
-    print_rows(args.output, page.jobs, _columns(now), empty=empty)
+    print_rows(args.output, page.items, _columns(now), empty=empty)
     if page.next is not None:
         say(f"There are more: --cursor {page.next} goes on.")
     return None
@@ -42,13 +42,13 @@ def list_pending(args: Namespace) -> ExitCode | None:
 
 def _columns(now: datetime) -> list[Column[QueuedRun]]:
     return [
-        Column("schedule", lambda each: each.job.schedule),
-        Column("dag", lambda each: each.job.dag_id),
-        Column("waits for", lambda each: each.job.state.value, lambda each: WORDS[each.job.state.value]),
+        Column("schedule", lambda each: each.run.schedule),
+        Column("dag", lambda each: each.run.dag_id),
+        Column("waits for", lambda each: each.run.state.value, lambda each: WORDS[each.run.state.value]),
         Column("because", _because),
-        Column("since", lambda each: moment(each.job.created_at), lambda each: ago(each.job.created_at, now)),
-        Column("next check", lambda each: moment(each.job.next_check_at), lambda each: ago(each.job.next_check_at, now)),
-        Column("expires", lambda each: moment(each.job.expires_at), lambda each: ago(each.job.expires_at, now)),
+        Column("since", lambda each: moment(each.run.created_at), lambda each: ago(each.run.created_at, now)),
+        Column("next check", lambda each: moment(each.run.next_check_at), lambda each: ago(each.run.next_check_at, now)),
+        Column("expires", lambda each: moment(each.run.expires_at), lambda each: ago(each.run.expires_at, now)),
     ]
 
 
@@ -56,5 +56,5 @@ WORDS = {"pending_trigger": "its trigger", "pending_constraint": "its constraint
 
 
 def _because(each: QueuedRun) -> str:
-    unmet = [reason.says for reason in each.job.reasons if not reason.met]
+    unmet = [reason.says for reason in each.run.reasons if not reason.met]
     return "; ".join(unmet + ([each.problem] if each.problem else []))

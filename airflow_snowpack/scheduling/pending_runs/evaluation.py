@@ -30,7 +30,7 @@ from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.history import line, note, write_lines
 from airflow_snowpack.scheduling.launches.reservation import Reservation, Wanted, reserve_runs, run_id_of
 from airflow_snowpack.scheduling.launches.runs import LOOK_AGAIN, ended_meanwhile
-from airflow_snowpack.scheduling.pending_runs.late_events import begin_with_late_events, expiry
+from airflow_snowpack.scheduling.pending_runs.leftovers import begin_with_late_events, expiry, keep_unmet, keep_unmet_of_expired
 from airflow_snowpack.scheduling.pending_runs.model import (
     PendingState,
     Reason,
@@ -43,7 +43,6 @@ from airflow_snowpack.scheduling.pending_runs.model import (
 )
 from airflow_snowpack.scheduling.pending_runs.rulings import Rulings, rule_all
 from airflow_snowpack.scheduling.pending_runs.shared_facts import BatchFacts, SharedFacts
-from airflow_snowpack.scheduling.pending_runs.unmet import keep_unmet, keep_unmet_of_expired
 from airflow_snowpack.scheduling.pending_runs.wait_queue import SELDOM, Fronts, elder_due, next_in_line, wake
 from airflow_snowpack.scheduling.schedule import LaunchBacklog, Schedule, Then
 from airflow_snowpack.scheduling.trigger import Judgement

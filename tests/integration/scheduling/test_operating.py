@@ -12,7 +12,6 @@ from airflow_snowpack.scheduling import (
     Delay,
     Every,
     InvalidEvent,
-    InvalidPendingCursor,
     PartitionsAdded,
     PendingQueue,
     Schedule,
@@ -24,7 +23,7 @@ from airflow_snowpack.scheduling import (
     run_now,
     send_event,
 )
-from airflow_snowpack.store import Actor
+from airflow_snowpack.store import Actor, InvalidCursor
 
 pytestmark = pytest.mark.one_database
 
@@ -155,5 +154,5 @@ def test_an_event_that_is_still_to_come_is_refused(scheduler: Any) -> None:
 
 @pytest.mark.parametrize("cursor", ["", "x", "20261121T120000000000-", "20261121T120000000000-a'b", "2026-x"])
 def test_a_cursor_that_no_page_gave_is_refused(scheduler: Any, cursor: str) -> None:
-    with pytest.raises(InvalidPendingCursor):
+    with pytest.raises(InvalidCursor):
         PendingQueue(scheduler.store).page(after=cursor)

@@ -545,7 +545,7 @@ class TestQueries:
         scheduler.work()
         queue = PendingQueue(scheduler.store)
 
-        states = {each.job.schedule: (each.job.state, each.problem) for each in queue.page().jobs}
+        states = {each.run.schedule: (each.run.state, each.problem) for each in queue.page().items}
         assert states == {
             "waits_for_data": (PendingState.TRIGGER, None),
             "waits_for_delay": (PendingState.CONSTRAINT, None),
@@ -553,8 +553,8 @@ class TestQueries:
         }
         assert set(queue.count_by_state().values()) == {1}
         assert queue.launches_waiting() == (1, scheduler.clock())
-        assert [each.job.schedule for each in queue.page(states=[PendingState.CONSTRAINT]).jobs] == ["waits_for_delay"]
-        assert [each.job.schedule for each in queue.page(schedule="waits_for_data").jobs] == ["waits_for_data"]
+        assert [each.run.schedule for each in queue.page(states=[PendingState.CONSTRAINT]).items] == ["waits_for_delay"]
+        assert [each.run.schedule for each in queue.page(schedule="waits_for_data").items] == ["waits_for_data"]
 
     def test_the_pages_of_the_queue_neither_repeat_nor_miss_a_job(self, scheduler: Any, asked: Schedules) -> None:
         names = [f"s{number}" for number in range(7)]
@@ -565,7 +565,7 @@ class TestQueries:
         queue, seen, cursor = PendingQueue(scheduler.store), [], None
         while True:
             page = queue.page(after=cursor, limit=3)
-            seen += [each.job.schedule for each in page.jobs]
+            seen += [each.run.schedule for each in page.items]
             cursor = page.next
             if cursor is None:
                 break
