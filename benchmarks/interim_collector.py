@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
-from airflow_snowpack.interim.collector import Collector
+from airflow_snowpack.interim.collection.collector import Collector
+from airflow_snowpack.interim.collection.model import RunAsked, RunPhase, RunStanding
 from airflow_snowpack.interim.model import Holder, TaskKey, Writing
 from airflow_snowpack.interim.names import name_of
 from airflow_snowpack.interim.registry import InterimRegistry
-from airflow_snowpack.interim.rows import table_values
-from airflow_snowpack.interim.run_states import RunAsked, RunPhase, RunStanding
-from airflow_snowpack.interim.runs import run_key
+from airflow_snowpack.interim.rows import run_key, table_values
 from airflow_snowpack.store import Store, upgrade_schema, utc_now
 from airflow_snowpack.store.engine import open_engine
 from airflow_snowpack.store.interim_tables import interim_pins, interim_runs, interim_tables

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.api.bodies import Body, moment
-from airflow_snowpack.interim.standing import standing_of
+from airflow_snowpack.interim.explanation import standing_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from airflow_snowpack.interim.collected import Collected
+    from airflow_snowpack.interim.collection.model import Collected
+    from airflow_snowpack.interim.collection.sweeper import SweepAction
     from airflow_snowpack.interim.model import InterimTable
-    from airflow_snowpack.interim.sweeper import SweepAction
 
 
 def interim_body(table: InterimTable, now: datetime) -> Body:

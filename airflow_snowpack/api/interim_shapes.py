@@ -5,9 +5,9 @@ from datetime import datetime
 from pydantic import Field
 
 from airflow_snowpack.api.shapes import Moment, Shape
+from airflow_snowpack.interim.explanation import Outlook
 from airflow_snowpack.interim.model import TableState
-from airflow_snowpack.interim.scope import Scope
-from airflow_snowpack.interim.standing import Outlook
+from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.preservation import Preservation
 
 TABLE_ID = "5d2a91bc04de4f6f8d3c7e1b9a0f2c46"

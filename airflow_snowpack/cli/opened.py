@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.builds.manager import BuildDesk
     from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.interim.collector import Collector
+    from airflow_snowpack.interim.collection.collector import Collector
+    from airflow_snowpack.interim.collection.model import RunStates
     from airflow_snowpack.interim.desk import InterimDesk
     from airflow_snowpack.interim.registry import InterimRegistry
-    from airflow_snowpack.interim.run_states import RunStates
     from airflow_snowpack.inventory import Inventory
     from airflow_snowpack.jobs import AuditTrail, Desk, Job, Jobs
     from airflow_snowpack.scheduling import RegisteredRuns, Schedules

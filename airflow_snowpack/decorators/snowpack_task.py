@@ -73,8 +73,8 @@ def snowpack_task(
 
     :param python_callable: a parameter called ``spark`` gets the session. References to interim tables and views, anywhere in the
         arguments, arrive as DataFrames of Spark; as what they point to in memory where the parameter is annotated ``pa.Table``,
-        ``pd.DataFrame``, ``pl.DataFrame`` or another :class:`~airflow_snowpack.interim.forms.Form`, and as they are where it is
-        annotated ``TableRef`` or ``ViewRef``.
+        ``pd.DataFrame``, ``pl.DataFrame`` or another :class:`~airflow_snowpack.interim.forms.Form`, and as they are where
+        it is annotated ``TableRef`` or ``ViewRef``.
     :param multiple_outputs: as for ``@task``: a dictionary that is returned becomes an XCom for each of its keys.
     :param kwargs: those of :class:`~airflow_snowpack.operators.handing_over.HandsOver`: ``name``, ``scope``, ``preservation``,
         ``ttl`` and the ids of connections; and those of every operator.

@@ -15,12 +15,10 @@ from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.decorators.parameters import SESSION, Parameters
-from airflow_snowpack.interim.forms import Form, in_form
-from airflow_snowpack.interim.frame_errors import UnusableOutput
-from airflow_snowpack.interim.frames import frame_kind
+from airflow_snowpack.interim.errors import UnusableOutput
+from airflow_snowpack.interim.forms import Form, frame_kind, in_form
 from airflow_snowpack.interim.model import DEFAULT_OUTPUT
-from airflow_snowpack.interim.named import is_named, read_named
-from airflow_snowpack.interim.refs import find_refs, is_ref, read_ref, replace_refs
+from airflow_snowpack.interim.refs import find_refs, is_named, is_ref, read_named, read_ref, replace_refs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

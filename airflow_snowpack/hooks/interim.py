@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
     from airflow_snowpack.hooks.store import SnowpackHook
-    from airflow_snowpack.interim.collector import Collector
-    from airflow_snowpack.interim.run_states import RunStates
+    from airflow_snowpack.interim.collection.collector import Collector
+    from airflow_snowpack.interim.collection.model import RunStates
     from airflow_snowpack.store.signs_of_life import SignOfLife
 
 
@@ -35,7 +35,7 @@ def open_collector(
     :param holder: who collects, for people who look; ``None`` for this process.
     :param sign: its sign of life.
     """
-    from airflow_snowpack.interim.collector import Collector
+    from airflow_snowpack.interim.collection.collector import Collector
 
     return Collector(hook.interim(), run_states, catalog_opener(catalog_hook), holder=holder, sign=sign)
 

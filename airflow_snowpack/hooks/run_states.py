@@ -18,13 +18,13 @@ from urllib.parse import quote
 from airflow_snowpack.hooks.airflow_rest import AirflowRest
 from airflow_snowpack.hooks.errors import AirflowUnreachable
 from airflow_snowpack.hooks.supervisor import Refused, ask_supervisor
-from airflow_snowpack.interim.run_states import RunPhase, RunStanding
+from airflow_snowpack.interim.collection.model import RunPhase, RunStanding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from airflow_snowpack.hooks.airflow_rest import Answer
-    from airflow_snowpack.interim.run_states import RunAsked
+    from airflow_snowpack.interim.collection.model import RunAsked
 
     Key = tuple[str, str]
     States = dict[int, str | None]
@@ -49,7 +49,7 @@ class TaskRunStates:
     """Asks through the task's supervisor: once for each run, and once for each task with many of its runs."""
 
     def standings(self, asked: Sequence[RunAsked]) -> Mapping[Key, RunStanding]:
-        """See :class:`airflow_snowpack.interim.run_states.RunStates`.
+        """See :class:`airflow_snowpack.interim.collection.model.RunStates`.
 
         :raises AirflowUnreachable: the API server does not answer.
         """
@@ -100,7 +100,7 @@ class RestRunStates:
         self._rest = rest
 
     def standings(self, asked: Sequence[RunAsked]) -> Mapping[Key, RunStanding]:
-        """See :class:`airflow_snowpack.interim.run_states.RunStates`.
+        """See :class:`airflow_snowpack.interim.collection.model.RunStates`.
 
         :raises AirflowUnreachable: the API does not answer.
         """

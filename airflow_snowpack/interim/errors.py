@@ -13,18 +13,25 @@ InterimError
 ├── ForeignNamespace       another store's tables are where this installation's are to be
 ├── UnmarkedNamespace      the catalog keeps no mark that would say whose a namespace is
 └── DropFailed             the catalog or its storage did not drop a table; it is tried again
+
+FrameError
+├── UnwritableFrame        rows that Iceberg cannot keep
+├── UnreadableTable        files that only Spark can read, requested without Spark
+├── UnreadableView         a view that only Spark can read, requested without Spark
+├── UnfitForm              rows that the library of a parameter's annotation cannot hold
+└── UnusableOutput         a task returns something that cannot be handed on like that
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.errors import SnowpackError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from airflow_snowpack.interim.refs import Producer
+    from airflow_snowpack.interim.names import Producer
 
 
 class InterimError(SnowpackError):
@@ -150,3 +157,71 @@ class UnmarkedNamespace(InterimError):
             "no properties of namespaces, or refuses to change them. Give every installation a namespace of its own, in "
             "[snowpack] interim_namespace."
         )
+
+
+class FrameError(SnowpackError):
+    """The root of these errors."""
+
+
+class UnwritableFrame(FrameError):
+    """Rows that Iceberg cannot keep."""
+
+    def __init__(self, problem: object) -> None:
+        super().__init__(
+            f"These rows cannot become a table: {_first_line(problem)}. Give every column a type that Iceberg has (no "
+            "nanoseconds, no column of nothing but nulls without a type) and every value room in it."
+        )
+
+
+class UnreadableTable(FrameError):
+    """A data file that cannot be read without Spark: no interim table is written like that.
+
+    :ivar problem: what is wrong with it.
+    """
+
+    def __init__(self, path: str, problem: object) -> None:
+        self.problem = f"the file {path} cannot be read without Spark: {_first_line(problem)}"
+        super().__init__(
+            f"The file {path} cannot be read without Spark: {_first_line(problem)}. Take the table as a DataFrame of "
+            "Spark (leave the parameter's annotation out), and do not change interim tables."
+        )
+
+
+class UnreadableView(FrameError):
+    """A view that only Spark can read, requested without Spark."""
+
+    def __init__(self, view: Mapping[str, Any], problem: object) -> None:
+        super().__init__(
+            f"The view {view!r:.300} cannot be read without Spark: {_first_line(problem)}. Receive it as a Spark "
+            "DataFrame (leave out the parameter's annotation) and call .toArrow() or .toPandas() on it; or receive the whole "
+            "table and filter its rows in the task."
+        )
+
+
+class UnfitForm(FrameError):
+    """Rows that the library which a parameter is annotated with cannot hold."""
+
+    def __init__(self, form: str, problem: object) -> None:
+        super().__init__(
+            f"These rows cannot arrive as {form}: {_first_line(problem)}. Annotate the parameter pa.Table, which holds every row."
+        )
+
+
+class UnusableOutput(FrameError):
+    """A task returns something that cannot be handed on like that.
+
+    :ivar field: the argument or the output that is to blame.
+    """
+
+    def __init__(self, field: str, value: object, problem: str) -> None:
+        self.field = field
+        super().__init__(f"{field} = {value!r:.200} cannot be handed on: {problem.rstrip('.')}.")
+
+
+def is_panic(problem: BaseException) -> bool:
+    """Whether a library that is written in Rust, such as Polars, has given up on a value: it says so with no ``Exception``."""
+    return type(problem).__name__ == "PanicException"
+
+
+def _first_line(problem: object) -> str:
+    return (str(problem).splitlines() or [""])[0].rstrip(".")

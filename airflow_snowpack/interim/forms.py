@@ -1,9 +1,10 @@
-"""What rows can be held in, as tasks are handed them and as they return them.
+"""What counts as rows: a DataFrame of Spark, one of pandas, what Arrow holds, and all that gives an Arrow stream of itself.
 
-    form_of("polars", "DataFrame")       # Form.POLARS: by the module and the name of a class
-    in_form(rows, Form.POLARS)           # a polars.DataFrame of what a pyarrow.Table has
+    frame_kind(value)        # FrameKind.SPARK, FrameKind.PANDAS, FrameKind.ARROW, or None for an ordinary value
+    as_arrow(value)          # a pyarrow.Table of what is in memory
 
-Importing this module costs nothing: DAG files are parsed with it. A library is imported when a task is handed its class.
+The invariant: a task pays for no library that it does not use. Spark and pandas are known by the names of their classes;
+everything else, such as Polars, DuckDB and Ibis, by ``__arrow_c_stream__``, which Arrow's PyCapsule interface defines.
 """
 
 from __future__ import annotations
@@ -11,10 +12,92 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.interim.frame_errors import UnfitForm, is_panic
+from airflow_snowpack.interim.errors import UnfitForm, UnwritableFrame, is_panic
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+STREAM = "__arrow_c_stream__"
+
+
+class FrameKind(StrEnum):
+    """What rows are held in."""
+
+    SPARK = "Spark"
+    PANDAS = "pandas"
+    ARROW = "Arrow"
+    """Also anything that gives an Arrow stream."""
+
+
+def frame_kind(value: object) -> FrameKind | None:
+    """Return what holds the rows; ``None``: the value has none."""
+    for known in type(value).__mro__:
+        kind = kind_named(known.__module__, known.__name__)
+        if kind is not None:
+            return kind
+    return FrameKind.ARROW if hasattr(type(value), STREAM) else None
+
+
+def kind_named(module: str, name: str) -> FrameKind | None:
+    """Return what a class of this name holds, if the name alone says it."""
+    root = module.partition(".")[0]
+    if name == "DataFrame" and module.startswith("pyspark.sql"):
+        return FrameKind.SPARK
+    if name == "DataFrame" and root == "pandas":
+        return FrameKind.PANDAS
+    # Older releases of pyarrow give no stream of all of these, and a query of Polars gives none until it has run.
+    named = {("pyarrow", "Table"), ("pyarrow", "RecordBatch"), ("pyarrow", "RecordBatchReader"), ("polars", "LazyFrame")}
+    return FrameKind.ARROW if (root, name) in named else None
+
+
+def as_arrow(frame: Any) -> pa.Table:
+    """Return the rows of what pandas, Arrow, or anything with an Arrow stream holds, in its own types.
+
+    :raises UnwritableFrame: Arrow cannot hold them, or it is a column and no table.
+    """
+    import pyarrow as pa
+
+    try:
+        return _table_of(frame)
+    except BaseException as problem:
+        if isinstance(problem, pa.ArrowException | TypeError) or is_panic(problem):
+            raise UnwritableFrame(f"this {type(frame).__name__} cannot become a table of Arrow: {problem}") from problem
+        raise
+
+
+def _table_of(frame: Any) -> pa.Table:
+    import pyarrow as pa
+
+    if frame_kind(frame) is FrameKind.PANDAS:
+        from airflow_snowpack.interim.frames.pandas_rows import rows_of_pandas
+
+        return rows_of_pandas(frame)
+    if isinstance(frame, pa.Table):
+        return frame
+    if isinstance(frame, pa.RecordBatch):
+        return pa.Table.from_batches([frame])
+    if _is_of_polars(frame):
+        frame = frame.collect() if hasattr(frame, "collect") else frame
+        objects = [name for name, kind in frame.schema.items() if "Object" in str(kind.base_type())]
+        if objects:  # Polars would give their addresses
+            raise TypeError(f"the column {objects[0]} holds objects of Python")
+        # Its stream ends the whole process for some types, where this raises.
+        return frame.to_arrow()
+    if _is_of_duckdb(frame):
+        zoned = [name for name, kind in zip(frame.columns, frame.types, strict=True) if "TIME WITH TIME ZONE" in str(kind)]
+        if zoned:  # DuckDB's stream leaves the zones out
+            raise TypeError(f"the column {zoned[0]} holds times of day with a time zone; cast it to TIME or to VARCHAR")
+    return pa.RecordBatchReader.from_stream(frame).read_all()
+
+
+def _is_of_polars(frame: Any) -> bool:
+    return type(frame).__module__.partition(".")[0] == "polars" and type(frame).__name__ in ("DataFrame", "LazyFrame")
+
+
+def _is_of_duckdb(frame: Any) -> bool:
+    module, name = type(frame).__module__.partition(".")[0], type(frame).__name__
+    return module in ("duckdb", "_duckdb") and name == "DuckDBPyRelation"
 
 
 class Form(StrEnum):
@@ -61,7 +144,7 @@ def in_form(rows: pa.Table, form: Form) -> Any:
 def _converted(rows: pa.Table, form: Form) -> Any:
     match form:
         case Form.PANDAS:
-            from airflow_snowpack.interim.pandas_rows import pandas_of_rows
+            from airflow_snowpack.interim.frames.pandas_rows import pandas_of_rows
 
             return pandas_of_rows(rows)
         case Form.POLARS | Form.LAZY:

@@ -20,17 +20,16 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from airflow_snowpack.interim.frame_errors import UnusableOutput
-from airflow_snowpack.interim.frames import FrameKind, frame_kind
-from airflow_snowpack.interim.function_errors import function_failure
-from airflow_snowpack.interim.handing_on import Complete
+from airflow_snowpack.interim.errors import UnusableOutput
+from airflow_snowpack.interim.forms import FrameKind, frame_kind
+from airflow_snowpack.interim.frames.reading import read_as_arrow, read_on_spark
+from airflow_snowpack.interim.frames.writing import sources_of, write_table
 from airflow_snowpack.interim.heartbeat import Heartbeat
+from airflow_snowpack.interim.map_reduce.errors import function_failure
 from airflow_snowpack.interim.model import DEFAULT_OUTPUT
-from airflow_snowpack.interim.reading import read_as_arrow, read_on_spark
+from airflow_snowpack.interim.names import Scope
+from airflow_snowpack.interim.outputs import Complete
 from airflow_snowpack.interim.refs import TableRef, ViewRef
-from airflow_snowpack.interim.scope import Scope
-from airflow_snowpack.interim.sources import sources_of
-from airflow_snowpack.interim.writing import write_table
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.spark import SparkFailed, SparkInterrupted, SparkWork
 from airflow_snowpack.store.operation import TableAt
@@ -43,10 +42,10 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyspark.sql import DataFrame, SparkSession
 
+    from airflow_snowpack.interim.frames.writing import Written
     from airflow_snowpack.interim.model import Holder, Reading, Writing
     from airflow_snowpack.interim.refs import Ref
     from airflow_snowpack.interim.registry import InterimRegistry
-    from airflow_snowpack.interim.writing import Written
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -156,7 +155,7 @@ class Handover:
         """Write rows as this output of the task. They are handed on when the block ends well.
 
         :param frame: a DataFrame of Spark or pandas, or anything that gives an Arrow stream.
-        :param recorded: for its lineage, as :class:`~airflow_snowpack.interim.handing_on.Complete` has it: ``kind``, ``detail``,
+        :param recorded: for its lineage, as :class:`~airflow_snowpack.interim.outputs.Complete` has it: ``kind``, ``detail``,
             and ``inputs`` beside what was received and what a DataFrame's own plan reads.
         :raises UnwritableFrame: Iceberg cannot keep these rows.
         :raises StaleInterimAttempt: an attempt that started later has begun.

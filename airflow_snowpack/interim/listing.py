@@ -16,10 +16,9 @@ import sqlalchemy as sa
 
 from airflow_snowpack.interim.errors import InterimTableNotFound
 from airflow_snowpack.interim.model import InterimPolicy, InterimTable, TableState
+from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.interim.refs import TableRef
-from airflow_snowpack.interim.rows import READY, TABLE, table_from
-from airflow_snowpack.interim.runs import RUN, run_key
-from airflow_snowpack.interim.scope import Scope
+from airflow_snowpack.interim.rows import READY, RUN, TABLE, run_key, table_from
 from airflow_snowpack.store import Store, storable
 from airflow_snowpack.store.interim_tables import interim_names, interim_pins, interim_refs, interim_runs, interim_tables
 

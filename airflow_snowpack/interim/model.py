@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.interim.refs import Producer, TableRef
-from airflow_snowpack.interim.scope import Scope
+from airflow_snowpack.interim.names import Producer, Scope
+from airflow_snowpack.interim.refs import TableRef
 from airflow_snowpack.preservation import Preservation
 
 DEFAULT_OUTPUT = "return_value"

@@ -12,9 +12,9 @@ deleted whose name does not look like that**, whatever else is wrong.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
-
-from airflow_snowpack.interim.errors import InvalidInterimTable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from airflow_snowpack.interim.model import Slot
@@ -24,8 +24,38 @@ LONGEST = 100
 EACH_PART = (LONGEST - DIGITS - 2) // 2
 # The digits 13 and 17 of a uuid4 are its version and its variant (RFC 9562, section 5.4).
 OURS = re.compile(r"[a-z][a-z0-9_]*_[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{3}")
-GIVEN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-LONGEST_GIVEN = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """The task instance that made a table, and which of its outputs the table is.
+
+    :param map_index: -1 for a task that is not mapped.
+    """
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int = -1
+    output: str = "return_value"
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in a ref."""
+        names = ("dag_id", "run_id", "task_id", "map_index", "output")
+        return {name: getattr(self, name) for name in names}
+
+    def __str__(self) -> str:
+        mapped = f"[{self.map_index}]" if self.map_index >= 0 else ""
+        return f"{self.dag_id}/{self.run_id}/{self.task_id}{mapped}/{self.output}"
+
+
+class Scope(StrEnum):
+    """Where the name of a table is known."""
+
+    RUN = "run"
+    """In its own DAG run, whose end ends the name."""
+    GLOBAL = "global"
+    """Everywhere, until the name is given to another table or its time is over."""
 
 
 def name_of(slot: Slot, table_id: str) -> str:
@@ -39,21 +69,6 @@ def name_of(slot: Slot, table_id: str) -> str:
 def is_ours(table_name: str) -> bool:
     """Whether a table or folder of this name can only have been made here."""
     return len(table_name) <= LONGEST and OURS.fullmatch(table_name) is not None
-
-
-def check_given_name(name: str) -> str:
-    """A name that a DAG author gives.
-
-    :raises InvalidInterimTable: it has other characters than names of tables have.
-    """
-    if len(name) > LONGEST_GIVEN or not GIVEN.fullmatch(name):
-        raise InvalidInterimTable(
-            "name",
-            name,
-            "it starts with a letter or an underscore, goes on with letters, digits, underscores and hyphens, and has at most "
-            f"{LONGEST_GIVEN} characters",
-        )
-    return name
 
 
 def _safe(text: str) -> str:

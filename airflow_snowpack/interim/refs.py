@@ -16,32 +16,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_snowpack.interim.errors import InvalidInterimRef
+from airflow_snowpack.interim.names import Producer, Scope
 
 MARK = "snowpack"
 TABLE, VIEW = "table", "view"
-
-
-@dataclass(frozen=True, slots=True)
-class Producer:
-    """The task instance that made a table, and which of its outputs the table is.
-
-    :param map_index: -1 for a task that is not mapped.
-    """
-
-    dag_id: str
-    run_id: str
-    task_id: str
-    map_index: int = -1
-    output: str = "return_value"
-
-    def to_json(self) -> dict[str, Any]:
-        """As it stands in a ref."""
-        names = ("dag_id", "run_id", "task_id", "map_index", "output")
-        return {name: getattr(self, name) for name in names}
-
-    def __str__(self) -> str:
-        mapped = f"[{self.map_index}]" if self.map_index >= 0 else ""
-        return f"{self.dag_id}/{self.run_id}/{self.task_id}{mapped}/{self.output}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,3 +248,33 @@ def _field(value: Mapping[str, Any], name: str, kind: Any, *, or_none: bool = Fa
     if not isinstance(found, kind) or isinstance(found, bool):
         raise InvalidInterimRef(value, f"its {name!r} is {found!r:.60}")
     return found
+
+
+NAMED = "named"
+
+
+def named_table(name: str, scope: Scope | str = Scope.RUN) -> dict[str, Any]:
+    """The argument of a task that wants the table which this name points to by then.
+
+    A name is no dependency: a task that needs what another one of the same run names comes after it, ``clean >> report``.
+
+    :param scope: ``run``: a name of the same DAG run; ``global``: one that is known everywhere.
+    :raises ValueError: there is no such scope.
+    """
+    return {MARK: NAMED, "name": name, "scope": Scope(scope).value}
+
+
+def is_named(value: object) -> bool:
+    """Whether this is what :func:`named_table` gives."""
+    return isinstance(value, Mapping) and value.get(MARK) == NAMED
+
+
+def read_named(value: Mapping[str, Any]) -> tuple[str, Scope]:
+    """The name and its scope.
+
+    :raises InvalidInterimRef: it is damaged.
+    """
+    try:
+        return str(value["name"]), Scope(value["scope"])
+    except (KeyError, ValueError) as problem:
+        raise InvalidInterimRef(value, f"a named table has a name and a scope, {' or '.join(Scope)}") from problem

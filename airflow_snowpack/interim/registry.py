@@ -17,6 +17,7 @@ attempt's fence; and who reads a table holds it, in a transaction that no drop c
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -30,26 +31,34 @@ from airflow_snowpack.interim.errors import (
     InvalidInterimTable,
     StaleInterimAttempt,
 )
-from airflow_snowpack.interim.handing_on import InterimHandingOn, found
 from airflow_snowpack.interim.model import Holder, InterimTable, Reading, Slot, TableState, Writing
-from airflow_snowpack.interim.names import check_given_name, name_of
-from airflow_snowpack.interim.rows import FREED, TABLE, TABLES, slot_values, table_values
-from airflow_snowpack.interim.runs import nudge, run_key, touch
-from airflow_snowpack.interim.scope import Scope
-from airflow_snowpack.interim.statements import (
+from airflow_snowpack.interim.names import Scope, name_of
+from airflow_snowpack.interim.outputs import InterimHandingOn, found
+from airflow_snowpack.interim.rows import (
     ABANDON,
     ADD_TABLE,
+    FREED,
     IS_ON_RECORD,
     RENEW_READING,
     SUPERSEDE,
+    TABLE,
+    TABLES,
     TAKE_SLOT,
+    nudge,
+    run_key,
+    slot_values,
     started,
+    table_values,
+    touch,
 )
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.store import repeatable, storable
 from airflow_snowpack.store.interim_tables import interim_names, interim_tables
 
 log = logging.getLogger(__name__)
+
+GIVEN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+LONGEST_GIVEN = 100
 
 
 class InterimRegistry(InterimHandingOn):
@@ -198,3 +207,18 @@ def _refuse_if_needed(table: InterimTable) -> None:
     needed_by = [*table.pins, *writer] or (["a task that reads it"] if table.readers or table.silent_readers else [])
     if needed_by:
         raise InterimTableInUse(str(table.table), needed_by)
+
+
+def check_given_name(name: str) -> str:
+    """A name that a DAG author gives.
+
+    :raises InvalidInterimTable: it has other characters than names of tables have.
+    """
+    if len(name) > LONGEST_GIVEN or not GIVEN.fullmatch(name):
+        raise InvalidInterimTable(
+            "name",
+            name,
+            "it starts with a letter or an underscore, goes on with letters, digits, underscores and hyphens, and has at most "
+            f"{LONGEST_GIVEN} characters",
+        )
+    return name

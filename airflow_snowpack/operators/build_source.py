@@ -70,8 +70,8 @@ def _rows_of(scan: DataScan, *, all_at_once: bool) -> Any:
     :raises InvalidBuild: PyIceberg would change some, and they cannot be read past it.
     """
     from airflow_snowpack.builds.errors import InvalidBuild
-    from airflow_snowpack.interim.data_files import is_changed_by_projection, rows_of
-    from airflow_snowpack.interim.frame_errors import UnreadableTable
+    from airflow_snowpack.interim.errors import UnreadableTable
+    from airflow_snowpack.interim.frames.data_files import is_changed_by_projection, rows_of
 
     if not is_changed_by_projection(scan.projection()):
         return scan.to_arrow() if all_at_once else scan.to_arrow_batch_reader()

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
     from airflow_snowpack.hooks.store import SnowpackHook
-    from airflow_snowpack.interim.collected import Collected
-    from airflow_snowpack.interim.sweeper import SweepAction
+    from airflow_snowpack.interim.collection.model import Collected
+    from airflow_snowpack.interim.collection.sweeper import SweepAction
 
 
 class CollectInterimTablesOperator(BaseOperator):
@@ -100,8 +100,8 @@ class CollectInterimTablesOperator(BaseOperator):
         self, hook: SnowpackHook, catalog_hook: IcebergCatalogHook, older_than: timedelta | None, *, dry_run: bool
     ) -> tuple[list[SweepAction], str | None]:
         """What was swept; and why nothing was looked at, where that is refused."""
+        from airflow_snowpack.interim.collection.sweeper import sweep
         from airflow_snowpack.interim.errors import ForeignNamespace
-        from airflow_snowpack.interim.sweeper import sweep
 
         if older_than is None:
             return [], None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_snowpack.durations import parse_duration
-from airflow_snowpack.interim.scope import Scope
+from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.operators.base import ReportsLineage, StopsWhenKilled
 from airflow_snowpack.operators.consumers import consumers_of
 from airflow_snowpack.operators.table_name import refuse_shared_name
@@ -157,8 +157,17 @@ def _final() -> tuple[type[SnowpackError], ...]:
     retried whatever it reports, and one that Airflow does retry is the one that counts.
     """
     from airflow_snowpack.hooks.errors import OtherInstallation
-    from airflow_snowpack.interim.errors import ForeignNamespace, InterimTableGone, InvalidInterimRef, InvalidInterimTable
-    from airflow_snowpack.interim.frame_errors import UnfitForm, UnreadableTable, UnreadableView, UnusableOutput, UnwritableFrame
+    from airflow_snowpack.interim.errors import (
+        ForeignNamespace,
+        InterimTableGone,
+        InvalidInterimRef,
+        InvalidInterimTable,
+        UnfitForm,
+        UnreadableTable,
+        UnreadableView,
+        UnusableOutput,
+        UnwritableFrame,
+    )
     from airflow_snowpack.preservation import InvalidPreservation
 
     return (

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.interim.standing import Outlook, standing_of
+from airflow_snowpack.interim.explanation import Outlook, standing_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from airflow_snowpack.interim.collected import Collected
+    from airflow_snowpack.interim.collection.model import Collected
+    from airflow_snowpack.interim.collection.sweeper import SweepAction
     from airflow_snowpack.interim.model import InterimTable
-    from airflow_snowpack.interim.sweeper import SweepAction
 
 SHOWN = 50
 

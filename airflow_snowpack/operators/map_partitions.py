@@ -35,8 +35,8 @@ class MapPartitionsOperator(MapsTable):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Map."""
-        from airflow_snowpack.interim.partition_mapping import map_partitions
-        from airflow_snowpack.interim.shipped_function import name_of
+        from airflow_snowpack.interim.map_reduce.functions import name_of
+        from airflow_snowpack.interim.map_reduce.mapping import map_partitions
         from airflow_snowpack.store.operation import OperationKind
 
         def mapped(source: Source) -> Made:

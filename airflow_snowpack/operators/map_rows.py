@@ -35,8 +35,8 @@ class MapRowsOperator(MapsTable):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Map."""
-        from airflow_snowpack.interim.row_mapping import map_rows
-        from airflow_snowpack.interim.shipped_function import name_of
+        from airflow_snowpack.interim.map_reduce.functions import name_of
+        from airflow_snowpack.interim.map_reduce.mapping import map_rows
         from airflow_snowpack.store.operation import OperationKind
 
         def mapped(source: Source) -> Made:

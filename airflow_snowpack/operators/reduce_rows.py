@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.interim.layers import check_fan_in
+from airflow_snowpack.interim.map_reduce.layers import check_fan_in
 from airflow_snowpack.operators.mapping import Made, MapsTable, Source
 from airflow_snowpack.operators.rendered import UnreadableArgument, read_names, read_number
 
@@ -51,8 +51,8 @@ class ReduceRowsOperator(MapsTable):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Reduce."""
-        from airflow_snowpack.interim.reduction import reduce_rows
-        from airflow_snowpack.interim.shipped_function import name_of
+        from airflow_snowpack.interim.map_reduce.functions import name_of
+        from airflow_snowpack.interim.map_reduce.reduction import reduce_rows
         from airflow_snowpack.store.operation import OperationKind
 
         def reduced(source: Source) -> Made:

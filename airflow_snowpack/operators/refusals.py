@@ -44,7 +44,7 @@ def _refusals() -> tuple[type[SnowpackError], ...]:
         UnusableExtra,
     )
     from airflow_snowpack.iceberg.errors import InvalidTableName, WrongCatalog
-    from airflow_snowpack.interim.function_errors import InvalidColumns, InvalidReduction, UnusableFunction
+    from airflow_snowpack.interim.map_reduce.errors import InvalidColumns, InvalidReduction, UnusableFunction
     from airflow_snowpack.jobs.errors import JobNotFound
     from airflow_snowpack.maintenance.errors import InvalidActionOrder, InvalidOption, NoActions, UnknownAction
     from airflow_snowpack.operators.rendered import UnreadableArgument

@@ -24,7 +24,7 @@ def refuse_shared_name(operator: BaseOperator, name: object, map_index: int | No
         return
     written = _as_partial(operator, name)
     if isinstance(written, str) and written and "{" not in written:
-        from airflow_snowpack.interim.frame_errors import UnusableOutput
+        from airflow_snowpack.interim.errors import UnusableOutput
 
         raise UnusableOutput(
             "name",

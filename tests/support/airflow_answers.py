@@ -151,7 +151,7 @@ class InProcess:
 
 def told(states: Any) -> dict[str, Any]:
     """What is told about every run, as JSON values."""
-    from airflow_snowpack.interim.run_states import RunAsked
+    from airflow_snowpack.interim.collection.model import RunAsked
 
     runs = [RunAsked("flights", run_id, frozenset(TASKS)) for run_id in ("begun", "half_way", "over", "deleted")]
     found = states.standings(runs)

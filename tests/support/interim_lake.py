@@ -15,10 +15,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.iceberg import CatalogConfig
-from airflow_snowpack.interim.collector import Collector
+from airflow_snowpack.interim.collection.collector import Collector
+from airflow_snowpack.interim.collection.model import RunPhase, RunStanding
 from airflow_snowpack.interim.model import UNKNOWN, Holder, TaskKey
-from airflow_snowpack.interim.run_states import RunPhase, RunStanding
-from airflow_snowpack.interim.scope import Scope
+from airflow_snowpack.interim.names import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,11 +26,10 @@ if TYPE_CHECKING:
 
     from pyiceberg.catalog import Catalog
 
-    from airflow_snowpack.interim.collected import Collected
+    from airflow_snowpack.interim.collection.model import Collected, RunAsked
     from airflow_snowpack.interim.model import Writing
     from airflow_snowpack.interim.refs import TableRef
     from airflow_snowpack.interim.registry import InterimRegistry
-    from airflow_snowpack.interim.run_states import RunAsked
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DAG, RUN = "flights", "manual__1"

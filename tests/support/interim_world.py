@@ -13,8 +13,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.interim.model import Holder, InterimPolicy, TaskKey
+from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.interim.registry import InterimRegistry
-from airflow_snowpack.interim.scope import Scope
 from airflow_snowpack.preservation import Preservation
 
 if TYPE_CHECKING:

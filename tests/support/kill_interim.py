@@ -23,9 +23,9 @@ from interim_lake import InterimLake, ToldRuns, holder
 from pyiceberg.catalog.sql import SqlCatalog
 
 from airflow_snowpack.iceberg import CatalogConfig
-from airflow_snowpack.interim.folders import Folder
+from airflow_snowpack.interim.collection.dropping import Folder
+from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.interim.registry import InterimRegistry
-from airflow_snowpack.interim.scope import Scope
 from airflow_snowpack.store import Store, utc_now
 from airflow_snowpack.store.engine import open_engine
 

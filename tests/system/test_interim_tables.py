@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from airflow_snowpack.interim import InterimRegistry
-from airflow_snowpack.interim.collector import Collector
+from airflow_snowpack.interim.collection.collector import Collector
 from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.store import open_store
 

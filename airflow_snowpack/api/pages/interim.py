@@ -9,8 +9,8 @@ from fastapi.responses import HTMLResponse
 from airflow_snowpack.api.pages.page import Here, Page, PageRoute
 from airflow_snowpack.api.pages.task_link import task_link
 from airflow_snowpack.interim.errors import InvalidInterimCursor
+from airflow_snowpack.interim.explanation import Standing, standing_of
 from airflow_snowpack.interim.model import InterimTable, TableState
-from airflow_snowpack.interim.standing import Standing, standing_of
 from airflow_snowpack.interim.table_page import InterimPage, page_of
 from airflow_snowpack.preservation import Preservation
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from airflow_snowpack.cli.opened import Opened
-    from airflow_snowpack.interim.collected import Collected, Doomed
-    from airflow_snowpack.interim.sweeper import SweepAction
+    from airflow_snowpack.interim.collection.model import Collected, Doomed
+    from airflow_snowpack.interim.collection.sweeper import SweepAction
 
 PROGRAMS = ("json", "yaml")
 
@@ -129,7 +129,7 @@ def _older_than(args: Namespace, here: Opened) -> timedelta:
 
 
 def _swept(here: Opened, older_than: timedelta, *, dry_run: bool) -> list[SweepAction]:
-    from airflow_snowpack.interim.sweeper import sweep as sweep_tables
+    from airflow_snowpack.interim.collection.sweeper import sweep as sweep_tables
 
     catalog, name = here.catalog_hook.catalog, here.settings.catalog_name
     return sweep_tables(here.interim, catalog, name, older_than=older_than, dry_run=dry_run)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_snowpack import hooks, operators
-from airflow_snowpack.interim.function_errors import FunctionFailed
-from airflow_snowpack.interim.reading import read_on_spark
+from airflow_snowpack.interim.frames.reading import read_on_spark
+from airflow_snowpack.interim.map_reduce.errors import FunctionFailed
 from airflow_snowpack.interim.refs import read_ref
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from airflow_answers import MAPPED, PAGE_LIMIT
 
-from airflow_snowpack.interim.run_states import RunPhase
+from airflow_snowpack.interim.collection.model import RunPhase
 
 SCRIPT = Path(__file__).parents[2] / "support" / "airflow_answers.py"
 

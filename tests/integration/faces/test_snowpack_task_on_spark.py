@@ -12,8 +12,8 @@ from scripted_engine import eventually
 
 from airflow_snowpack import hooks
 from airflow_snowpack.interim import TableRef, ViewRef, read_ref
+from airflow_snowpack.interim.frames.reading import read_as_arrow
 from airflow_snowpack.interim.model import TableState
-from airflow_snowpack.interim.reading import read_as_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from interim_lake import DAG, RUN, ToldRuns
 
-from airflow_snowpack.interim.runs import run_key, touch
+from airflow_snowpack.interim.rows import run_key, touch
 from airflow_snowpack.store.interim_tables import interim_pins
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from interim_lake import InterimLake
 
-    from airflow_snowpack.interim.run_states import RunAsked, RunStanding
+    from airflow_snowpack.interim.collection.model import RunAsked, RunStanding
 
 
 @pytest.mark.one_database

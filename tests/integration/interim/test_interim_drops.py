@@ -13,11 +13,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
-from airflow_snowpack.interim.collector import Collector
-from airflow_snowpack.interim.folders import Folder, folder_of_namespace
+from airflow_snowpack.interim.collection.collector import Collector
+from airflow_snowpack.interim.collection.dropping import Folder, folder_of_namespace
+from airflow_snowpack.interim.collection.sweeper import SweepKind, sweep
 from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.interim.ownership import claim
-from airflow_snowpack.interim.sweeper import SweepKind, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,9 +87,9 @@ def test_a_catalog_that_is_down_is_asked_once_a_pass(lake_of_tables: InterimLake
 def test_a_pass_finishes_what_a_killed_one_has_begun(lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock) -> None:
     ref = lake_of_tables.handed_on("clean", with_rows=True)
     clock.move(timedelta(hours=1))
-    ledger = lake_of_tables.collector(told)._ledger
-    [doomed] = ledger.settle(lake_of_tables.collector(told)._due.take(10), {}, 10)
-    ledger.locate(doomed, lake_of_tables.catalog.load_table(doomed.table.identifier).location())
+    collector_store = lake_of_tables.collector(told)._collector_store
+    [doomed] = collector_store.settle(lake_of_tables.collector(told)._due.take(10), {}, 10)
+    collector_store.locate(doomed, lake_of_tables.catalog.load_table(doomed.table.identifier).location())
     lake_of_tables.catalog.drop_table(doomed.table.identifier)
     folder = folder_of(lake_of_tables, ref.table)
     assert folder.is_dir()
@@ -157,9 +157,9 @@ def test_the_sweeper_takes_old_tables_and_folders_that_nobody_knows_and_nothing_
     stranger = lake_of_tables.begun("lost")
     lake_of_tables.create(stranger, with_rows=True)
     lake_of_tables.registry.abandon(stranger, "no")
-    ledger = lake_of_tables.collector(told)._ledger
-    [doomed] = ledger.take_left(1)
-    ledger.dropped(doomed)  # the row is gone, and then the write went through after all
+    collector_store = lake_of_tables.collector(told)._collector_store
+    [doomed] = collector_store.take_left(1)
+    collector_store.dropped(doomed)  # the row is gone, and then the write went through after all
     users = lake_of_tables.catalog.create_table(("snowpack_interim", "users_own"), schema=lake_of_tables.rows().schema)
     leftover = folder_of(lake_of_tables, "lost_rows_5f0c3a9e4b7d4c21a8f6")
     (leftover / "data").mkdir(parents=True)

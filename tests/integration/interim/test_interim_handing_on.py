@@ -10,12 +10,11 @@ import sqlalchemy as sa
 from interim_lake import LAKE, InterimLake, holder, new_catalog
 
 from airflow_snowpack.interim.errors import InvalidInterimTable, StaleInterimAttempt
-from airflow_snowpack.interim.handing_on import Complete
 from airflow_snowpack.interim.handover import Handover
 from airflow_snowpack.interim.model import TableState
-from airflow_snowpack.interim.names import is_ours
+from airflow_snowpack.interim.names import Scope, is_ours
+from airflow_snowpack.interim.outputs import Complete
 from airflow_snowpack.interim.registry import InterimRegistry
-from airflow_snowpack.interim.scope import Scope
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.interim_tables import interim_slots
 from airflow_snowpack.store.lineage import Lineage

@@ -10,9 +10,9 @@ import pytest
 from interim_lake import LAKE, RUN, holder
 
 from airflow_snowpack.interim.errors import InterimTableInUse, InvalidInterimRef
+from airflow_snowpack.interim.explanation import standing_of
 from airflow_snowpack.interim.handover import Handover
-from airflow_snowpack.interim.scope import Scope
-from airflow_snowpack.interim.standing import standing_of
+from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.preservation import Preservation
 
 if TYPE_CHECKING:

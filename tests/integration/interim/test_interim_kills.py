@@ -22,10 +22,10 @@ from effort import rounds
 from interim_lake import InterimLake, ToldRuns, holder, new_catalog
 from kill_interim import ShiftedClock
 
-from airflow_snowpack.interim.folders import folder_of_namespace
+from airflow_snowpack.interim.collection.dropping import folder_of_namespace
+from airflow_snowpack.interim.collection.sweeper import sweep
 from airflow_snowpack.interim.ownership import claim
 from airflow_snowpack.interim.registry import InterimRegistry
-from airflow_snowpack.interim.sweeper import sweep
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.engine import open_engine
 

@@ -10,10 +10,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from s3_server import s3_server
 
-from airflow_snowpack.interim.folders import Folder
+from airflow_snowpack.interim.collection.dropping import Folder
+from airflow_snowpack.interim.collection.sweeper import sweep
 from airflow_snowpack.interim.ownership import claim
 from airflow_snowpack.interim.registry import InterimRegistry
-from airflow_snowpack.interim.sweeper import sweep
 from airflow_snowpack.store import open_store
 
 if TYPE_CHECKING:

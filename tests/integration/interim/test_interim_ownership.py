@@ -14,13 +14,13 @@ import sqlalchemy as sa
 from interim_lake import InterimLake, MovedClock, ToldRuns, holder
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
+from airflow_snowpack.interim.collection.dropping import Folder, folder_of_namespace
+from airflow_snowpack.interim.collection.sweeper import SweepKind, sweep
 from airflow_snowpack.interim.errors import ForeignNamespace, UnmarkedNamespace
-from airflow_snowpack.interim.folders import Folder, folder_of_namespace
+from airflow_snowpack.interim.frames.writing import write_table
 from airflow_snowpack.interim.model import InterimPolicy, TableState
 from airflow_snowpack.interim.ownership import STORE, adopt, claim, ownership_of
 from airflow_snowpack.interim.registry import InterimRegistry
-from airflow_snowpack.interim.sweeper import SweepKind, sweep
-from airflow_snowpack.interim.writing import write_table
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.store import open_store
 from airflow_snowpack.store.interim_tables import interim_tables

@@ -11,8 +11,8 @@ from interim_lake import DAG, holder
 from query_plans import scans, sent_by
 
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
-from airflow_snowpack.interim.collector import Collector
-from airflow_snowpack.interim.scope import Scope
+from airflow_snowpack.interim.collection.collector import Collector
+from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.store.interim_tables import interim_tables
 from airflow_snowpack.store.types import UtcDateTime
 

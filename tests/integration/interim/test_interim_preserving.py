@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_snowpack.interim.errors import InterimTableNotFound
-from airflow_snowpack.interim.scope import Scope
+from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.preservation import Preservation
 
 if TYPE_CHECKING:

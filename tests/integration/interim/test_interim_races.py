@@ -12,9 +12,9 @@ from bounded import PATIENCE_S
 from effort import rounds
 from interim_lake import ToldRuns, holder
 
+from airflow_snowpack.interim.collection.model import RunPhase
 from airflow_snowpack.interim.errors import InterimTableGone, StaleInterimAttempt
-from airflow_snowpack.interim.run_states import RunPhase
-from airflow_snowpack.interim.scope import Scope
+from airflow_snowpack.interim.names import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from interim_lake import InterimLake, MovedClock
 
+    from airflow_snowpack.interim.collection.model import RunAsked, RunStanding
     from airflow_snowpack.interim.refs import TableRef
-    from airflow_snowpack.interim.run_states import RunAsked, RunStanding
 
 ROUNDS = rounds(3, soak=100)
 

@@ -14,8 +14,9 @@ import pytest
 
 from airflow_snowpack.interim import map_partitions, map_rows, reduce_rows
 from airflow_snowpack.interim.errors import InvalidInterimTable
-from airflow_snowpack.interim.function_errors import FunctionFailed, InvalidColumns, InvalidReduction, function_failure
-from airflow_snowpack.interim.refs import Producer, TableRef
+from airflow_snowpack.interim.map_reduce.errors import FunctionFailed, InvalidColumns, InvalidReduction, function_failure
+from airflow_snowpack.interim.names import Producer
+from airflow_snowpack.interim.refs import TableRef
 from airflow_snowpack.spark import SparkFailed, SparkInterrupted, SparkWork
 
 if TYPE_CHECKING:

@@ -26,9 +26,9 @@ from scripted_engine import eventually
 
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.interim import Handover, InterimRegistry, sweep
-from airflow_snowpack.interim.folders import folder_of_namespace
-from airflow_snowpack.interim.reading import read_as_arrow
-from airflow_snowpack.interim.writing import write_table
+from airflow_snowpack.interim.collection.dropping import folder_of_namespace
+from airflow_snowpack.interim.frames.reading import read_as_arrow
+from airflow_snowpack.interim.frames.writing import write_table
 from airflow_snowpack.spark import local_session
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.engine import open_engine

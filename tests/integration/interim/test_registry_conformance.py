@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 from interim_lake import DAG, RUN, holder
 
-from airflow_snowpack.interim import ledger
+from airflow_snowpack.interim.collection import collector_store
+from airflow_snowpack.interim.collection.model import RunPhase
 from airflow_snowpack.interim.errors import InterimTableGone, InterimTableInUse, InterimTableNotFound, InterimTableNotStuck
-from airflow_snowpack.interim.handing_on import Complete
 from airflow_snowpack.interim.model import TableState
-from airflow_snowpack.interim.refs import Producer, read_ref
-from airflow_snowpack.interim.run_states import RunPhase
-from airflow_snowpack.interim.scope import Scope
+from airflow_snowpack.interim.names import Producer, Scope
+from airflow_snowpack.interim.outputs import Complete
+from airflow_snowpack.interim.refs import read_ref
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.store.operation_log import OperationLog
 
@@ -187,7 +187,7 @@ def test_consumers_are_let_go_of_however_many_there_are(
     lake_of_tables: InterimLake, told: ToldRuns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A statement can name only so many."""
-    monkeypatch.setattr(ledger, "AT_ONCE", 2)
+    monkeypatch.setattr(collector_store, "AT_ONCE", 2)
     consumers = [f"task{number}" for number in range(5)]
     for run_id in (RUN, "manual__2"):
         lake_of_tables.handed_on("clean", consumers=consumers, run_id=run_id)
@@ -229,16 +229,16 @@ def test_only_what_no_collector_could_drop_is_forgotten_and_never_under_one_that
         registry.forget(ref.table_id)
     clock.move(timedelta(hours=1))
     collector = lake_of_tables.collector(told)
-    [doomed] = collector._ledger.settle(collector._due.take(10), {}, 10)
-    collector._ledger.failed(doomed, "the catalog is gone")
+    [doomed] = collector._collector_store.settle(collector._due.take(10), {}, 10)
+    collector._collector_store.failed(doomed, "the catalog is gone")
     clock.move(timedelta(minutes=1))
-    [again] = collector._ledger.take_left(10)
+    [again] = collector._collector_store.take_left(10)
     with pytest.raises(InterimTableNotStuck, match="a collector is dropping it now"):
         registry.forget(ref.table_id)
     clock.move(timedelta(hours=1))  # that one is dead
 
     assert registry.forget(ref.table_id).error == "the catalog is gone"
-    collector._ledger.failed(again, "too late")
+    collector._collector_store.failed(again, "too late")
     with pytest.raises(InterimTableNotFound):
         registry.table(ref.table_id)
     assert ref.table.removeprefix("lake.") in {".".join(name) for name in lake_of_tables.catalog.list_tables("snowpack_interim")}

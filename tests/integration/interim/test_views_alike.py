@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.interim.reading import read_as_arrow, read_on_spark
-from airflow_snowpack.interim.refs import Producer, TableRef
+from airflow_snowpack.interim.frames.reading import read_as_arrow, read_on_spark
+from airflow_snowpack.interim.names import Producer
+from airflow_snowpack.interim.refs import TableRef
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

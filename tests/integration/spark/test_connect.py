@@ -71,7 +71,7 @@ MAINTENANCE = """
 MAP_REDUCE = """
     import pyarrow.compute as pc
     from airflow_snowpack.interim import map_partitions, map_rows, reduce_rows
-    from airflow_snowpack.interim.function_errors import FunctionFailed
+    from airflow_snowpack.interim.map_reduce.errors import FunctionFailed
 
     print(type(session).__module__)
     numbers = session.range(0, 100, 1, 2).selectExpr("(id * 37) % 100 AS id", "timestamp_seconds(id) AS at")

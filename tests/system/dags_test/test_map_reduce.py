@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.interim.layers import Layers
+from airflow_snowpack.interim.map_reduce.layers import Layers
 
 if TYPE_CHECKING:
     from collections.abc import Callable

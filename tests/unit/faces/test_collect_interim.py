@@ -98,7 +98,7 @@ def test_a_dry_run_tells_the_same_and_drops_nothing(collect: Collect, registry: 
 def test_one_that_cannot_be_dropped_is_in_the_report_and_keeps_no_other(
     collect: Collect, registry: InterimRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow_snowpack.interim.dropping import Dropper
+    from airflow_snowpack.interim.collection.dropping import Dropper
     from airflow_snowpack.interim.errors import DropFailed
 
     stuck, free = made(registry, "ingest", "report"), made(registry, "clean", "report")

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from airflow_snowpack.hooks.errors import AirflowUnreachable
-from airflow_snowpack.interim.run_states import RunAsked, RunPhase, RunStanding
+from airflow_snowpack.interim.collection.model import RunAsked, RunPhase, RunStanding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

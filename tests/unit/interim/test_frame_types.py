@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
-from airflow_snowpack.interim.frame_errors import UnwritableFrame
-from airflow_snowpack.interim.iceberg_types import in_iceberg_types
-from airflow_snowpack.interim.writing import write_table
+from airflow_snowpack.interim.errors import UnwritableFrame
+from airflow_snowpack.interim.frames.iceberg_types import in_iceberg_types
+from airflow_snowpack.interim.frames.writing import write_table
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from random_examples import UNHURRIED
 
 from airflow_snowpack.interim.errors import InterimTableGone, InvalidInterimRef
-from airflow_snowpack.interim.refs import Producer, TableRef, ViewRef, find_refs, is_ref, read_ref, replace_refs
+from airflow_snowpack.interim.names import Producer
+from airflow_snowpack.interim.refs import TableRef, ViewRef, find_refs, is_ref, read_ref, replace_refs
 
 REF = TableRef("5f0c", "lake.snowpack_interim.flights_clean_5f0c", 2**62, 1_000_000, Producer("flights", "manual__1", "clean", 3))
 BARE = TableRef("6a1b", "lake.snowpack_interim.flights_ingest_6a1b", None, None, Producer("flights", "manual__1", "ingest"))

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from random_examples import UNHURRIED
 
 from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.interim.collection.dropping import Folder
+from airflow_snowpack.interim.collection.model import RunPhase, RunStanding
 from airflow_snowpack.interim.errors import InvalidInterimTable
-from airflow_snowpack.interim.folders import Folder
 from airflow_snowpack.interim.model import TRANSITIONS, Slot, TaskKey
-from airflow_snowpack.interim.names import LONGEST, check_given_name, is_ours, name_of
-from airflow_snowpack.interim.run_states import RunPhase, RunStanding
+from airflow_snowpack.interim.names import LONGEST, is_ours, name_of
+from airflow_snowpack.interim.registry import check_given_name
 
 DOCS = Path(__file__).parents[3] / "docs" / "interim-tables.md"
 

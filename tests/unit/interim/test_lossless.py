@@ -13,9 +13,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from airflow_snowpack.interim.lossless import loss_among
-from airflow_snowpack.interim.lossless_cast import CutOff, cast_whole
-from airflow_snowpack.interim.row_batch import Misfit, RowBatches, rows_of
+from airflow_snowpack.interim.map_reduce.lossless import CutOff, cast_whole, loss_among
+from airflow_snowpack.interim.map_reduce.rows import Misfit, RowBatches, rows_of
 
 WHOLE, SINGLE, DOUBLE = pa.int64(), pa.float32(), pa.float64()
 MOMENT, LOCAL, DAY, SPAN = pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.date32(), pa.duration("us")

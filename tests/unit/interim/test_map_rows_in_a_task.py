@@ -15,10 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_snowpack.interim.function_call import FunctionCall
-from airflow_snowpack.interim.function_errors import FunctionFailed, UnusableFunction, WrongRows, function_failure
-from airflow_snowpack.interim.row_batch import Misfit, RowBatches, rows_of
-from airflow_snowpack.interim.shipped_function import ShippedFunction, name_of
+from airflow_snowpack.interim.map_reduce.errors import FunctionFailed, UnusableFunction, WrongRows, function_failure
+from airflow_snowpack.interim.map_reduce.functions import FunctionCall, ShippedFunction, name_of
+from airflow_snowpack.interim.map_reduce.rows import Misfit, RowBatches, rows_of
 
 KINDS = pa.schema(
     [
@@ -119,7 +118,7 @@ def test_a_function_of_a_dag_file_runs_where_its_module_cannot_be_imported(tmp_p
         del sys.modules[name]
     assert shipped.name == "halved"
     elsewhere = (
-        "import sys; from airflow_snowpack.interim.shipped_function import ShippedFunction\n"
+        "import sys; from airflow_snowpack.interim.map_reduce.functions import ShippedFunction\n"
         "print(ShippedFunction('halved', sys.stdin.buffer.read()).loaded()({'n': 9}))"
     )
     done = subprocess.run([sys.executable, "-c", elsewhere], input=shipped.pickled, capture_output=True, check=True)

@@ -21,11 +21,12 @@ from hypothesis import given, reject, settings
 from random_examples import UNHURRIED
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
+from airflow_snowpack.interim.errors import UnfitForm, UnwritableFrame
 from airflow_snowpack.interim.forms import Form, in_form
-from airflow_snowpack.interim.frame_errors import UnfitForm, UnwritableFrame
-from airflow_snowpack.interim.reading import read_as_arrow
-from airflow_snowpack.interim.refs import Producer, TableRef
-from airflow_snowpack.interim.writing import write_table
+from airflow_snowpack.interim.frames.reading import read_as_arrow
+from airflow_snowpack.interim.frames.writing import write_table
+from airflow_snowpack.interim.names import Producer
+from airflow_snowpack.interim.refs import TableRef
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,10 +12,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from airflow_snowpack.interim.forms import Form, in_form
-from airflow_snowpack.interim.frame_errors import UnfitForm, UnwritableFrame
-from airflow_snowpack.interim.frames import as_arrow
-from airflow_snowpack.interim.iceberg_types import in_iceberg_types
+from airflow_snowpack.interim.errors import UnfitForm, UnwritableFrame
+from airflow_snowpack.interim.forms import Form, as_arrow, in_form
+from airflow_snowpack.interim.frames.iceberg_types import in_iceberg_types
 
 LARGE = 2**53 + 1  # no float64
 NAN = float("nan")

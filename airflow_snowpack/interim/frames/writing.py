@@ -16,16 +16,19 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.interim.frame_errors import UnwritableFrame
-from airflow_snowpack.interim.frames import FrameKind, as_arrow, frame_kind
+from airflow_snowpack.interim.errors import UnwritableFrame
+from airflow_snowpack.interim.forms import FrameKind, as_arrow, frame_kind
 from airflow_snowpack.interim.ownership import STORE, claim
+from airflow_snowpack.spark.plan_tables import tables_read
+from airflow_snowpack.store.operation import TableAt
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyiceberg.catalog import Catalog
 
     from airflow_snowpack.iceberg import TableName
+
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +53,7 @@ class Written:
 def write_table(frame: Any, name: TableName, catalog: Catalog, store_id: str) -> Written:
     """Create the table with these rows.
 
-    :param frame: see :mod:`airflow_snowpack.interim.frames`.
+    :param frame: see :mod:`airflow_snowpack.interim.forms`.
     :param store_id: the store that has the table on record; the table says so itself.
     :raises UnwritableFrame: Iceberg has no type for one of its columns, or it is no frame.
     :raises ForeignNamespace: the tables there are another store's.
@@ -83,9 +86,8 @@ def _create_with_spark(frame: Any, name: TableName, properties: Mapping[str, str
 def _create_with_pyiceberg(frame: Any, name: TableName, catalog: Catalog, properties: Mapping[str, str]) -> None:
     from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
 
-    from airflow_snowpack.interim.data_files import written_files
-    from airflow_snowpack.interim.iceberg_types import in_iceberg_types
-    from airflow_snowpack.interim.time_zones import TIME_ZONES, time_zones
+    from airflow_snowpack.interim.frames.data_files import written_files
+    from airflow_snowpack.interim.frames.iceberg_types import TIME_ZONES, in_iceberg_types, time_zones
 
     given = as_arrow(frame)
     rows, zones = in_iceberg_types(given), time_zones(given.schema)
@@ -117,3 +119,10 @@ def _look(name: TableName, catalog: Catalog, began: float) -> Written:
         bytes=total("total-files-size"),
         seconds=time.monotonic() - began,
     )
+
+
+def sources_of(frame: Any) -> Sequence[TableAt]:
+    """The Iceberg tables behind a DataFrame of Spark; rows in memory do not say where they are from."""
+    if frame_kind(frame) is not FrameKind.SPARK:
+        return ()
+    return tuple(TableAt(table.name, table.snapshot_id, table.location) for table in tables_read(frame))

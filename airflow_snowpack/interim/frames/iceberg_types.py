@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import types
 
-from airflow_snowpack.interim.frame_errors import UnwritableFrame
-from airflow_snowpack.interim.retyping import retyped
+from airflow_snowpack.interim.errors import UnwritableFrame
+from airflow_snowpack.interim.frames.retyping import retyped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping
+
 
 DIGITS = 38  # of the widest decimal of Iceberg
 
@@ -129,3 +130,56 @@ def _named(fields: Iterable[pa.Field]) -> list[pa.Field]:
     if not all(field.name for field in named):
         raise UnwritableFrame("a column, or a field of one, has no name")
     return named
+
+
+TIME_ZONES = "snowpack.time-zones"
+"""The property of a table that has them, as JSON."""
+
+
+def time_zones(schema: pa.Schema) -> dict[str, str]:
+    """Return the time zones of the moments that are in another zone than UTC, by the place of each: ``{"3.0": "Europe/Berlin"}``.
+
+    A place is that of the column, then those of the fields inside of it.
+    """
+    return dict(_zones(schema, ()))
+
+
+def _zones(fields: Iterable[pa.Field], above: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for place, field in enumerate(fields):
+        path = (*above, str(place))
+        kind = _decoded(field.type)
+        if types.is_timestamp(kind) and kind.tz is not None and kind.tz != "UTC":
+            yield ".".join(path), kind.tz
+        yield from _zones(_children(kind), path)
+
+
+def in_time_zones(field: pa.Field, zones: Mapping[str, str], place: str) -> pa.Field:
+    """Return the field with the zones that :func:`time_zones` found.
+
+    :param place: that of the field.
+    """
+    kind = field.type
+    if types.is_timestamp(kind) and place in zones:
+        return field.with_type(pa.timestamp(kind.unit, zones[place]))
+    inner = [in_time_zones(each, zones, f"{place}.{inside}") for inside, each in enumerate(_children(kind))]
+    if types.is_struct(kind):
+        return field.with_type(pa.struct(inner))
+    if types.is_map(kind):
+        return field.with_type(pa.map_(*inner))
+    if types.is_large_list(kind):
+        return field.with_type(pa.large_list(*inner))
+    return field.with_type(pa.list_(*inner)) if types.is_list(kind) else field
+
+
+def _decoded(kind: Any) -> pa.DataType:
+    return _decoded(kind.value_type) if types.is_dictionary(kind) or types.is_run_end_encoded(kind) else kind
+
+
+def _children(kind: Any) -> list[pa.Field]:
+    if types.is_struct(kind):
+        return list(kind)
+    if types.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    if types.is_nested(kind) and hasattr(kind, "value_field"):
+        return [kind.value_field]
+    return []

@@ -23,8 +23,8 @@ import sqlalchemy as sa
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.catalog import connection_errors, unreadable_errors
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
+from airflow_snowpack.interim.collection.dropping import Folder, folder_of_namespace
 from airflow_snowpack.interim.errors import ForeignNamespace
-from airflow_snowpack.interim.folders import Folder, folder_of_namespace
 from airflow_snowpack.interim.names import is_ours
 from airflow_snowpack.interim.ownership import Ownership, ownership_of
 from airflow_snowpack.interim.registry import InterimRegistry

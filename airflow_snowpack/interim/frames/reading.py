@@ -17,7 +17,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.interim.frame_errors import UnreadableView
+from airflow_snowpack.interim.errors import UnreadableView
 from airflow_snowpack.interim.refs import ViewRef
 
 if TYPE_CHECKING:
@@ -69,12 +69,12 @@ def read_as_arrow(ref: Ref, catalog: Catalog) -> pa.Table:
     """
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-    from airflow_snowpack.interim.data_files import rows_of
+    from airflow_snowpack.interim.frames.data_files import rows_of
 
     began = time.monotonic()
     table, view = ref.of, ref if isinstance(ref, ViewRef) else ViewRef(ref.of)
     if view.condition is not None:
-        raise UnreadableView(view, "its condition is SQL, which only Spark evaluates")
+        raise UnreadableView(view.to_json(), "its condition is SQL, which only Spark evaluates")
     scan = catalog.load_table(name_of(table).identifier).scan(snapshot_id=table.snapshot_id)
     schema = schema_to_pyarrow(scan.projection())
     orders = [_order(view, term, schema) for term in view.order]
@@ -102,8 +102,8 @@ def _zoned(rows: pa.Table, columns: list[str], properties: Mapping[str, str]) ->
     """Return the rows with their timestamps in the time zones in which they were written."""
     import pyarrow as pa
 
-    from airflow_snowpack.interim.retyping import retyped
-    from airflow_snowpack.interim.time_zones import TIME_ZONES, in_time_zones
+    from airflow_snowpack.interim.frames.iceberg_types import TIME_ZONES, in_time_zones
+    from airflow_snowpack.interim.frames.retyping import retyped
 
     zones = json.loads(properties.get(TIME_ZONES, "{}"))
     for place, name in enumerate(columns):
@@ -120,7 +120,9 @@ def _column(view: ViewRef, name: str, schema: pa.Schema) -> str:
     """Return the table's own name of a column; Spark finds it in any case."""
     found: list[str] = [each for each in schema.names if each.lower() == name.lower()]
     if len(found) != 1:
-        raise UnreadableView(view, f"{name!r} may be each of the columns {found}" if found else f"there is no column {name!r}")
+        raise UnreadableView(
+            view.to_json(), f"{name!r} may be each of the columns {found}" if found else f"there is no column {name!r}"
+        )
     return found[0]
 
 
@@ -130,12 +132,12 @@ def _order(view: ViewRef, term: str, schema: pa.Schema) -> tuple[str, bool]:
 
     found = ORDER.fullmatch(term)
     if found is None or (found["word"] or "").lower() in KEYWORDS:
-        raise UnreadableView(view, f"{term!r} is more than a column and its direction")
+        raise UnreadableView(view.to_json(), f"{term!r} is more than a column and its direction")
     column = _column(view, found["word"] or found["quoted"].replace("``", "`"), schema)
     kind = schema.field(column).type
     ordered = (types.is_integer, types.is_floating, types.is_decimal, types.is_string, types.is_large_string)
     if not any(is_kind(kind) for is_kind in (*ordered, types.is_boolean, types.is_date, types.is_timestamp)):
-        raise UnreadableView(view, f"only Spark orders {kind}, the type of {column!r}")
+        raise UnreadableView(view.to_json(), f"only Spark orders {kind}, the type of {column!r}")
     return column, (found["direction"] or "").lower() == "desc"
 
 

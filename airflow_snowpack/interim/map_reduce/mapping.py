@@ -20,16 +20,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from airflow_snowpack.interim.function_call import FunctionCall
-from airflow_snowpack.interim.lossless_cast import cast_whole
-from airflow_snowpack.interim.map_input import data_frame
-from airflow_snowpack.interim.row_schema import RowSchema, columns_of
-from airflow_snowpack.interim.shipped_function import ShippedFunction
+from airflow_snowpack.interim.map_reduce.functions import FunctionCall, ShippedFunction
+from airflow_snowpack.interim.map_reduce.lossless import cast_whole
+from airflow_snowpack.interim.map_reduce.rows import RowBatches, RowSchema, columns_of, data_frame, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_snowpack.interim.refs import TableRef, ViewRef
+
 
 PartitionFunction = Callable[..., Iterable[pa.RecordBatch | pa.Table | None]]
 
@@ -120,3 +119,58 @@ def _column(call: FunctionCall, reading: _Reading, column: pa.Array, field: pa.F
     if column.null_count and not field.nullable:
         raise call.failed(reading, f"its column {field.name} has nulls, and must not")
     return column
+
+
+RowFunction = Callable[..., Mapping[str, Any] | None]
+
+
+def map_rows(
+    fn: RowFunction,
+    table: DataFrame | TableRef | ViewRef,
+    schema: RowSchema | None = None,
+    *,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    spark: SparkSession | None = None,
+) -> DataFrame:
+    """The rows that a function makes of a table's rows.
+
+    :param fn: ``fn(row, *args, **kwargs)``: a row as a dictionary; gives the new row, or ``None`` to leave it out.
+    :param schema: the columns of the new rows: Spark's DDL, a ``StructType`` or an Arrow schema; ``None`` for those of the table.
+    :param spark: the session that reads a ref; a DataFrame brings its own.
+    :raises UnusableFunction: it, or an argument of it, cannot be sent to Spark's tasks.
+    :raises InvalidColumns: the table's columns or the schema cannot be those of dictionaries.
+    """
+    df = data_frame(table, spark)
+    columns_of(df, None)
+    columns = columns_of(df, schema)
+    task = RowsTask(ShippedFunction.of(fn, args, kwargs), columns.arrow)
+    return df.mapInArrow(partial(map_partition, task), columns.spark)
+
+
+@dataclass(frozen=True, slots=True)
+class RowsTask:
+    """All that a Spark task has to know."""
+
+    function: ShippedFunction
+    schema: pa.Schema
+
+
+def map_partition(task: RowsTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What runs in a Spark task: the rows of its partition, a batch at a time."""
+    call, made = FunctionCall.begin(task.function), RowBatches(task.schema)
+    begin = 0
+    for batch in batches:
+        numbers, rows = [], []
+        for number, row in enumerate(rows_of(batch), begin):
+            new = call(row, f"row {number}")
+            if new is not None:
+                numbers.append(number)
+                rows.append(new)
+        begin += batch.num_rows
+        if rows:
+            yield call.batch(made, rows, partial(_place, numbers))
+
+
+def _place(numbers: Sequence[int], at: int) -> str:
+    return f"row {numbers[at]}"

@@ -14,11 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_snowpack.interim.function_call import FunctionCall
-from airflow_snowpack.interim.function_errors import WrongRows
-from airflow_snowpack.interim.layers import Layer
-from airflow_snowpack.interim.row_batch import RowBatches, rows_of
-from airflow_snowpack.interim.shipped_function import ShippedFunction
+from airflow_snowpack.interim.map_reduce.errors import WrongRows
+from airflow_snowpack.interim.map_reduce.functions import FunctionCall, ShippedFunction
+from airflow_snowpack.interim.map_reduce.layers import Layer
+from airflow_snowpack.interim.map_reduce.rows import RowBatches, rows_of
 
 INDEX = "__snowpack_index"
 """The column of row numbers, which the result does not have."""

@@ -1,9 +1,9 @@
 """The collector's side of the record: who is through with what, and which tables nobody needs any more.
 
-    seem = ledger.mark(runs, standings)                  # runs with consumers that seem to be finished: asked about again
-    for doomed in ledger.settle(runs, standings, limit=100):
+    seem = collector_store.mark(runs, standings)         # runs with consumers that seem to be finished: ask Airflow again
+    for doomed in collector_store.settle(runs, standings, limit=100):
         drop(doomed)
-        ledger.dropped(doomed)
+        collector_store.dropped(doomed)
 
 The invariants: a table is doomed in a transaction that holds its row and only then looks for pins, refs and names, so that nobody
 can have come to need it unseen; from then on it carries this collector's fence. Every statement is about a set, so that their
@@ -20,12 +20,25 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from airflow_snowpack.interim.collected import Doomed, DueRun
+from airflow_snowpack.interim.collection.model import Doomed, DueRun, RunStanding
 from airflow_snowpack.interim.model import InterimPolicy, TableState
-from airflow_snowpack.interim.rows import DROPPING, FREED, READY, TABLE, TABLES, WRITING, name_from, producer_from
-from airflow_snowpack.interim.run_states import RunStanding
-from airflow_snowpack.interim.runs import RUN, nudge
-from airflow_snowpack.interim.statements import NAME, PIN, REF, SLOT, moment
+from airflow_snowpack.interim.rows import (
+    DROPPING,
+    FREED,
+    NAME,
+    PIN,
+    READY,
+    REF,
+    RUN,
+    SLOT,
+    TABLE,
+    TABLES,
+    WRITING,
+    moment,
+    name_from,
+    nudge,
+    producer_from,
+)
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.store import IdMaker, Store, new_id, storable
 from airflow_snowpack.store.interim_tables import (
@@ -126,7 +139,7 @@ LOCATE = (
 )
 
 
-class CollectorLedger:
+class CollectorStore:
     """Reads and writes what the collector needs.
 
     :param holder: who collects, for people who look.

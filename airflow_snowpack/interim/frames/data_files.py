@@ -6,7 +6,7 @@
 
     rows = rows_of(table.scan(snapshot_id=7))
 
-PyIceberg plans, prunes and commits. The rows themselves go through :mod:`~airflow_snowpack.interim.retyping` alone, since
+PyIceberg plans, prunes and commits. The rows themselves go through :mod:`~airflow_snowpack.interim.frames.retyping` alone, since
 PyIceberg's projection makes empty lists and maps of those that are null. The invariant: the rows that are read are those in
 the files, null for null, or an error says why they cannot be.
 """
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import dataset, types
 
-from airflow_snowpack.interim.frame_errors import UnreadableTable
-from airflow_snowpack.interim.retyping import retyped
+from airflow_snowpack.interim.errors import UnreadableTable
+from airflow_snowpack.interim.frames.retyping import retyped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

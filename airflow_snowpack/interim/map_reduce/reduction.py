@@ -7,10 +7,9 @@
     reduced.row, str(reduced.layers), reduced.df                   # {"flights": 336776, …}, "365 → 4 → 1", a DataFrame of one row
 
 The function gets and gives rows of the same columns, since what one layer gives the next one gets. It is called for each
-``fan_in`` rows in turn of the table's order (see :mod:`airflow_snowpack.interim.row_order`), and for what is left over; then for
-its own rows, in the same order; until there is one. So a reduction depends on the rows, the order and ``fan_in`` only, never on
-how Spark divides the work. One row alone is the result as it is, as with :func:`functools.reduce`, and no rows are a
-``TypeError``.
+``fan_in`` rows in turn of the table's order (see :func:`sort_keys`), and for the rows that remain; then for its own rows, in the
+same order; until there is one. So a reduction depends on the rows, the order and ``fan_in`` only, never on how Spark divides the
+work. One row alone is the result as it is, as with :func:`functools.reduce`, and no rows are a ``TypeError``.
 
 The invariant: **each row is in exactly one group of each layer.** The tasks hold the numbers of the rows that they meet against
 the plan, and fail with :class:`WrongRows` where one is missing or there twice; so the numbers in :class:`Layers` are what
@@ -23,29 +22,28 @@ Nothing but counts and the last row comes to the driver, and nothing is written 
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow_snowpack.interim.function_errors import InvalidColumns, WrongRows, function_failure
-from airflow_snowpack.interim.layers import Layers, check_fan_in
-from airflow_snowpack.interim.map_input import data_frame
-from airflow_snowpack.interim.reduce_task import INDEX, LayerTask, reduce_partition
-from airflow_snowpack.interim.row_batch import rows_of
-from airflow_snowpack.interim.row_order import sort_keys
-from airflow_snowpack.interim.row_schema import Columns, columns_of
-from airflow_snowpack.interim.shipped_function import ShippedFunction
+from airflow_snowpack.interim.map_reduce.errors import InvalidColumns, InvalidReduction, WrongRows, function_failure
+from airflow_snowpack.interim.map_reduce.functions import ShippedFunction
+from airflow_snowpack.interim.map_reduce.layers import Layers, check_fan_in
+from airflow_snowpack.interim.map_reduce.reduce_task import INDEX, LayerTask, reduce_partition
+from airflow_snowpack.interim.map_reduce.rows import Columns, columns_of, data_frame, rows_of
 from airflow_snowpack.spark import SparkFailed, SparkWork
 from airflow_snowpack.spark.interrupt import is_connect
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
-    from airflow_snowpack.interim.layers import Layer
+    from airflow_snowpack.interim.map_reduce.layers import Layer
     from airflow_snowpack.interim.refs import TableRef, ViewRef
+
 
 T = TypeVar("T")
 
@@ -232,3 +230,64 @@ def _numbered(ordered: DataFrame, counts: Mapping[int, int]) -> DataFrame:
 
 def _shuffle_partitions(session: SparkSession) -> int:
     return int(session.conf.get("spark.sql.shuffle.partitions") or 1)
+
+
+TERM = re.compile(r"(?P<name>.+?)(?:\s+(?P<direction>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE)
+
+
+def sort_keys(df: DataFrame, order_by: Sequence[str] | str) -> list[Column]:
+    """What to sort by.
+
+    :param order_by: column names, each with ``asc`` or ``desc``, and ``nulls first`` or ``nulls last``, as SQL has it.
+    :raises InvalidReduction: it names no column of the table, or one that has no order; or no column has one.
+    """
+    sortable = {field.name: _has_order(field.dataType) for field in df.schema}
+    given = [_read(term, sortable) for term in ([order_by] if isinstance(order_by, str) else order_by)]
+    named = {key.name for key in given}
+    rest = [_Key(name) for name, has_order in sortable.items() if has_order and name not in named]
+    if not given and not rest:
+        raise InvalidReduction("table", ", ".join(sortable), "none of its columns has an order; add one that has")
+    return [key.column() for key in (*given, *rest)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """One term of an order."""
+
+    name: str
+    down: bool = False
+    nulls_first: bool = True
+
+    def column(self) -> Column:
+        from pyspark.sql.functions import col
+
+        column = col("`" + self.name.replace("`", "``") + "`")
+        if self.down:
+            return column.desc_nulls_first() if self.nulls_first else column.desc_nulls_last()
+        return column.asc_nulls_first() if self.nulls_first else column.asc_nulls_last()
+
+
+def _read(term: str, sortable: dict[str, bool]) -> _Key:
+    found = TERM.fullmatch(term.strip())
+    name = "" if found is None else found["name"].strip("`")
+    # As Spark itself finds a column: however it is written.
+    known = next((each for each in sortable if each.lower() == name.lower()), None)
+    if found is None or known is None:
+        raise InvalidReduction("order_by", term, f"the table has only the columns {', '.join(sortable)}")
+    if not sortable[known]:
+        raise InvalidReduction("order_by", term, "values of its type have no order")
+    down = (found["direction"] or "").lower() == "desc"
+    nulls = (found["nulls"] or "").lower()
+    return _Key(known, down, nulls == "first" if nulls else not down)
+
+
+def _has_order(kind: Any) -> bool:
+    from pyspark.sql import types
+
+    if isinstance(kind, types.StructType):
+        return all(_has_order(field.dataType) for field in kind)
+    if isinstance(kind, types.ArrayType):
+        return _has_order(kind.elementType)
+    # A geometry or a variant is atomic, and has none.
+    without = (types.VariantType, types.SpatialType)
+    return isinstance(kind, types.AtomicType) and not isinstance(kind, without)

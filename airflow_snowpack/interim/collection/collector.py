@@ -19,12 +19,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.interim.collected import Collected, Doomed, DueRun, NotDropped, NotFound
-from airflow_snowpack.interim.dropping import Dropper, OpenCatalog
-from airflow_snowpack.interim.due_runs import DueRuns
-from airflow_snowpack.interim.ledger import CollectorLedger
+from airflow_snowpack.interim.collection.collector_store import CollectorStore
+from airflow_snowpack.interim.collection.dropping import Dropper, OpenCatalog
+from airflow_snowpack.interim.collection.due_runs import DueRuns
+from airflow_snowpack.interim.collection.model import Collected, Doomed, DueRun, NotDropped, NotFound, RunStanding, RunStates
 from airflow_snowpack.interim.registry import InterimRegistry
-from airflow_snowpack.interim.run_states import RunStanding, RunStates
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.store.signs_of_life import SignOfLife
 
@@ -59,7 +58,7 @@ class Collector:
         self._sign = sign
         self._renew_after = registry.policy.drop_lease / 3
         self._due = DueRuns(registry.store, registry.policy)
-        self._ledger = CollectorLedger(registry.store, registry.policy, holder=holder, make_id=registry.make_id)
+        self._collector_store = CollectorStore(registry.store, registry.policy, holder=holder, make_id=registry.make_id)
 
     def run(self, *, dry_run: bool = False, limit: int | None = None) -> Collected:
         """One pass: everything that is due now.
@@ -80,13 +79,13 @@ class Collector:
     def _foresee(self, limit: int | None) -> Collected:
         runs = self._due.see(RUNS_AT_ONCE * 10)
         standings = self._run_states.standings(self._due.asked(runs)) if runs else {}
-        doomed = self._ledger.foresee(runs, standings, RUNS_AT_ONCE * 100)
+        doomed = self._collector_store.foresee(runs, standings, RUNS_AT_ONCE * 100)
         return Collected(runs=len(runs), dropped=tuple(doomed[:limit]))
 
     def _finish_left(self, dropper: Dropper, limit: int | None) -> Collected:
         collected = Collected()
         while room := _room(collected, limit):
-            left = self._ledger.take_left(room)
+            left = self._collector_store.take_left(room)
             if not left:
                 break
             dropped = self._drop(left, dropper)
@@ -101,10 +100,10 @@ class Collector:
             self._due.looked_at(runs, {})
             raise
         room = _room(Collected(), limit)
-        doomed = self._ledger.settle(runs, standings, room)
+        doomed = self._collector_store.settle(runs, standings, room)
         collected = self._drop(doomed, dropper)
         while len(doomed) == room and (room := _room(collected, limit)):
-            doomed = self._ledger.doom(runs, room)
+            doomed = self._collector_store.doom(runs, room)
             collected += self._drop(doomed, dropper)
         kept, again = self._due.looked_at(runs, standings, changed=_changed(collected))
         return collected + Collected(runs=len(runs), kept=kept, looks_again_at=again)
@@ -112,7 +111,7 @@ class Collector:
     def _ask(self, runs: Sequence[DueRun]) -> Mapping[tuple[str, str], RunStanding]:
         """How the runs stand. Where a consumer seems to be finished Airflow is asked twice, and the second answer counts."""
         standings = dict(self._run_states.standings(self._due.asked(runs)))
-        if seem := self._ledger.mark(runs, standings):
+        if seem := self._collector_store.mark(runs, standings):
             told = self._run_states.standings(self._due.asked(seem))
             for run in seem:
                 standings.pop((run.dag_id, run.run_id), None)
@@ -123,13 +122,13 @@ class Collector:
         dropped, failed, missing, problem = [], [], [], Recurring(log)
         for doomed in self._held(tables):
             try:
-                why_not = dropper.drop(doomed, partial(self._ledger.locate, doomed))
+                why_not = dropper.drop(doomed, partial(self._collector_store.locate, doomed))
             except Exception as error:  # noqa: BLE001 - whatever a storage raises: the row stays, and the others go on
                 problem.failed(error, "interim_drop_failed: %s, made by %s", doomed.table, doomed.producer)
-                self._ledger.failed(doomed, str(error))
+                self._collector_store.failed(doomed, str(error))
                 failed.append(NotDropped(doomed, str(error)))
             else:
-                self._ledger.dropped(doomed)
+                self._collector_store.dropped(doomed)
                 if why_not is None:
                     log.info("interim_dropped: %s, made by %s", doomed.table, doomed.producer)
                     dropped.append(doomed)
@@ -144,7 +143,7 @@ class Collector:
         for place, doomed in enumerate(tables):
             self._beat()
             if self._store.clock() - renewed_at >= self._renew_after:
-                renewed_at, held = self._store.clock(), self._ledger.renew(tables[place:])
+                renewed_at, held = self._store.clock(), self._collector_store.renew(tables[place:])
             if doomed.table_id in held:
                 yield doomed
             else:

@@ -10,12 +10,23 @@ schema does not have is an error and no row's loss, and a column that a row leav
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import pyarrow as pa
 
-from airflow_snowpack.interim.lossless import NO_NULL, loss_among
+from airflow_snowpack.interim.errors import InvalidInterimTable
+from airflow_snowpack.interim.map_reduce.errors import InvalidColumns
+from airflow_snowpack.interim.map_reduce.lossless import NO_NULL, loss_among
+from airflow_snowpack.interim.refs import TableRef, ViewRef
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
 
 REFUSALS = (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError, LookupError)
 
@@ -96,3 +107,83 @@ class RowBatches:
 
 def _kind(value: object) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
+
+
+RowSchema: TypeAlias = Union[str, "StructType", "pa.Schema"]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The same columns twice."""
+
+    spark: StructType
+    arrow: pa.Schema
+
+
+def columns_of(df: DataFrame, schema: RowSchema | None) -> Columns:
+    """What rows have.
+
+    :param schema: ``None`` for the columns of the DataFrame.
+    :raises InvalidColumns: two have one name, one has no type in Arrow, or the schema is none.
+    """
+    spark = df.schema if schema is None else _spark_schema(df, schema)
+    twice = [name for name, count in Counter(spark.names).items() if count > 1]
+    if twice:
+        raise InvalidColumns(", ".join(spark.names), f"{', '.join(twice)} stands there more than once, and a row is a dictionary")
+    if not spark.names:
+        raise InvalidColumns("()", "there are none; name one at least")
+    return Columns(spark, _arrow_schema(spark))
+
+
+def _spark_schema(df: DataFrame, schema: Any) -> StructType:
+    import pyarrow as pa
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.types import StructType
+
+    try:
+        if isinstance(schema, pa.Schema):
+            return from_arrow_schema(schema, prefer_timestamp_ntz=True)
+        if isinstance(schema, str):
+            return df.sparkSession.createDataFrame([], schema).schema
+    except PySparkException as error:
+        raise InvalidColumns(repr(schema), f"Spark cannot read them ({str(error).strip().partition(chr(10))[0]})") from error
+    if not isinstance(schema, StructType):
+        raise InvalidColumns(
+            repr(schema), "give Spark's DDL such as 'tail string, flights bigint', a StructType or an Arrow schema"
+        )
+    return schema
+
+
+def _arrow_schema(schema: StructType) -> pa.Schema:
+    """Moments are in UTC, whatever the session's zone is."""
+    import pyarrow as pa
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    fields = []
+    for field in schema:
+        try:
+            fields.append(pa.field(field.name, to_arrow_type(field.dataType), nullable=field.nullable))
+        except PySparkException as error:
+            kind = field.dataType.simpleString()
+            raise InvalidColumns(field.name, f"Arrow has no type for {kind}; leave it out, or cast it") from error
+    return pa.schema(fields)
+
+
+def data_frame(table: DataFrame | TableRef | ViewRef, spark: SparkSession | None = None) -> DataFrame:
+    """The rows.
+
+    :param spark: the session that reads a ref. Whoever gives a ref holds its table: the task does, for its arguments.
+    :raises InvalidInterimTable: a ref without a session, or neither a DataFrame nor a ref.
+    """
+    if isinstance(table, TableRef | ViewRef):
+        from airflow_snowpack.interim.frames.reading import read_on_spark
+
+        if spark is None:
+            raise InvalidInterimTable("table", table, "a ref is read with a session; give it as spark=")
+        return read_on_spark(table, spark)
+    # Spark's own classes, classic and Connect, without importing them.
+    if not hasattr(table, "mapInArrow"):
+        raise InvalidInterimTable("table", table, "give a Spark DataFrame, or the ref of an interim table with spark=")
+    return table

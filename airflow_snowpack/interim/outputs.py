@@ -17,12 +17,11 @@ import sqlalchemy as sa
 
 from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.interim.errors import StaleInterimAttempt
-from airflow_snowpack.interim.holding import InterimHolding, pin_values
 from airflow_snowpack.interim.listing import name_key
 from airflow_snowpack.interim.model import Writing
+from airflow_snowpack.interim.readings import InterimHolding, pin_values
 from airflow_snowpack.interim.refs import TableRef
-from airflow_snowpack.interim.runs import nudge, run_key, touch
-from airflow_snowpack.interim.statements import ADD_PINS, HAND_ON, NAMED_BEFORE, POINT, WAS_HANDED_ON
+from airflow_snowpack.interim.rows import ADD_PINS, HAND_ON, NAMED_BEFORE, POINT, WAS_HANDED_ON, nudge, run_key, touch
 from airflow_snowpack.store import repeatable, storable
 from airflow_snowpack.store.operation import DatasetAt, Operation, OperationKind, TableAt
 from airflow_snowpack.store.operations import record_operation

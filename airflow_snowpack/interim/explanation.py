@@ -14,7 +14,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from airflow_snowpack.interim.model import InterimTable, TableState
-from airflow_snowpack.interim.scope import Scope
+from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.preservation import Preservation
 
 SHOWN = 5

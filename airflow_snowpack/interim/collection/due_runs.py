@@ -17,13 +17,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.interim.collected import DueRun
-from airflow_snowpack.interim.ledger import KEPT, KEYS, LATE_READER, LATE_WRITER, NOW, Standings, keys_of
+from airflow_snowpack.interim.collection.collector_store import KEPT, KEYS, LATE_READER, LATE_WRITER, NOW, Standings, keys_of
+from airflow_snowpack.interim.collection.model import DueRun, RunAsked
 from airflow_snowpack.interim.model import InterimPolicy
-from airflow_snowpack.interim.rows import TABLE
-from airflow_snowpack.interim.run_states import RunAsked
-from airflow_snowpack.interim.runs import RUN, nudge
-from airflow_snowpack.interim.statements import PIN, REF, moment
+from airflow_snowpack.interim.rows import PIN, REF, RUN, TABLE, moment, nudge
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.interim_tables import interim_runs
 

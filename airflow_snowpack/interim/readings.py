@@ -21,11 +21,9 @@ import sqlalchemy as sa
 from airflow_snowpack.interim.errors import InterimTableGone, InterimTableNotFound, InvalidInterimRef
 from airflow_snowpack.interim.listing import InterimListing, find_named
 from airflow_snowpack.interim.model import Holder, InterimPolicy, Reading
+from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.interim.refs import Ref, TableRef
-from airflow_snowpack.interim.rows import ref_from
-from airflow_snowpack.interim.runs import nudge, run_key, touch
-from airflow_snowpack.interim.scope import Scope
-from airflow_snowpack.interim.statements import (
+from airflow_snowpack.interim.rows import (
     ADD_PINS,
     ADD_REFS,
     HELD_BY,
@@ -34,6 +32,10 @@ from airflow_snowpack.interim.statements import (
     LOCK_READY,
     LOCK_READY_TABLE,
     RELEASE_READING,
+    nudge,
+    ref_from,
+    run_key,
+    touch,
 )
 from airflow_snowpack.store import IdMaker, Store, new_id, repeatable, storable
 

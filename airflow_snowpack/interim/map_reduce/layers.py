@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from airflow_snowpack.interim.function_errors import InvalidReduction
+from airflow_snowpack.interim.map_reduce.errors import InvalidReduction
 
 EMPTY = "reduce() of empty sequence with no initial value"
 

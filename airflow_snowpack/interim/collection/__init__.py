@@ -1,0 +1,1 @@
+"""The collector and the sweeper: they drop interim tables that no task needs any more."""
