@@ -26,13 +26,14 @@ from airflow_snowpack.api.errors import CatalogTooSlow, StorageTooSlow
 from airflow_snowpack.api.roles import DagStates, no_dag_states
 from airflow_snowpack.api.threads import in_thread
 from airflow_snowpack.iceberg import CatalogUnreachable, TableName
-from airflow_snowpack.inventory import Inventory, Refresher
+from airflow_snowpack.inventory import Inventory, refresher
 from airflow_snowpack.inventory.inventory import REFRESH_EVERY
 from airflow_snowpack.jobs import Actor, Desk, Jobs
 from airflow_snowpack.maintenance import Action
 from airflow_snowpack.scheduling import RegisteredRuns, Schedules
 from airflow_snowpack.store.patience import REQUEST_TIMEOUT
 from airflow_snowpack.store.signs_of_life import SignOfLife
+from airflow_snowpack.store.worker import Worker
 
 if TYPE_CHECKING:
     from airflow_snowpack.builds.manager import BuildDesk
@@ -199,7 +200,7 @@ class LazyServices:
     def __init__(self, open_services: Callable[[], Services]) -> None:
         self._open = open_services
         self._services: Services | None = None
-        self._refresher: Refresher | None = None
+        self._refresher: Worker | None = None
         self._warm: Future[None] | None = None
         self._failure: tuple[float, Exception] | None = None
         self._guard = threading.Lock()
@@ -240,7 +241,7 @@ class LazyServices:
         except Exception as failure:
             self._failure = (time.monotonic(), failure)
             raise
-        self._refresher = Refresher(services.inventory, services.refresh_every, services.sign)
+        self._refresher = refresher(services.inventory, services.refresh_every, services.sign)
         self._refresher.start()
         self._warm = services.load_ahead()
         return services

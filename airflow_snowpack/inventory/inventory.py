@@ -26,6 +26,8 @@ from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.store import Store, StoreError, insert, storable, upsert
 from airflow_snowpack.store.hot import Hot
 from airflow_snowpack.store.schema import inventory_refreshes, inventory_tables
+from airflow_snowpack.store.signs_of_life import SignOfLife
+from airflow_snowpack.store.worker import Worker
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -245,3 +247,17 @@ class Inventory:
 
     def _write_state(self, conn: sa.Connection, values: dict[str, Any]) -> None:
         conn.execute(upsert(inventory_refreshes, values), {"catalog": self._key, **values})
+
+
+def refresher(inventory: Inventory, every: timedelta = REFRESH_EVERY, sign: SignOfLife | None = None) -> Worker:
+    """Return the role that refreshes the inventory at once and then on a period; of several that share a store, one does it.
+
+    :param sign: the sign of life of this process.
+    """
+
+    def refresh() -> None:
+        inventory.refresh_if_older(every)
+
+    return Worker(
+        refresh, name="snowpack-inventory", failure="inventory_not_refreshed", every=every / 4, sign=sign, sign_of_process=True
+    )

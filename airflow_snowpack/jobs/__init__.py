@@ -38,7 +38,7 @@ from airflow_snowpack.jobs.model import (
 )
 from airflow_snowpack.jobs.orphans import Orphans
 from airflow_snowpack.jobs.standing import Standing, explain, standings
-from airflow_snowpack.jobs.worker import Worker
+from airflow_snowpack.jobs.worker import JobWorker
 from airflow_snowpack.store import Actor, AuditEntry, AuditTrail, InvalidCursor
 
 __all__ = [
@@ -67,6 +67,7 @@ __all__ = [
     "JobPage",
     "JobStatus",
     "JobStillActive",
+    "JobWorker",
     "Jobs",
     "KeyUsedBefore",
     "LeaseRanOut",
@@ -84,7 +85,6 @@ __all__ = [
     "TableLocked",
     "TableLocks",
     "WorkStillRunning",
-    "Worker",
     "explain",
     "standings",
 ]

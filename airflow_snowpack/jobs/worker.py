@@ -1,6 +1,6 @@
 """A worker process: claims jobs, runs them one at a time, and leaves tidily when it is told to.
 
-    Worker(jobs, make_engine, worker_id="pod-7").run_forever()
+    JobWorker(jobs, make_engine, worker_id="pod-7").run_forever()
 
 On SIGTERM the running job is failed with "Worker received SIGTERM", its queue row and lock go, and the process ends
 with exit code 1, all within about two seconds (the specification's SIGTERM recovery). A worker without a job just
@@ -20,10 +20,10 @@ from airflow_snowpack.jobs.errors import LeaseRanOut, StaleAttempt
 from airflow_snowpack.jobs.lifecycle import Jobs
 from airflow_snowpack.jobs.model import JobStatus
 from airflow_snowpack.jobs.shutdown import ShutdownWatcher
-from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.store import StoreError
 from airflow_snowpack.store.leases import EVER
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
+from airflow_snowpack.store.worker import Worker
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ LEFT_CHECK_INTERVAL = timedelta(minutes=1)
 """How often an idle worker counts the jobs that it leaves to workers of other catalogs."""
 
 
-class Worker:
+class JobWorker:
     """Drains the queue.
 
     :param make_engine: a fresh engine for each attempt. It is made before the claim, so that a machine that cannot make one takes
@@ -94,27 +94,26 @@ class Worker:
         :param until_idle: leave as soon as there is nothing to claim. A store that does not answer is then an error, and not
             waited for.
         """
-        left, problem = max_jobs, Recurring(log)
+        left = max_jobs
         with ShutdownWatcher(on_signal=self._leave) as watcher:
-            log.info("Worker %s takes jobs from the store at %s", self._worker_id, self._jobs.store.where)
-            while left != 0 and not watcher.requested.is_set():
-                try:
-                    idle = self.run_once() is None
-                    self._sign.beat()
-                    if idle:
-                        self._report_left()
-                    problem.passed()
-                except StoreError as away:
-                    if until_idle:
-                        raise
-                    problem.failed(away, "store_unreachable: worker %s waits", self._worker_id)
-                    idle = True
-                if idle and until_idle:
-                    break
-                if idle:
-                    watcher.requested.wait(self._poll.total_seconds())
+
+            def work() -> bool:
+                nonlocal left
+                busy = self.run_once() is not None
+                if not busy:
+                    self._report_left()
                 elif left is not None:
                     left -= 1
+                if left == 0 or (until_idle and not busy):
+                    watcher.requested.set()
+                return busy
+
+            failure = f"store_unreachable: worker {self._worker_id} waits"
+            survives = () if until_idle else (StoreError,)
+            rounds = Worker(work, name=self._worker_id, failure=failure, every=self._poll, sign=self._sign, survives=survives)
+            log.info("Worker %s takes jobs from the store at %s", self._worker_id, self._jobs.store.where)
+            if left != 0:
+                rounds.run(watcher.requested)
         self._jobs.flush()
         return 0
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from airflow_snowpack.iceberg import CatalogConfig
-from airflow_snowpack.jobs import Jobs, LifecyclePolicy, Worker
+from airflow_snowpack.jobs import Jobs, JobWorker, LifecyclePolicy
 from airflow_snowpack.maintenance import SparkEngine
 from airflow_snowpack.spark import SparkConfig, local_session
 from airflow_snowpack.store import open_store
@@ -21,7 +21,7 @@ def main(url: str, home: str, lease: str) -> int:
     period = timedelta(seconds=float(lease))
     policy = LifecyclePolicy(lease=period, heartbeat=period / 3, fence_check=timedelta(seconds=0.5))
     jobs = Jobs(open_store(url), policy)
-    return Worker(
+    return JobWorker(
         jobs, lambda: SparkEngine(lambda: local_session(config), lake.load), "spark-worker", poll=timedelta(seconds=0.2)
     ).run_forever()
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from scripted_engine import ScriptedEngine
 
-from airflow_snowpack.jobs import ActionResult, Job, Jobs, Worker
+from airflow_snowpack.jobs import ActionResult, Job, Jobs, JobWorker
 from airflow_snowpack.store import open_store
 
 
@@ -30,7 +30,7 @@ class StuckEngine(ScriptedEngine):
 
 def main(url: str, how: str) -> int:
     jobs = Jobs(open_store(url))
-    worker = Worker(jobs, StuckEngine if how == "stuck" else ScriptedEngine, "process-worker", poll=timedelta(seconds=0.1))
+    worker = JobWorker(jobs, StuckEngine if how == "stuck" else ScriptedEngine, "process-worker", poll=timedelta(seconds=0.1))
     if how == "quick":
         threading.Timer(0.5, lambda: print("idle", flush=True)).start()
     return worker.run_forever()

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 @ends_cleanly
 def work(args: Namespace) -> ExitCode | None:
     """``worker``"""
-    from airflow_snowpack.jobs import Worker
+    from airflow_snowpack.jobs import JobWorker
     from airflow_snowpack.store.signs_of_life import Role
 
     log_to_stderr()
@@ -46,7 +46,7 @@ def work(args: Namespace) -> ExitCode | None:
         catalog_hook = IcebergCatalogHook(args.catalog_conn_id)
         catalog, go_on = catalog_hook.config, hook.settings.continue_on_error
         sign = sign_of_process(hook.store(), Role.WORKER, catalog_hook, instance=name)
-        worker = Worker(
+        worker = JobWorker(
             hook.jobs(),
             spark_engines(args, hook.store()),
             name,

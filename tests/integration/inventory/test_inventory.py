@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from rest_catalog import FakeRestCatalog, rest_catalog
 
 from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable, TableName, TableNotFound
-from airflow_snowpack.inventory import Inventory, Refresher
+from airflow_snowpack.inventory import Inventory, refresher
 from airflow_snowpack.inventory.inventory import REFRESH_EVERY
 from airflow_snowpack.store import Store, StoreUnreachable, open_store
 from airflow_snowpack.store.schema import inventory_tables
@@ -259,10 +259,10 @@ def root_listings(catalog: FakeRestCatalog) -> int:
 
 
 def test_two_refreshers_share_the_period(store: Store, catalog: FakeRestCatalog, clock: SetClock) -> None:
-    one, two = (Refresher(another(store, catalog)) for _ in range(2))
+    one, two = (refresher(another(store, catalog)) for _ in range(2))
     for _ in range(8):  # each looks four times in a period
-        one.step()
-        two.step()
+        one.run_once()
+        two.run_once()
         clock.now += REFRESH_EVERY / 4
 
     assert root_listings(catalog) == 2
@@ -281,15 +281,15 @@ def test_of_many_whose_turn_it_is_at_once_one_lists_the_catalog(store: Store, ca
 
 
 def test_after_a_listing_that_failed_the_next_look_tries_again(store: Store, catalog: FakeRestCatalog, clock: SetClock) -> None:
-    refresher, inventory = Refresher(another(store, catalog)), another(store, catalog)
+    beside, inventory = refresher(another(store, catalog)), another(store, catalog)
     catalog.answer = "outage"
-    refresher.step()
+    beside.run_once()
     assert inventory.state().problem
     catalog.answer = "well"
-    refresher.step()
+    beside.run_once()
     assert inventory.state().problem, "not before its time"
     clock.now += REFRESH_EVERY / 4
-    refresher.step()
+    beside.run_once()
 
     assert (inventory.state().problem, inventory.state().tables) == (None, 3)
 
@@ -315,12 +315,12 @@ def test_listings_at_the_same_moment_do_not_wait_for_each_other_in_a_ring(store:
 
 @pytest.mark.one_database
 def test_a_started_refresher_refreshes_at_once_and_stops(store: Store, catalog: FakeRestCatalog) -> None:
-    refresher, inventory = Refresher(another(store, catalog)), another(store, catalog)
-    refresher.start()
+    beside, inventory = refresher(another(store, catalog)), another(store, catalog)
+    beside.start()
     deadline = time.monotonic() + WAIT_S
     while inventory.state().tables == 0 and time.monotonic() < deadline:
         time.sleep(0.01)
-    refresher.stop()
+    beside.stop()
 
     assert inventory.state().tables == 3
 
@@ -331,7 +331,7 @@ def test_no_trouble_ends_the_background_thread(store: Store, trouble: Exception,
     def broken() -> None:
         raise trouble
 
-    Refresher(Inventory(store, "lake", broken)).step()  # type: ignore[arg-type]  # it never gives a catalog
+    refresher(Inventory(store, "lake", broken)).run_once()  # type: ignore[arg-type]  # it never gives a catalog
     assert "inventory_not_refreshed" in caplog.text
 
 
@@ -343,7 +343,7 @@ def test_a_store_that_is_away_does_not_end_it_either(
         raise StoreUnreachable("somewhere", OSError("gone"))
 
     monkeypatch.setattr(store, "transact", away)
-    Refresher(another(store, catalog)).step()
+    refresher(another(store, catalog)).run_once()
     assert "store at somewhere cannot be reached" in caplog.text
 
 

@@ -16,10 +16,10 @@ from airflow_snowpack.jobs import (
     JobFilter,
     Jobs,
     JobStatus,
+    JobWorker,
     KeyUsedBefore,
     LifecyclePolicy,
     TableLocked,
-    Worker,
     explain,
     standings,
 )
@@ -179,7 +179,7 @@ def test_an_idle_worker_logs_once_what_it_leaves_to_others(
 ) -> None:
     jobs.submit(orders(B), ACTIONS)
     jobs.submit(orders(""), ACTIONS)
-    worker = Worker(jobs, lambda: ScriptedEngine(), "worker", catalog_id=A)
+    worker = JobWorker(jobs, lambda: ScriptedEngine(), "worker", catalog_id=A)
 
     def lines() -> list[str]:
         caplog.clear()

@@ -20,7 +20,7 @@ from bounded import started
 from effort import SOAK, rounds, seed
 from scripted_engine import ScriptedEngine, eventually
 
-from airflow_snowpack.jobs import Actor, AuditTrail, Desk, Jobs, JobStatus, LifecyclePolicy, Worker
+from airflow_snowpack.jobs import Actor, AuditTrail, Desk, Jobs, JobStatus, JobWorker, LifecyclePolicy
 from airflow_snowpack.store import Store, open_store, utc_now
 from airflow_snowpack.store.schema import idempotency_keys, job_queue, table_locks
 from airflow_snowpack.store.schema import jobs as jobs_table
@@ -111,7 +111,7 @@ def recover(jobs: Jobs, shifted: ShiftedClock) -> None:
             pass
         return not any(jobs.list(status=status) for status in (JobStatus.PENDING, JobStatus.RUNNING))
 
-    fresh = Worker(jobs, ScriptedEngine, "fresh")
+    fresh = JobWorker(jobs, ScriptedEngine, "fresh")
     eventually(nothing_is_left)
     shifted.ahead = timedelta(0)
 

@@ -18,7 +18,7 @@ from bounded import PATIENCE_S as SAFETY_LIMIT_S
 from bounded import Beside, started
 from scripted_engine import PATIENCE_S, ScriptedEngine
 
-from airflow_snowpack.jobs import Claim, Jobs, JobStatus, Worker
+from airflow_snowpack.jobs import Claim, Jobs, JobStatus, JobWorker
 from airflow_snowpack.store import open_store
 from airflow_snowpack.store.schema import job_queue
 
@@ -88,7 +88,7 @@ def test_a_worker_that_was_killed_leaves_its_job_to_the_sweep(store_url: str, li
 @pytest.mark.one_database
 def test_a_worker_drains_the_queue_and_then_finds_nothing(jobs: Jobs, table: TableName, other_table: TableName) -> None:
     submitted = [jobs.submit(name, ["expire_snapshots"]) for name in (table, other_table)]
-    drain = Worker(jobs, ScriptedEngine, "w1")
+    drain = JobWorker(jobs, ScriptedEngine, "w1")
 
     assert [drain.run_once(), drain.run_once(), drain.run_once()] == [JobStatus.COMPLETED, JobStatus.COMPLETED, None]
     assert {jobs.get(job.job_id).status for job in submitted} == {JobStatus.COMPLETED}
@@ -101,7 +101,7 @@ def test_a_worker_whose_attempt_was_cancelled_goes_on_with_the_next_job(
     cancelled = jobs.submit(table, ["rewrite_data_files", "expire_snapshots"])
     engine = ScriptedEngine(between=lambda _action: jobs.cancel(cancelled.job_id) and None)
     engines = iter([engine, ScriptedEngine()])
-    worker = Worker(jobs, lambda: next(engines), "w1")
+    worker = JobWorker(jobs, lambda: next(engines), "w1")
 
     assert worker.run_once() is JobStatus.CANCELLED
     jobs.submit(other_table, ["expire_snapshots"])
@@ -115,7 +115,7 @@ def test_a_machine_that_cannot_make_an_engine_takes_no_job(jobs: Jobs, table: Ta
 
     job = jobs.submit(table, ["rewrite_data_files"])
     with pytest.raises(RuntimeError, match="no Java"):
-        Worker(jobs, no_java, "w1").run_once()
+        JobWorker(jobs, no_java, "w1").run_once()
     assert jobs.get(job.job_id).status is JobStatus.PENDING
 
 
@@ -127,7 +127,7 @@ def test_an_engine_is_made_for_each_job_and_not_for_each_look_into_an_empty_queu
         made.append(ScriptedEngine())
         return made[-1]
 
-    worker = Worker(jobs, make, "w1")
+    worker = JobWorker(jobs, make, "w1")
     assert [worker.run_once() for _ in range(3)] == [None, None, None]
     jobs.submit(table, ["rewrite_data_files"])
     worker.run_once()
@@ -149,7 +149,7 @@ def test_a_signal_in_the_middle_of_a_claim_is_answered_for_the_claimed_job(store
     jobs = SlowToClaim(store)
     job = jobs.submit(table, ["rewrite_data_files"])
     engine = ScriptedEngine({"rewrite_data_files": "block"})
-    worker = Worker(jobs, lambda: engine, "w1")
+    worker = JobWorker(jobs, lambda: engine, "w1")
     running = Beside(worker.run_once)
     assert claiming.wait(PATIENCE_S)
     leave = Beside(lambda: worker._leave("SIGTERM"))  # what the shutdown watcher calls

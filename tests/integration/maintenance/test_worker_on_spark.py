@@ -15,7 +15,7 @@ import pytest
 from bounded import PATIENCE_S, started
 from kill_interim import ShiftedClock
 
-from airflow_snowpack.jobs import Jobs, JobStatus, LifecyclePolicy, Worker
+from airflow_snowpack.jobs import Jobs, JobStatus, JobWorker, LifecyclePolicy
 from airflow_snowpack.store import open_store
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def test_a_job_whose_worker_was_killed_in_a_rewrite_runs_again_after_its_lease(
     assert jobs.sweep().requeued == (job.job_id,)
     with table_of(name).transaction() as change:  # nothing has to happen during the second attempt
         change.set_properties({"write.parquet.compression-level": "1"})
-    assert Worker(jobs, lambda: engine, "next").run_once() is JobStatus.COMPLETED
+    assert JobWorker(jobs, lambda: engine, "next").run_once() is JobStatus.COMPLETED
     assert jobs.get(job.job_id).attempt == 2
     assert jobs.locks.get(name) is None
     assert content_of(name) == before

@@ -1,0 +1,100 @@
+"""A background role of the installation: one round of work again and again, with a sign of life in the store.
+
+    poller = Worker(poll, name="snowpack-poller", failure="tables_not_polled", every=timedelta(seconds=1), sign=sign)
+    with poller:                  # it works in a thread of its own until the block ends
+        ...
+    poller.run(stop)              # or in this thread, until the event is set
+
+The invariant: a round that fails is logged, and a later one tries again; the role does not end with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from types import TracebackType
+from typing import Self
+
+from airflow_snowpack.recurring import Recurring
+from airflow_snowpack.store.signs_of_life import SignOfLife
+
+log = logging.getLogger(__name__)
+
+STOP_WAIT = timedelta(seconds=5)
+"""How long the end of a block waits for the round that is under way: a catalog may never answer."""
+
+
+class Worker:
+    """Works in rounds.
+
+    :param work: one round; returns whether there is more to do at once.
+    :param name: of the thread.
+    :param failure: begins the log line of a round that failed: ``tables_not_polled``.
+    :param every: the pause between two rounds.
+    :param sign: reported after each round that succeeded.
+    :param survives: the errors that a round may end with; any other one ends :meth:`run`.
+    :param sign_of_process: report the sign after a failure too: it is the sign of a process that also does other things.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[], object],
+        *,
+        name: str,
+        failure: str,
+        every: timedelta,
+        sign: SignOfLife | None = None,
+        survives: tuple[type[Exception], ...] = (Exception,),
+        sign_of_process: bool = False,
+    ) -> None:
+        self._work = work
+        self._failure = failure
+        self._every_s = every.total_seconds()
+        self._sign = sign
+        self._survives = survives
+        self._sign_of_process = sign_of_process
+        self._problem = Recurring(log)
+        self._stopped = threading.Event()
+        # Nothing waits for a round that does not return, not even the end of the process.
+        self._thread = threading.Thread(target=self.run, args=(self._stopped,), name=name, daemon=True)
+
+    def run_once(self) -> bool:
+        """Work one round; return whether there is more to do at once."""
+        try:
+            more = bool(self._work())
+        except self._survives as problem:
+            self._problem.failed(problem, self._failure)
+            more, alive = False, self._sign_of_process
+        else:
+            self._problem.passed()
+            alive = True
+        if alive and self._sign is not None:
+            self._sign.beat()
+        return more
+
+    def run(self, stop: threading.Event) -> None:
+        """Work in this thread until ``stop`` is set; a round that is under way then is finished."""
+        while not stop.is_set():
+            if not self.run_once():
+                stop.wait(self._every_s)
+
+    def start(self) -> None:
+        """Work in a thread of its own from now on."""
+        self._thread.start()
+
+    def stop(self, wait: timedelta = timedelta(0)) -> None:
+        """Start no further round.
+
+        :param wait: how long to wait for the one that is under way.
+        """
+        self._stopped.set()
+        self._thread.join(wait.total_seconds())
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *exc: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.stop(STOP_WAIT)
