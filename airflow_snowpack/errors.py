@@ -1,33 +1,43 @@
-"""The root of every error this package raises.
+"""The root of every error that this package raises, and what kind of problem each one is.
 
-    SnowpackError
-    ├── store  StoreError: UnsupportedStore, StoreFolderMissing, PoolerRefusesTransactions, StoreUnreachable, StoreTooSlow,
-    │         SchemaOutOfDate, UnknownRevision; InvalidCursor
-    ├── iceberg  InvalidTableName, InvalidCatalogName, TableNotFound, TableUnreadable, WrongCatalog, LocationOutsideTable,
-    │         CatalogUnreachable
-    ├── spark  SparkUnavailable (CatalogNotConfigured, OrphanStillRunning), SparkFailed (SparkDied), SparkInterrupted
-    ├── jobs  JobError: TableLocked, DrainModeOn, JobNotFound, JobAlreadyFinished, JobStillActive, NotTheOwner, StaleAttempt,
-    │         LeaseRanOut, WorkStillRunning, LockInUse, InvalidKey, KeyUsedBefore
-    ├── maintenance  UnknownAction, NoActions, InvalidActionOrder, InvalidOption (InvalidPredicate), OrphanRemovalRefused
-    ├── scheduling  SchedulingError: InvalidSchedule (InvalidRun), ScheduleExists (NameTaken), ScheduleNotFound,
-    │         ScheduleNotReadable, KeptByRun, RunExists, RunNotFound, InvalidEvent, WrongTransition
-    ├── builds  BuildError: InvalidBuild, InvalidKey, ShardCoverageError, TooManyKeys, ShardFailed, DatasetNotFound,
-    │         BuildNotFound, DatasetBusy, StaleBuild (LockLost, BuildLeaseRanOut), PublishFailed (PointerMoved,
-    │         PointerUnknown), CleanupIncomplete, NothingPublished, ManifestDamaged, StorageFailed (ObjectMissing, ObjectChanged)
-    ├── interim  InterimError: InvalidInterimRef, InvalidInterimTable, InterimTableGone, InterimTableNotFound, InterimTableInUse,
-    │         InvalidInterimCursor, InterimReadingLost, StaleInterimAttempt, ForeignNamespace, UnmarkedNamespace, DropFailed,
-    │         FunctionError (UnusableFunction, InvalidColumns, InvalidReduction, WrongRows, FunctionFailed)
-    ├── preservation  InvalidPreservation
-    ├── cli  UsageProblem (AmbiguousJobId, Unconfirmed, NoAirflow), NotTheHolder, NoToken, WeakToken, Declined
-    └── Airflow  InvalidSetting, ConnectionNotFound, UnsuitableConnection, IncompleteConnection, EmbeddedNotShared, OtherCatalog,
-              OtherInstallation, InvalidRetention,
-              AirflowUnreachable, UnreadableArgument
+    class TableLocked(JobError, kind=Kind.CONFLICT):
+        \"""The table is locked.\"""
 
-Each room keeps its own branch in its ``errors.py``. A message is a complete sentence with the value, the rule and the way out.
+A class names its kind; a class without one cannot be defined. The HTTP status (``api/problems.py``), the exit code
+(``cli/exit_code.py``) and whether Airflow retries the task (``operators/refusals.py``) follow from the kind.
+
+The first line of a class's docstring is the title of its problem document. A message has the value, the rule and the way out.
+``docs/errors.md`` lists all classes.
 """
 
 from __future__ import annotations
 
+from enum import Enum
+from typing import Any, ClassVar
+
+
+class Kind(Enum):
+    """What went wrong, from the caller's point of view."""
+
+    INVALID = "The arguments cannot be used. Correct them."
+    NOT_FOUND = "The object does not exist or was deleted."
+    CONFLICT = "Another process uses the object right now. Try again later."
+    REFUSED = "The state of the object does not allow it, and a repetition does not change that."
+    FORBIDDEN = "The user is not authenticated or lacks the permission."
+    UNAVAILABLE = "A service that is needed does not answer, or accepts no work right now. Try again later."
+    DAMAGED = "Stored data is incomplete, or is not what was written."
+    MISCONFIGURED = "A setting, a connection or the environment cannot be used. An operator has to correct it."
+    FAILED = "The work failed, in a way that waiting alone does not fix. Another attempt, or another host, may succeed."
+
 
 class SnowpackError(Exception):
-    """The root: catch this to catch everything the package raises on purpose."""
+    """Base class: catch this to catch every error that the package raises on purpose.
+
+    :cvar kind: what kind of problem the error is.
+    """
+
+    kind: ClassVar[Kind] = Kind.FAILED
+
+    def __init_subclass__(cls, *, kind: Kind, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        cls.kind = kind

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.errors import Kind, SnowpackError
 
 RUN_KEY = "snowpack_run"
 """Where a DAG run's conf tells which registered run it is, and what that says of its interim tables."""
@@ -30,8 +30,8 @@ class Preservation(StrEnum):
     """A table stays until its time to live is over, or somebody drops it."""
 
 
-class InvalidPreservation(SnowpackError):
-    """A word that is no preservation.
+class InvalidPreservation(SnowpackError, kind=Kind.INVALID):
+    """Invalid preservation mode.
 
     :ivar where: the argument, variable or field that has it.
     """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.iceberg.names import LEVEL
 from airflow_snowpack.provider_info import CONFIG, SECTION
 
@@ -19,8 +19,8 @@ T = TypeVar("T")
 MAY_HOLD_SECRETS = frozenset({"spark_conf"})
 
 
-class InvalidSetting(SnowpackError):
-    """A value in ``[snowpack]`` that cannot be used."""
+class InvalidSetting(SnowpackError, kind=Kind.MISCONFIGURED):
+    """Invalid setting."""
 
     def __init__(self, key: str, value: str, problem: str) -> None:
         shown = "…" if key in MAY_HOLD_SECRETS else repr(value[:200])

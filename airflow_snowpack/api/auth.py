@@ -15,17 +15,17 @@ from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
 
-from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.errors import Kind, SnowpackError
 
 ASKS = "airflow_snowpack.user"
 
 
-class NotAuthenticated(SnowpackError):
-    """Nobody is named, or not in a way that can be believed."""
+class NotAuthenticated(SnowpackError, kind=Kind.FORBIDDEN):
+    """Authentication required."""
 
 
-class Forbidden(SnowpackError):
-    """The user is known and may not do this."""
+class Forbidden(SnowpackError, kind=Kind.FORBIDDEN):
+    """Permission denied."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from airflow_snowpack.api.problems import RETRY_SOON, problem
+from airflow_snowpack.api.problems import STORE_RETRY_AFTER_S, problem
 
 SHARE = 0.9
 """Of the time that a request may take: the answer still has to be sent."""
@@ -90,4 +90,4 @@ def _too_slow(limit: float) -> ASGIApp:
         "What was asked for may still happen; look before you ask again, or send an Idempotency-Key with it. "
         "If it is always slow, raise [snowpack] request_timeout."
     )
-    return problem(503, "too_slow", "No answer in time", detail, headers={"Retry-After": str(RETRY_SOON)})
+    return problem(503, "too_slow", "No answer in time", detail, headers={"Retry-After": str(STORE_RETRY_AFTER_S)})

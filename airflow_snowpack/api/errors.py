@@ -1,25 +1,18 @@
-"""What can be wrong with a request before anything is asked of the domain, and with what stands behind it.
-
-SnowpackError
-├── InvalidRequest    a body or a parameter that has not the shape which the OpenAPI document gives
-├── StoreDown         the store does not answer; what the outside may know of it
-├── CatalogTooSlow    the catalog took longer than a request may wait
-└── StorageTooSlow    the storage of builds did
-"""
+"""Errors of requests, and of the services behind the API."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.errors import Kind, SnowpackError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
 
-class InvalidRequest(SnowpackError):
-    """The request has not the shape that it should have.
+class InvalidRequest(SnowpackError, kind=Kind.INVALID):
+    """Malformed request.
 
     :ivar errors: each with where it is and what is wrong.
     """
@@ -39,7 +32,7 @@ class InvalidRequest(SnowpackError):
         return cls([{"where": where, "problem": problem}])
 
 
-class StoreDown(SnowpackError):
+class StoreDown(SnowpackError, kind=Kind.UNAVAILABLE):
     """The store does not answer."""
 
     def __init__(self, reason: str) -> None:
@@ -48,8 +41,8 @@ class StoreDown(SnowpackError):
         )
 
 
-class CatalogTooSlow(SnowpackError):
-    """The catalog takes longer than a request may wait."""
+class CatalogTooSlow(SnowpackError, kind=Kind.UNAVAILABLE):
+    """The catalog took too long to answer."""
 
     def __init__(self, catalog: str, waited: timedelta) -> None:
         super().__init__(
@@ -58,8 +51,8 @@ class CatalogTooSlow(SnowpackError):
         )
 
 
-class StorageTooSlow(SnowpackError):
-    """The storage of builds takes longer than a request may wait."""
+class StorageTooSlow(SnowpackError, kind=Kind.UNAVAILABLE):
+    """The storage of builds took too long to answer."""
 
     def __init__(self, dataset: str, waited: timedelta) -> None:
         super().__init__(

@@ -1,10 +1,10 @@
-"""Errors as problem details (RFC 9457): each says what was wrong, what is allowed, and what to do.
+"""Errors as problem details (RFC 9457): what is wrong, what is allowed, and what to do.
 
-    {"type": "urn:snowpack:problem:table_locked", "title": "Somebody else holds the table", "status": 409,
+    {"type": "urn:snowpack:problem:table_locked", "title": "The table is locked", "status": 409,
      "detail": "The table lake.demo.flights is locked by …", "error": "table_locked", "holder": "…", …}
 
-The invariant: whatever goes wrong, the answer is such a document, and it tells nothing of the inside: no password, no statement,
-no address but the host of the store. What was left out stands in the log.
+The invariant: every failure becomes such a document, and none reveals internals: no password, no SQL statement, no address but
+the host of the store. The log has what is left out.
 """
 
 import json
@@ -21,117 +21,39 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 
-from airflow_snowpack.api.auth import Forbidden, NotAuthenticated
-from airflow_snowpack.api.errors import CatalogTooSlow, InvalidRequest, StorageTooSlow, StoreDown
+from airflow_snowpack.api.auth import NotAuthenticated
+from airflow_snowpack.api.errors import InvalidRequest, StoreDown
 from airflow_snowpack.api.reasons import reason_in_words, told_outside
-from airflow_snowpack.builds.errors import (
-    BuildError,
-    BuildNotFound,
-    DatasetBusy,
-    DatasetNotFound,
-    InvalidBuild,
-    ManifestDamaged,
-    PointerMoved,
-    PublishFailed,
-    StaleBuild,
-    StorageFailed,
-)
-from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.iceberg import CatalogUnreachable, InvalidTableName, TableNotFound, TableUnreadable, WrongCatalog
-from airflow_snowpack.interim.errors import InterimTableInUse, InterimTableNotFound, InvalidInterimCursor
-from airflow_snowpack.jobs import (
-    DrainModeOn,
-    InvalidCursor,
-    InvalidKey,
-    JobAlreadyFinished,
-    JobNotFound,
-    JobStillActive,
-    KeyUsedBefore,
-    LockInUse,
-    TableLocked,
-)
+from airflow_snowpack.errors import Kind, SnowpackError
+from airflow_snowpack.interim.errors import InterimTableInUse
+from airflow_snowpack.jobs import DrainModeOn, JobAlreadyFinished, JobStillActive, KeyUsedBefore, LockInUse, TableLocked
 from airflow_snowpack.maintenance import Action, InvalidOption, NoActions, UnknownAction
-from airflow_snowpack.scheduling import (
-    InvalidEvent,
-    InvalidSchedule,
-    KeptByRun,
-    RunExists,
-    RunNotFound,
-    ScheduleExists,
-    ScheduleNotFound,
-    ScheduleNotReadable,
-)
-from airflow_snowpack.store import StoreError, StoreTooSlow, StoreUnreachable
+from airflow_snowpack.scheduling import InvalidSchedule
+from airflow_snowpack.store import StoreUnreachable
 
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
-RETRY_SOON, RETRY_LATER = 5, 30
-
-STATUS: Mapping[type[SnowpackError], int] = {
-    NotAuthenticated: 401,
-    Forbidden: 403,
-    JobNotFound: 404,
-    TableNotFound: 404,
-    TableLocked: 409,
-    WrongCatalog: 409,
-    JobAlreadyFinished: 409,
-    JobStillActive: 409,
-    LockInUse: 409,
-    UnknownAction: 400,
-    NoActions: 400,
-    InvalidOption: 400,
-    InvalidTableName: 422,
-    InvalidCursor: 422,
-    InvalidKey: 422,
-    KeyUsedBefore: 422,
-    InvalidRequest: 422,
-    ScheduleNotFound: 404,
-    ScheduleExists: 409,
-    ScheduleNotReadable: 409,
-    KeptByRun: 409,
-    RunNotFound: 404,
-    RunExists: 409,
-    InvalidSchedule: 422,
-    InvalidEvent: 422,
-    DatasetNotFound: 404,
-    BuildNotFound: 404,
-    DatasetBusy: 409,
-    StaleBuild: 409,
-    ManifestDamaged: 409,
-    InvalidBuild: 422,
-    PointerMoved: 409,
-    PublishFailed: 503,
-    StorageFailed: 503,
-    StorageTooSlow: 503,
-    BuildError: 409,
-    InterimTableNotFound: 404,
-    InterimTableInUse: 409,
-    InvalidInterimCursor: 422,
-    DrainModeOn: 503,
-    CatalogUnreachable: 503,
-    CatalogTooSlow: 503,
-    TableUnreadable: 503,
-    StoreDown: 503,
-    StoreTooSlow: 503,
-    StoreError: 503,
+STATUS: Mapping[Kind, int] = {
+    Kind.INVALID: 422,
+    Kind.NOT_FOUND: 404,
+    Kind.CONFLICT: 409,
+    Kind.REFUSED: 409,
+    Kind.FORBIDDEN: 403,
+    Kind.UNAVAILABLE: 503,
+    Kind.DAMAGED: 409,
+    Kind.MISCONFIGURED: 500,
+    Kind.FAILED: 500,
 }
+# HTTP has its own status for a missing login; the specification has 400 for unusable actions.
+OTHER_STATUS: Mapping[type[SnowpackError], int] = {NotAuthenticated: 401, UnknownAction: 400, NoActions: 400, InvalidOption: 400}
 
-# Where the specification's word is not the name of the error.
+RETRY_AFTER_S: Mapping[Kind, int] = {Kind.CONFLICT: 30, Kind.UNAVAILABLE: 30}
+STORE_RETRY_AFTER_S = 5
+"""A store that does not answer is usually restarting."""
+
+# Where the specification's code is not the name of the error.
 CODES: Mapping[type[SnowpackError], str] = {DrainModeOn: "drain_mode"}
-
-RETRY_AFTER: Mapping[type[SnowpackError], int] = {
-    TableLocked: RETRY_LATER,
-    DatasetBusy: RETRY_LATER,
-    StorageFailed: RETRY_LATER,
-    StorageTooSlow: RETRY_LATER,
-    DrainModeOn: RETRY_LATER,
-    CatalogUnreachable: RETRY_LATER,
-    CatalogTooSlow: RETRY_LATER,
-    StoreDown: RETRY_SOON,
-    StoreTooSlow: RETRY_LATER,
-    StoreError: RETRY_SOON,
-}
 
 
 class ProblemResponse(JSONResponse):
@@ -162,41 +84,43 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def no_route(request: Request, error: HTTPException) -> JSONResponse:
         status = HTTPStatus(error.status_code)
-        words = {404: f"There is nothing at {request.scope['path'][:200]!r}. The document at /openapi.json lists every route."}
-        detail = words.get(status, f"{request.method} is refused: {error.detail}.")
+        detail = f"{request.method} {request.scope['path'][:200]!r} was refused: {error.detail}."
+        if status == HTTPStatus.NOT_FOUND:
+            detail = f"There is nothing at {request.scope['path'][:200]!r}. The document at /openapi.json lists every route."
         code = "no_such_route" if status == HTTPStatus.NOT_FOUND else snake_case(status.phrase.replace(" ", ""))
         return problem(status, code, status.phrase, detail, headers=error.headers)
 
 
 def problem_of(error: Exception) -> JSONResponse:
-    """The document for an error; anything that nobody expected is logged and gives a 500 that tells nothing else."""
+    """Return the document for an error. An error that is not the package's own is logged and becomes a 500 without details."""
     if isinstance(error, StoreUnreachable):
-        log.warning("%s", error)  # it says all, and in an outage there is one for each request
+        log.warning("%s", error)  # without its traceback: an outage raises one for each request
         error = StoreDown(reason_in_words(error))
     elif isinstance(error, DBAPIError | PoolTimeout):
-        log.warning("The store failed while a request was answered.", exc_info=error)
+        log.warning("The store failed during a request.", exc_info=error)
         error = StoreDown(reason_in_words(error))
-    kind = _known(error)
-    if kind is None and isinstance(error, SnowpackError):
-        log.error("A request met an error of the installation.", exc_info=error)
-        return problem(500, _code(error), _title(error), str(error))
-    if kind is None:
-        log.error("A request failed in a way that nobody expected.", exc_info=error)
-        detail = "The request failed for a reason that is not its own. The log of the server tells which."
+    if not isinstance(error, SnowpackError):
+        log.error("Unexpected error during a request.", exc_info=error)
+        detail = "The request failed because of an error in the server. The server's log has the details."
         return problem(500, "internal_error", "Internal error", detail)
-    headers = {"Retry-After": str(RETRY_AFTER[kind])} if kind in RETRY_AFTER else {}
-    if kind is NotAuthenticated:
-        headers["WWW-Authenticate"] = "Bearer"
-    return problem(STATUS[kind], _code(error), _title(error), told_outside(error), headers=headers, **_more(error))
+    status = status_of(error)
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR and error.kind is not Kind.UNAVAILABLE:
+        log.error("A request failed because of an error in the installation.", exc_info=error)
+    return problem(status, _code(error), _title(error), told_outside(error), headers=_headers(error), **_more(error))
+
+
+def status_of(error: SnowpackError) -> int:
+    """Return the HTTP status of an error."""
+    return next((OTHER_STATUS[cls] for cls in type(error).__mro__ if cls in OTHER_STATUS), STATUS[error.kind])
 
 
 def problem(
     status: int, code: str, title: str, detail: str, *, headers: Mapping[str, str] | None = None, **more: Any
 ) -> JSONResponse:
-    """A problem document.
+    """Build a problem document.
 
-    :param code: what a program looks at.
-    :param detail: what a person reads.
+    :param code: the member ``error``, for programs.
+    :param detail: a sentence for people.
     :param more: further members.
     """
     body = {
@@ -215,19 +139,22 @@ def snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
-def _known(error: Exception) -> type[SnowpackError] | None:
-    return next((kind for kind in type(error).__mro__ if kind in STATUS), None)
+def _code(error: SnowpackError) -> str:
+    return next((CODES[cls] for cls in type(error).__mro__ if cls in CODES), snake_case(type(error).__name__))
 
 
-def _code(error: Exception) -> str:
-    return next((CODES[kind] for kind in type(error).__mro__ if kind in CODES), snake_case(type(error).__name__))
-
-
-def _title(error: Exception) -> str:
+def _title(error: SnowpackError) -> str:
     return (type(error).__doc__ or type(error).__name__).strip().splitlines()[0].rstrip(".")
 
 
-def _more(error: Exception) -> dict[str, Any]:
+def _headers(error: SnowpackError) -> dict[str, str]:
+    if isinstance(error, NotAuthenticated):
+        return {"WWW-Authenticate": "Bearer"}
+    seconds = STORE_RETRY_AFTER_S if isinstance(error, StoreDown) else RETRY_AFTER_S.get(error.kind)
+    return {} if seconds is None else {"Retry-After": str(seconds)}
+
+
+def _more(error: SnowpackError) -> dict[str, Any]:
     """What a program would otherwise have to read out of the sentence."""
     match error:
         case TableLocked() | LockInUse():

@@ -161,7 +161,7 @@ class BuildSource(Protocol):
 
         :param storage: the dataset's root.
         :raises InvalidBuild: the rows, the key, a column or the sharding cannot be used.
-        :raises InvalidKey: a key is null or outside of 64 bits, or a row belongs to no shard.
+        :raises InvalidRowKey: a key is null or outside of 64 bits, or a row belongs to no shard.
         :raises TooManyKeys: a shard gets more distinct keys than the spec allows.
         :raises BuildError: a shard could not be written within its tries, or the writing was interrupted.
         """

@@ -1,42 +1,19 @@
-"""What can go wrong with a build.
-
-BuildError
-├── InvalidBuild        a declaration that cannot be used, with the field that is to blame
-├── InvalidKey          a key that has no canonical bytes, or that belongs to no shard
-├── ShardCoverageError  shards without a successful attempt, or attempts at shards that do not exist
-├── TooManyKeys         a shard with more keys than the build allows, as its input changed after it was counted
-├── ShardFailed         a shard that could not be written within its attempts
-├── DatasetNotFound     nothing was ever built under this name
-├── BuildNotFound       the dataset has no such run, manifest or publication
-├── DatasetBusy         somebody else publishes, rolls back or cleans up this dataset
-├── StaleBuild          the fence has moved: another attempt has this run now
-│   ├── LockLost        another process holds the lock of this dataset; the run is unchanged
-│   └── BuildLeaseRanOut  the store was away for longer than the lease; no other attempt has taken over
-├── PublishFailed       the pointer could not be set; it is what it was
-│   ├── PointerMoved    another installation published this dataset meanwhile
-│   └── PointerUnknown  nor could it be read afterwards, so nobody knows
-├── CleanupIncomplete   of several datasets, some could not be cleaned up
-├── NothingPublished    a reader that finds no pointer
-├── ManifestDamaged     a manifest, pointer or shard that is not what was written
-└── StorageFailed       the object storage did not do what it was asked to
-    ├── ObjectMissing   there is no such object
-    └── ObjectChanged   another process replaced the object after it was read
-"""
+"""Errors of builds: declaring, writing, publishing and reading them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.errors import Kind, SnowpackError
 
 
-class BuildError(SnowpackError):
-    """The root of the room's errors."""
+class BuildError(SnowpackError, kind=Kind.FAILED):
+    """Base class of the errors of builds."""
 
 
-class InvalidBuild(BuildError):
-    """A declaration that cannot be used.
+class InvalidBuild(BuildError, kind=Kind.INVALID):
+    """Invalid build declaration.
 
     :ivar field: the parameter that is to blame.
     """
@@ -46,15 +23,15 @@ class InvalidBuild(BuildError):
         super().__init__(f"{field} = {value!r:.200} is not usable: {problem.rstrip('.')}.")
 
 
-class InvalidKey(BuildError):
-    """A key that has no canonical bytes, or that belongs to no shard."""
+class InvalidRowKey(BuildError, kind=Kind.INVALID):
+    """Invalid key in the rows."""
 
     def __init__(self, key: object, problem: str) -> None:
         super().__init__(f"The key {key!r:.200} cannot be placed: {problem.rstrip('.')}.")
 
 
-class ShardCoverageError(BuildError):
-    """The attempts do not cover exactly the shards of the build.
+class ShardCoverageError(BuildError, kind=Kind.DAMAGED):
+    """The build is incomplete.
 
     :ivar missing: shards without a successful attempt.
     :ivar unknown: shard ids of attempts that are outside of the build.
@@ -77,16 +54,16 @@ def _few(ids: Sequence[int]) -> str:
     return f"shard{'s' if len(ids) > 1 else ''} {shown}{more}"
 
 
-class ShardFailed(BuildError):
-    """A shard could not be written within its attempts."""
+class ShardFailed(BuildError, kind=Kind.FAILED):
+    """A shard could not be written."""
 
     def __init__(self, shard_id: int, attempts: int, cause: object) -> None:
         self.shard_id = shard_id
         super().__init__(f"Shard {shard_id} could not be written in {attempts} attempts; the last one ended with: {cause}")
 
 
-class TooManyKeys(BuildError):
-    """A shard gets more different keys than the build allows: the input is not the one that was counted."""
+class TooManyKeys(BuildError, kind=Kind.FAILED):
+    """A shard has too many keys."""
 
     def __init__(self, max_keys: int) -> None:
         super().__init__(
@@ -95,15 +72,15 @@ class TooManyKeys(BuildError):
         )
 
 
-class DatasetNotFound(BuildError):
-    """Nothing was ever built under this name."""
+class DatasetNotFound(BuildError, kind=Kind.NOT_FOUND):
+    """Dataset not found."""
 
     def __init__(self, dataset: str) -> None:
         super().__init__(f"There is no dataset {dataset!r}. `airflow snowpack builds list` shows those that were built.")
 
 
-class BuildNotFound(BuildError):
-    """The dataset has no such run, manifest or publication, or it was cleaned up."""
+class BuildNotFound(BuildError, kind=Kind.NOT_FOUND):
+    """Build not found."""
 
     def __init__(self, dataset: str, asked: object, problem: str = "no run, manifest or publication has this name") -> None:
         super().__init__(
@@ -111,8 +88,8 @@ class BuildNotFound(BuildError):
         )
 
 
-class DatasetBusy(BuildError):
-    """Somebody else publishes, rolls back or cleans up this dataset."""
+class DatasetBusy(BuildError, kind=Kind.CONFLICT):
+    """The dataset is locked."""
 
     def __init__(self, dataset: str, holder: str, until: datetime) -> None:
         self.until = until
@@ -122,19 +99,19 @@ class DatasetBusy(BuildError):
         )
 
 
-class StaleBuild(BuildError):
-    """The fence has moved: another attempt has this run or this dataset now, so nothing more may be written."""
+class StaleBuild(BuildError, kind=Kind.REFUSED):
+    """Another attempt has replaced this one."""
 
     def __init__(self, held: str) -> None:
         super().__init__(f"Another attempt has taken over {held}; this one stops without writing anything more.")
 
 
-class LockLost(StaleBuild):
-    """The dataset's lock has gone to somebody else. The run is still its holder's, who may try again."""
+class LockLost(StaleBuild, kind=Kind.CONFLICT):
+    """Another process has locked the dataset."""
 
 
-class BuildLeaseRanOut(StaleBuild):
-    """The store did not answer until the lease had run out. The run is still its holder's, who may try again."""
+class BuildLeaseRanOut(StaleBuild, kind=Kind.UNAVAILABLE):
+    """The build's lease expired while the store did not answer."""
 
     def __init__(self, held: str) -> None:
         BuildError.__init__(
@@ -144,15 +121,15 @@ class BuildLeaseRanOut(StaleBuild):
         )
 
 
-class PublishFailed(BuildError):
-    """The pointer could not be set; it is what it was."""
+class PublishFailed(BuildError, kind=Kind.UNAVAILABLE):
+    """The build could not be published."""
 
     def __init__(self, dataset: str, run_id: str, tries: int, cause: object) -> None:
         super().__init__(f"The run {run_id} was not published: _CURRENT of {dataset} could not be set in {tries} tries: {cause}")
 
 
-class PointerMoved(PublishFailed):
-    """Another installation has moved the pointer; it is not replaced."""
+class PointerMoved(PublishFailed, kind=Kind.REFUSED):
+    """Another installation has published this dataset."""
 
     def __init__(self, dataset: str, run_id: str, mine: int, found: int) -> None:
         BuildError.__init__(
@@ -163,8 +140,8 @@ class PointerMoved(PublishFailed):
         )
 
 
-class PointerUnknown(PublishFailed):
-    """The pointer could not be set, nor read afterwards, so that nobody knows which one readers see."""
+class PointerUnknown(PublishFailed, kind=Kind.UNAVAILABLE):
+    """It is unknown whether the build was published."""
 
     def __init__(self, dataset: str, run_id: str, tries: int, cause: object) -> None:
         BuildError.__init__(
@@ -174,8 +151,8 @@ class PointerUnknown(PublishFailed):
         )
 
 
-class CleanupIncomplete(BuildError):
-    """Of several datasets, some could not be cleaned up; the others were.
+class CleanupIncomplete(BuildError, kind=Kind.FAILED):
+    """Some datasets could not be cleaned up.
 
     :param problems: what was in the way, by the dataset.
     """
@@ -187,37 +164,37 @@ class CleanupIncomplete(BuildError):
         super().__init__(f"{number} could not be cleaned up, while all others were. {told}")
 
 
-class NothingPublished(BuildError):
-    """A reader found no pointer."""
+class NothingPublished(BuildError, kind=Kind.NOT_FOUND):
+    """No published build."""
 
     def __init__(self, url: str) -> None:
         super().__init__(f"There is no published build at {url}: it has no _CURRENT. Publish one, or correct the address.")
 
 
-class ManifestDamaged(BuildError):
-    """A manifest, pointer or shard is not what was written."""
+class ManifestDamaged(BuildError, kind=Kind.DAMAGED):
+    """The build's files are damaged."""
 
     def __init__(self, path: str, problem: str) -> None:
         self.path = path
         super().__init__(f"{path} cannot be used: {problem.rstrip('.')}.")
 
 
-class StorageFailed(BuildError):
-    """The object storage did not do what it was asked to."""
+class StorageFailed(BuildError, kind=Kind.UNAVAILABLE):
+    """The storage of builds failed."""
 
     def __init__(self, what: str, where: str, cause: object) -> None:
         super().__init__(f"Could not {what} {where}: {cause}")
 
 
-class ObjectMissing(StorageFailed):
-    """There is no such object."""
+class ObjectMissing(StorageFailed, kind=Kind.UNAVAILABLE):
+    """The object does not exist in the storage."""
 
     def __init__(self, where: str) -> None:
         super().__init__("read", where, "there is no such object.")
 
 
-class ObjectChanged(StorageFailed):
-    """Another process replaced the object after it was read."""
+class ObjectChanged(StorageFailed, kind=Kind.UNAVAILABLE):
+    """Another process has replaced the object."""
 
 
 def raised_elsewhere(name: str, message: str) -> BuildError:

@@ -16,7 +16,7 @@ from typing import Any
 
 import xxhash
 
-from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey
+from airflow_snowpack.builds.errors import InvalidBuild, InvalidRowKey
 
 NO_TASK_ATTEMPT = 2**63 - 1
 """Stands for the missing ``task_attempt_id`` in the order of attempts."""
@@ -112,7 +112,7 @@ def _check_category(value: object) -> None:
     kind = next((kind for python, kind in KEY_TYPES.items() if isinstance(value, python)), KeyType.STRING)
     try:
         canonical(value, kind)
-    except InvalidKey:
+    except InvalidRowKey:
         problem = "a category is an integer of up to 64 bits, Unicode text or bytes"
         raise InvalidBuild("values", value, problem) from None
 
@@ -299,27 +299,27 @@ KEY_TYPES: dict[type, KeyType] = {int: KeyType.INTEGER, str: KeyType.STRING, byt
 def canonical(key: object, key_type: KeyType) -> bytes:
     """The bytes that are hashed.
 
-    :raises InvalidKey: null, of another type, an integer outside of 64 bits, or text that is not Unicode.
+    :raises InvalidRowKey: null, of another type, an integer outside of 64 bits, or text that is not Unicode.
     """
     match key_type, key:
         case KeyType.INTEGER, int() if not isinstance(key, bool):
             try:
                 return key.to_bytes(8, "little", signed=True)
             except OverflowError:
-                raise InvalidKey(key, "an integer key must fit into 64 bits, signed") from None
+                raise InvalidRowKey(key, "an integer key must fit into 64 bits, signed") from None
         case KeyType.STRING, str():
             try:
                 return key.encode()
             except UnicodeEncodeError as error:
-                raise InvalidKey(key, f"it is not Unicode text ({error.reason})") from None
+                raise InvalidRowKey(key, f"it is not Unicode text ({error.reason})") from None
         case KeyType.BYTES, bytes() | bytearray() | memoryview():
             return bytes(key)
-    raise InvalidKey(key, f"it is {type(key).__name__}, and the keys of this build are of the type {key_type.value}")
+    raise InvalidRowKey(key, f"it is {type(key).__name__}, and the keys of this build are of the type {key_type.value}")
 
 
 def hash_shard(key: object, key_type: KeyType, num_shards: int) -> int:
     """The shard of a key, from 0 to ``num_shards - 1``.
 
-    :raises InvalidKey: see :func:`canonical`.
+    :raises InvalidRowKey: see :func:`canonical`.
     """
     return xxhash.xxh3_64_intdigest(canonical(key, key_type), seed=0) % num_shards

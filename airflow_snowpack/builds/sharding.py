@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import xxhash
 from pyarrow import types
 
-from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey
+from airflow_snowpack.builds.errors import InvalidBuild, InvalidRowKey
 from airflow_snowpack.builds.model import MAX_SHARDS, Key, KeyType, Sharding, ShardingKind
 
 # The secret's bytes 8 to 15 and 16 to 23, combined as xxh3-64 does for inputs of four to eight bytes.
@@ -51,22 +51,22 @@ def key_type_of(column: str, arrow_type: pa.DataType) -> KeyType:
 def plain_keys(keys: pa.Array) -> pa.Array:
     """The keys as int64, string or binary, whatever width the column has.
 
-    :raises InvalidKey: one is null, or an integer outside of 64 bits, signed.
+    :raises InvalidRowKey: one is null, or an integer outside of 64 bits, signed.
     """
     if keys.null_count:
-        raise InvalidKey(None, "a key must not be null; leave such rows out, or give them a key")
+        raise InvalidRowKey(None, "a key must not be null; leave such rows out, or give them a key")
     if types.is_integer(keys.type):
         try:
             return keys.cast(pa.int64())
         except pa.ArrowInvalid:
-            raise InvalidKey(pc.max(keys).as_py(), "an integer key must fit into 64 bits, signed") from None
+            raise InvalidRowKey(pc.max(keys).as_py(), "an integer key must fit into 64 bits, signed") from None
     return keys.cast(pa.string() if key_type_of("", keys.type) is KeyType.STRING else pa.binary())
 
 
 def bucket_of(keys: pa.Array) -> np.ndarray:
     """Return the hash of each key modulo ``BUCKETS``, as int32.
 
-    :raises InvalidKey: see :func:`plain_keys`.
+    :raises InvalidRowKey: see :func:`plain_keys`.
     """
     return (_hashes(plain_keys(keys)) % np.uint64(BUCKETS)).astype(np.int32)
 
@@ -108,7 +108,7 @@ class Placing:
         """The shard ids of rows, as int32.
 
         :param column: for a hash the keys; for categories their column; for an expression its values.
-        :raises InvalidKey: a key is null or outside of 64 bits, or a value is none of the categories.
+        :raises InvalidRowKey: a key is null or outside of 64 bits, or a value is none of the categories.
         :raises InvalidBuild: the expression gave no id of a shard.
         """
         match self.sharding.kind:
@@ -124,7 +124,7 @@ class Placing:
         found = pc.index_in(column.cast(values.type), value_set=values)
         if found.null_count:
             stranger: Key | None = column.filter(found.is_null())[0].as_py()
-            raise InvalidKey(stranger, f"it is not among the {len(values)} categories of the column {self.sharding.column!r}")
+            raise InvalidRowKey(stranger, f"it is not among the {len(values)} categories of the column {self.sharding.column!r}")
         return found
 
     def _by_expression(self, ids: pa.Array) -> pa.Array:

@@ -1,22 +1,10 @@
-"""What can be wrong with a command itself.
-
-SnowpackError
-├── UsageProblem       an argument that cannot be used: exit code 2
-│   ├── UnreadableFile     a file that is not there, or cannot be read
-│   ├── AmbiguousJobId     the beginning of several ids
-│   ├── Unconfirmed        a question, and nobody there to answer it
-│   └── NoAirflow          Airflow's REST API is needed, and not named
-├── NotTheHolder       a lock that somebody else has
-├── NoToken            an API that anybody could use
-├── WeakToken          a token that can be guessed
-└── Declined           the answer was no
-"""
+"""Errors of a command's arguments and of its prompts."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.errors import Kind, SnowpackError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,12 +12,12 @@ if TYPE_CHECKING:
     from airflow_snowpack.jobs import TableLock
 
 
-class UsageProblem(SnowpackError):
-    """An argument that cannot be used, for a reason that the parser cannot see."""
+class UsageProblem(SnowpackError, kind=Kind.INVALID):
+    """Invalid argument."""
 
 
-class AmbiguousJobId(UsageProblem):
-    """The beginning of several jobs' ids."""
+class AmbiguousJobId(UsageProblem, kind=Kind.INVALID):
+    """The job id is ambiguous."""
 
     def __init__(self, given: str, matches: Sequence[str], *, more: bool) -> None:
         rest = " and more" if more else ""
@@ -38,8 +26,8 @@ class AmbiguousJobId(UsageProblem):
         )
 
 
-class Unconfirmed(UsageProblem):
-    """Something that cannot be undone was asked for where no question can be answered."""
+class Unconfirmed(UsageProblem, kind=Kind.INVALID):
+    """Confirmation required."""
 
     def __init__(self, question: str) -> None:
         super().__init__(
@@ -47,15 +35,15 @@ class Unconfirmed(UsageProblem):
         )
 
 
-class UnreadableFile(UsageProblem):
-    """A file that is not there, or cannot be read."""
+class UnreadableFile(UsageProblem, kind=Kind.INVALID):
+    """The file cannot be read."""
 
     def __init__(self, file: str, problem: object) -> None:
         super().__init__(f"{file!r} cannot be read: {problem}. Give a file, or - for standard input where the command takes it.")
 
 
-class NoAirflow(UsageProblem):
-    """Airflow's REST API is needed, and no connection to it is named."""
+class NoAirflow(UsageProblem, kind=Kind.INVALID):
+    """No connection to Airflow's REST API."""
 
     def __init__(self, wanted: str) -> None:
         super().__init__(
@@ -65,15 +53,15 @@ class NoAirflow(UsageProblem):
         )
 
 
-class NotTheHolder(SnowpackError):
-    """A lock that somebody else has than was said."""
+class NotTheHolder(SnowpackError, kind=Kind.REFUSED):
+    """Another owner holds the lock."""
 
     def __init__(self, lock: TableLock, given: str) -> None:
         super().__init__(f"{lock.table.dotted} is held by {lock.holder}, and not by {given!r}. Nothing was released.")
 
 
-class NoToken(SnowpackError):
-    """An API that anybody could use."""
+class NoToken(SnowpackError, kind=Kind.MISCONFIGURED):
+    """No API token."""
 
     def __init__(self, variable: str, problem: str | None = None) -> None:
         super().__init__(
@@ -83,8 +71,8 @@ class NoToken(SnowpackError):
         )
 
 
-class WeakToken(SnowpackError):
-    """A token that can be guessed."""
+class WeakToken(SnowpackError, kind=Kind.MISCONFIGURED):
+    """The API token is too short."""
 
     def __init__(self, length: int, least: int) -> None:
         super().__init__(
@@ -93,8 +81,8 @@ class WeakToken(SnowpackError):
         )
 
 
-class Declined(SnowpackError):
-    """The question was answered with no."""
+class Declined(SnowpackError, kind=Kind.REFUSED):
+    """Cancelled at the prompt."""
 
     def __init__(self) -> None:
         super().__init__("Cancelled: nothing was done.")

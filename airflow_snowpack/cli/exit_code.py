@@ -9,6 +9,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from airflow_snowpack.errors import Kind
+
 if TYPE_CHECKING:
     from airflow_snowpack.errors import SnowpackError
 
@@ -45,10 +47,26 @@ MEANINGS = {
 }
 
 
+CODES = {
+    Kind.INVALID: ExitCode.USAGE,
+    Kind.NOT_FOUND: ExitCode.NOT_FOUND,
+    Kind.CONFLICT: ExitCode.TRY_LATER,
+    Kind.REFUSED: ExitCode.REFUSED,
+    Kind.FORBIDDEN: ExitCode.REFUSED,
+    Kind.UNAVAILABLE: ExitCode.UNREACHABLE,
+    Kind.DAMAGED: ExitCode.REFUSED,
+    Kind.MISCONFIGURED: ExitCode.REFUSED,
+    Kind.FAILED: ExitCode.REFUSED,
+}
+
+
 def code_of(problem: SnowpackError) -> ExitCode:
-    """The code of a problem that a command ends with."""
-    codes = _codes()
-    return next((codes[kind] for kind in type(problem).__mro__ if kind in codes), ExitCode.REFUSED)
+    """Return the exit code of a command that ends with this error."""
+    from airflow_snowpack.jobs.errors import DrainModeOn
+    from airflow_snowpack.store.errors import StoreTooSlow
+
+    # The store answers, and does not accept or finish the command for now.
+    return ExitCode.TRY_LATER if isinstance(problem, DrainModeOn | StoreTooSlow) else CODES[problem.kind]
 
 
 def common_code(codes: list[ExitCode]) -> ExitCode:
@@ -57,52 +75,3 @@ def common_code(codes: list[ExitCode]) -> ExitCode:
     if not bad:
         return ExitCode.DONE
     return bad.pop() if len(bad) == 1 else ExitCode.REFUSED
-
-
-def _codes() -> dict[type, ExitCode]:
-    # Imported here: the rooms are there by the time that one of their errors is.
-    from airflow_snowpack.builds import errors as builds
-    from airflow_snowpack.cli import errors as cli
-    from airflow_snowpack.hooks import errors as hooks
-    from airflow_snowpack.iceberg import errors as iceberg
-    from airflow_snowpack.interim import errors as interim
-    from airflow_snowpack.jobs import errors as jobs
-    from airflow_snowpack.maintenance import errors as maintenance
-    from airflow_snowpack.scheduling import errors as scheduling
-    from airflow_snowpack.store import errors as store
-
-    return {
-        cli.UsageProblem: ExitCode.USAGE,
-        builds.InvalidBuild: ExitCode.USAGE,
-        builds.DatasetNotFound: ExitCode.NOT_FOUND,
-        builds.BuildNotFound: ExitCode.NOT_FOUND,
-        builds.DatasetBusy: ExitCode.TRY_LATER,
-        builds.StorageFailed: ExitCode.UNREACHABLE,
-        builds.PointerMoved: ExitCode.REFUSED,
-        builds.PublishFailed: ExitCode.UNREACHABLE,
-        iceberg.InvalidTableName: ExitCode.USAGE,
-        interim.InvalidInterimCursor: ExitCode.USAGE,
-        interim.InterimTableNotFound: ExitCode.NOT_FOUND,
-        interim.InterimTableInUse: ExitCode.TRY_LATER,
-        interim.InterimTableNotStuck: ExitCode.TRY_LATER,
-        hooks.AirflowUnreachable: ExitCode.UNREACHABLE,
-        hooks.InvalidRetention: ExitCode.USAGE,
-        store.InvalidCursor: ExitCode.USAGE,
-        jobs.InvalidKey: ExitCode.USAGE,
-        maintenance.InvalidOption: ExitCode.USAGE,
-        maintenance.NoActions: ExitCode.USAGE,
-        maintenance.UnknownAction: ExitCode.USAGE,
-        scheduling.InvalidSchedule: ExitCode.USAGE,
-        scheduling.InvalidEvent: ExitCode.USAGE,
-        scheduling.ScheduleNotFound: ExitCode.NOT_FOUND,
-        scheduling.RunNotFound: ExitCode.NOT_FOUND,
-        jobs.JobNotFound: ExitCode.NOT_FOUND,
-        iceberg.TableNotFound: ExitCode.NOT_FOUND,
-        jobs.TableLocked: ExitCode.TRY_LATER,
-        jobs.LockInUse: ExitCode.TRY_LATER,
-        jobs.DrainModeOn: ExitCode.TRY_LATER,
-        store.StoreTooSlow: ExitCode.TRY_LATER,
-        store.StoreUnreachable: ExitCode.UNREACHABLE,
-        iceberg.CatalogUnreachable: ExitCode.UNREACHABLE,
-        iceberg.TableUnreadable: ExitCode.UNREACHABLE,
-    }

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.errors import Kind, SnowpackError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
 
-class AirflowFailed(SnowpackError):
+class AirflowFailed(SnowpackError, kind=Kind.FAILED):
     """A command of Airflow ended with an error."""
 
     def __init__(self, command: Sequence[str], exit_code: int, log: Path, tail: Sequence[str]) -> None:
@@ -19,28 +19,28 @@ class AirflowFailed(SnowpackError):
         super().__init__(f"`airflow {' '.join(command)}` ended with exit code {exit_code}. Its log, {log}, ends with:\n{told}")
 
 
-class NoDags(SnowpackError):
+class NoDags(SnowpackError, kind=Kind.MISCONFIGURED):
     """The example DAGs are not beside the package."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(f"There are no example DAGs at {folder}. Run the demo from a checkout of the repository: make demo.")
 
 
-class DemoRuns(SnowpackError):
+class DemoRuns(SnowpackError, kind=Kind.CONFLICT):
     """Another demo uses the folder."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(f"Another demo is running in {folder}. Wait for it to end, or name another folder with --home.")
 
 
-class NotADemoFolder(SnowpackError):
+class NotADemoFolder(SnowpackError, kind=Kind.INVALID):
     """A folder that the demo would have to empty, and that is not its own."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(f"{folder} is not empty, and no demo made it. Name an empty or a new folder with --home.")
 
 
-class JobMissing(SnowpackError):
+class JobMissing(SnowpackError, kind=Kind.FAILED):
     """The DAG ran, and the store has no job of it."""
 
     def __init__(self, table: str, log: Path) -> None:

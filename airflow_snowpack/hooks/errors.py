@@ -1,18 +1,18 @@
-"""What can be wrong with the Airflow connection that a hook was given."""
+"""Errors of the Airflow connections that hooks use, and of Airflow's own API."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.errors import Kind, SnowpackError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
 
-class ConnectionNotFound(SnowpackError):
-    """No connection has this id, or the task cannot see it."""
+class ConnectionNotFound(SnowpackError, kind=Kind.FAILED):
+    """Airflow connection not found."""
 
     def __init__(self, conn_id: str, purpose: str, cause: Exception) -> None:
         super().__init__(
@@ -21,8 +21,8 @@ class ConnectionNotFound(SnowpackError):
         )
 
 
-class UnsuitableConnection(SnowpackError):
-    """A connection of another type than the hook can use."""
+class UnsuitableConnection(SnowpackError, kind=Kind.MISCONFIGURED):
+    """Unsuitable type of Airflow connection."""
 
     def __init__(self, conn_id: str, purpose: str, given: str | None, allowed: Sequence[str]) -> None:
         super().__init__(
@@ -31,8 +31,8 @@ class UnsuitableConnection(SnowpackError):
         )
 
 
-class InvalidRetention(SnowpackError):
-    """A period after which nothing may be deleted yet."""
+class InvalidRetention(SnowpackError, kind=Kind.INVALID):
+    """The retention period is too short."""
 
     def __init__(self, period: timedelta, shortest: timedelta) -> None:
         super().__init__(
@@ -40,8 +40,8 @@ class InvalidRetention(SnowpackError):
         )
 
 
-class EmbeddedNotShared(SnowpackError):
-    """Embedded files under an executor that runs tasks on other hosts."""
+class EmbeddedNotShared(SnowpackError, kind=Kind.MISCONFIGURED):
+    """An embedded file cannot be shared between hosts."""
 
     def __init__(self, setting: str, what: str, place: str, executors: Sequence[str]) -> None:
         runs = f"{executors[0]} runs" if len(executors) == 1 else f"{' and '.join(executors)} run"
@@ -52,8 +52,8 @@ class EmbeddedNotShared(SnowpackError):
         )
 
 
-class UnusableAddress(SnowpackError):
-    """An address that names no catalog. It is not repeated here: a password may stand in it."""
+class UnusableAddress(SnowpackError, kind=Kind.MISCONFIGURED):
+    """Invalid catalog address."""
 
     def __init__(self, conn_id: str, problem: str) -> None:
         super().__init__(
@@ -62,33 +62,33 @@ class UnusableAddress(SnowpackError):
         )
 
 
-class UnusableExtra(SnowpackError):
-    """An extra that is not of the shape that the hook needs. Its value is not repeated here: it may be a secret."""
+class UnusableExtra(SnowpackError, kind=Kind.MISCONFIGURED):
+    """Invalid extra in an Airflow connection."""
 
     def __init__(self, conn_id: str, extra: str, expected: str) -> None:
         super().__init__(f"The extra {extra!r} of the Airflow connection {conn_id!r} cannot be read. Give {expected}.")
 
 
-class IncompleteConnection(SnowpackError):
-    """A connection that lacks what the hook needs."""
+class IncompleteConnection(SnowpackError, kind=Kind.MISCONFIGURED):
+    """Incomplete Airflow connection."""
 
     def __init__(self, conn_id: str, purpose: str, missing: str) -> None:
         super().__init__(f"The Airflow connection {conn_id!r} for {purpose} has no {missing}. Add it to the connection.")
 
 
-class AirflowUnreachable(SnowpackError):
-    """Airflow was asked and did not answer, or not so that anything could be done with it."""
+class AirflowUnreachable(SnowpackError, kind=Kind.UNAVAILABLE):
+    """Airflow does not answer."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"Airflow cannot be asked: {problem.rstrip('.')}. It is asked again soon.")
 
 
-class AirflowRefuses(AirflowUnreachable):
-    """Airflow answered, but not to this question; to others it may."""
+class AirflowRefuses(AirflowUnreachable, kind=Kind.UNAVAILABLE):
+    """Airflow refused the request."""
 
 
-class OtherInstallation(SnowpackError):
-    """A task would hand over tables where this installation's collector does not look."""
+class OtherInstallation(SnowpackError, kind=Kind.INVALID):
+    """The connection belongs to another installation."""
 
     def __init__(self, argument: str, given: str, known: str | None) -> None:
         super().__init__(
@@ -98,8 +98,8 @@ class OtherInstallation(SnowpackError):
         )
 
 
-class OtherCatalog(SnowpackError):
-    """A table of a catalog that this installation does not know under this name."""
+class OtherCatalog(SnowpackError, kind=Kind.MISCONFIGURED):
+    """The catalog belongs to another installation."""
 
     def __init__(self, asked: str, known: str) -> None:
         super().__init__(

@@ -12,7 +12,7 @@ import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
-from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.redaction import redacted
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ OPTION = re.compile(r"\[([a-z_]+)\] ([a-z_]+)")
 MARKUP = re.compile(r"\[([a-zA-Z#/@][^\[\]]*)\]")
 
 
-class NoAnswer(SnowpackError):
-    """Nothing came back in time."""
+class NoAnswer(SnowpackError, kind=Kind.UNAVAILABLE):
+    """No answer in time."""
 
     def __init__(self, who: str, patience: timedelta) -> None:
         super().__init__(

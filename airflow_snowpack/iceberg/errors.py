@@ -1,28 +1,18 @@
-"""What can be wrong with a table before any work starts.
-
-SnowpackError
-├── InvalidCatalogName     a name that cannot stand in a setting
-├── InvalidTableName       a name that cannot stand in SQL
-├── CatalogUnreachable     the catalog does not answer
-├── TableNotFound          it answers, and has no such table
-├── TableUnreadable        it has the table, whose metadata cannot be read
-├── WrongCatalog           the table is in another catalog than the one that this process reaches
-└── LocationOutsideTable   a folder that other tables may own
-"""
+"""Errors of table names, tables and the catalog."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.redaction import redacted
 
 if TYPE_CHECKING:
     from airflow_snowpack.iceberg.names import TableName
 
 
-class InvalidTableName(SnowpackError):
-    """A name that is refused before any SQL is built from it."""
+class InvalidTableName(SnowpackError, kind=Kind.INVALID):
+    """Invalid table name."""
 
     def __init__(self, name: str, level: str | None) -> None:
         culprit = f", because of {level[:60]!r}" if level is not None else ""
@@ -32,8 +22,8 @@ class InvalidTableName(SnowpackError):
         )
 
 
-class InvalidCatalogName(SnowpackError):
-    """A catalog name that could not be part of a table name."""
+class InvalidCatalogName(SnowpackError, kind=Kind.MISCONFIGURED):
+    """Invalid catalog name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -42,8 +32,8 @@ class InvalidCatalogName(SnowpackError):
         )
 
 
-class TableNotFound(SnowpackError):
-    """The catalog answered, and the table is not in it."""
+class TableNotFound(SnowpackError, kind=Kind.NOT_FOUND):
+    """Table not found."""
 
     def __init__(self, table: str, catalog: str, known: tuple[str, ...] = ()) -> None:
         hint = f" Its database has: {', '.join(known[:10])}." if known else ""
@@ -52,8 +42,8 @@ class TableNotFound(SnowpackError):
         )
 
 
-class TableUnreadable(SnowpackError):
-    """The catalog has the table, and the files that it points to cannot be read."""
+class TableUnreadable(SnowpackError, kind=Kind.UNAVAILABLE):
+    """The table's metadata cannot be read."""
 
     def __init__(self, table: str, cause: Exception) -> None:
         super().__init__(
@@ -62,8 +52,8 @@ class TableUnreadable(SnowpackError):
         )
 
 
-class WrongCatalog(SnowpackError):
-    """The table is in another catalog than the one that this process reaches."""
+class WrongCatalog(SnowpackError, kind=Kind.REFUSED):
+    """The table is in another catalog."""
 
     def __init__(self, table: TableName, reached: str) -> None:
         super().__init__(
@@ -73,8 +63,8 @@ class WrongCatalog(SnowpackError):
         )
 
 
-class LocationOutsideTable(SnowpackError):
-    """A folder in which another table's files would pass for orphans."""
+class LocationOutsideTable(SnowpackError, kind=Kind.INVALID):
+    """The location is not inside the table's location."""
 
     def __init__(self, location: str, table: str, table_location: str) -> None:
         super().__init__(
@@ -83,8 +73,8 @@ class LocationOutsideTable(SnowpackError):
         )
 
 
-class CatalogUnreachable(SnowpackError):
-    """The catalog did not answer."""
+class CatalogUnreachable(SnowpackError, kind=Kind.UNAVAILABLE):
+    """The catalog does not answer."""
 
     def __init__(self, catalog: str, cause: Exception) -> None:
         super().__init__(

@@ -1,32 +1,10 @@
-"""What can go wrong with an interim table.
-
-InterimError
-├── InvalidInterimRef      a value that looks like a ref and is none, or a view that cannot mean what it says
-├── InvalidInterimTable    a declaration that cannot be used, with the field that is to blame
-├── InterimTableGone       the table was dropped, or is about to be: its producer has to run again
-├── InterimTableNotFound   no table of this id or name is known
-├── InterimTableInUse      somebody wants to drop by hand what others still need
-├── InterimTableNotStuck   somebody wants to forget what a collector has not failed to drop
-├── InvalidInterimCursor   a place in the list that no page of it gave
-├── InterimReadingLost     the reader was taken for dead: what it read may go at any moment
-├── StaleInterimAttempt    the fence has moved: another attempt writes this output now
-├── ForeignNamespace       another store's tables are where this installation's are to be
-├── UnmarkedNamespace      the catalog keeps no mark that would say whose a namespace is
-└── DropFailed             the catalog or its storage did not drop a table; it is tried again
-
-FrameError
-├── UnwritableFrame        rows that Iceberg cannot keep
-├── UnreadableTable        files that only Spark can read, requested without Spark
-├── UnreadableView         a view that only Spark can read, requested without Spark
-├── UnfitForm              rows that the library of a parameter's annotation cannot hold
-└── UnusableOutput         a task returns something that cannot be handed on like that
-"""
+"""Errors of interim tables."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.errors import Kind, SnowpackError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,19 +12,19 @@ if TYPE_CHECKING:
     from airflow_snowpack.interim.names import Producer
 
 
-class InterimError(SnowpackError):
-    """The root of the room's errors."""
+class InterimError(SnowpackError, kind=Kind.FAILED):
+    """Base class of the errors of interim tables."""
 
 
-class InvalidInterimRef(InterimError):
-    """A value that looks like a ref and is none, or a view that cannot mean what it says."""
+class InvalidInterimRef(InterimError, kind=Kind.INVALID):
+    """Invalid reference to an interim table."""
 
     def __init__(self, value: object, problem: str) -> None:
         super().__init__(f"{value!r:.200} is not a usable ref of an interim table: {problem.rstrip('.')}.")
 
 
-class InvalidInterimTable(InterimError):
-    """A declaration that cannot be used.
+class InvalidInterimTable(InterimError, kind=Kind.INVALID):
+    """Invalid declaration of an interim table.
 
     :ivar field: the parameter that is to blame.
     """
@@ -56,8 +34,8 @@ class InvalidInterimTable(InterimError):
         super().__init__(f"{field} = {value!r:.200} is not usable: {problem.rstrip('.')}.")
 
 
-class InterimTableGone(InterimError):
-    """The table was dropped, or is about to be.
+class InterimTableGone(InterimError, kind=Kind.REFUSED):
+    """The interim table was dropped.
 
     :ivar producer: the task instance that made it, and has to make it again.
     """
@@ -72,15 +50,15 @@ class InterimTableGone(InterimError):
         )
 
 
-class InterimTableNotFound(InterimError):
-    """No table of this id or name is known."""
+class InterimTableNotFound(InterimError, kind=Kind.NOT_FOUND):
+    """Interim table not found."""
 
     def __init__(self, asked: str, where: str = "") -> None:
         super().__init__(f"There is no interim table {asked!r}{where}. `airflow snowpack interim list` shows those there are.")
 
 
-class InterimTableInUse(InterimError):
-    """Somebody wants to drop by hand what others still need.
+class InterimTableInUse(InterimError, kind=Kind.CONFLICT):
+    """The interim table is in use.
 
     :ivar needed_by: the consumers that are not through with it, as ``dag/run/task``.
     """
@@ -91,8 +69,8 @@ class InterimTableInUse(InterimError):
         super().__init__(f"The interim table {table} is needed by {shown}. Let them finish, or mark them as finished in Airflow.")
 
 
-class InterimTableNotStuck(InterimError):
-    """Somebody wants to forget what a collector has not failed to drop."""
+class InterimTableNotStuck(InterimError, kind=Kind.CONFLICT):
+    """The interim table can still be dropped."""
 
     def __init__(self, table: str, reason: str, advice: str) -> None:
         super().__init__(
@@ -101,15 +79,15 @@ class InterimTableNotStuck(InterimError):
         )
 
 
-class InvalidInterimCursor(InterimError):
-    """A place in the list that no page of it gave."""
+class InvalidInterimCursor(InterimError, kind=Kind.INVALID):
+    """Invalid cursor."""
 
     def __init__(self, cursor: str) -> None:
         super().__init__(f"The cursor {cursor[:80]!r} is none that a page of interim tables gave. Begin again without one.")
 
 
-class InterimReadingLost(InterimError):
-    """The reader was taken for dead: what it read may go at any moment, so what it made of it cannot be trusted."""
+class InterimReadingLost(InterimError, kind=Kind.CONFLICT):
+    """The lease on the tables that were read has expired."""
 
     def __init__(self, holder: str, tables: Sequence[str]) -> None:
         super().__init__(
@@ -118,23 +96,23 @@ class InterimReadingLost(InterimError):
         )
 
 
-class StaleInterimAttempt(InterimError):
-    """The fence has moved: another attempt writes this output now, so this one hands nothing on."""
+class StaleInterimAttempt(InterimError, kind=Kind.CONFLICT):
+    """Another attempt has replaced this one."""
 
     def __init__(self, held: str) -> None:
         super().__init__(f"Another attempt has taken over {held}, or this one was taken for dead; it stops and hands nothing on.")
 
 
-class DropFailed(InterimError):
-    """The catalog or its storage did not drop a table."""
+class DropFailed(InterimError, kind=Kind.FAILED):
+    """The interim table could not be dropped."""
 
     def __init__(self, table: str, cause: BaseException) -> None:
         reason = (str(cause).splitlines() or [""])[0].rstrip(".")
         super().__init__(f"The interim table {table} could not be dropped: {type(cause).__name__}: {reason}. It is tried again.")
 
 
-class ForeignNamespace(InterimError):
-    """Another store's interim tables are where this installation's are to be.
+class ForeignNamespace(InterimError, kind=Kind.MISCONFIGURED):
+    """Another store uses the namespace of interim tables.
 
     :ivar owner: the other store's id.
     """
@@ -148,8 +126,8 @@ class ForeignNamespace(InterimError):
         )
 
 
-class UnmarkedNamespace(InterimError):
-    """The catalog keeps no mark that would say whose a namespace is."""
+class UnmarkedNamespace(InterimError, kind=Kind.MISCONFIGURED):
+    """The catalog cannot mark the namespace of interim tables."""
 
     def __init__(self, catalog: str, namespace: str) -> None:
         super().__init__(
@@ -159,12 +137,12 @@ class UnmarkedNamespace(InterimError):
         )
 
 
-class FrameError(SnowpackError):
-    """The root of these errors."""
+class FrameError(SnowpackError, kind=Kind.FAILED):
+    """Base class of the errors between rows and an interim table."""
 
 
-class UnwritableFrame(FrameError):
-    """Rows that Iceberg cannot keep."""
+class UnwritableFrame(FrameError, kind=Kind.INVALID):
+    """Iceberg cannot store these rows."""
 
     def __init__(self, problem: object) -> None:
         super().__init__(
@@ -173,8 +151,8 @@ class UnwritableFrame(FrameError):
         )
 
 
-class UnreadableTable(FrameError):
-    """A data file that cannot be read without Spark: no interim table is written like that.
+class UnreadableTable(FrameError, kind=Kind.INVALID):
+    """The table can only be read with Spark.
 
     :ivar problem: what is wrong with it.
     """
@@ -187,8 +165,8 @@ class UnreadableTable(FrameError):
         )
 
 
-class UnreadableView(FrameError):
-    """A view that only Spark can read, requested without Spark."""
+class UnreadableView(FrameError, kind=Kind.INVALID):
+    """The view can only be read with Spark."""
 
     def __init__(self, view: Mapping[str, Any], problem: object) -> None:
         super().__init__(
@@ -198,8 +176,8 @@ class UnreadableView(FrameError):
         )
 
 
-class UnfitForm(FrameError):
-    """Rows that the library which a parameter is annotated with cannot hold."""
+class UnfitForm(FrameError, kind=Kind.INVALID):
+    """The annotated library cannot represent these rows."""
 
     def __init__(self, form: str, problem: object) -> None:
         super().__init__(
@@ -207,8 +185,8 @@ class UnfitForm(FrameError):
         )
 
 
-class UnusableOutput(FrameError):
-    """A task returns something that cannot be handed on like that.
+class UnusableOutput(FrameError, kind=Kind.INVALID):
+    """The task's return value cannot become an interim table.
 
     :ivar field: the argument or the output that is to blame.
     """

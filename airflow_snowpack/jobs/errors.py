@@ -1,34 +1,19 @@
-"""What can be wrong with a job or a lock.
-
-JobError
-├── TableLocked          somebody else holds the table
-├── DrainModeOn          submissions are refused for now
-├── JobNotFound          no such job, or it was deleted
-├── JobAlreadyFinished   a terminal job takes no more changes
-├── JobStillActive       only a finished job can be deleted
-├── NotTheOwner          a take-over by somebody whom the job does not belong to
-├── LockInUse            a lock whose holder may still be at work
-├── InvalidKey           an idempotency key that cannot be one
-├── KeyUsedBefore        an idempotency key that came with another request
-├── WorkStillRunning     an attempt's Spark work may go on where this process cannot end it
-├── StaleAttempt         the fence moved: this attempt no longer counts
-└── LeaseRanOut          the store was away for longer than the lease
-"""
+"""Errors of jobs and locks."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.jobs.model import DrainState, JobStatus, TableLock
 
 
-class JobError(SnowpackError):
-    """The root of the room's errors."""
+class JobError(SnowpackError, kind=Kind.FAILED):
+    """Base class of the errors of jobs and locks."""
 
 
-class TableLocked(JobError):
-    """Somebody else holds the table.
+class TableLocked(JobError, kind=Kind.CONFLICT):
+    """The table is locked.
 
     :ivar lock: who, since when and until when.
     :param waiting: the holder is a job that waits for a worker, and keeps the table for as long as it waits.
@@ -51,8 +36,8 @@ class TableLocked(JobError):
         )
 
 
-class DrainModeOn(JobError):
-    """Submissions are refused until drain mode is switched off."""
+class DrainModeOn(JobError, kind=Kind.UNAVAILABLE):
+    """Drain mode is on."""
 
     def __init__(self, state: DrainState) -> None:
         self.state = state
@@ -62,31 +47,31 @@ class DrainModeOn(JobError):
         super().__init__(f"Drain mode is on{since}{by}{reason}: no maintenance is accepted. Submit again when it is off.")
 
 
-class JobNotFound(JobError):
-    """No job has this id, or it was deleted."""
+class JobNotFound(JobError, kind=Kind.NOT_FOUND):
+    """Job not found."""
 
     def __init__(self, job_id: str) -> None:
         super().__init__(f"There is no job {job_id[:80]!r}; it never existed or was deleted. List the jobs to find the right id.")
 
 
-class JobAlreadyFinished(JobError):
-    """The job is completed, failed or cancelled, and that is final."""
+class JobAlreadyFinished(JobError, kind=Kind.REFUSED):
+    """The job has already finished."""
 
     def __init__(self, job_id: str, status: JobStatus) -> None:
         self.status = status
         super().__init__(f"The job {job_id} is already {status} and stays so. Submit a new job to maintain the table again.")
 
 
-class JobStillActive(JobError):
-    """The job is pending or running."""
+class JobStillActive(JobError, kind=Kind.REFUSED):
+    """The job is still active."""
 
     def __init__(self, job_id: str, status: JobStatus) -> None:
         self.status = status
         super().__init__(f"The job {job_id} is still {status}; only a finished job can be deleted. Cancel it first.")
 
 
-class NotTheOwner(JobError):
-    """The job belongs to somebody else."""
+class NotTheOwner(JobError, kind=Kind.CONFLICT):
+    """The job belongs to another owner."""
 
     def __init__(self, job_id: str, owner: str, actual: str | None) -> None:
         super().__init__(
@@ -95,8 +80,8 @@ class NotTheOwner(JobError):
         )
 
 
-class StaleAttempt(JobError):
-    """The fence moved while this attempt ran: it was cancelled, taken over or swept, and nothing that it reports counts."""
+class StaleAttempt(JobError, kind=Kind.REFUSED):
+    """Another attempt has replaced this one."""
 
     def __init__(self, job_id: str, attempt_id: str, status: JobStatus) -> None:
         self.status = status
@@ -106,8 +91,8 @@ class StaleAttempt(JobError):
         )
 
 
-class LeaseRanOut(JobError):
-    """The store did not answer until the lease of this attempt had run out. No other attempt has replaced it."""
+class LeaseRanOut(JobError, kind=Kind.UNAVAILABLE):
+    """The job's lease expired while the store did not answer."""
 
     def __init__(self, job_id: str, attempt_id: str, lease_until: datetime) -> None:
         super().__init__(
@@ -117,8 +102,8 @@ class LeaseRanOut(JobError):
         )
 
 
-class WorkStillRunning(JobError):
-    """Work of an earlier attempt may still run on a Spark server that this process cannot reach."""
+class WorkStillRunning(JobError, kind=Kind.CONFLICT):
+    """An earlier attempt may still be running."""
 
     def __init__(self, job_id: str, server: str) -> None:
         super().__init__(
@@ -127,16 +112,16 @@ class WorkStillRunning(JobError):
         )
 
 
-class LockInUse(JobError):
-    """The holder of the lock may still be writing to the table."""
+class LockInUse(JobError, kind=Kind.CONFLICT):
+    """The lock is in use."""
 
     def __init__(self, lock: TableLock, why: str, way_out: str) -> None:
         self.lock = lock
         super().__init__(f"The lock of {lock.table} is not released: {why}. {way_out}")
 
 
-class InvalidKey(JobError):
-    """The idempotency key cannot be one."""
+class InvalidKey(JobError, kind=Kind.INVALID):
+    """Invalid idempotency key."""
 
     def __init__(self, key: str) -> None:
         super().__init__(
@@ -144,8 +129,8 @@ class InvalidKey(JobError):
         )
 
 
-class KeyUsedBefore(JobError):
-    """The idempotency key came before, with another request."""
+class KeyUsedBefore(JobError, kind=Kind.INVALID):
+    """The idempotency key was used with another request."""
 
     def __init__(self, key: str, job_id: str) -> None:
         self.job_id = job_id

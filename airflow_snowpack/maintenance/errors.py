@@ -1,26 +1,26 @@
-"""What can be wrong with a request for maintenance."""
+"""Errors of maintenance requests."""
 
 from __future__ import annotations
 
-from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.errors import Kind, SnowpackError
 
 
-class UnknownAction(SnowpackError):
-    """An action that does not exist."""
+class UnknownAction(SnowpackError, kind=Kind.INVALID):
+    """Unknown action."""
 
     def __init__(self, name: str, allowed: tuple[str, ...]) -> None:
         super().__init__(f"{name[:80]!r} is not a maintenance action. Use one or more of: {', '.join(allowed)}.")
 
 
-class NoActions(SnowpackError):
-    """A request that asks for nothing."""
+class NoActions(SnowpackError, kind=Kind.INVALID):
+    """No actions given."""
 
     def __init__(self, allowed: tuple[str, ...]) -> None:
         super().__init__(f"The list of actions is empty. Name at least one of: {', '.join(allowed)}.")
 
 
-class InvalidActionOrder(SnowpackError):
-    """An ``action_order`` setting that leaves an action out, repeats one or names something else."""
+class InvalidActionOrder(SnowpackError, kind=Kind.MISCONFIGURED):
+    """Invalid action order."""
 
     def __init__(self, given: tuple[str, ...], allowed: tuple[str, ...]) -> None:
         super().__init__(
@@ -28,15 +28,15 @@ class InvalidActionOrder(SnowpackError):
         )
 
 
-class InvalidOption(SnowpackError):
-    """An option that an action does not take, or whose value it cannot use."""
+class InvalidOption(SnowpackError, kind=Kind.INVALID):
+    """Invalid option."""
 
     def __init__(self, action: str, option: str, problem: str, allowed: tuple[str, ...]) -> None:
         super().__init__(f"The option {option[:80]!r} of {action} {problem}. {action} takes: {', '.join(allowed)}.")
 
 
-class InvalidPredicate(InvalidOption):
-    """A ``where`` that cannot be evaluated on the table."""
+class InvalidPredicate(InvalidOption, kind=Kind.INVALID):
+    """Invalid predicate."""
 
     def __init__(self, action: str, table: str, where: str, problem: str) -> None:
         SnowpackError.__init__(self, f"The predicate {where[:200]!r} of {action} cannot be evaluated on {table}: {problem}.")

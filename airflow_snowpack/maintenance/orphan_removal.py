@@ -17,7 +17,7 @@ from os.path import commonprefix
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.iceberg import LocationOutsideTable, location_conflicts
 from airflow_snowpack.iceberg.locations import is_inside
 from airflow_snowpack.iceberg.table_locations import TRUST_LOCATIONS_FOR
@@ -42,8 +42,8 @@ LOGGED_PATHS = 50
 HADOOP_LISTS = ("file:", "hdfs:", "/")
 
 
-class OrphanRemovalRefused(SnowpackError):
-    """Removing orphans could take files that somebody else needs."""
+class OrphanRemovalRefused(SnowpackError, kind=Kind.REFUSED):
+    """Removing orphan files could delete another table's files."""
 
 
 def remove_orphans(run: ActionRun, options: RemoveOrphanFiles) -> Effect:

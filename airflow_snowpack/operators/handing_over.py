@@ -14,12 +14,11 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowFailException
-
 from airflow_snowpack.durations import parse_duration
 from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.operators.base import ReportsLineage, StopsWhenKilled
 from airflow_snowpack.operators.consumers import consumers_of
+from airflow_snowpack.operators.refusals import refusals_are_final
 from airflow_snowpack.operators.table_name import refuse_shared_name
 from airflow_snowpack.preservation import Preservation, parse_preservation
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
     from pyspark.sql import SparkSession
 
-    from airflow_snowpack.errors import SnowpackError
     from airflow_snowpack.interim.handover import Handover, Keeping
     from airflow_snowpack.interim.model import Holder
     from airflow_snowpack.settings import Settings
@@ -81,7 +79,7 @@ class HandsOver(ReportsLineage, StopsWhenKilled):
     def handing_over(self, context: Context) -> Iterator[Handover]:
         """This attempt at the task; at the end of a block that ends well, everything that was given is handed on.
 
-        :raises AirflowFailException: a retry would meet the same again: the message says what.
+        :raises AirflowFailException: a retry would meet the same error again.
         """
         from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
         from airflow_snowpack.hooks.store import SnowpackHook
@@ -89,7 +87,7 @@ class HandsOver(ReportsLineage, StopsWhenKilled):
 
         catalog = IcebergCatalogHook(self.catalog_conn_id)
         try:
-            with SnowpackHook(self.store_conn_id) as hook:
+            with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
                 self._refuse_elsewhere(hook.settings)
                 self._handover = Handover(
                     hook.interim(),
@@ -101,8 +99,6 @@ class HandsOver(ReportsLineage, StopsWhenKilled):
                 )
                 with self._handover as handover:
                     yield handover
-        except _final() as refused:
-            raise AirflowFailException(str(refused)) from refused
         finally:
             self._handover = None
 
@@ -148,38 +144,3 @@ def holder_of(context: Context) -> Holder:
     map_index = -1 if instance.map_index is None else instance.map_index
     task = TaskKey(instance.dag_id, instance.run_id, instance.task_id, map_index)
     return Holder(task, str(instance.id), instance.try_number, instance.start_date)
-
-
-def _final() -> tuple[type[SnowpackError], ...]:
-    """What a retry with the same arguments meets again.
-
-    Not that another attempt has taken over, or that this one was taken for dead: an attempt that Airflow has given up is not
-    retried whatever it reports, and one that Airflow does retry is the one that counts.
-    """
-    from airflow_snowpack.hooks.errors import OtherInstallation
-    from airflow_snowpack.interim.errors import (
-        ForeignNamespace,
-        InterimTableGone,
-        InvalidInterimRef,
-        InvalidInterimTable,
-        UnfitForm,
-        UnreadableTable,
-        UnreadableView,
-        UnusableOutput,
-        UnwritableFrame,
-    )
-    from airflow_snowpack.preservation import InvalidPreservation
-
-    return (
-        ForeignNamespace,
-        InterimTableGone,
-        InvalidInterimRef,
-        InvalidInterimTable,
-        InvalidPreservation,
-        OtherInstallation,
-        UnfitForm,
-        UnreadableTable,
-        UnreadableView,
-        UnusableOutput,
-        UnwritableFrame,
-    )

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_snowpack.operators.handing_over import HandsOver
-from airflow_snowpack.operators.refusals import refusals_are_final
 from airflow_snowpack.operators.rendered import UnreadableArgument, read_object, read_text, read_values
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ class MapsTable(HandsOver):
         :raises AirflowFailException: what a retry would meet again.
         :raises FunctionFailed: the function has; which may be otherwise at the next try.
         """
-        with refusals_are_final(), self.handing_over(context) as handover:
+        with self.handing_over(context) as handover:
             source_of = self._source()
             session = self.spark_session()
 

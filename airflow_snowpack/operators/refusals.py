@@ -1,10 +1,9 @@
-"""Which errors end a task for good: those that a retry with the same arguments meets again.
+"""Which errors fail a task without a retry: those that the next attempt would meet again.
 
     with refusals_are_final():
         request = MaintenanceRequest.parse(...)
 
-Everything else (a locked table, a store or catalog that does not answer, drain mode) may be over at the next try, and
-Airflow's own retries decide.
+Airflow's own retries apply to everything else, such as a locked table or a store that does not answer.
 """
 
 from __future__ import annotations
@@ -14,66 +13,40 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_snowpack.errors import Kind, SnowpackError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from airflow_snowpack.errors import SnowpackError
+RETRIED = {
+    Kind.INVALID: False,
+    Kind.NOT_FOUND: False,
+    Kind.CONFLICT: True,
+    Kind.REFUSED: False,
+    Kind.FORBIDDEN: False,
+    Kind.UNAVAILABLE: True,
+    Kind.DAMAGED: True,
+    Kind.MISCONFIGURED: False,
+    Kind.FAILED: True,
+}
 
 
 @contextmanager
 def refusals_are_final() -> Iterator[None]:
-    """Turn refusals of the arguments into failures that Airflow does not retry."""
-    from airflow_snowpack.builds.errors import BuildLeaseRanOut, LockLost
-
+    """Raise an ``AirflowFailException``, which Airflow does not retry, for an error that a retry would meet again."""
     try:
         yield
-    except (LockLost, BuildLeaseRanOut):
-        raise  # the run is whole, and still this task's
-    except _refusals() as refused:
-        raise AirflowFailException(str(refused)) from refused
+    except SnowpackError as error:
+        if is_retried(error):
+            raise
+        raise AirflowFailException(str(error)) from error
 
 
-def _refusals() -> tuple[type[SnowpackError], ...]:
-    from airflow_snowpack.builds.errors import BuildNotFound, DatasetNotFound, InvalidBuild, InvalidKey, StaleBuild
-    from airflow_snowpack.hooks.errors import (
-        EmbeddedNotShared,
-        IncompleteConnection,
-        InvalidRetention,
-        UnsuitableConnection,
-        UnusableAddress,
-        UnusableExtra,
-    )
-    from airflow_snowpack.iceberg.errors import InvalidTableName, WrongCatalog
-    from airflow_snowpack.interim.map_reduce.errors import InvalidColumns, InvalidReduction, UnusableFunction
-    from airflow_snowpack.jobs.errors import JobNotFound
-    from airflow_snowpack.maintenance.errors import InvalidActionOrder, InvalidOption, NoActions, UnknownAction
-    from airflow_snowpack.operators.rendered import UnreadableArgument
-    from airflow_snowpack.scheduling.errors import InvalidSchedule
-    from airflow_snowpack.settings import InvalidSetting
+def is_retried(error: SnowpackError) -> bool:
+    """Return whether another attempt at the task may succeed."""
+    from airflow_snowpack.builds.errors import NothingPublished
+    from airflow_snowpack.iceberg.errors import TableNotFound
+    from airflow_snowpack.interim.errors import InterimTableNotFound
 
-    return (
-        InvalidTableName,
-        WrongCatalog,
-        UnknownAction,
-        NoActions,
-        InvalidOption,
-        InvalidActionOrder,
-        UnreadableArgument,
-        InvalidSetting,
-        UnsuitableConnection,
-        IncompleteConnection,
-        EmbeddedNotShared,
-        UnusableAddress,
-        UnusableExtra,
-        InvalidRetention,
-        JobNotFound,
-        InvalidSchedule,
-        InvalidBuild,
-        InvalidKey,
-        DatasetNotFound,
-        BuildNotFound,
-        InvalidColumns,
-        InvalidReduction,
-        UnusableFunction,
-        StaleBuild,  # a retry would take the run from whoever has it now
-    )
+    # Another task may create what is missing before the next attempt.
+    return RETRIED[error.kind] or isinstance(error, TableNotFound | InterimTableNotFound | NothingPublished)

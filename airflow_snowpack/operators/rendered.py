@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.errors import Kind, SnowpackError
 
 
-class UnreadableArgument(SnowpackError):
-    """A rendered argument that has not the shape that its operator needs."""
+class UnreadableArgument(SnowpackError, kind=Kind.INVALID):
+    """Invalid argument."""
 
     def __init__(self, name: str, value: object, expected: str) -> None:
         super().__init__(f"The argument {name} = {str(value)[:200]!r} cannot be read. Give {expected}.")

@@ -20,6 +20,7 @@ from fastapi import HTTPException
 from starlette.concurrency import run_in_threadpool
 
 from airflow_snowpack.api.auth import Forbidden, NotAuthenticated, User
+from airflow_snowpack.errors import Kind
 from airflow_snowpack.plugin.same_site import is_safe, own_hosts, sent_by_own_page
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 KNOWN = "airflow_snowpack.user"
 
 
-class LoginNeeded(NotAuthenticated):
-    """Nobody is logged in, and a person in a browser asks for a page."""
+class LoginNeeded(NotAuthenticated, kind=Kind.FORBIDDEN):
+    """Log in to Airflow to open this page."""
 
     def __init__(self, login_url: str) -> None:
         super().__init__("Log in to Airflow first.")

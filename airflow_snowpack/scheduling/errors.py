@@ -1,30 +1,16 @@
-"""What can be wrong with a schedule.
-
-SchedulingError
-├── InvalidSchedule      a declaration that cannot be used, with the field that is to blame
-│   └── InvalidRun       the same of a registered run
-├── ScheduleExists       the name is taken
-│   └── NameTaken        by a schedule for a registered run, or the other way round
-├── ScheduleNotFound     no schedule has this name
-├── ScheduleNotReadable  what is stored under a name cannot be read by this version
-├── KeptByRun            the schedule is the cron of a registered run, and is changed there
-├── RunExists            the name is registered
-├── RunNotFound          no registered run has this name
-├── InvalidEvent         an event that cannot be recorded
-└── WrongTransition      a pending job asked to go where it cannot go
-"""
+"""Errors of schedules, registered runs and events."""
 
 from __future__ import annotations
 
-from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.errors import Kind, SnowpackError
 
 
-class SchedulingError(SnowpackError):
-    """The root of the room's errors."""
+class SchedulingError(SnowpackError, kind=Kind.FAILED):
+    """Base class of the errors of schedules, registered runs and events."""
 
 
-class InvalidSchedule(SchedulingError):
-    """A declaration that cannot be used.
+class InvalidSchedule(SchedulingError, kind=Kind.INVALID):
+    """Invalid schedule.
 
     :ivar field: the path of the field, such as ``trigger.any_of[1].count``.
     :ivar problem: what is wrong with it and what is allowed.
@@ -41,8 +27,8 @@ class InvalidSchedule(SchedulingError):
         return InvalidSchedule(f"{parent}.{self.field}", self.value, self.problem)
 
 
-class InvalidRun(InvalidSchedule):
-    """A registered run that cannot be used."""
+class InvalidRun(InvalidSchedule, kind=Kind.INVALID):
+    """Invalid registered run."""
 
 
 def _shown(value: object) -> str:
@@ -52,15 +38,15 @@ def _shown(value: object) -> str:
         return f"a {type(value).__name__} too large to show"
 
 
-class ScheduleExists(SchedulingError):
-    """The name is taken."""
+class ScheduleExists(SchedulingError, kind=Kind.REFUSED):
+    """A schedule with this name exists."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"There is a schedule {name!r} already. Update it, or choose another name.")
 
 
-class NameTaken(ScheduleExists):
-    """Schedules and registered runs share their names, as a registered run with a cron is a schedule.
+class NameTaken(ScheduleExists, kind=Kind.REFUSED):
+    """The name is in use.
 
     :param holder: what has the name.
     """
@@ -69,15 +55,15 @@ class NameTaken(ScheduleExists):
         SchedulingError.__init__(self, f"There is a {holder} {name!r} already, and both share their names. Choose another name.")
 
 
-class ScheduleNotFound(SchedulingError):
-    """No schedule has this name."""
+class ScheduleNotFound(SchedulingError, kind=Kind.NOT_FOUND):
+    """Schedule not found."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"There is no schedule {name[:80]!r}. List the schedules to find the right name.")
 
 
-class ScheduleNotReadable(SchedulingError):
-    """What is stored under a name is no schedule that this version can read."""
+class ScheduleNotReadable(SchedulingError, kind=Kind.REFUSED):
+    """This version cannot read the schedule."""
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(
@@ -86,7 +72,7 @@ class ScheduleNotReadable(SchedulingError):
         )
 
 
-class KeptByRun(SchedulingError):
+class KeptByRun(SchedulingError, kind=Kind.REFUSED):
     """The schedule belongs to a registered run."""
 
     def __init__(self, name: str) -> None:
@@ -96,26 +82,26 @@ class KeptByRun(SchedulingError):
         )
 
 
-class RunExists(SchedulingError):
-    """The name is registered."""
+class RunExists(SchedulingError, kind=Kind.REFUSED):
+    """A registered run with this name exists."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"The run {name!r} is registered already. Upsert it to change it, or choose another name.")
 
 
-class RunNotFound(SchedulingError):
-    """No registered run has this name."""
+class RunNotFound(SchedulingError, kind=Kind.NOT_FOUND):
+    """Registered run not found."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"No run is registered as {name[:80]!r}. List the registered runs to find the right name.")
 
 
-class InvalidEvent(SchedulingError):
-    """An event that cannot be recorded."""
+class InvalidEvent(SchedulingError, kind=Kind.INVALID):
+    """Invalid event."""
 
 
-class WrongTransition(SchedulingError):
-    """A pending job asked to go where it cannot go."""
+class WrongTransition(SchedulingError, kind=Kind.REFUSED):
+    """The state does not allow this change."""
 
     def __init__(self, pending_id: str, state: str, wanted: str) -> None:
         super().__init__(f"The pending job {pending_id} is {state} and cannot become {wanted}.")

@@ -1,29 +1,21 @@
-"""What can go wrong with Spark.
-
-SparkUnavailable          there is no Spark to work with: no Java, a wrong pyspark, a jar that cannot be had
-├── CatalogNotConfigured  there is one, and it does not know the Iceberg catalog
-└── OrphanStillRunning    what a killed client left on a Spark Connect server has not ended yet
-SparkInterrupted          the work was stopped on purpose
-SparkFailed               the work was done and Spark refused or failed; the Java causes are in the message
-└── SparkDied             its JVM is gone
-"""
+"""Errors of Spark."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.errors import Kind, SnowpackError
 
 if TYPE_CHECKING:
     from airflow_snowpack.spark.causes import JavaCause
 
 
-class SparkUnavailable(SnowpackError):
-    """There is no Spark to work with; the message says what was found, what is needed and what to do."""
+class SparkUnavailable(SnowpackError, kind=Kind.FAILED):
+    """Spark is not available."""
 
 
-class CatalogNotConfigured(SparkUnavailable):
-    """The session does not know the catalog; Spark itself says "Catalog spark_catalog does not support procedures"."""
+class CatalogNotConfigured(SparkUnavailable, kind=Kind.MISCONFIGURED):
+    """The Spark session has no such catalog."""
 
     def __init__(self, catalog: str) -> None:
         super().__init__(
@@ -32,8 +24,8 @@ class CatalogNotConfigured(SparkUnavailable):
         )
 
 
-class OrphanStillRunning(SparkUnavailable):
-    """What a client that is gone left running on a Spark Connect server has been interrupted and has not ended yet."""
+class OrphanStillRunning(SparkUnavailable, kind=Kind.FAILED):
+    """Spark still runs the work of an earlier attempt."""
 
     def __init__(self, server: str, statements: int) -> None:
         super().__init__(
@@ -42,8 +34,8 @@ class OrphanStillRunning(SparkUnavailable):
         )
 
 
-class SparkInterrupted(SnowpackError):
-    """The work was stopped on purpose. What it had committed before stays."""
+class SparkInterrupted(SnowpackError, kind=Kind.FAILED):
+    """The Spark work was interrupted."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -51,8 +43,8 @@ class SparkInterrupted(SnowpackError):
         )
 
 
-class SparkFailed(SnowpackError):
-    """Spark refused the work or failed in it.
+class SparkFailed(SnowpackError, kind=Kind.FAILED):
+    """The Spark work failed.
 
     :param causes: the Java exceptions, the outermost first; empty when the failure did not come from Java.
     """
@@ -62,8 +54,8 @@ class SparkFailed(SnowpackError):
         self.causes = causes
 
 
-class SparkDied(SparkFailed):
-    """Spark's JVM ended, or its connection was lost, while there was work for it. The work may be run again."""
+class SparkDied(SparkFailed, kind=Kind.FAILED):
+    """Spark ended unexpectedly."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(

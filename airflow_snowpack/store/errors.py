@@ -1,30 +1,19 @@
-"""What can be wrong with the store itself.
-
-StoreError
-├── UnsupportedStore    the URL names a database that is neither SQLite nor Postgres
-├── StoreFolderMissing  the folder of the SQLite file does not exist
-├── PoolerRefusesTransactions  a pooler in front of Postgres pools statements
-├── StoreUnreachable    the database does not answer, after the retries
-├── StoreTooSlow        the database answers, but needs longer for this than the process may wait
-├── SchemaOutOfDate     the tables are older than this package
-└── UnknownRevision     the tables are at a revision that this package does not have
-InvalidCursor           no page of a list returned this cursor; nothing is wrong with the store
-"""
+"""Errors of the store."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.redaction import redacted
 
 
-class StoreError(SnowpackError):
-    """The root of the store's errors."""
+class StoreError(SnowpackError, kind=Kind.UNAVAILABLE):
+    """Base class of the store's errors."""
 
 
-class UnsupportedStore(StoreError):
-    """A URL that names another kind of database."""
+class UnsupportedStore(StoreError, kind=Kind.MISCONFIGURED):
+    """Unsupported database for the store."""
 
     def __init__(self, backend: str) -> None:
         super().__init__(
@@ -33,8 +22,8 @@ class UnsupportedStore(StoreError):
         )
 
 
-class StoreFolderMissing(StoreError):
-    """The path of an SQLite file whose folder does not exist.
+class StoreFolderMissing(StoreError, kind=Kind.MISCONFIGURED):
+    """The folder of the store's SQLite file does not exist.
 
     :ivar without_address: the message without the path.
     """
@@ -46,8 +35,8 @@ class StoreFolderMissing(StoreError):
         super().__init__(f"{message} {advice}")
 
 
-class PoolerRefusesTransactions(StoreError):
-    """A pooler in front of Postgres that gives each statement another session.
+class PoolerRefusesTransactions(StoreError, kind=Kind.MISCONFIGURED):
+    """The connection pooler splits transactions.
 
     :ivar without_address: the message without the address of the pooler.
     """
@@ -59,8 +48,8 @@ class PoolerRefusesTransactions(StoreError):
         super().__init__(f"The pooler at {where} in front of the Snowpack store {message}{advice}")
 
 
-class StoreUnreachable(StoreError):
-    """The database did not answer, however often it was asked."""
+class StoreUnreachable(StoreError, kind=Kind.UNAVAILABLE):
+    """The store does not answer."""
 
     def __init__(self, where: str, cause: BaseException) -> None:
         super().__init__(
@@ -69,8 +58,8 @@ class StoreUnreachable(StoreError):
         )
 
 
-class StoreTooSlow(StoreError):
-    """The request needs longer than the store may take for it.
+class StoreTooSlow(StoreError, kind=Kind.UNAVAILABLE):
+    """The store took too long to answer.
 
     :ivar without_address: the message without the address of the store.
     """
@@ -84,8 +73,8 @@ class StoreTooSlow(StoreError):
         super().__init__(f"The Snowpack store at {where} {message}")
 
 
-class SchemaOutOfDate(StoreError):
-    """The tables are missing, or older than what this package needs.
+class SchemaOutOfDate(StoreError, kind=Kind.UNAVAILABLE):
+    """The store's schema is out of date.
 
     :ivar without_address: the same, for those who need not know where the store is.
     """
@@ -97,8 +86,8 @@ class SchemaOutOfDate(StoreError):
         super().__init__(f"The Snowpack store at {where} {message}")
 
 
-class UnknownRevision(StoreError):
-    """The tables are at a revision that this package does not have.
+class UnknownRevision(StoreError, kind=Kind.UNAVAILABLE):
+    """The store's schema is newer than this version.
 
     :ivar without_address: the message without the address of the store.
     """
@@ -113,8 +102,8 @@ class UnknownRevision(StoreError):
         super().__init__(f"The Snowpack store at {where} {message}")
 
 
-class InvalidCursor(SnowpackError):
-    """A cursor that no page of a list returned."""
+class InvalidCursor(SnowpackError, kind=Kind.INVALID):
+    """Invalid cursor."""
 
     def __init__(self, cursor: str) -> None:
         super().__init__(f"The cursor {cursor[:80]!r} is not one that a list returned. Omit it to start with the first page.")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseEventTrigger
 from airflow.triggers.shared_stream import SharedStreamProducer
 
-from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.triggers.event import event_of
 from airflow_snowpack.triggers.shared_catalog import join_tables
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class NotStored(SnowpackError):
-    """Airflow did not store an event."""
+class NotStored(SnowpackError, kind=Kind.FAILED):
+    """Airflow did not store the event."""
 
     def __init__(self, table: str) -> None:
         super().__init__(f"Airflow did not store an arrival in {table} as an event. It is read again.")

@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 
 from airflow_snowpack.api.auth import Auth
 from airflow_snowpack.api.documented import documented
-from airflow_snowpack.api.problems import RETRY_SOON, problem
+from airflow_snowpack.api.problems import STORE_RETRY_AFTER_S, problem
 from airflow_snowpack.api.readiness import look
 from airflow_snowpack.api.shapes import HealthzShape, ReadyShape
 from airflow_snowpack.api.threads import in_thread
@@ -48,4 +48,6 @@ async def readyz(request: Request, probe: Probe) -> JSONResponse:
     if not wrong:
         return JSONResponse({"status": "ready", **says})
     detail = " ".join(wrong.values())
-    return problem(503, "not_ready", "Not ready", detail, headers={"Retry-After": str(RETRY_SOON)}, not_ready=list(wrong), **says)
+    return problem(
+        503, "not_ready", "Not ready", detail, headers={"Retry-After": str(STORE_RETRY_AFTER_S)}, not_ready=list(wrong), **says
+    )

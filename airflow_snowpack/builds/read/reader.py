@@ -139,7 +139,7 @@ class SnapshotReader:
         """The row with this key; the first one where keys repeat.
 
         :param category: the value of the column by which the build is sharded, so that only one shard is asked.
-        :raises InvalidKey: no key of this build can look so, or the build has no such category.
+        :raises InvalidRowKey: no key of this build can look so, or the build has no such category.
         :raises ManifestDamaged: the shard is damaged, and so is every build to fall back to.
         """
         return self._asked(lambda build: build.get(key, category))

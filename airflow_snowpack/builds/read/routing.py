@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from airflow_snowpack.builds.errors import InvalidKey
+from airflow_snowpack.builds.errors import InvalidRowKey
 from airflow_snowpack.builds.model import Key, KeyType, Manifest, ShardAttemptResult, ShardingKind, canonical, hash_shard
 from airflow_snowpack.builds.sharding import hash_integers
 
@@ -49,7 +49,7 @@ class Routing:
         """The ids of the shards that may hold a key, in order.
 
         :param category: the value of the category's column, where it is known.
-        :raises InvalidKey: it is no key of this build, or the build knows no such category.
+        :raises InvalidRowKey: it is no key of this build, or the build knows no such category.
         """
         if self._by_hash:
             self._refuse(category)
@@ -69,7 +69,7 @@ class Routing:
     def grouped(self, keys: Sequence[Key], category: Key | None = None) -> dict[int, list[Key]]:
         """Keys by the shards that may hold them.
 
-        :raises InvalidKey: see :meth:`shards_of`.
+        :raises InvalidRowKey: see :meth:`shards_of`.
         """
         groups: defaultdict[int, list[Key]] = defaultdict(list)
         if self._by_hash and category is None and set(map(type, keys)) == {PYTHON_TYPE[self._key_type]}:
@@ -99,12 +99,12 @@ class Routing:
         try:
             return self._categories[category]
         except KeyError:
-            raise InvalidKey(category, f"it is not among the {len(self._categories)} categories of this build") from None
+            raise InvalidRowKey(category, f"it is not among the {len(self._categories)} categories of this build") from None
 
     def _refuse(self, category: Key | None) -> None:
         if category is not None and self._sharding.kind is not ShardingKind.CATEGORIES:
             kind = self._sharding.kind.value
-            raise InvalidKey(category, f"this build is sharded by {kind} and has no categories; ask for the key alone")
+            raise InvalidRowKey(category, f"this build is sharded by {kind} and has no categories; ask for the key alone")
 
 
 class _Ranges:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_snowpack.builds.columns import arrow_schema
-from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey, ManifestDamaged
+from airflow_snowpack.builds.errors import InvalidBuild, InvalidRowKey, ManifestDamaged
 from airflow_snowpack.builds.model import Key, Manifest, ShardAttemptResult, ShardFormat, ShardingKind
 from airflow_snowpack.builds.read.open_build import READERS
 from airflow_snowpack.builds.read.shard_cache import ShardCache
@@ -76,7 +76,7 @@ def verify(storage: Storage, path: str, manifest: Manifest) -> Verification:
     def read(shard: ShardAttemptResult) -> tuple[int, ShardProblem | None]:
         try:
             return _rows(storage, manifest, shard), None
-        except (ManifestDamaged, InvalidBuild, InvalidKey) as error:
+        except (ManifestDamaged, InvalidBuild, InvalidRowKey) as error:
             return 0, ShardProblem(shard.shard_id, shard.url, str(error))
 
     with ThreadPoolExecutor(SHARDS_AT_ONCE, "snowpack-verify") as pool:
@@ -95,7 +95,7 @@ def verify(storage: Storage, path: str, manifest: Manifest) -> Verification:
 def _rows(storage: Storage, manifest: Manifest, shard: ShardAttemptResult) -> int:
     """Read a shard, and return how many rows it has.
 
-    :raises ManifestDamaged, InvalidBuild, InvalidKey: it is not what the manifest says.
+    :raises ManifestDamaged, InvalidBuild, InvalidRowKey: it is not what the manifest says.
     """
     if shard.url is None:
         return 0  # a manifest is read only if such a shard has no rows

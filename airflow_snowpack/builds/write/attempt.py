@@ -21,7 +21,7 @@ import xxhash
 
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.columns import check_columns
-from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey, TooManyKeys
+from airflow_snowpack.builds.errors import InvalidBuild, InvalidRowKey, TooManyKeys
 from airflow_snowpack.builds.json_format import to_json
 from airflow_snowpack.builds.model import Key, ShardAttemptResult, ShardFormat, whole_number
 from airflow_snowpack.builds.scratch import scratch
@@ -123,7 +123,7 @@ def write_attempt(
     """Write one attempt: the file, then its record.
 
     :param batches: the shard's rows, sorted by key; an empty shard gets an empty file.
-    :raises InvalidKey: see :func:`write_shard`.
+    :raises InvalidRowKey: see :func:`write_shard`.
     :raises StorageFailed: the storage failed three times at the same object.
     """
     with scratch("snowpack-shard-") as folder:
@@ -151,7 +151,7 @@ def write_shard(plan: ShardPlan, batches: Iterable[pa.RecordBatch], folder: Path
     """Write a shard's rows into ``shard.parquet`` or ``shard.sqlite`` in a local folder.
 
     :param batches: sorted by key over all of them; none make an empty file.
-    :raises InvalidKey: a key is null, outside of 64 bits, or smaller than the one before it.
+    :raises InvalidRowKey: a key is null, outside of 64 bits, or smaller than the one before it.
     :raises TooManyKeys: there are more distinct keys than the plan allows.
     """
     limit = limit or RateLimit(plan.rows_per_second)
@@ -208,13 +208,13 @@ def check_order(keys: pa.Array, before: Key | None) -> int:
     """Return how many keys equal the one before them.
 
     :param before: the last key of the rows before these.
-    :raises InvalidKey: a key is smaller than the one before it.
+    :raises InvalidRowKey: a key is smaller than the one before it.
     """
     earlier, later = keys.slice(0, len(keys) - 1), keys.slice(1)
     falls = later.filter(pc.less(later, earlier))
     previous = None if before is None else pa.scalar(before, keys.type)
     if len(falls) or (previous is not None and pc.less(keys[0], previous).as_py()):
         wrong = falls[0] if len(falls) else keys[0]
-        raise InvalidKey(wrong.as_py(), "it comes after a larger one, and the rows of a shard must be sorted")
+        raise InvalidRowKey(wrong.as_py(), "it comes after a larger one, and the rows of a shard must be sorted")
     joins = previous is not None and pc.equal(keys[0], previous).as_py()
     return int(joins) + (pc.sum(pc.equal(earlier, later)).as_py() or 0)

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_snowpack.builds.build_spec import BuildInput, BuildSpec, Interrupt, check_sources
-from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey
+from airflow_snowpack.builds.errors import InvalidBuild, InvalidRowKey
 from airflow_snowpack.builds.model import KEY_TYPES, KeyType, Sharding, canonical
 from airflow_snowpack.builds.scratch import scratch
 from airflow_snowpack.builds.sharding import BUCKETS, Placing, bucket_of, key_type_of
@@ -138,7 +138,7 @@ class RowBatches:
             ) from error
 
     def _blame_key(self, some: list[Mapping[str, Any]], schema: pa.Schema | None) -> None:
-        """:raises InvalidKey: a key is what does not fit."""
+        """:raises InvalidRowKey: a key is what does not fit."""
         keys = [row.get(self._key) for row in some]
         try:
             pa.array(keys, schema.field(self._key).type if schema is not None else None)
@@ -147,7 +147,7 @@ class RowBatches:
             kind = _key_type(self._key, sound) if schema is None else key_type_of(self._key, schema.field(self._key).type)
             for key in keys:
                 canonical(key, kind)
-            raise InvalidKey(sound, f"the keys do not fit one type ({error})") from error
+            raise InvalidRowKey(sound, f"the keys do not fit one type ({error})") from error
 
 
 def _key_type(column: str, key: object) -> KeyType:

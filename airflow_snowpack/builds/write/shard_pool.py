@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
 
-from airflow_snowpack.builds.errors import BuildError, InvalidBuild, InvalidKey, ShardFailed, TooManyKeys, raised_elsewhere
+from airflow_snowpack.builds.errors import BuildError, InvalidBuild, InvalidRowKey, ShardFailed, TooManyKeys, raised_elsewhere
 from airflow_snowpack.builds.model import ShardAttemptResult
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.attempt import AttemptPlace, ShardPlan, write_attempt
@@ -72,7 +72,7 @@ class ShardPool:
 
         :param stop: stops all subprocesses at once when any thread sets it.
         :raises ShardFailed: a shard could not be written in any of its tries.
-        :raises InvalidKey: see :func:`write_shard`.
+        :raises InvalidRowKey: see :func:`write_shard`.
         :raises BuildError: ``stop`` was set.
         """
         for shard_id in shard_ids:
@@ -114,7 +114,7 @@ class ShardPool:
             task = ShardTask(self._storage, self._run_id, shard_id, attempt, self._plan, self._folder)
             try:
                 process.write(task)
-            except (InvalidKey, InvalidBuild, TooManyKeys):
+            except (InvalidRowKey, InvalidBuild, TooManyKeys):
                 self._end(process)
                 raise
             except (BuildError, ProcessDied) as error:

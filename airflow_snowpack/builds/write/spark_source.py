@@ -78,7 +78,7 @@ class SparkSource:
     def count_keys(self, key: str, interrupt: Interrupt) -> np.ndarray:
         """Count the distinct keys by bucket, in a pass over the input; nulls are not counted, as writing refuses them.
 
-        :raises InvalidBuild, InvalidKey: see :meth:`write`.
+        :raises InvalidBuild, InvalidRowKey: see :meth:`write`.
         """
         from pyspark.sql.pandas.functions import arrow_udf
         from pyspark.sql.types import IntegerType

@@ -58,7 +58,7 @@ class Spool:
     def add(self, batch: pa.RecordBatch) -> None:
         """Take rows in.
 
-        :raises InvalidKey: a key is null or outside of 64 bits, or a value is none of the categories.
+        :raises InvalidRowKey: a key is null or outside of 64 bits, or a value is none of the categories.
         :raises InvalidBuild: the columns are not those of the schema.
         """
         try:

@@ -1,15 +1,8 @@
-"""What can go wrong with a function that a user maps or reduces rows with.
+"""Errors of the functions that users map or reduce rows with.
 
-FunctionError
-├── UnusableFunction   it cannot be sent to Spark's tasks
-├── InvalidColumns     columns that rows as dictionaries cannot have, or a schema that cannot be read
-├── InvalidReduction   a reduction that cannot be: a fan-in below 2, an order by what is not there
-├── WrongRows          Spark gave a task of a reduction other rows than were counted
-└── FunctionFailed     it raised, or gave what is no row of its schema: with the partition, the row and the cause
-
-The invariant: an error that a Spark task raised says all that there is in one line, since a line of the task's traceback is how
-it comes back; :func:`function_failure` makes it an error again, with the traceback of the user's code as its note. A map is lazy,
-so that its error meets whoever needs its rows.
+The invariant: an error that a Spark task raised fits on one line, since it comes back as a line of the task's traceback.
+:func:`function_failure` turns that line into the error again, with the traceback of the user's code as its note. A map is lazy:
+its error is raised where the rows are read.
 
     try:
         df.write…
@@ -21,18 +14,19 @@ from __future__ import annotations
 
 import re
 
+from airflow_snowpack.errors import Kind
 from airflow_snowpack.interim.errors import InterimError
 
 MOST_OF_A_ROW = 500
 MOST_OF_A_CAUSE = 1000
 
 
-class FunctionError(InterimError):
-    """The root of these errors."""
+class FunctionError(InterimError, kind=Kind.FAILED):
+    """Base class of the errors of functions that map or reduce rows."""
 
 
-class UnusableFunction(FunctionError):
-    """A function that cannot be sent to Spark's tasks."""
+class UnusableFunction(FunctionError, kind=Kind.INVALID):
+    """The function cannot be sent to Spark."""
 
     def __init__(self, name: str, problem: object) -> None:
         super().__init__(
@@ -41,15 +35,15 @@ class UnusableFunction(FunctionError):
         )
 
 
-class InvalidColumns(FunctionError):
-    """Columns that rows as dictionaries cannot have, or a schema that cannot be read."""
+class InvalidColumns(FunctionError, kind=Kind.INVALID):
+    """Invalid columns."""
 
     def __init__(self, what: object, problem: str) -> None:
         super().__init__(f"The columns {what!s:.500} are not usable: {problem.rstrip('.')}.")
 
 
-class InvalidReduction(FunctionError):
-    """A reduction that cannot be.
+class InvalidReduction(FunctionError, kind=Kind.INVALID):
+    """Invalid reduction.
 
     :ivar field: the parameter that is to blame.
     """
@@ -59,8 +53,8 @@ class InvalidReduction(FunctionError):
         super().__init__(f"{field} = {value!r:.200} is not usable: {problem.rstrip('.')}.")
 
 
-class WrongRows(FunctionError):
-    """Spark gave a task of a reduction other rows than were counted."""
+class WrongRows(FunctionError, kind=Kind.FAILED):
+    """Spark read other rows than were counted."""
 
     @classmethod
     def at(cls, where: str, planned: object, found: object) -> WrongRows:
@@ -71,8 +65,8 @@ class WrongRows(FunctionError):
         )
 
 
-class FunctionFailed(FunctionError):
-    """A user's function raised, or gave what it must not.
+class FunctionFailed(FunctionError, kind=Kind.FAILED):
+    """The function failed on a row.
 
     :ivar function: its name.
     :ivar partition: the number of Spark's partition.

@@ -17,7 +17,7 @@ from built_runs import DAY, MIDNIGHT, MovedClock, built, served
 
 from airflow_snowpack.builds.build import Build
 from airflow_snowpack.builds.build_spec import BuildSpec
-from airflow_snowpack.builds.errors import DatasetBusy, InvalidBuild, InvalidKey, ShardCoverageError, StaleBuild, TooManyKeys
+from airflow_snowpack.builds.errors import DatasetBusy, InvalidBuild, InvalidRowKey, ShardCoverageError, StaleBuild, TooManyKeys
 from airflow_snowpack.builds.model import CleanupPhase, Retention, RunStatus, Sharding
 from airflow_snowpack.builds.read.reader import SnapshotReader
 from airflow_snowpack.builds.registry.model import BuildPolicy, RunHandle
@@ -59,7 +59,7 @@ def test_a_build_that_fails_says_why_and_readers_keep_what_they_had(
     build: Build, registry: BuildRegistry, storage: Storage
 ) -> None:
     build.run(ROWS, SPEC, as_of=MIDNIGHT)
-    with pytest.raises(InvalidKey):
+    with pytest.raises(InvalidRowKey):
         build.run(RowsSource([{"id": None}], pa.schema([("id", pa.int64())])), SPEC, as_of=MIDNIGHT + DAY)
     status, error = status_of(registry, "20260102T000000Z")
     assert status is RunStatus.FAILED

@@ -16,7 +16,7 @@ from scripted_engine import eventually
 from shard_writing import write_shards
 
 from airflow_snowpack.builds.build_spec import BuildSpec, Interrupt
-from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey, TooManyKeys
+from airflow_snowpack.builds.errors import InvalidBuild, InvalidRowKey, TooManyKeys
 from airflow_snowpack.builds.model import KeyType, ShardAttemptResult, ShardFormat, Sharding, hash_shard
 from airflow_snowpack.builds.sharding import fewest_shards
 from airflow_snowpack.builds.sqlite_values import from_cell
@@ -109,7 +109,7 @@ def test_rows_go_by_category_or_expression(flights: DataFrame, storage: Storage)
 def test_a_row_that_has_no_place_fails_the_build_with_its_reason(
     flights: DataFrame, storage: Storage, column: str, sharding: Sharding, told: str
 ) -> None:
-    with pytest.raises((InvalidKey, InvalidBuild), match=told):
+    with pytest.raises((InvalidRowKey, InvalidBuild), match=told):
         write_shards(flights.selectExpr(column), storage, "r1", sharding, "id")
     assert read_attempts(storage, "r1") == []
 

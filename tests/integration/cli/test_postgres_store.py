@@ -39,13 +39,13 @@ def test_an_empty_database_names_the_command(production: None) -> None:
         hook.store()
 
 
-def test_the_check_of_an_empty_database_ends_with_1(production: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_check_of_an_empty_database_ends_with_6(production: None, capsys: pytest.CaptureFixture[str]) -> None:
     from airflow_snowpack.cli.commands import db
 
     with pytest.raises(SystemExit) as ended:
         db.check(ARGUMENTS)
 
-    assert ended.value.code == 1
+    assert ended.value.code == 6
     assert "airflow snowpack db upgrade" in capsys.readouterr().err
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from airflow_snowpack.builds.errors import InvalidKey, StorageFailed
+from airflow_snowpack.builds.errors import InvalidRowKey, StorageFailed
 from airflow_snowpack.builds.json_format import read_attempt
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.attempt import AttemptPlace, ShardPlan, file_checksum, write_attempt
@@ -65,7 +65,7 @@ def test_the_record_is_what_the_attempt_wrote(tmp_path: Path) -> None:
 
 def test_an_attempt_that_fails_leaves_no_record(tmp_path: Path) -> None:
     storage = Storage(tmp_path)
-    with pytest.raises(InvalidKey):
+    with pytest.raises(InvalidRowKey):
         write_attempt(storage, AttemptPlace("r1", 3, 0, "31", 31), PLAN, rows(5, 1))
     assert list(storage.objects("data/")) == []
 

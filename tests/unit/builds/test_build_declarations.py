@@ -9,7 +9,7 @@ import pytest
 from shard_writing import write_rows
 
 from airflow_snowpack.builds.build_spec import BuildSpec
-from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey
+from airflow_snowpack.builds.errors import InvalidBuild, InvalidRowKey
 from airflow_snowpack.builds.json_format import read_sharding
 from airflow_snowpack.builds.model import KeyType, Retention, ShardFormat, Sharding, hash_shard
 from airflow_snowpack.builds.storage import Storage
@@ -71,7 +71,7 @@ def spec(**declared: Any) -> BuildSpec:
 @pytest.mark.parametrize("key", [True, 2.5, HALF_A_PAIR, None, 2**63])
 def test_what_is_no_key_has_no_shard(key: object) -> None:
     for kind in KeyType:
-        with pytest.raises(InvalidKey):
+        with pytest.raises(InvalidRowKey):
             hash_shard(key, kind, 8)
 
 
@@ -114,7 +114,7 @@ def test_text_that_is_not_unicode_is_refused_before_a_shard_is_written(tmp_path:
     storage = Storage(tmp_path)
     bad = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")])
     for rows, refused in (
-        ([{"id": HALF_A_PAIR}], InvalidKey),
+        ([{"id": HALF_A_PAIR}], InvalidRowKey),
         ([{"id": "a", "name": HALF_A_PAIR}], InvalidBuild),
         ([{"id": "a", HALF_A_PAIR: 1}], InvalidBuild),
         (pa.table({"id": bad}), InvalidBuild),

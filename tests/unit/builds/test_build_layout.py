@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_snowpack.builds import layout
-from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey
+from airflow_snowpack.builds.errors import InvalidBuild, InvalidRowKey
 from airflow_snowpack.builds.model import KeyType, canonical, hash_shard
 
 
@@ -47,7 +47,7 @@ def test_keys_have_the_documented_bytes() -> None:
     ],
 )
 def test_a_key_without_canonical_bytes_is_refused(key: object, key_type: KeyType) -> None:
-    with pytest.raises(InvalidKey, match="cannot be placed"):
+    with pytest.raises(InvalidRowKey, match="cannot be placed"):
         hash_shard(key, key_type, 8)
 
 

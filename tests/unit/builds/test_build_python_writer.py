@@ -20,7 +20,7 @@ from bounded import PATIENCE_S, Beside
 from shard_writing import write_rows
 
 from airflow_snowpack.builds.build_spec import BuildInput
-from airflow_snowpack.builds.errors import BuildError, InvalidBuild, InvalidKey, ShardFailed
+from airflow_snowpack.builds.errors import BuildError, InvalidBuild, InvalidRowKey, ShardFailed
 from airflow_snowpack.builds.json_format import read_attempt
 from airflow_snowpack.builds.model import KeyType, ShardAttemptResult, ShardFormat, Sharding, hash_shard
 from airflow_snowpack.builds.sharding import Placing
@@ -84,7 +84,7 @@ def test_an_empty_input_makes_empty_shards(storage: Storage) -> None:
     ],
 )
 def test_a_key_that_cannot_be_placed_is_refused_before_anything_is_written(storage: Storage, rows: Any, told: str) -> None:
-    with pytest.raises(InvalidKey, match=told):
+    with pytest.raises(InvalidRowKey, match=told):
         write_rows(rows, storage, "r1", Sharding.hash(2), "id")
     assert list(storage.objects("")) == []
 

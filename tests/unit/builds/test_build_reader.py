@@ -28,7 +28,7 @@ from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.errors import (
     BuildNotFound,
     InvalidBuild,
-    InvalidKey,
+    InvalidRowKey,
     ManifestDamaged,
     NothingPublished,
     StorageFailed,
@@ -173,18 +173,18 @@ def test_bytes_may_be_asked_for_by_what_stands_for_them(root: Storage) -> None:
 def test_what_is_no_key_of_the_build_is_refused(root: Storage, key: Any) -> None:
     publish(root, flights(), key="tail")
     with SnapshotReader(root) as reader:
-        with pytest.raises(InvalidKey):
+        with pytest.raises(InvalidRowKey):
             reader.get(key)
-        with pytest.raises(InvalidKey):
+        with pytest.raises(InvalidRowKey):
             reader.multi_get(["N00001", key])
-        with pytest.raises(InvalidKey):
+        with pytest.raises(InvalidRowKey):
             reader.multi_get([key])
 
 
 @pytest.mark.parametrize(("keys", "wrong"), [([7], 2**63), ([7], True), (["a"], "\ud800")])
 def test_many_keys_are_refused_for_a_single_wrong_one(root: Storage, keys: list[Any], wrong: Any) -> None:
     publish(root, pa.table({"key": keys}), key="key")
-    with SnapshotReader(root) as reader, pytest.raises(InvalidKey):
+    with SnapshotReader(root) as reader, pytest.raises(InvalidRowKey):
         reader.multi_get([*keys, wrong])
 
 
@@ -238,7 +238,7 @@ def test_a_category_leads_to_its_one_shard(root: Storage, shard_format: ShardFor
         assert reader.get("N00007", category="JFK") is None
         assert set(reader.multi_get(["N00007", "N00008"], category="LGA")) == {"N00008"}
         assert set(reader.multi_get(["N00007", "N00008"])) == {"N00007", "N00008"}
-        with pytest.raises(InvalidKey, match="not among the 3 categories"):
+        with pytest.raises(InvalidRowKey, match="not among the 3 categories"):
             reader.get("N00007", category="SFO")
 
 
@@ -252,7 +252,7 @@ def test_a_build_whose_categories_are_its_keys_needs_no_category(root: Storage) 
 
 def test_a_build_without_categories_refuses_one(root: Storage) -> None:
     publish(root, flights(), key="tail")
-    with SnapshotReader(root) as reader, pytest.raises(InvalidKey, match="sharded by hash and has no categories"):
+    with SnapshotReader(root) as reader, pytest.raises(InvalidRowKey, match="sharded by hash and has no categories"):
         reader.get("N00007", category="EWR")
 
 

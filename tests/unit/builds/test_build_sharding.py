@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_examples import UNHURRIED
 
-from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey
+from airflow_snowpack.builds.errors import InvalidBuild, InvalidRowKey
 from airflow_snowpack.builds.model import KeyType, Sharding, hash_shard
 from airflow_snowpack.builds.sharding import BUCKETS, SHARD_COUNTS, Placing, bucket_of, fewest_shards, key_type_of
 
@@ -46,12 +46,12 @@ def test_a_narrow_integer_is_placed_as_a_wide_one(width: pa.DataType) -> None:
 
 
 def test_a_key_outside_of_64_bits_is_refused() -> None:
-    with pytest.raises(InvalidKey, match="9223372036854775808 cannot be placed: an integer key must fit into 64 bits"):
+    with pytest.raises(InvalidRowKey, match="9223372036854775808 cannot be placed: an integer key must fit into 64 bits"):
         Placing(Sharding.hash(8), KeyType.INTEGER).shards(pa.array([1, 2**63], pa.uint64()))
 
 
 def test_a_null_key_is_refused() -> None:
-    with pytest.raises(InvalidKey, match="a key must not be null"):
+    with pytest.raises(InvalidRowKey, match="a key must not be null"):
         Placing(Sharding.hash(8), KeyType.STRING).shards(pa.array(["a", None]))
 
 
@@ -71,7 +71,7 @@ def test_categories_go_to_their_shards_in_order() -> None:
 @pytest.mark.parametrize("stranger", ["BOS", None])
 def test_a_value_that_is_no_category_stops_the_build(stranger: str | None) -> None:
     with pytest.raises(
-        InvalidKey, match=f"{stranger!r} cannot be placed: it is not among the 2 categories of the column 'origin'"
+        InvalidRowKey, match=f"{stranger!r} cannot be placed: it is not among the 2 categories of the column 'origin'"
     ):
         Placing(Sharding.categories("origin", ("LGA", "JFK")), KeyType.INTEGER).shards(pa.array(["LGA", stranger]))
 

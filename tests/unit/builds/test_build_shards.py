@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import xxhash
 
-from airflow_snowpack.builds.errors import InvalidBuild, InvalidKey
+from airflow_snowpack.builds.errors import InvalidBuild, InvalidRowKey
 from airflow_snowpack.builds.model import ShardFormat
 from airflow_snowpack.builds.write.attempt import ShardPlan, write_shard
 from airflow_snowpack.builds.write.rate_limit import RateLimit
@@ -90,7 +90,7 @@ def test_a_key_is_looked_up_by_the_primary_key_or_an_index(tmp_path: Path) -> No
 @BOTH
 @pytest.mark.parametrize("tails", ["ba", "acb", "abca"])
 def test_rows_that_are_out_of_order_are_refused(tmp_path: Path, shard_format: ShardFormat, tails: str) -> None:
-    with pytest.raises(InvalidKey, match="it comes after a larger one"):
+    with pytest.raises(InvalidRowKey, match="it comes after a larger one"):
         write_shard(ShardPlan(SCHEMA, "tail", shard_format, batch_size=2), batches(list(tails)), tmp_path)
 
 

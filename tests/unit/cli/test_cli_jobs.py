@@ -81,7 +81,7 @@ def test_the_same_key_with_another_request_is_refused(snowpack: Run, flights: Ta
     snowpack("jobs", "submit", "demo.flights", "--idempotency-key", "k1")
     said = snowpack("jobs", "submit", "demo.flights", "--idempotency-key", "k1", "--dry-run")
 
-    assert said.code == 1
+    assert said.code == 2
     assert "came before with another request" in said.err
 
 
