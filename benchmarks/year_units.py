@@ -357,7 +357,7 @@ def _triggerer(year: Year) -> Iterator[asyncio.Runner]:
 
 
 async def _defer(year: Year, *, poll_seconds: float) -> list[asyncio.Future[Any]]:
-    from airflow_snowpack.triggers.data_arrival import DataArrivalTrigger
+    from airflow_snowpack.triggers.waits import DataArrivalTrigger
 
     began = NOW.isoformat()
     tasks: list[asyncio.Future[Any]] = []

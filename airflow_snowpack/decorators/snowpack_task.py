@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.bases.decorator import DecoratedOperator, determine_kwargs, task_decorator_factory
 
 from airflow_snowpack.decorators.parameters import without_session
-from airflow_snowpack.operators.handing_over import HandsOver
+from airflow_snowpack.operators.interim import HandsOver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -76,7 +76,7 @@ def snowpack_task(
         ``pd.DataFrame``, ``pl.DataFrame`` or another :class:`~airflow_snowpack.interim.forms.Form`, and as they are where
         it is annotated ``TableRef`` or ``ViewRef``.
     :param multiple_outputs: as for ``@task``: a dictionary that is returned becomes an XCom for each of its keys.
-    :param kwargs: those of :class:`~airflow_snowpack.operators.handing_over.HandsOver`: ``name``, ``scope``, ``preservation``,
+    :param kwargs: those of :class:`~airflow_snowpack.operators.interim.HandsOver`: ``name``, ``scope``, ``preservation``,
         ``ttl`` and the ids of connections; and those of every operator.
     :raises TypeError: the function is asynchronous, or a parameter is annotated with rows in a form that tables do not arrive in.
     """

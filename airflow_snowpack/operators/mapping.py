@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_snowpack.operators.handing_over import HandsOver
+from airflow_snowpack.operators.interim import HandsOver
 from airflow_snowpack.operators.rendered import UnreadableArgument, read_object, read_text, read_values
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class MapsTable(HandsOver):
     :param op_args: further arguments of the function. (templated)
     :param op_kwargs: further arguments by name. (templated)
 
-    The arguments of :class:`~airflow_snowpack.operators.handing_over.HandsOver` say what becomes of the result.
+    The arguments of :class:`~airflow_snowpack.operators.interim.HandsOver` say what becomes of the result.
     """
 
     template_fields: Sequence[str] = (*HandsOver.template_fields, "table", "op_args", "op_kwargs")

@@ -86,7 +86,7 @@ class WaitsForTable(BaseOperator):
         if self.if_locked == "skip":
             raise AirflowSkipException(str(locked)) from locked
         from airflow_snowpack.store import utc_now
-        from airflow_snowpack.triggers.table_lock import TableLockTrigger
+        from airflow_snowpack.triggers import TableLockTrigger
 
         until = until or (utc_now() + self.wait_timeout).isoformat()
         self.log.info("%s Waiting until %s.", locked, until)

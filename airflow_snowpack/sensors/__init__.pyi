@@ -1,5 +1,5 @@
 from .build_published import BuildPublishedSensor as BuildPublishedSensor
 from .data_arrival import IcebergDataArrivalSensor as IcebergDataArrivalSensor
-from .maintenance_job import MaintenanceJobSensor as MaintenanceJobSensor
+from .maintenance import MaintenanceJobSensor as MaintenanceJobSensor
+from .maintenance import TableLockSensor as TableLockSensor
 from .run_constraint import RunConstraintSensor as RunConstraintSensor
-from .table_lock import TableLockSensor as TableLockSensor

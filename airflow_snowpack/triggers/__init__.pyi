@@ -1,8 +1,8 @@
-from .build_published import BuildPublishedTrigger as BuildPublishedTrigger
-from .data_arrival import DataArrivalTrigger as DataArrivalTrigger
 from .dispatcher import DispatcherTrigger as DispatcherTrigger
-from .maintenance_job import MaintenanceJobTrigger as MaintenanceJobTrigger
-from .run_constraint import RunConstraintTrigger as RunConstraintTrigger
-from .table_lock import TableLockTrigger as TableLockTrigger
 from .table_watcher import ArrivalProducer as ArrivalProducer
 from .table_watcher import TableWatcherTrigger as TableWatcherTrigger
+from .waits import BuildPublishedTrigger as BuildPublishedTrigger
+from .waits import DataArrivalTrigger as DataArrivalTrigger
+from .waits import MaintenanceJobTrigger as MaintenanceJobTrigger
+from .waits import RunConstraintTrigger as RunConstraintTrigger
+from .waits import TableLockTrigger as TableLockTrigger

@@ -16,10 +16,8 @@ from airflow.triggers.base import BaseTrigger
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.recurring import Recurring
-from airflow_snowpack.triggers.event import event_of
-from airflow_snowpack.triggers.settling import Settling
-from airflow_snowpack.triggers.shared_catalog import join_broker
-from airflow_snowpack.triggers.shared_store import shared_store
+from airflow_snowpack.triggers.shared_reads import join_broker, shared_store
+from airflow_snowpack.triggers.wait_for import Settling, event_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -1,11 +1,14 @@
-"""Reads once for all triggers of a process that wait for the same kind of thing, such as the ends of jobs.
+"""Connections and reads that all triggers of a process share.
 
-    reads = shared_reads(("jobs", url), read_statuses)
-    status = (await reads.get([job_id]))[job_id]     # one call of read_statuses for all that are requested at the time
-    await next_round(poll_seconds)                   # all triggers with this period go on at the same moment
+    store = StoreReads(store_conn_id)
+    status = await store.get(read_statuses, job_id)       # one call of read_statuses for all triggers that wait for jobs
+    tables = await join_tables(stack, catalog_conn_id, names)
+    found = await tables()                                # {name: table}, each table read once for all triggers
+    await next_round(poll_seconds)                        # all triggers with this period continue at the same time
 
-A triggerer runs hundreds of triggers in one event loop. The invariants: **a round of triggers is one read, however many wait**; a
-trigger that is cancelled takes nothing from the others; and an outage is one line of the log, and not one for each trigger.
+A triggerer runs hundreds of triggers in one event loop. The invariants: **a round of triggers is one read, however many wait**;
+all triggers that use a database share one connection to it; a trigger that is cancelled does not affect the others; and an outage
+is one line in the log.
 """
 
 from __future__ import annotations
@@ -13,12 +16,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
 from contextvars import Context
-from typing import Any, Generic, TypeVar
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
+from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.recurring import Recurring
+
+if TYPE_CHECKING:
+    from contextlib import ExitStack
+
+    from pyiceberg.table import Table
+
+    from airflow_snowpack.iceberg.broker import Broker
+    from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.store import Store
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -119,3 +133,116 @@ async def next_round(period_s: float, at_most_s: float = math.inf) -> None:
         await begun
     finally:
         timer.cancel()
+
+
+_stores: dict[str, Store] = {}
+_opening = Lock()
+
+
+async def shared_store(store_conn_id: str | None) -> Store:
+    """The store of a connection; ``None`` for the installation's.
+
+    :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the Airflow connection.
+    :raises StoreUnreachable, SchemaOutOfDate, UnknownRevision: from the store.
+    """
+    return await asyncio.to_thread(_open, await _url(store_conn_id))
+
+
+class StoreReads:
+    """What one trigger reads from the store, together with the other triggers of the process.
+
+    :param store_conn_id: ``None`` for the installation's.
+    """
+
+    def __init__(self, store_conn_id: str | None) -> None:
+        self._conn_id = store_conn_id
+        self._url: str | None = None
+        self._reads: dict[Any, SharedReads[Any, Any]] = {}
+
+    async def get(self, read: Callable[[Store, frozenset[K]], Mapping[K, V | Exception]], key: K) -> V:
+        """Return what is read under a key.
+
+        :param read: a function of a module: the triggers that give the same one are served together.
+        :raises StoreUnreachable: the store does not answer, which is in the log.
+        """
+        from airflow_snowpack.store import StoreUnreachable
+
+        if self._url is None:
+            self._url = await _url(self._conn_id)
+        url, mine = self._url, (self._url, read)
+        if mine not in self._reads:
+            self._reads[mine] = shared_reads(mine, lambda keys: read(_open(url), keys), "the store")
+        try:
+            found: dict[K, V] = await self._reads[mine].get([key])
+        except StoreUnreachable:
+            self._url = None  # its Airflow connection may have changed
+            raise
+        return found[key]
+
+
+def one_by_one(keys: Collection[K], read: Callable[[K], V]) -> dict[K, V | Exception]:
+    """Read keys one after the other: what fails for one is the error of that one alone.
+
+    :raises StoreUnreachable: the store does not answer, so that the others need not try.
+    """
+    from airflow_snowpack.store import StoreUnreachable
+
+    found: dict[K, V | Exception] = {}
+    for key in keys:
+        try:
+            found[key] = read(key)
+        except StoreUnreachable:
+            raise
+        except Exception as problem:  # noqa: BLE001 - it is raised in the trigger that requested this key
+            found[key] = problem
+    return found
+
+
+async def _url(store_conn_id: str | None) -> str:
+    return (await SnowpackHook(store_conn_id).url_in_trigger()).render_as_string(hide_password=False)
+
+
+def _open(url: str) -> Store:
+    from airflow_snowpack.store import open_store
+
+    with _opening:
+        if url not in _stores:
+            _stores[url] = open_store(url, of_a_task=True)
+        return _stores[url]
+
+
+async def join_broker(stack: ExitStack, catalog_conn_id: str | None) -> Broker:
+    """Return the broker of a catalog, until the stack closes.
+
+    :param catalog_conn_id: ``None`` for the installation's.
+    :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection, UnusableAddress: from the Airflow connection.
+    """
+    from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+    from airflow_snowpack.iceberg.broker import brokers
+
+    return stack.enter_context(brokers.join(await IcebergCatalogHook(catalog_conn_id).config_in_trigger()))
+
+
+async def join_tables(
+    stack: ExitStack, catalog_conn_id: str | None, names: frozenset[TableName]
+) -> Callable[[], Awaitable[Mapping[TableName, Table]]]:
+    """Return what reads tables with those of all other triggers, until the stack closes.
+
+    It raises ``TableNotFound`` and what else is wrong with one of these tables, and ``CatalogUnreachable``, which is in the log.
+
+    :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection, UnusableAddress: from the Airflow connection.
+    """
+    if not names:
+        return _no_tables
+    broker = await join_broker(stack, catalog_conn_id)
+    stack.enter_context(broker.waiting_for(names))
+    reads = shared_reads(broker, broker.tables, "the Iceberg catalog")
+
+    async def read() -> Mapping[TableName, Table]:
+        return await reads.get(names)
+
+    return read
+
+
+async def _no_tables() -> Mapping[TableName, Table]:
+    return {}

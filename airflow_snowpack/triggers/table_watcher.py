@@ -19,10 +19,8 @@ from airflow.triggers.shared_stream import SharedStreamProducer
 
 from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.recurring import Recurring
-from airflow_snowpack.triggers.event import event_of
-from airflow_snowpack.triggers.shared_catalog import join_tables
-from airflow_snowpack.triggers.shared_reads import next_round
-from airflow_snowpack.triggers.shared_store import shared_store
+from airflow_snowpack.triggers.shared_reads import join_tables, next_round, shared_store
+from airflow_snowpack.triggers.wait_for import event_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Hashable, Mapping, Sequence

@@ -120,7 +120,7 @@ def test_the_sensor_waits_in_the_triggerer_for_the_end_of_its_runs_interval(
 
     assert outcome.state == "deferred"
     path, arguments = outcome.message.classpath, outcome.message.trigger_kwargs
-    assert path == "airflow_snowpack.triggers.build_published.BuildPublishedTrigger"
+    assert path == "airflow_snowpack.triggers.waits.BuildPublishedTrigger"
     assert "as_of" in str(arguments)
 
 
@@ -130,7 +130,7 @@ def test_the_sensor_looks_again_when_it_is_woken_and_waits_on_if_it_was_rolled_b
     sensor = sensors.BuildPublishedSensor(task_id="wait", dataset="features", as_of=NIGHT[1])
     publish(NIGHT[0])
     publish(NIGHT[1])
-    woken = ("execute_complete", {"event": {"publication": 2}})
+    woken = ("execute_complete", {"event": {"publication": 2}, "until": "9999-01-01T00:00:00+00:00"})
     assert run_operator(sensor, resume=woken).state == "success"
     rollback(builds, storage, "features", "-1", by="ann")
 

@@ -54,9 +54,9 @@ def dag() -> DAG:
 
 
 def consumers_of(operator: Any) -> set[str]:
-    from airflow_snowpack.operators import consumers
+    from airflow_snowpack.operators import interim
 
-    return consumers.consumers_of(operator)
+    return interim.consumers_of(operator)
 
 
 def called(function: Any, name: str, *args: Any, **kwargs: Any) -> Any:

@@ -127,11 +127,11 @@ def test_what_is_awaited_may_be_written_as_json_with_templates(run_operator: Run
 def test_it_waits_in_the_triggerer_for_what_has_not_arrived(run_operator: Runner, flights: TableName) -> None:
     outcome = run_operator(sensor(PartitionsAdded("demo.flights", 5), timeout=timedelta(hours=6)))
     assert outcome.state == "deferred"
-    assert outcome.message.classpath == "airflow_snowpack.triggers.data_arrival.DataArrivalTrigger"
-    assert outcome.message.next_method == "go_on"
+    assert outcome.message.classpath == "airflow_snowpack.triggers.waits.DataArrivalTrigger"
+    assert outcome.message.next_method == "execute_complete"
 
 
-OVER = ("go_on", {"event": {"why": "over"}, "began_at": "2026-11-21T12:00:00+00:00", "until": "2026-11-21T18:00:00+00:00"})
+OVER = ("execute_complete", {"event": {"why": "over"}, "until": "2026-11-21T18:00:00+00:00"})
 
 
 def test_when_the_time_is_up_it_goes_on_with_what_there_is_and_that_is_considered(
@@ -157,8 +157,9 @@ def test_when_the_time_is_up_it_skips_or_fails_and_what_came_stays_new(
 
 
 def test_time_alone_may_be_enough(run_operator: Runner, flights: TableName) -> None:
-    event = {"event": {"why": "arrived"}, "began_at": "2026-01-01T00:00:00+00:00", "until": "2030-01-01T00:00:00+00:00"}
-    assert run_operator(sensor(Every("4h")), resume=("go_on", event)).state == "success"
+    waited = {"event": {"why": "arrived"}, "until": "2030-01-01T00:00:00+00:00"}
+    since_2026 = sensor(Every("4h"), timeout=timedelta(days=4 * 365))
+    assert run_operator(since_2026, resume=("execute_complete", waited)).state == "success"
     assert run_operator(as_another_run(sensor(Every("4h")), "second")).state == "deferred"
 
 

@@ -450,7 +450,7 @@ def test_the_job_sensor_waits_in_the_triggerer_while_the_job_is_active(
     outcome = run_operator(sensors.MaintenanceJobSensor(task_id="done", job_id=job.job_id))
 
     assert outcome.state == "deferred"
-    assert outcome.message.classpath == "airflow_snowpack.triggers.maintenance_job.MaintenanceJobTrigger"
+    assert outcome.message.classpath == "airflow_snowpack.triggers.waits.MaintenanceJobTrigger"
 
 
 def test_the_job_sensor_returns_a_completed_job(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
@@ -460,7 +460,10 @@ def test_the_job_sensor_returns_a_completed_job(run_operator: Runner, jobs: Jobs
     jobs.finish(claim, JobStatus.COMPLETED, [])
     outcome = run_operator(
         sensors.MaintenanceJobSensor(task_id="done", job_id=job.job_id),
-        resume=("execute_complete", {"event": {"job_id": job.job_id, "status": "completed"}}),
+        resume=(
+            "execute_complete",
+            {"event": {"job_id": job.job_id, "status": "completed"}, "until": "9999-01-01T00:00:00+00:00"},
+        ),
     )
 
     assert outcome.state == "success"

@@ -64,7 +64,7 @@ def test_waiting_for_a_lock_happens_in_the_triggerer_and_ends_with_the_lock(
     jobs.locks.acquire(table, "etl/nightly", ttl=HOUR)
     waiting = run_operator(operators.AcquireTableLockOperator(task_id="acquire", table="demo.flights", if_locked="wait"))
     assert waiting.state == "deferred"
-    assert waiting.message.classpath == "airflow_snowpack.triggers.table_lock.TableLockTrigger"
+    assert waiting.message.classpath == "airflow_snowpack.triggers.waits.TableLockTrigger"
 
     jobs.locks.release(table, "etl/nightly")
     resume = ("execute_when_free", {**waiting.message.next_kwargs, "event": {"table": "demo.flights", "free": True}})
@@ -123,4 +123,4 @@ def test_the_sensor_of_a_held_table_waits_in_the_triggerer(run_operator: Runner,
     outcome = run_operator(sensors.TableLockSensor(task_id="free", table="demo.flights"))
 
     assert outcome.state == "deferred"
-    assert outcome.message.classpath == "airflow_snowpack.triggers.table_lock.TableLockTrigger"
+    assert outcome.message.classpath == "airflow_snowpack.triggers.waits.TableLockTrigger"

@@ -51,7 +51,7 @@ def gate(*constraints: Any, **arguments: Any) -> sensors.RunConstraintSensor:
 
 
 def resumed(until: str = LATER) -> tuple[str, dict[str, Any]]:
-    return "go_on", {"event": {"why": "called"}, "until": until}
+    return "execute_complete", {"event": {"why": "called"}, "until": until}
 
 
 def test_a_run_whose_constraints_are_met_goes_on_and_tells_what_they_said(run_in: Any, jobs: Jobs) -> None:
@@ -67,7 +67,7 @@ def test_a_second_run_waits_in_the_triggerer_and_says_why_and_goes_on_when_the_f
     run_in("a", gate(MaxConcurrent(1)))
     waits = run_in("b", gate(MaxConcurrent(1)))
     assert waits.state == "deferred"
-    assert waits.message.classpath == "airflow_snowpack.triggers.run_constraint.RunConstraintTrigger"
+    assert waits.message.classpath == "airflow_snowpack.triggers.waits.RunConstraintTrigger"
     (said,) = [each.value for each in waits.sent if getattr(each, "key", "") == "waits_because"]
     assert said == "1 of at most 1 runs of guard are active"
 

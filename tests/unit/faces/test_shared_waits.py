@@ -82,11 +82,11 @@ def far_store(postgres_database: str, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 def _forget_stores() -> None:
     """Close what the process would keep open, since the database goes with the test."""
-    from airflow_snowpack.triggers import shared_store
+    from airflow_snowpack.triggers import shared_reads
 
-    for store in shared_store._stores.values():
+    for store in shared_reads._stores.values():
         store.close()
-    shared_store._stores.clear()
+    shared_reads._stores.clear()
 
 
 def append(catalog: Catalog, table: str) -> None:
@@ -121,7 +121,7 @@ class QuietAirflow:
         return dict.fromkeys(pools)
 
 
-class Scheduler:
+class TriggerRounds:
     """The rounds of the triggers, which begin when a test says so."""
 
     def __init__(self) -> None:
@@ -144,18 +144,11 @@ class Scheduler:
 
 
 @pytest.fixture
-def rounds(monkeypatch: pytest.MonkeyPatch) -> Scheduler:
-    from airflow_snowpack.triggers import (
-        build_published,
-        data_arrival,
-        maintenance_job,
-        run_constraint,
-        table_lock,
-        table_watcher,
-    )
+def rounds(monkeypatch: pytest.MonkeyPatch) -> TriggerRounds:
+    from airflow_snowpack.triggers import table_watcher, wait_for
 
-    rounds = Scheduler()
-    for module in (build_published, data_arrival, maintenance_job, run_constraint, table_lock, table_watcher):
+    rounds = TriggerRounds()
+    for module in (table_watcher, wait_for):
         monkeypatch.setattr(module, "next_round", rounds.next_round)
     return rounds
 
@@ -167,7 +160,7 @@ async def first_event(trigger: BaseTrigger) -> dict[str, Any]:
 
 
 def while_waiting(
-    rounds: Scheduler, waiters: list[BaseTrigger], act: Callable[[Tasks], Awaitable[None]], parked: int | None = None
+    rounds: TriggerRounds, waiters: list[BaseTrigger], act: Callable[[Tasks], Awaitable[None]], parked: int | None = None
 ) -> None:
     """Run triggers in one event loop until all, or so many, wait after their first look, and then what a test does meanwhile."""
 
@@ -194,7 +187,7 @@ def connections(url: str) -> int:
 
 
 def test_150_sensors_share_one_connection_to_the_catalog_and_one_to_the_store_and_read_each_table_once(
-    rounds: Scheduler, far_catalog: Catalog, far_store: Store, empty_postgres_database: str, postgres_database: str
+    rounds: TriggerRounds, far_catalog: Catalog, far_store: Store, empty_postgres_database: str, postgres_database: str
 ) -> None:
     sensors = [sensor(number, TABLES[number % 3]) for number in range(150)]
     far_store.close()
@@ -230,7 +223,7 @@ def test_150_sensors_share_one_connection_to_the_catalog_and_one_to_the_store_an
 
 
 def test_watchers_share_the_connection_and_the_reads_of_sensors(
-    rounds: Scheduler, far_catalog: Catalog, far_store: Store, empty_postgres_database: str
+    rounds: TriggerRounds, far_catalog: Catalog, far_store: Store, empty_postgres_database: str
 ) -> None:
     waiter = sensor(0, "a")
     begin(far_store, far_catalog, [waiter])
@@ -259,7 +252,7 @@ def test_watchers_share_the_connection_and_the_reads_of_sensors(
 
 
 def test_an_outage_of_the_catalog_is_one_line_and_every_sensor_waits_on(
-    rounds: Scheduler,
+    rounds: TriggerRounds,
     far_catalog: Catalog,
     far_store: Store,
     empty_postgres_database: str,
@@ -291,7 +284,7 @@ def test_an_outage_of_the_catalog_is_one_line_and_every_sensor_waits_on(
 
 
 def test_other_waits_of_a_process_share_one_connection_and_one_statement_for_each_kind(
-    rounds: Scheduler, far_store: Store, postgres_database: str
+    rounds: TriggerRounds, far_store: Store, postgres_database: str
 ) -> None:
     jobs = Jobs(far_store)
     waits: list[BaseTrigger] = []
@@ -314,7 +307,7 @@ def test_other_waits_of_a_process_share_one_connection_and_one_statement_for_eac
 
 
 @pytest.mark.one_database
-def test_what_fails_for_one_sensor_is_its_error_alone(rounds: Scheduler, jobs: Jobs, flights: TableName) -> None:
+def test_what_fails_for_one_sensor_is_its_error_alone(rounds: TriggerRounds, jobs: Jobs, flights: TableName) -> None:
     store, waits = (
         jobs.store,
         [
@@ -337,7 +330,7 @@ def test_what_fails_for_one_sensor_is_its_error_alone(rounds: Scheduler, jobs: J
 
 
 @pytest.mark.one_database
-def test_a_trigger_that_is_cancelled_takes_nothing_from_the_others(rounds: Scheduler, jobs: Jobs) -> None:
+def test_a_trigger_that_is_cancelled_takes_nothing_from_the_others(rounds: TriggerRounds, jobs: Jobs) -> None:
     one, other = [jobs.submit(TableName("lake", "db", name), ["expire_snapshots"]).job_id for name in TABLES[:2]]
     waits: list[BaseTrigger] = [triggers.MaintenanceJobTrigger(job_id) for job_id in (one, one, other)]
 
@@ -355,7 +348,7 @@ def test_a_trigger_that_is_cancelled_takes_nothing_from_the_others(rounds: Sched
 
 
 @pytest.mark.one_database
-def test_runs_at_gates_share_one_connection(rounds: Scheduler, far_store: Store, postgres_database: str) -> None:
+def test_runs_at_gates_share_one_connection(rounds: TriggerRounds, far_store: Store, postgres_database: str) -> None:
     places = [GatePlace("dag", f"run{number}", "gate") for number in range(10)]
     states = [Gate(far_store, QuietAirflow(), place, [MaxConcurrent(1)]).ask().state for place in places]  # type: ignore[arg-type]  # as far as gates ask
     assert states == [GateState.PASSED, *[GateState.WAITING] * 9]

@@ -17,16 +17,15 @@ from typing import TYPE_CHECKING, Any
 from airflow_snowpack.durations import parse_duration
 from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.operators.base import ReportsLineage, StopsWhenKilled
-from airflow_snowpack.operators.consumers import consumers_of
 from airflow_snowpack.operators.refusals import refusals_are_final
-from airflow_snowpack.operators.table_name import refuse_shared_name
 from airflow_snowpack.preservation import Preservation, parse_preservation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import timedelta
 
-    from airflow.sdk import Context
+    from airflow.sdk import BaseOperator, Context
+    from airflow.sdk.definitions.mappedoperator import MappedOperator
     from pyspark.sql import SparkSession
 
     from airflow_snowpack.interim.handover import Handover, Keeping
@@ -35,19 +34,19 @@ if TYPE_CHECKING:
 
 
 class HandsOver(ReportsLineage, StopsWhenKilled):
-    """The part of an operator that reads and writes interim tables.
+    """Base of the operators that read and write interim tables.
 
-    :param name: what the table that this task hands on can be found by, beside its reference. (templated) On a mapped task it
-        has a template that tells the instances apart.
-    :param scope: where the name is known: ``run`` or ``global``.
-    :param preservation: ``FULL`` keeps what this task hands on when nobody needs it any more, ``NONE`` lets it go; without it the
-        run decides, then the environment variable ``SNOWPACK_DEFAULT_PRESERVATION_MODE``, then ``NONE`` holds.
-    :param ttl: for how long it is preserved, or keeps its global name, such as ``"7d"``; without it, without end.
+    :param name: a name by which the new table can be found, beside its reference. On a mapped task it needs a template that is
+        different for each instance. (templated)
+    :param scope: where the name is valid: ``run`` or ``global``.
+    :param preservation: ``FULL`` keeps the table when no task needs it any more, ``NONE`` drops it; ``None``: the registered run
+        decides, then the environment variable ``SNOWPACK_DEFAULT_PRESERVATION_MODE``, then ``NONE``.
+    :param ttl: how long the table is preserved, or keeps its global name, such as ``"7d"``; ``None``: without end.
     :param spark_conn_id: see :class:`~airflow_snowpack.hooks.IcebergSparkHook`.
-    :param catalog_conn_id: the installation's own, if any: in another catalog nobody would drop the tables. Likewise
+    :param catalog_conn_id: the installation's, if any: the collector drops no tables in other catalogs. Likewise
         ``store_conn_id``.
-    :raises ValueError: the scope or the time is none.
-    :raises InvalidPreservation: the preservation is none.
+    :raises ValueError: an invalid scope or duration.
+    :raises InvalidPreservation: an invalid preservation.
     """
 
     template_fields: Sequence[str] = ("name",)
@@ -77,9 +76,9 @@ class HandsOver(ReportsLineage, StopsWhenKilled):
 
     @contextmanager
     def handing_over(self, context: Context) -> Iterator[Handover]:
-        """This attempt at the task; at the end of a block that ends well, everything that was given is handed on.
+        """Open the handover of this attempt. A block that ends without an error hands on every table given to it.
 
-        :raises AirflowFailException: a retry would meet the same error again.
+        :raises AirflowFailException: a retry would meet the same problem.
         """
         from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
         from airflow_snowpack.hooks.store import SnowpackHook
@@ -103,7 +102,7 @@ class HandsOver(ReportsLineage, StopsWhenKilled):
             self._handover = None
 
     def spark_session(self) -> SparkSession:
-        """The session that the arguments lead to.
+        """Return the Spark session of the connection.
 
         :raises SparkUnavailable: this machine has no Spark.
         """
@@ -118,7 +117,7 @@ class HandsOver(ReportsLineage, StopsWhenKilled):
             handover.abandon(reason)
 
     def _refuse_elsewhere(self, settings: Settings) -> None:
-        """:raises OtherInstallation: the collector would not look there."""
+        """:raises OtherInstallation: the collector would not find the tables."""
         from airflow_snowpack.hooks.errors import OtherInstallation
 
         own = {"catalog_conn_id": settings.catalog_conn_id, "store_conn_id": settings.store_conn_id}
@@ -136,8 +135,69 @@ class HandsOver(ReportsLineage, StopsWhenKilled):
         return Keeping(self.name or None, Scope(self.scope), preservation, self.ttl)
 
 
+def refuse_shared_name(operator: BaseOperator, name: object, map_index: int | None) -> None:
+    """Refuse a name that all instances of a mapped task would share: each would drop the table of the one before.
+
+    A template is accepted as it is: its author has to make it different for each instance.
+
+    :param name: as it is written, before it is rendered.
+    :raises UnusableOutput: all instances would have it.
+    """
+    if map_index is None or map_index < 0:
+        return
+    dag = operator.get_dag()
+    mapped = dag.get_task(operator.task_id) if dag is not None else None
+    partial = getattr(mapped, "partial_kwargs", None)  # None: a group of tasks is mapped, not the task
+    written = name if partial is None else partial.get("name")
+    if isinstance(written, str) and written and "{" not in written:
+        from airflow_snowpack.interim.errors import UnusableOutput
+
+        raise UnusableOutput(
+            "name",
+            written,
+            "the task is mapped, and all of its instances would give their tables this name, which is for one; put what tells "
+            "them apart into it, such as {{ ti.map_index }}",
+        )
+
+
+def consumers_of(producer: BaseOperator) -> frozenset[str]:
+    """Return the ids of the tasks that may need what this task hands on, in its own DAG.
+
+    These are the tasks directly downstream, and those behind tasks of other kinds: what a plain ``@task`` returns, such as
+    ``refs[0]``, may be the reference that it received, and it cannot pin the table for its own consumers. So every table that a
+    task receives as an argument was pinned for it before its producer ended.
+    """
+    carriers = {producer.task_id}
+    consumers = set(producer.downstream_task_ids)
+    left = list(consumers)
+    while left:
+        task: BaseOperator | MappedOperator = producer.dag.get_task(left.pop())
+        if task.task_id in carriers or _hands_over(task) or carriers.isdisjoint(_producers_for(task)):
+            continue
+        carriers.add(task.task_id)
+        consumers |= task.downstream_task_ids
+        left += task.downstream_task_ids
+    return frozenset(consumers)
+
+
+def _hands_over(task: BaseOperator | MappedOperator) -> bool:
+    from airflow.sdk.definitions.mappedoperator import MappedOperator
+
+    return issubclass(task.operator_class if isinstance(task, MappedOperator) else type(task), HandsOver)
+
+
+def _producers_for(task: BaseOperator | MappedOperator) -> set[str]:
+    """Return the tasks whose results are among the task's arguments."""
+    from airflow.sdk.definitions.mappedoperator import MappedOperator
+    from airflow.sdk.definitions.xcom_arg import XComArg
+
+    # Of a list that is expanded, iter_mapped_dependencies() leaves out the results inside of it.
+    arguments = [task.partial_kwargs, task._get_specified_expand_input().value] if isinstance(task, MappedOperator) else task
+    return {operator.task_id for operator, _ in XComArg.iter_xcom_references(arguments)}
+
+
 def holder_of(context: Context) -> Holder:
-    """This attempt at the task, as the store knows it."""
+    """Return this attempt at the task, as the store identifies it."""
     from airflow_snowpack.interim.model import Holder, TaskKey
 
     instance = context["ti"]

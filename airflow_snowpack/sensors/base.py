@@ -1,0 +1,115 @@
+"""What the sensors share: one poke in the worker, then a wait in the triggerer."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from airflow.sdk import BaseSensorOperator, PokeReturnValue
+from airflow.sdk.exceptions import AirflowException, AirflowSensorTimeout
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_snowpack.triggers.wait_for import WaitFor
+
+OnTimeout = Literal["go_on", "skip", "fail"]
+ON_TIMEOUT: tuple[OnTimeout, ...] = ("go_on", "skip", "fail")
+
+
+class WaitingSensor(BaseSensorOperator):
+    """Base of the sensors. A subclass has ``poke``, and the trigger that waits for what ``poke`` looks for.
+
+    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's.
+    :param deferrable: wait in the triggerer, which uses no worker slot; ``False`` pokes in the worker.
+    :param poke_interval: the time between two checks.
+    """
+
+    ui_color = "#e6f1f2"
+    _until: datetime | None = None
+
+    def __init__(
+        self,
+        *,
+        store_conn_id: str | None = None,
+        deferrable: bool = True,
+        poke_interval: timedelta | float = timedelta(seconds=10),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(poke_interval=poke_interval, **kwargs)
+        self.store_conn_id = store_conn_id
+        self.deferrable = deferrable
+
+    def poke(self, context: Context) -> PokeReturnValue:
+        """Return whether the wait is over, and the XCom of the task."""
+        raise NotImplementedError
+
+    def question(self, context: Context, until: datetime) -> WaitFor:
+        """Return the trigger that waits until another poke may succeed."""
+        raise NotImplementedError
+
+    def execute(self, context: Context) -> Any:
+        """Poke once, and wait if it was in vain."""
+        if not self.deferrable:
+            return super().execute(context)
+        from airflow_snowpack.store import utc_now
+
+        return self._poke_or_wait(context, utc_now() + timedelta(seconds=self.timeout))
+
+    def execute_complete(self, context: Context, event: dict[str, Any], until: str) -> Any:
+        """Poke again after a wait, and wait for the rest of the time if it was in vain."""
+        if problem := event.get("problem"):
+            raise AirflowException(problem)
+        return self._poke_or_wait(context, datetime.fromisoformat(until))
+
+    def _poke_or_wait(self, context: Context, until: datetime) -> Any:
+        self._until = until
+        if (answer := self.poke(context)).is_done:
+            return answer.xcom_value
+        return self._wait(context, until)
+
+    def _wait(self, context: Context, until: datetime) -> Any:
+        from airflow_snowpack.store import utc_now
+
+        self._defer(context, until, timeout=max(timedelta(0), until - utc_now()))
+
+    def _defer(self, context: Context, until: datetime, timeout: timedelta | None) -> None:
+        arguments = {"until": until.isoformat()}
+        self.defer(trigger=self.question(context, until), method_name="execute_complete", kwargs=arguments, timeout=timeout)
+
+
+class DecidesOnTimeout(WaitingSensor):
+    """Base of the sensors that can succeed when their time is over.
+
+    :param on_timeout: what to do then: ``go_on``, ``skip`` or ``fail``.
+    """
+
+    def __init__(self, *, on_timeout: OnTimeout = "skip", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if on_timeout not in ON_TIMEOUT:
+            raise ValueError(f"on_timeout = {on_timeout!r} is not valid. Use one of: {', '.join(ON_TIMEOUT)}.")
+        self.on_timeout = on_timeout
+
+    def time_out(self, context: Context) -> Any:
+        """End the task when its time is over."""
+        raise NotImplementedError
+
+    def execute(self, context: Context) -> Any:
+        """Poke once, and wait if it was in vain."""
+        try:
+            return super().execute(context)
+        except AirflowSensorTimeout:  # of a sensor that pokes in the worker
+            return self.time_out(context)
+
+    def execute_complete(self, context: Context, event: dict[str, Any], until: str) -> Any:
+        """Poke again after a wait, or decide when the time is over."""
+        if event.get("why") == "over":
+            return self.time_out(context)
+        return super().execute_complete(context, event, until)
+
+    def _wait(self, context: Context, until: datetime) -> Any:
+        from airflow_snowpack.store import utc_now
+
+        if utc_now() >= until:
+            return self.time_out(context)
+        return self._defer(context, until, timeout=None)  # the trigger ends the wait, so that the task can decide

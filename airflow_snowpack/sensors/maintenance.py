@@ -1,0 +1,104 @@
+"""Wait for the end of a maintenance job, or for a free table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import PokeReturnValue
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_snowpack.links import MaintenanceJobLink, show_job
+from airflow_snowpack.operators.refusals import refusals_are_final
+from airflow_snowpack.sensors.base import WaitingSensor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from airflow.sdk import Context
+
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.triggers import MaintenanceJobTrigger, TableLockTrigger
+
+
+class MaintenanceJobSensor(WaitingSensor):
+    """Waits until a maintenance job has ended.
+
+    :param job_id: the id of the job, such as ``"{{ ti.xcom_pull('submit')['job_id'] }}"``.
+    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's.
+    :param deferrable: wait in the triggerer, which uses no worker slot; ``False`` pokes in the worker.
+    :param poke_interval: the time between two checks.
+
+    Returns the completed job as a dictionary. A job that failed or was cancelled fails the task with the job's error and without
+    a retry.
+    """
+
+    template_fields: Sequence[str] = ("job_id", "store_conn_id")
+    operator_extra_links = (MaintenanceJobLink(),)
+
+    def __init__(self, *, job_id: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.job_id = job_id
+
+    def poke(self, context: Context) -> PokeReturnValue:
+        """Read the job."""
+        from airflow_snowpack.hooks.store import SnowpackHook
+        from airflow_snowpack.jobs import JobStatus
+        from airflow_snowpack.operators.report import job_report
+
+        with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
+            job = hook.jobs().get(self.job_id)
+        show_job(self, context, job.job_id)
+        if job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
+            raise AirflowFailException(
+                f"The job {job.job_id} on {job.table} ended as {job.status}: {job.error or 'no reason was given'}"
+            )
+        return PokeReturnValue(is_done=job.status.is_terminal, xcom_value=job_report(job) if job.status.is_terminal else None)
+
+    def question(self, context: Context, until: datetime) -> MaintenanceJobTrigger:
+        """Wait for the end of the job."""
+        from airflow_snowpack.triggers import MaintenanceJobTrigger
+
+        return MaintenanceJobTrigger(self.job_id, self.store_conn_id, self.poke_interval)
+
+
+class TableLockSensor(WaitingSensor):
+    """Waits until a table is not locked.
+
+    The table may be locked again before the next task runs. To keep others away, take the lock yourself:
+    ``AcquireTableLockOperator(if_locked="wait")``.
+
+    :param table: ``database.table``.
+    :param catalog_conn_id: the Airflow connection of the catalog; ``None`` for the installation's. Likewise ``store_conn_id``.
+    :param deferrable: wait in the triggerer, which uses no worker slot; ``False`` pokes in the worker.
+    :param poke_interval: the time between two checks.
+    """
+
+    template_fields: Sequence[str] = ("table", "store_conn_id", "catalog_conn_id")
+
+    def __init__(self, *, table: str, catalog_conn_id: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.catalog_conn_id = catalog_conn_id
+
+    def poke(self, context: Context) -> PokeReturnValue:
+        """Read the lock of the table."""
+        from airflow_snowpack.hooks.store import SnowpackHook
+
+        with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
+            lock = hook.locks().blocking(self._name())
+        if lock is not None:
+            self.log.info("The table %s is locked by %s", self.table, lock.holder)
+        return PokeReturnValue(is_done=lock is None)
+
+    def question(self, context: Context, until: datetime) -> TableLockTrigger:
+        """Wait until the table is free."""
+        from airflow_snowpack.triggers import TableLockTrigger
+
+        name, poll_s = self._name(), self.poke_interval
+        return TableLockTrigger(self.table, name.catalog, None, self.store_conn_id, poll_s, catalog_id=name.catalog_id)
+
+    def _name(self) -> TableName:
+        from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+
+        return IcebergCatalogHook(self.catalog_conn_id).identified(self.table)
