@@ -1,4 +1,4 @@
-"""What the operators share: the identity of their task instance, the end of a killed task, and lineage for OpenLineage."""
+"""What the operators share: the identity of the task instance, which errors are retried, the end of a killed task, and lineage."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowTaskTimeout
+from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTimeout
 
 from airflow_snowpack.airflow.task_ref import TaskRef
+from airflow_snowpack.errors import Kind, SnowpackError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,6 +29,18 @@ if TYPE_CHECKING:
 KILLED_EXIT_CODE = 143  # 128 + SIGTERM, as a shell reports it
 KILL_LIMIT_S = 4.2  # Airflow sends SIGKILL 5 s after SIGTERM; an attempt at a job gives up by itself after 4 s
 
+RETRIED = {
+    Kind.INVALID: False,
+    Kind.NOT_FOUND: False,
+    Kind.CONFLICT: True,
+    Kind.REFUSED: False,
+    Kind.FORBIDDEN: False,
+    Kind.UNAVAILABLE: True,
+    Kind.DAMAGED: True,
+    Kind.MISCONFIGURED: False,
+    Kind.FAILED: True,
+}
+
 
 def owner_of(context: Context) -> str:
     """Return ``dag/run/task[index]``, the owner of what the task instance locks and submits.
@@ -41,6 +54,27 @@ def owner_of(context: Context) -> str:
 def worker_of(context: Context) -> str:
     """Return the owner, the try and the process, by which people find the log."""
     return f"{TaskRef.of(context['ti'])} on {socket.gethostname()}:{os.getpid()}"
+
+
+@contextmanager
+def refusals_are_final() -> Iterator[None]:
+    """Raise an ``AirflowFailException``, which Airflow does not retry, for an error that a retry would meet again."""
+    try:
+        yield
+    except SnowpackError as error:
+        if is_retried(error):
+            raise
+        raise AirflowFailException(str(error)) from error
+
+
+def is_retried(error: SnowpackError) -> bool:
+    """Return whether another attempt at the task may succeed."""
+    from airflow_snowpack.builds.errors import NothingPublished
+    from airflow_snowpack.iceberg.errors import TableNotFound
+    from airflow_snowpack.interim.errors import InterimTableNotFound
+
+    # Another task may create what is missing before the next attempt.
+    return RETRIED[error.kind] or isinstance(error, TableNotFound | InterimTableNotFound | NothingPublished)
 
 
 class StopsWhenKilled(BaseOperator):

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from airflow_snowpack.operators.publishing import PublishesBuild
-from airflow_snowpack.operators.rendered import (
+from airflow_snowpack.operators.arguments import (
     UnreadableArgument,
     read_moment,
     read_number,
     read_text,
     read_values,
 )
+from airflow_snowpack.operators.publishing import PublishesBuild
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

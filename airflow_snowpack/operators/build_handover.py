@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from airflow_snowpack.operators.rendered import UnreadableArgument, read_object
+from airflow_snowpack.operators.arguments import UnreadableArgument, read_object
 
 if TYPE_CHECKING:
     from airflow_snowpack.builds.build_spec import BuildInput

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.bases.decorator import determine_kwargs
 
-from airflow_snowpack.operators.rendered import read_object
+from airflow_snowpack.operators.arguments import read_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_snowpack.links import MaintenanceJobLink, show_job
-from airflow_snowpack.operators.refusals import refusals_are_final
+from airflow_snowpack.operators.base import refusals_are_final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,9 +13,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.links import show_build
+from airflow_snowpack.operators.arguments import UnreadableArgument, read_flag, read_number, read_period, read_text
 from airflow_snowpack.operators.build_report import cleanup_report
 from airflow_snowpack.operators.dataset import UsesDataset
-from airflow_snowpack.operators.rendered import UnreadableArgument, read_flag, read_number, read_period, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from airflow_snowpack.operators.refusals import refusals_are_final
-from airflow_snowpack.operators.rendered import UnreadableArgument, read_flag, read_period, read_text
+from airflow_snowpack.operators.arguments import UnreadableArgument, read_flag, read_period, read_text
+from airflow_snowpack.operators.base import refusals_are_final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

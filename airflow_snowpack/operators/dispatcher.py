@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException
 
-from airflow_snowpack.operators.base import worker_of
-from airflow_snowpack.operators.refusals import refusals_are_final
+from airflow_snowpack.operators.base import refusals_are_final, worker_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

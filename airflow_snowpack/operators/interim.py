@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.durations import parse_duration
 from airflow_snowpack.interim.names import Scope
-from airflow_snowpack.operators.base import ReportsLineage, StopsWhenKilled
-from airflow_snowpack.operators.refusals import refusals_are_final
+from airflow_snowpack.operators.base import ReportsLineage, StopsWhenKilled, refusals_are_final
 from airflow_snowpack.preservation import Preservation, parse_preservation
 
 if TYPE_CHECKING:

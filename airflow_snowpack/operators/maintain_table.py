@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_snowpack.assets import is_started_by, maintained_tables, maintenance_outlet, record_maintenance
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.links import show_job
-from airflow_snowpack.operators.rendered import read_flag, read_names, read_object, read_text
+from airflow_snowpack.operators.arguments import read_flag, read_names, read_object, read_text
 from airflow_snowpack.operators.running import RunsJob
 from airflow_snowpack.operators.waiting import WaitsForTable
 

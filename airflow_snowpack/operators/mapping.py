@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_snowpack.operators.arguments import UnreadableArgument, read_object, read_text, read_values
 from airflow_snowpack.operators.interim import HandsOver
-from airflow_snowpack.operators.rendered import UnreadableArgument, read_object, read_text, read_values
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from airflow_snowpack.operators.base import owner_of
-from airflow_snowpack.operators.refusals import refusals_are_final
-from airflow_snowpack.operators.rendered import read_flag, read_period
+from airflow_snowpack.operators.arguments import read_flag, read_period
+from airflow_snowpack.operators.base import owner_of, refusals_are_final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

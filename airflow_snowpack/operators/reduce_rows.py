@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.interim.map_reduce.layers import check_fan_in
+from airflow_snowpack.operators.arguments import UnreadableArgument, read_names, read_number
 from airflow_snowpack.operators.mapping import Made, MapsTable, Source
-from airflow_snowpack.operators.rendered import UnreadableArgument, read_names, read_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_snowpack.airflow.task_ref import TaskRef
-from airflow_snowpack.operators.refusals import refusals_are_final
-from airflow_snowpack.operators.rendered import UnreadableArgument, read_text
+from airflow_snowpack.operators.arguments import UnreadableArgument, read_text
+from airflow_snowpack.operators.base import refusals_are_final
 from airflow_snowpack.operators.running import RunsJob
 
 if TYPE_CHECKING:

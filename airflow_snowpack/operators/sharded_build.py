@@ -18,10 +18,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow_snowpack.operators.arguments import read_number, read_period
 from airflow_snowpack.operators.build_arguments import BUILD_FIELDS
 from airflow_snowpack.operators.build_report import cleanup_numbers, published_report
 from airflow_snowpack.operators.building import BuildsShards
-from airflow_snowpack.operators.rendered import read_number, read_period
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_snowpack.links import MaintenanceJobLink, show_job
-from airflow_snowpack.operators.rendered import read_flag, read_names, read_object, read_text
+from airflow_snowpack.operators.arguments import read_flag, read_names, read_object, read_text
 from airflow_snowpack.operators.waiting import WaitsForTable
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from airflow_snowpack.operators.refusals import refusals_are_final
+from airflow_snowpack.operators.base import refusals_are_final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

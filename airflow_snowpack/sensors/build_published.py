@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import PokeReturnValue
 
 from airflow_snowpack.links import BuildRunLink, show_build
-from airflow_snowpack.operators.refusals import refusals_are_final
-from airflow_snowpack.operators.rendered import read_moment, read_number
+from airflow_snowpack.operators.arguments import read_moment, read_number
+from airflow_snowpack.operators.base import refusals_are_final
 from airflow_snowpack.sensors.base import WaitingSensor
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import PokeReturnValue
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
-from airflow_snowpack.operators.base import owner_of
-from airflow_snowpack.operators.refusals import refusals_are_final
+from airflow_snowpack.operators.base import owner_of, refusals_are_final
 from airflow_snowpack.sensors.base import DecidesOnTimeout
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from airflow.sdk import PokeReturnValue
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_snowpack.links import MaintenanceJobLink, show_job
-from airflow_snowpack.operators.refusals import refusals_are_final
+from airflow_snowpack.operators.base import refusals_are_final
 from airflow_snowpack.sensors.base import WaitingSensor
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from airflow.sdk import PokeReturnValue
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from airflow_snowpack.airflow.task_ref import TaskRef
-from airflow_snowpack.operators.refusals import refusals_are_final
+from airflow_snowpack.operators.base import refusals_are_final
 from airflow_snowpack.sensors.base import DecidesOnTimeout
 
 if TYPE_CHECKING:

@@ -58,7 +58,7 @@ def test_no_two_errors_share_a_name(errors: list[type[SnowpackError]]) -> None:
 def test_each_kind_has_a_status_an_exit_code_and_a_retry() -> None:
     from airflow_snowpack.api.problems import STATUS
     from airflow_snowpack.cli.exit_code import CODES
-    from airflow_snowpack.operators.refusals import RETRIED
+    from airflow_snowpack.operators.base import RETRIED
 
     assert set(STATUS) == set(CODES) == set(RETRIED) == set(Kind)
 
@@ -69,7 +69,7 @@ def test_what_was_answered_differently_by_api_cli_and_tasks_follows_from_one_kin
     from airflow_snowpack.cli.exit_code import code_of
     from airflow_snowpack.interim.errors import InterimTableNotStuck, UnwritableFrame
     from airflow_snowpack.jobs.errors import KeyUsedBefore
-    from airflow_snowpack.operators.refusals import is_retried
+    from airflow_snowpack.operators.base import is_retried
     from airflow_snowpack.store.errors import SchemaOutOfDate
 
     answers = {
@@ -100,7 +100,7 @@ def test_the_page_lists_every_error_with_what_follows_from_it(errors: list[type[
 def _page(errors: list[type[SnowpackError]]) -> str:
     from airflow_snowpack.api.problems import OTHER_STATUS, STATUS
     from airflow_snowpack.cli.exit_code import CODES
-    from airflow_snowpack.operators.refusals import RETRIED
+    from airflow_snowpack.operators.base import RETRIED
 
     lines = [
         "# Errors",

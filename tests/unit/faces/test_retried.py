@@ -14,7 +14,7 @@ NOW = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
 
 @pytest.mark.parametrize("end", [LeaseRanOut("job", "attempt", NOW), BuildLeaseRanOut("the run r1 of flights")])
 def test_a_lease_that_ran_out_is_retried(end: Exception) -> None:
-    from airflow_snowpack.operators.refusals import refusals_are_final
+    from airflow_snowpack.operators.base import refusals_are_final
 
     with pytest.raises(type(end)), refusals_are_final():
         raise end
@@ -23,7 +23,7 @@ def test_a_lease_that_ran_out_is_retried(end: Exception) -> None:
 def test_a_build_that_another_attempt_has_taken_over_is_not_retried() -> None:
     from airflow.sdk.exceptions import AirflowFailException
 
-    from airflow_snowpack.operators.refusals import refusals_are_final
+    from airflow_snowpack.operators.base import refusals_are_final
 
     with pytest.raises(AirflowFailException), refusals_are_final():
         raise StaleBuild("the run r1 of flights")
