@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.scheduling import CommitsAdded, CustomEvents, Event, EventLog, Schedule, Schedules
-from airflow_snowpack.scheduling.trigger import custom_key
+from airflow_snowpack.scheduling.triggers.trigger import custom_key
 from airflow_snowpack.store import Store, open_store
 from airflow_snowpack.store.schedule_tables import considered
 from benchmarks.results import Finding, Results

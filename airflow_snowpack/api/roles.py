@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from airflow_snowpack.humanize import SHORTEST_AGO, one_unit, plural
-from airflow_snowpack.scheduling.trigger import TABLES
+from airflow_snowpack.scheduling.triggers.trigger import TABLES
 from airflow_snowpack.store.interim_tables import interim_tables
 from airflow_snowpack.store.schedule_tables import launches, schedule_triggers
 from airflow_snowpack.store.schema import job_queue, jobs, table_locks

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         SyncReport,
     )
     from airflow_snowpack.scheduling.sources import Source
-    from airflow_snowpack.scheduling.trigger import Judgement
+    from airflow_snowpack.scheduling.triggers.trigger import Judgement
 
 
 def schedule_body(stored: StoredSchedule) -> Body:

@@ -12,10 +12,9 @@ from pydantic import ConfigDict, Field
 from airflow_snowpack.api.shapes import Moment, Shape
 from airflow_snowpack.iceberg.names import LEVEL
 from airflow_snowpack.scheduling import LaunchBacklog, Missed, Origin, PendingState
-from airflow_snowpack.scheduling.composites import BY_KIND, COMPOSITES
 from airflow_snowpack.scheduling.constraints.constraint import CONSTRAINTS
-from airflow_snowpack.scheduling.declared import REQUIRED
 from airflow_snowpack.scheduling.schedule import DAG_ID, MAX_NAME, PRIORITIES
+from airflow_snowpack.scheduling.triggers.trigger import TRIGGERS
 
 EXAMPLE: dict[str, Any] = {
     "name": "page_views_nightly",
@@ -33,21 +32,8 @@ def _one_of(kinds: dict[str, Any]) -> dict[str, Any]:
         "minProperties": 1,
         "maxProperties": 1,
         "additionalProperties": False,
-        "properties": {name: _fields_of(kind) for name, kind in kinds.items()},
+        "properties": {name: kind.schema() for name, kind in kinds.items()},
     }
-
-
-def _fields_of(kind: Any) -> dict[str, Any]:
-    if kind in COMPOSITES.values():
-        return {"type": "array", "minItems": 1, "items": {"type": "object"}, "description": "Triggers."}
-    as_object = {
-        "type": "object",
-        "properties": {name: {} for name in kind.fields},
-        "required": [name for name, default in kind.fields.items() if default is REQUIRED],
-        "additionalProperties": False,
-    }
-    summary = str(kind.__doc__).strip().split("\n")[0]
-    return {"anyOf": [as_object, {"not": {"type": "object"}}], "description": summary}
 
 
 Name = Annotated[str, Field(pattern=f"^{LEVEL.pattern}$", max_length=MAX_NAME, examples=["page_views_nightly"])]
@@ -63,7 +49,7 @@ class ScheduleBody(Shape):
     dag_id: DagId
     trigger: dict[str, Any] = Field(
         description="When a run is wanted: one trigger; `all_of` and `any_of` hold several.",
-        json_schema_extra=_one_of({**BY_KIND, **COMPOSITES}),
+        json_schema_extra=_one_of(TRIGGERS.all()),
     )
     conf: dict[str, Any] = Field(default_factory=dict, description="What each run gets as its `dag_run.conf`.")
     constraints: list[dict[str, Any]] = Field(

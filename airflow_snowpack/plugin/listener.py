@@ -97,7 +97,7 @@ class StoreListener:
 
         def write(store: Store) -> None:
             from airflow_snowpack.scheduling import Event, EventLog
-            from airflow_snowpack.scheduling.trigger import asset_key
+            from airflow_snowpack.scheduling.triggers.trigger import asset_key
 
             EventLog(store).publish([Event(asset_key(uri), at, detail=detail, source_id=source_id)])
 

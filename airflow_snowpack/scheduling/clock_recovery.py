@@ -18,14 +18,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.cron import next_tick
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.events import AHEAD, number_in_turn
-from airflow_snowpack.scheduling.leaves import Cron, Deadline, Every
 from airflow_snowpack.scheduling.pending_runs.gated_runs import GateState
 from airflow_snowpack.scheduling.pending_runs.model import is_open
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.scheduling.trigger import Leaf, clock_key
+from airflow_snowpack.scheduling.triggers.trigger import Clock, clock_key
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import (
     dag_successes,
@@ -132,17 +130,14 @@ def _restart_clock(conn: sa.Connection, row: sa.Row[Any], now: datetime) -> None
         leaf = Schedule.from_json(row.definition).trigger.leaves()[row.leaf]
     except InvalidSchedule:  # of a newer version, which a scheduler of that version will have to recover
         return
-    next_at = min(row.next_at, _latest(leaf, now))
+    next_at = min(row.next_at, _latest(leaf.clock, now))
     mine = sa.and_(schedule_clocks.c.schedule == row.schedule, schedule_clocks.c.leaf == row.leaf)
     conn.execute(sa.update(schedule_clocks).where(mine).values(next_at=next_at, look_at=next_at))
 
 
-def _latest(leaf: Leaf, now: datetime) -> datetime:
-    """When a clock comes next at the latest."""
-    if isinstance(leaf, Cron):
-        following = next_tick(leaf.expression, leaf.tz, now)
-        # A launch may have moved a deadline to the period after this one.
-        return next_tick(leaf.expression, leaf.tz, following) if isinstance(leaf, Deadline) else following
-    assert isinstance(leaf, Every), "only these have clocks"
-    assert isinstance(leaf.period, timedelta), "checked when it was made"
-    return now + leaf.period
+def _latest(clock: Clock | None, now: datetime) -> datetime:
+    """Return when a clock ticks next at the latest."""
+    assert clock is not None, "only these have rows"
+    following = clock.next_after(now)
+    # A launch may have moved a deadline to the period after this one.
+    return clock.next_after(following) if clock.is_deadline else following

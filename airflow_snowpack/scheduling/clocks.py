@@ -16,15 +16,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.cron import next_tick
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.events import Event, last_number, number_in_turn, publish
 from airflow_snowpack.scheduling.history import note
-from airflow_snowpack.scheduling.leaves import Cron, Deadline, Every
 from airflow_snowpack.scheduling.pending_runs.model import OPEN, PendingState
 from airflow_snowpack.scheduling.schedule import Missed, Schedule
 from airflow_snowpack.scheduling.subscriber import CURSOR
-from airflow_snowpack.scheduling.trigger import Leaf, clock_key
+from airflow_snowpack.scheduling.triggers.trigger import Clock, Leaf, clock_key
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import (
     event_cursors,
@@ -86,30 +84,31 @@ class Clocks:
             log.error("schedule_not_readable: %s: %s", row.schedule, error)
             self._set(conn, row, row.next_at, look_at=now + LATE)
             return None
-        leaf = schedule.trigger.leaves()[row.leaf]
-        moments = _due_moments(leaf, row.next_at, now)
+        clock = schedule.trigger.leaves()[row.leaf].clock
+        assert clock is not None, "only these have rows"
+        moments = _due_moments(clock, row.next_at, now)
         missed = [moment for moment in moments if now - moment > LATE]
         # Deadlines that were missed are one run under every policy but NONE: its launch restarts their clock.
-        if schedule.missed is Missed.ALL and not isinstance(leaf, Deadline) and (missed or len(moments) > 1):
-            return self._one_at_a_time(conn, row, leaf, moments, missed, now)
-        self._set(conn, row, _after(leaf, now))
+        if schedule.missed is Missed.ALL and not clock.is_deadline and (missed or len(moments) > 1):
+            return self._one_at_a_time(conn, row, clock, moments, missed, now)
+        self._set(conn, row, clock.next_after(now))
         if missed:
             self._note_missed(conn, row, schedule.missed, missed)
         if len(missed) == len(moments) and schedule.missed is Missed.NONE:
             return None
-        return _event(row, leaf, moments)
+        return _event(row, clock, moments)
 
     def _one_at_a_time(
-        self, conn: sa.Connection, row: sa.Row[Any], leaf: Leaf, moments: list[datetime], missed: list[datetime], now: datetime
+        self, conn: sa.Connection, row: sa.Row[Any], clock: Clock, moments: list[datetime], missed: list[datetime], now: datetime
     ) -> Event | None:
         """Each missed tick is a run of its own: the next comes when the run of the one before is off."""
         if self._is_on_its_way(conn, row):
             self._set(conn, row, row.next_at, look_at=now + UNTIL_THE_RUN_IS_OFF)
             return None
-        self._set(conn, row, moments[1] if len(moments) > 1 else _after(leaf, now))
+        self._set(conn, row, moments[1] if len(moments) > 1 else clock.next_after(now))
         if moments[0] in missed:
             self._note_missed(conn, row, Missed.ALL, moments[:1])
-        return _event(row, leaf, moments[:1])
+        return _event(row, clock, moments[:1])
 
     def _is_on_its_way(self, conn: sa.Connection, row: sa.Row[Any]) -> bool:
         """Whether the tick before has not become a launched run yet, or has not even reached the subscriber.
@@ -142,7 +141,7 @@ def restart_periods(conn: sa.Connection, store: Store, schedule: Schedule, took:
     :param took: the leaves whose events the launch has.
     """
     for number, leaf in enumerate(schedule.trigger.leaves()):
-        if not isinstance(leaf, Every | Deadline):
+        if (clock := leaf.clock) is None or not clock.restarts:
             continue
         mine = sa.and_(schedule_clocks.c.schedule == schedule.name, schedule_clocks.c.leaf == number)
         row = conn.execute(sa.select(schedule_clocks).where(mine).with_for_update()).first()
@@ -150,8 +149,8 @@ def restart_periods(conn: sa.Connection, store: Store, schedule: Schedule, took:
             continue  # a suspended schedule has no clocks
         # A period or a deadline that ended a moment ago and is on its way to the subscriber was this launch's, and does not count
         # any more. The clock's row is held from here on, so none is under way that this does not see.
-        if isinstance(leaf, Every) or not (leaf in took or _is_unheard(conn, row)):
-            next_at = _after(leaf, store.clock() if isinstance(leaf, Every) else max(row.next_at, store.clock()))
+        if not clock.fixed or not (leaf in took or _is_unheard(conn, row)):
+            next_at = clock.next_after(max(row.next_at, store.clock()) if clock.fixed else store.clock())
             conn.execute(sa.update(schedule_clocks).where(mine).values(next_at=next_at, look_at=next_at))
         mine = sa.and_(schedule_triggers.c.schedule == schedule.name, schedule_triggers.c.leaf == number)
         conn.execute(sa.update(schedule_triggers).where(mine).values(counts_after=last_number(conn)))
@@ -169,29 +168,17 @@ def _unheard(key: str, *also: sa.ColumnElement[bool]) -> sa.Exists:
     return sa.exists().where(events.c.key == key, events.c.id > sa.func.coalesce(passed, 0), *also)
 
 
-def _due_moments(leaf: Leaf, next_at: datetime, now: datetime) -> list[datetime]:
+def _due_moments(clock: Clock, next_at: datetime, now: datetime) -> list[datetime]:
     moments = [next_at]
-    while isinstance(leaf, Cron) and len(moments) < MANY:
-        following = next_tick(leaf.expression, leaf.tz, moments[-1])
-        if following > now:
-            break
+    while clock.fixed and len(moments) < MANY and (following := clock.next_after(moments[-1])) <= now:
         moments.append(following)
     return moments
 
 
-def _after(leaf: Leaf, now: datetime) -> datetime:
-    if isinstance(leaf, Cron):
-        return next_tick(leaf.expression, leaf.tz, now)
-    assert isinstance(leaf, Every), "only these have clocks"
-    assert isinstance(leaf.period, timedelta), "checked when it was made"
-    return now + leaf.period
-
-
-def _event(row: sa.Row[Any], leaf: Leaf, moments: list[datetime]) -> Event:
-    key = clock_key(row.schedule, row.leaf)
-    # A tick comes once, also when the clock is set back over it. Two periods may well end at the same moment then.
-    source = None if isinstance(leaf, Every) else f"tick:{row.generation}:{row.leaf}:{moments[-1].isoformat()}"
-    return Event(key, moments[-1], detail={"ticks": _texts(moments[-MAX_TOLD:])}, source_id=source)
+def _event(row: sa.Row[Any], clock: Clock, moments: list[datetime]) -> Event:
+    # A fixed tick comes once, also when the clock is set back over it. Two periods may well end at the same moment then.
+    source = f"tick:{row.generation}:{row.leaf}:{moments[-1].isoformat()}" if clock.fixed else None
+    return Event(clock_key(row.schedule, row.leaf), moments[-1], detail={"ticks": _texts(moments[-MAX_TOLD:])}, source_id=source)
 
 
 def _texts(moments: list[datetime]) -> list[str]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -26,10 +26,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.iceberg.arrivals import Arrivals, Place, head_of, read_arrivals
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.scheduling.cron import next_tick
 from airflow_snowpack.scheduling.events import Event, last_number
-from airflow_snowpack.scheduling.leaves import Cron, Deadline, Every, TableLeaf
-from airflow_snowpack.scheduling.trigger import Judgement, Leaf, Progress, Trigger, table_key
+from airflow_snowpack.scheduling.triggers.trigger import TABLES, Clock, Judgement, Leaf, Progress, Trigger, table_key
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.by_keys import read_by_keys
 from airflow_snowpack.store.schedule_tables import considered, events
@@ -37,7 +35,6 @@ from airflow_snowpack.store.schedule_tables import considered, events
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-TABLES = table_key(TableName("c", "d", "t")).removesuffix("c.d.t")
 START = Place(None, 0, None)
 NOBODY = ""
 """The owner of a place up to which nothing has been considered: where a consumer began."""
@@ -95,10 +92,7 @@ class Consumer:
         self._began_at = began_at
         self._keys = {leaf: leaf.event_key(catalog_name, "", number) for number, leaf in enumerate(trigger.leaves())}
         self._tables = {table_key(name): name for name in tables_of(trigger, catalog_name)}
-        of_time = (Every, Cron)
-        self._event_keys = {
-            leaf: key for leaf, key in self._keys.items() if key not in self._tables and not isinstance(leaf, of_time)
-        }
+        self._event_keys = {leaf: key for leaf, key in self._keys.items() if key not in self._tables and leaf.clock is None}
         self._read: dict[str, tuple[Place, int | None, Arrivals]] = {}
 
     def look(self, owner: str, load: Callable[[TableName], Table]) -> Look:
@@ -124,13 +118,13 @@ class Consumer:
         }
         deadlines = _deadlines(self._keys, since, considered_before=row.owner != NOBODY)
         since |= _deadlines_to_json(deadlines)
-        next_deadlines = {leaf: _period_end(leaf, max(end, now)) for leaf, end in deadlines.items()}
+        next_deadlines = {leaf: leaf.next_after(max(end, now)) for leaf, end in deadlines.items()}
         happened = {leaf: self._happened(leaf, key, arrivals, since, now, kept) for leaf, key in self._keys.items()}
         happened |= {leaf: [Event(self._keys[leaf], end)] if end <= now else [] for leaf, end in deadlines.items()}
         progress = {leaf: _progress(leaf, each) for leaf, each in happened.items() if each}
         heads = {key: place_to_json(found.head) for key, found in arrivals.items()}
         return Look(
-            judgement=self._trigger.judge(progress, now),
+            judgement=self._trigger.evaluate(progress, now),
             since=since,
             upto={"at": now.isoformat(), "events": kept.last, "tables": heads, **_deadlines_to_json(next_deadlines)},
             amounts={key.removeprefix(TABLES): _amounts(found) for key, found in arrivals.items()},
@@ -245,19 +239,16 @@ class Consumer:
         if key in arrivals:
             new = arrivals[key].new
             return [Event(key, min(one.arrived_at, now), one.to_amounts(), {"partitions": one.partitions}) for one in new]
-        if isinstance(leaf, Every):
-            assert isinstance(leaf.period, timedelta), "checked when it was made"
-            return [Event(key, now)] if now >= start + leaf.period else []
-        if isinstance(leaf, Cron):
-            tick = next_tick(leaf.expression, leaf.tz, start)
-            return [Event(key, tick)] if tick <= now else []
+        if leaf.clock is not None:
+            tick = leaf.clock.next_after(start)
+            return [Event(key, tick if leaf.clock.fixed else now)] if tick <= now else []
         return kept.events[leaf]
 
 
 def tables_of(trigger: Trigger, catalog_name: str) -> list[TableName]:
     """Return the tables that a trigger listens to, in the order of their names."""
-    leaves = (leaf for leaf in trigger.leaves() if isinstance(leaf, TableLeaf))
-    return sorted({TableName.parse(leaf.table, catalog=catalog_name) for leaf in leaves}, key=str)
+    sources = (source for leaf in trigger.leaves() if (source := leaf.source) is not None and source.kind == "table")
+    return sorted({TableName.parse(source.name, catalog=catalog_name) for source in sources}, key=str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,31 +266,21 @@ def read_places(store: Store, consumers: Collection[str]) -> Places:
     return Places({row.consumer: row for row in rows}, last)
 
 
-def _deadlines(leaves: Iterable[Leaf], since: Mapping[str, Any], *, considered_before: bool) -> dict[Deadline, datetime]:
+def _deadlines(leaves: Iterable[Leaf], since: Mapping[str, Any], *, considered_before: bool) -> dict[Clock, datetime]:
     """When the periods end in which a consumer considers next."""
     kept, start = since.get("deadlines", {}), datetime.fromisoformat(since["at"])
     ends = {}
-    for leaf in leaves:
-        if not isinstance(leaf, Deadline):
-            continue
-        if (end := kept.get(_named(leaf))) is not None:
-            ends[leaf] = datetime.fromisoformat(end)
+    for deadline in [leaf.clock for leaf in leaves if leaf.clock is not None and leaf.clock.is_deadline]:
+        if (end := kept.get(str(deadline))) is not None:
+            ends[deadline] = datetime.fromisoformat(end)
         else:  # the first look, or the first since the trigger has this deadline
-            ends[leaf] = _period_end(leaf, start)
-            ends[leaf] = _period_end(leaf, ends[leaf]) if considered_before else ends[leaf]
+            first = deadline.next_after(start)
+            ends[deadline] = deadline.next_after(first) if considered_before else first
     return ends
 
 
-def _deadlines_to_json(ends: Mapping[Deadline, datetime]) -> dict[str, Any]:
-    return {"deadlines": {_named(leaf): end.isoformat() for leaf, end in ends.items()}} if ends else {}
-
-
-def _period_end(leaf: Deadline, after: datetime) -> datetime:
-    return next_tick(leaf.expression, leaf.tz, after)
-
-
-def _named(leaf: Deadline) -> str:
-    return f"{leaf.expression} {leaf.tz}"
+def _deadlines_to_json(ends: Mapping[Clock, datetime]) -> dict[str, Any]:
+    return {"deadlines": {str(leaf): end.isoformat() for leaf, end in ends.items()}} if ends else {}
 
 
 def _progress(leaf: Leaf, happened: list[Event]) -> Progress:

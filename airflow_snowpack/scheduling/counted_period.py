@@ -79,7 +79,8 @@ def _keep(conn: sa.Connection, period: timedelta) -> None:
 def _readable(text: str) -> tuple[Constraint, ...]:
     """Without what a newer version wrote, which launches nothing here until it is changed."""
     found: list[Constraint] = []
-    for each in json.loads(text):
+    declared = json.loads(text)
+    for each in declared if isinstance(declared, list) else ():
         try:
             found += parse_constraints([each])
         except InvalidSchedule:

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.scheduling.trigger import Judgement, Leaf, Progress, Trigger
+from airflow_snowpack.scheduling.triggers.trigger import Judgement, Leaf, Progress, Trigger
 from airflow_snowpack.store.schedule_tables import events, pending_events, pending_jobs
 
 MAX_TOLD = 100
@@ -108,7 +108,7 @@ def why_it_runs(
     pending_id: str, schedule: Schedule, progress: Mapping[Leaf, Progress], now: datetime, listed: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the same from what :func:`listed_events` has returned."""
-    missing = [_missing(trigger, trigger.judge(progress, now)) for trigger in schedule.trigger.missing(progress, now)]
+    missing = [_missing(trigger, trigger.evaluate(progress, now)) for trigger in schedule.trigger.missing(progress, now)]
     return {"schedule": schedule.name, "pending_id": pending_id, **listed, "missing": missing}
 
 

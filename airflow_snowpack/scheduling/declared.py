@@ -12,9 +12,11 @@ DAG file loads all classes of triggers and constraints. :class:`Declared` has th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import FrozenInstanceError
 from datetime import time, timedelta
+from decimal import Decimal
 from enum import Enum
 from typing import Any, ClassVar, NoReturn, Self, TypeVar, dataclass_transform
 
@@ -25,6 +27,16 @@ from airflow_snowpack.scheduling.errors import InvalidSchedule
 LONGEST = timedelta(days=36_500)
 """A century: a longer period is a slip, and a moment that far away may not exist."""
 
+
+UNITS = {"": 1, "B": 1} | {
+    f"{letter}{infix}B": base**power
+    for power, letter in enumerate("KMGTPE", start=1)
+    for infix, base in (("", 1000), ("i", 1024))
+}
+BY_UPPER = {unit.upper(): size for unit, size in UNITS.items()}
+LARGEST = 2**63 - 1
+"""What a column of either database holds."""
+SIZE = re.compile(r"\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[A-Za-z]*)\s*")
 
 REQUIRED: Any = object()
 """The default of a field that has none."""
@@ -119,6 +131,18 @@ class Declared:
         except TypeError as error:
             raise InvalidSchedule(cls.kind, said, f"a field is missing; it takes {', '.join(known)}") from error
 
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        """Return the JSON schema of its fields, which may also be the value of the first field alone."""
+        as_object = {
+            "type": "object",
+            "properties": {name: {} for name in cls.fields},
+            "required": [name for name, default in cls.fields.items() if default is REQUIRED],
+            "additionalProperties": False,
+        }
+        summary = str(cls.__doc__).strip().split("\n")[0]
+        return {"anyOf": [as_object, {"not": {"type": "object"}}], "description": summary}
+
     def _read(self, name: str, parse: Callable[[Any], Any]) -> None:
         """Check a field and put its value into the form that the rest of the code relies on."""
         value = getattr(self, name)
@@ -136,6 +160,38 @@ def parse_period(value: object) -> timedelta:
     if not timedelta(0) < period <= LONGEST:
         raise ValueError(f"it must be longer than nothing, and {LONGEST.days} days at most")
     return period
+
+
+def parse_bytes(value: object) -> int:
+    """A number of bytes.
+
+    :raises ValueError: it is none, or smaller than one; the text says what was expected.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        size = value
+    else:
+        match = SIZE.fullmatch(value) if isinstance(value, str) else None
+        if match is None or match["unit"].upper() not in BY_UPPER:
+            raise ValueError('it must be a size such as "100GB", "512MiB" or a number of bytes')
+        size = int(Decimal(match["number"]) * BY_UPPER[match["unit"].upper()])
+    if not 1 <= size <= LARGEST:
+        raise ValueError("it must be at least one byte, and less than 8 EiB")
+    return size
+
+
+def parse_count(value: object) -> int:
+    """:raises ValueError: it is no whole number of 1 or more, or larger than :data:`LARGEST`."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST:
+        raise ValueError("it must be a whole number, 1 or more")
+    return value
+
+
+def say_bytes(size: int) -> str:
+    """The size in the largest decimal unit that it fills."""
+    for letter, power in zip("EPTGMK", range(6, 0, -1), strict=True):
+        if size >= 1000**power:
+            return f"{size / 1000**power:.3g} {letter}B"
+    return f"{size} B"
 
 
 def as_period(value: timedelta | str) -> timedelta:

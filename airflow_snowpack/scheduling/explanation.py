@@ -15,13 +15,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.counting import count_events
-from airflow_snowpack.scheduling.leaves import Deadline
 from airflow_snowpack.scheduling.pending_runs.gated_runs import GatedRun, waiting_at_gates
 from airflow_snowpack.scheduling.pending_runs.model import OPEN, PendingRun, PendingState, Reason, pending_from
 from airflow_snowpack.scheduling.schedules import Schedules, StoredSchedule
 from airflow_snowpack.scheduling.source_problems import NO_WIDER_THAN, SourceProblem, dag_source, read_problems
 from airflow_snowpack.scheduling.sources import Source, blocking, source_key, sources_of, with_problems
-from airflow_snowpack.scheduling.trigger import TABLES, Judgement
+from airflow_snowpack.scheduling.triggers.trigger import TABLES, Judgement
 from airflow_snowpack.store.schedule_tables import launches, pending_jobs, schedule_clocks, table_places
 from airflow_snowpack.store.signs_of_life import Role, is_alive, last_seen
 
@@ -194,7 +193,7 @@ def _judged(conn: sa.Connection, one: StoredSchedule, row: sa.Row[Any] | None, n
     """What its trigger is worth, the events included that no check has counted yet."""
     if one.read is None:
         return Judgement(False, "not known, since its definition cannot be read")
-    return one.read.trigger.judge({} if row is None else count_events(conn, row, one.read).progress, now)
+    return one.read.trigger.evaluate({} if row is None else count_events(conn, row, one.read).progress, now)
 
 
 def _on_record(
@@ -279,7 +278,7 @@ def _next_ticks(conn: sa.Connection, names: Sequence[str]) -> dict[str, dict[int
 
 def _deadline(one: StoredSchedule, ticks: Mapping[int, datetime]) -> datetime | None:
     leaves = () if one.read is None else one.read.trigger.leaves()
-    ends = [ticks[number] for number, leaf in enumerate(leaves) if isinstance(leaf, Deadline) and number in ticks]
+    ends = [ticks[number] for number, leaf in enumerate(leaves) if number in ticks and leaf.clock and leaf.clock.is_deadline]
     return min(ends, default=None)
 
 

@@ -104,7 +104,7 @@ class Intake:
         readable = self._with_schedules(conn, conn.execute(held).all())
         changes = []
         for (row, schedule), counted in zip(readable, count_each(conn, readable), strict=True):
-            judgement = schedule.trigger.judge(counted.progress, now)
+            judgement = schedule.trigger.evaluate(counted.progress, now)
             if not judgement.satisfied:
                 reasons = reasons_to_json((Reason("trigger", judgement.says, met=False, not_before=judgement.next_at),))
                 changes.append(

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.scheduling.source_problems import ProblemKind
-from airflow_snowpack.scheduling.trigger import table_key
+from airflow_snowpack.scheduling.triggers.trigger import table_key
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import schedule_triggers, source_problems, table_places
 

@@ -41,7 +41,7 @@ from airflow_snowpack.scheduling.source_problems import (
     is_news,
     write_problem,
 )
-from airflow_snowpack.scheduling.trigger import table_key
+from airflow_snowpack.scheduling.triggers.trigger import table_key
 from airflow_snowpack.store import Store, StoreError
 from airflow_snowpack.store.schedule_tables import source_problems, table_places
 from airflow_snowpack.store.types import UtcDateTime

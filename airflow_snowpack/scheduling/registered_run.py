@@ -24,7 +24,6 @@ from airflow_snowpack.preservation import RUN_KEY, Preservation
 from airflow_snowpack.scheduling.cron import check_cron, check_zone
 from airflow_snowpack.scheduling.declared import parse_text
 from airflow_snowpack.scheduling.errors import InvalidRun, InvalidSchedule
-from airflow_snowpack.scheduling.leaves import Cron
 from airflow_snowpack.scheduling.schedule import (
     Schedule,
     parse_conf,
@@ -34,6 +33,7 @@ from airflow_snowpack.scheduling.schedule import (
     parse_name,
     read_field,
 )
+from airflow_snowpack.scheduling.triggers.clock_triggers import Cron
 
 OURS = (RUN_KEY, "snowpack")
 """What Snowpack itself writes into a run's conf."""

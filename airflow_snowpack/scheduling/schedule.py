@@ -25,11 +25,10 @@ from typing import Any
 from airflow_snowpack.durations import format_duration
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.names import LEVEL
-from airflow_snowpack.scheduling.composites import parse_trigger
 from airflow_snowpack.scheduling.constraints.constraint import CONSTRAINTS, Constraint
 from airflow_snowpack.scheduling.declared import check_storable, parse_period
 from airflow_snowpack.scheduling.errors import InvalidSchedule
-from airflow_snowpack.scheduling.trigger import Trigger
+from airflow_snowpack.scheduling.triggers.trigger import Trigger, parse_trigger
 
 DAG_ID = re.compile(r"[\w.~-]{1,250}")
 MAX_NAME = 200

@@ -16,18 +16,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.scheduling.constraints.constraint import RequiredFacts
-from airflow_snowpack.scheduling.cron import next_tick
 from airflow_snowpack.scheduling.errors import InvalidSchedule, ScheduleExists, ScheduleNotFound, ScheduleNotReadable
 from airflow_snowpack.scheduling.events import last_number
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.launches.run_ends import watch_runs
 from airflow_snowpack.scheduling.launches.slot_reservations import let_go
-from airflow_snowpack.scheduling.leaves import Cron, Every, RunsFailed, RunsSucceeded
 from airflow_snowpack.scheduling.pending_runs.model import OPEN, PendingState
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.scheduling.trigger import table_key
+from airflow_snowpack.scheduling.triggers.trigger import TABLES
 from airflow_snowpack.store import Actor, IdMaker, Store, new_id, storable, write_audit
 from airflow_snowpack.store.schedule_tables import (
     launches,
@@ -45,7 +42,6 @@ SLOW_WRITERS = timedelta(seconds=1)
 """So slow may the clock of a writer be that commits to a table right after a schedule was created, changed or resumed. What was
 committed so shortly before, and has not been read yet, counts too.
 """
-TABLES = table_key(TableName("c", "d", "t")).removesuffix("c.d.t")
 
 CHANGES = {
     "created": "create_schedule",
@@ -204,8 +200,8 @@ class ScheduleWriter:
             values = {"schedule": name, "leaf": number, "generation": row.generation, "event_key": key}
             since = counts_from - SLOW_WRITERS if key.startswith(TABLES) else counts_from
             conn.execute(sa.insert(schedule_triggers).values(**values, counts_after=counts_after, counts_from=since))
-            first = first_tick(leaf, now)
-            if first is not None:
+            if leaf.clock is not None:
+                first = leaf.clock.next_after(now)
                 conn.execute(sa.insert(schedule_clocks).values(schedule=name, leaf=number, next_at=first, look_at=first))
         # A quiet table is due at once: until it is read, a commit of a slow writer may look older than the change.
         keys = {leaf.event_key(self._catalog, name, number) for number, leaf in enumerate(schedule.trigger.leaves())}
@@ -225,17 +221,7 @@ def audit_subject(name: str) -> str:
     return f"schedule:{name}"
 
 
-def first_tick(leaf: object, now: datetime) -> datetime | None:
-    """When a leaf's clock comes first; ``None`` for a leaf without one."""
-    if isinstance(leaf, Cron):
-        return next_tick(leaf.expression, leaf.tz, now)
-    if isinstance(leaf, Every):
-        assert isinstance(leaf.period, timedelta), "checked when it was made"
-        return now + leaf.period
-    return None
-
-
 def _named_dags(schedule: Schedule) -> list[str]:
     """The DAGs whose runs its triggers and its constraints ask about."""
-    named = {leaf.dag_id for leaf in schedule.trigger.leaves() if isinstance(leaf, RunsSucceeded | RunsFailed)}
+    named = {source.name for leaf in schedule.trigger.leaves() if (source := leaf.source) is not None and source.kind == "dag"}
     return sorted(named.union(RequiredFacts.of(schedule.constraints, schedule.dag_id).dag_runs))

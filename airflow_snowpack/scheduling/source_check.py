@@ -17,11 +17,11 @@ import sqlalchemy as sa
 
 from airflow_snowpack.iceberg.catalog import load_table
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.scheduling.leaves import TableLeaf
+from airflow_snowpack.scheduling.consumer import tables_of
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.source_problems import Found, ProblemKind, SourceProblem, dag_source, found_in, found_with
 from airflow_snowpack.scheduling.sources import blocking, sources_of, with_problems
-from airflow_snowpack.scheduling.trigger import table_key
+from airflow_snowpack.scheduling.triggers.trigger import table_key
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import schedules
 from airflow_snowpack.store.signs_of_life import Role, is_alive, last_seen
@@ -69,7 +69,7 @@ def check_sources(
             problems[table_key(name)] = SourceProblem(found.kind, found.problem, now, now)
     findings: list[Finding] = []
     for one in wanted:
-        blocked = with_problems(one.trigger, one.trigger.judge({}, now), blocking(one.trigger, problems, catalog_name))
+        blocked = with_problems(one.trigger, one.trigger.evaluate({}, now), blocking(one.trigger, problems, catalog_name))
         for source in sources_of(one.trigger, problems, {}, catalog_name):
             if source.problem is not None:
                 findings.append(Finding(one.name, source.problem, blocked.problem is not None))
@@ -98,8 +98,7 @@ def named_dags(declared: Iterable[Schedule]) -> set[str]:
 
 
 def _tables(declared: Sequence[Schedule], catalog_name: str) -> list[TableName]:
-    leaves = [leaf for one in declared for leaf in one.trigger.leaves() if isinstance(leaf, TableLeaf)]
-    return sorted({TableName.parse(leaf.table, catalog=catalog_name) for leaf in leaves}, key=str)
+    return sorted({name for one in declared for name in tables_of(one.trigger, catalog_name)}, key=str)
 
 
 def _read(load_catalog: Callable[[], Catalog], name: TableName) -> Found | None:

@@ -13,10 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.scheduling.leaves import PartitionsAdded, RunsFailed, RunsSucceeded, TableLeaf
-from airflow_snowpack.scheduling.source_problems import ProblemKind, SourceProblem, dag_source
-from airflow_snowpack.scheduling.trigger import Judgement, Leaf, Trigger, table_key
+from airflow_snowpack.scheduling.source_problems import ProblemKind, SourceProblem
+from airflow_snowpack.scheduling.triggers.trigger import Judgement, Leaf, Trigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,30 +35,27 @@ class Source:
 
 def source_key(leaf: Leaf, catalog: str) -> str | None:
     """Return the key of the source of a leaf; ``None`` for one that listens to neither a table nor a DAG."""
-    if isinstance(leaf, TableLeaf):
-        return table_key(TableName.parse(leaf.table, catalog=catalog))
-    return dag_source(leaf.dag_id) if isinstance(leaf, RunsSucceeded | RunsFailed) else None
+    return None if leaf.source is None else leaf.source.key(catalog)
 
 
 def problem_of(leaf: Leaf, problem: SourceProblem) -> str | None:
     """Return what a problem of its source means for a leaf; ``None`` for nothing."""
-    if isinstance(leaf, RunsSucceeded | RunsFailed):
-        return f"the DAG {leaf.dag_id} does not exist"
-    if not isinstance(leaf, TableLeaf):
+    if leaf.source is None:
         return None
+    named = f"the {'DAG' if leaf.source.kind == 'dag' else 'table'} {leaf.source.name}"
     match problem.kind:
         case ProblemKind.MISSING:
-            return f"the table {leaf.table} does not exist"
+            return f"{named} does not exist"
         case ProblemKind.UNREADABLE:
-            return f"the table {leaf.table} cannot be read: {problem.problem.rstrip('.')}"
-        case ProblemKind.UNPARTITIONED if isinstance(leaf, PartitionsAdded):
-            return f"the table {leaf.table} is not partitioned, so all of its data counts as one partition"
+            return f"{named} cannot be read: {problem.problem.rstrip('.')}"
+        case ProblemKind.UNPARTITIONED if leaf.measure == "partitions":
+            return f"{named} is not partitioned, so all of its data counts as one partition"
     return None
 
 
-def blocking(trigger: Trigger, problems: Mapping[str, SourceProblem], catalog: str) -> dict[Leaf, str]:
+def blocking(trigger: Trigger, problems: Mapping[str, SourceProblem], catalog: str) -> dict[Trigger, str]:
     """Return why leaves cannot be satisfied as things are."""
-    found = {}
+    found: dict[Trigger, str] = {}
     for leaf in trigger.leaves():
         problem = problems.get(source_key(leaf, catalog) or "")
         if problem is None or (problem.kind is ProblemKind.UNPARTITIONED and leaf.wanted <= 1):
@@ -70,13 +65,13 @@ def blocking(trigger: Trigger, problems: Mapping[str, SourceProblem], catalog: s
     return found
 
 
-def with_problems(trigger: Trigger, judgement: Judgement, blocked: Mapping[Leaf, str]) -> Judgement:
+def with_problems(trigger: Trigger, judgement: Judgement, blocked: Mapping[Trigger, str]) -> Judgement:
     """Add to a judgement, and to those that it is made of, why it cannot be satisfied as things are."""
     if judgement.satisfied or not blocked:
         return judgement
-    if isinstance(trigger, Leaf):
+    if not (children := trigger.children()):
         return replace(judgement, problem=blocked.get(trigger))
-    parts = tuple(with_problems(part, said, blocked) for part, said in zip(trigger.parts(), judgement.parts, strict=True))
+    parts = tuple(with_problems(child, part, blocked) for child, part in zip(children, judgement.parts, strict=True))
     problems = [part.problem for part in parts if part.problem is not None]
     is_blocked = bool(problems) and (trigger.needs_all or len(problems) == len(parts))
     return replace(judgement, parts=parts, problem="; ".join(dict.fromkeys(problems)) if is_blocked else None)
@@ -91,14 +86,13 @@ def sources_of(
     """
     found: dict[str, Source] = {}
     for leaf in trigger.leaves():
-        key = source_key(leaf, catalog)
-        if key is None or (key in found and found[key].problem is not None):
+        if leaf.source is None:
+            continue
+        key = leaf.source.key(catalog)
+        if key in found and found[key].problem is not None:
             continue
         problem = problems.get(key)
         says = None if problem is None else problem_of(leaf, problem)
         asked_at = None if problem is None or says is None else problem.asked_at
-        if isinstance(leaf, TableLeaf):
-            found[key] = Source("table", leaf.table, read_at.get(key), says, asked_at)
-        elif isinstance(leaf, RunsSucceeded | RunsFailed):
-            found[key] = Source("dag", leaf.dag_id, None, says, asked_at)
+        found[key] = Source(leaf.source.kind, leaf.source.name, read_at.get(key), says, asked_at)
     return tuple(found.values())

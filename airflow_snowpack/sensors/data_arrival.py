@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_snowpack.scheduling.consumer import Look
-    from airflow_snowpack.scheduling.trigger import Trigger
+    from airflow_snowpack.scheduling.triggers.trigger import Trigger
     from airflow_snowpack.triggers import DataArrivalTrigger
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling import GatePlace, Line
     from airflow_snowpack.scheduling.constraints.constraint import Constraint
     from airflow_snowpack.scheduling.consumer import Consumer, Kept, Look
-    from airflow_snowpack.scheduling.trigger import Trigger
+    from airflow_snowpack.scheduling.triggers.trigger import Trigger
     from airflow_snowpack.store import Store
 
 log = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ from bounded import PATIENCE_S, Beside
 from effort import rounds, seed
 
 from airflow_snowpack.scheduling import CustomEvents, Event, EventLog, Schedule, Schedules
-from airflow_snowpack.scheduling.trigger import custom_key
+from airflow_snowpack.scheduling.triggers.trigger import custom_key
 from airflow_snowpack.store import StoreUnreachable
 from airflow_snowpack.store.schedule_tables import events, launches, pending_events, pending_jobs
 

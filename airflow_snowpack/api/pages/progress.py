@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from airflow_snowpack.scheduling import Explanation, PendingState
 from airflow_snowpack.scheduling.constraints.constraint import Constraint
-from airflow_snowpack.scheduling.trigger import Judgement
+from airflow_snowpack.scheduling.triggers.trigger import Judgement
 
 FULL = 1000
 """The length of a whole bar, in units of its drawing."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from airflow_snowpack.scheduling.amounts import parse_count
 from airflow_snowpack.scheduling.constraints.constraint import (
     Constraint,
     ConstraintContext,
@@ -16,7 +15,7 @@ from airflow_snowpack.scheduling.constraints.constraint import (
     group_wait_key,
     later,
 )
-from airflow_snowpack.scheduling.declared import declaration, optional, parse_text
+from airflow_snowpack.scheduling.declared import declaration, optional, parse_count, parse_text
 
 
 @declaration

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import ClassVar
 
-from airflow_snowpack.scheduling.amounts import parse_count
 from airflow_snowpack.scheduling.constraints.constraint import (
     Constraint,
     ConstraintContext,
@@ -15,7 +14,7 @@ from airflow_snowpack.scheduling.constraints.constraint import (
     later,
     met,
 )
-from airflow_snowpack.scheduling.declared import as_period, declaration, parse_period
+from airflow_snowpack.scheduling.declared import as_period, declaration, parse_count, parse_period
 
 
 @declaration

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from airflow_snowpack.scheduling.amounts import parse_count
 from airflow_snowpack.scheduling.constraints.constraint import (
     Constraint,
     ConstraintContext,
@@ -17,7 +16,7 @@ from airflow_snowpack.scheduling.constraints.constraint import (
     later,
     pool_wait_key,
 )
-from airflow_snowpack.scheduling.declared import declaration, parse_text
+from airflow_snowpack.scheduling.declared import declaration, parse_count, parse_text
 
 
 @declaration

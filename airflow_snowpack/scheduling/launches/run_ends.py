@@ -27,7 +27,7 @@ from airflow_snowpack.scheduling.events import last_number
 from airflow_snowpack.scheduling.launches.active_runs import launched_runs
 from airflow_snowpack.scheduling.launches.runs import Runs, end_source
 from airflow_snowpack.scheduling.source_problems import Found, ProblemKind, dag_source, is_news, read_problems, write_problem
-from airflow_snowpack.scheduling.trigger import run_key
+from airflow_snowpack.scheduling.triggers.trigger import run_key
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import events, run_places, schedule_dags, schedule_runs
 

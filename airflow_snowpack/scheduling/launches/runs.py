@@ -21,7 +21,7 @@ from airflow_snowpack.scheduling.events import Event, publish
 from airflow_snowpack.scheduling.launches.slot_reservations import let_go
 from airflow_snowpack.scheduling.pending_runs.gated_runs import end_gates, groups_of_gates, was_turned_away
 from airflow_snowpack.scheduling.pending_runs.wait_queue import next_in_line, wake
-from airflow_snowpack.scheduling.trigger import run_key
+from airflow_snowpack.scheduling.triggers.trigger import run_key
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.advisory_locks import lock_keys
 from airflow_snowpack.store.schedule_tables import dag_successes, events, schedule_groups, schedule_runs

@@ -45,7 +45,7 @@ from airflow_snowpack.scheduling.pending_runs.rulings import Rulings, rule_all
 from airflow_snowpack.scheduling.pending_runs.shared_facts import BatchFacts, SharedFacts
 from airflow_snowpack.scheduling.pending_runs.wait_queue import SELDOM, Fronts, elder_due, next_in_line, wake
 from airflow_snowpack.scheduling.schedule import LaunchBacklog, Schedule, Then
-from airflow_snowpack.scheduling.trigger import Judgement
+from airflow_snowpack.scheduling.triggers.trigger import Judgement
 from airflow_snowpack.store import Store, storable
 from airflow_snowpack.store.advisory_locks import lock_keys
 from airflow_snowpack.store.schedule_tables import pending_jobs, schedules
@@ -157,7 +157,7 @@ class Evaluation:
         readable = [(job.row, job.schedule) for job in in_order if job.schedule is not None]
         counted = dict(zip((row.pending_id for row, _ in readable), count_each(self._conn, readable), strict=True))
         judged = {
-            row.pending_id: schedule.trigger.judge(counted[row.pending_id].progress, self._now) for row, schedule in readable
+            row.pending_id: schedule.trigger.evaluate(counted[row.pending_id].progress, self._now) for row, schedule in readable
         }
         taken = self._take_turns(in_order, judged)
         for job in taken:

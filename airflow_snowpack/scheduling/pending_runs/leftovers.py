@@ -38,7 +38,7 @@ def expiry(conn: sa.Connection, pending_id: str, schedule: Schedule, triggered_a
     if expires_at > now:
         return expires_at
     in_time = count_recorded_before(conn, pending_id, schedule, expires_at)
-    if schedule.trigger.judge(in_time.progress, now).satisfied:
+    if schedule.trigger.evaluate(in_time.progress, now).satisfied:
         return expires_at
     recorded = sa.select(sa.func.max(events.c.recorded_at)).join(pending_events, pending_events.c.event_id == events.c.id)
     last: datetime | None = conn.execute(recorded.where(pending_events.c.pending_id == pending_id)).scalar()
@@ -72,7 +72,7 @@ def keep_unmet(conn: sa.Connection, store: Store, row: sa.Row[Any], schedule: Sc
     if not unmet:
         return
     left = Counted(counted.leaves, {str(number): counted.sums[str(number)] for number in sorted(unmet)}, counted.upto)
-    judgement = schedule.trigger.judge(left.progress, now)
+    judgement = schedule.trigger.evaluate(left.progress, now)
     pending_id = new_id()
     values = {
         "pending_id": pending_id,

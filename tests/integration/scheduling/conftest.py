@@ -30,7 +30,7 @@ from airflow_snowpack.scheduling import (
 )
 from airflow_snowpack.scheduling.history import read_history
 from airflow_snowpack.scheduling.pending_runs.model import pending_from
-from airflow_snowpack.scheduling.trigger import custom_key, table_key
+from airflow_snowpack.scheduling.triggers.trigger import custom_key, table_key
 from airflow_snowpack.store import Actor, AuditTrail, Store, open_store
 from airflow_snowpack.store.schedule_tables import pending_jobs
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling.airflow_port import Slots
     from airflow_snowpack.scheduling.constraints.constraint import Constraint
     from airflow_snowpack.scheduling.history import ScheduleEntry
-    from airflow_snowpack.scheduling.trigger import Trigger
+    from airflow_snowpack.scheduling.triggers.trigger import Trigger
 
 
 class MovedClock:

@@ -23,7 +23,7 @@ from airflow_snowpack.scheduling import (
     Timeout,
 )
 from airflow_snowpack.scheduling.clock_recovery import recover_from_set_back
-from airflow_snowpack.scheduling.trigger import custom_key
+from airflow_snowpack.scheduling.triggers.trigger import custom_key
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife, last_seen
 
 GO = CustomEvents("go")

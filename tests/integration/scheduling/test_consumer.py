@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.scheduling.trigger import Trigger
+    from airflow_snowpack.scheduling.triggers.trigger import Trigger
     from airflow_snowpack.store import Store
 
 pytestmark = pytest.mark.one_database

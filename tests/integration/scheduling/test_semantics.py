@@ -28,7 +28,7 @@ from airflow_snowpack.scheduling import (
     TimeWindow,
 )
 from airflow_snowpack.scheduling.pending_runs.model import PendingState
-from airflow_snowpack.scheduling.trigger import custom_key, table_key
+from airflow_snowpack.scheduling.triggers.trigger import custom_key, table_key
 
 pytestmark = pytest.mark.one_database
 

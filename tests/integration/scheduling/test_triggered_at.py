@@ -21,7 +21,7 @@ from airflow_snowpack.scheduling import (
     Timeout,
     explain,
 )
-from airflow_snowpack.scheduling.trigger import custom_key
+from airflow_snowpack.scheduling.triggers.trigger import custom_key
 
 pytestmark = pytest.mark.one_database
 

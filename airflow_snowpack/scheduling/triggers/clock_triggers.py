@@ -1,0 +1,71 @@
+"""The triggers of a schedule's own clock: cron expressions, deadlines, and periods since the last launch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import ClassVar
+
+from airflow_snowpack.scheduling.cron import next_tick, parse_cron, parse_zone
+from airflow_snowpack.scheduling.declared import as_period, declaration, parse_period
+from airflow_snowpack.scheduling.triggers.trigger import Clock, Judgement, Leaf, Progress
+
+
+@declaration
+class Cron(Clock):
+    """A moment of a cron expression came.
+
+    :param expression: five fields, or six with the seconds first.
+    :param tz: an IANA zone.
+    """
+
+    kind: ClassVar[str] = "cron"
+    checks: ClassVar = {"expression": parse_cron, "tz": parse_zone}
+    expression: str
+    tz: str = "UTC"
+
+    def evaluate(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
+        came = (known := progress.get(self, Progress())).amount > 0
+        says = f"a moment of {self.expression!r} ({self.tz}) {'came' if came else 'has not come'}"
+        return Judgement(came, says, since=self._since(known))
+
+    def next_after(self, moment: datetime) -> datetime:
+        return next_tick(self.expression, self.tz, moment)
+
+    def as_deadline(self) -> Deadline:
+        return Deadline(self.expression, self.tz)
+
+
+class Deadline(Cron):
+    """The time by which ``at_latest`` starts a run. Any launch moves it to the next period."""
+
+    kind: ClassVar[str] = "deadline"
+    restarts: ClassVar[bool] = True
+
+    def __str__(self) -> str:
+        return f"{self.expression} {self.tz}"
+
+    def evaluate(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
+        passed = (known := progress.get(self, Progress())).amount > 0
+        named = f"{self.expression!r} ({self.tz})"
+        says = f"the deadline {named} has passed" if passed else f"at the latest by {named}"
+        return Judgement(passed, says, since=self._since(known))
+
+
+@declaration
+class Every(Clock):
+    """So long a time has passed since the schedule last launched or, before its first launch, since it was enabled."""
+
+    kind: ClassVar[str] = "every"
+    fixed: ClassVar[bool] = False
+    restarts: ClassVar[bool] = True
+    checks: ClassVar = {"period": parse_period}
+    period: timedelta | str
+
+    def evaluate(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
+        passed = (known := progress.get(self, Progress())).amount > 0
+        says = f"{self.period} since the last launch {'have' if passed else 'have not'} passed"
+        return Judgement(passed, says, since=self._since(known))
+
+    def next_after(self, moment: datetime) -> datetime:
+        return moment + as_period(self.period)

@@ -1,0 +1,182 @@
+"""The triggers that count events: data that arrived in tables, DAG runs that ended, asset updates, and custom events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import ClassVar
+
+from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.scheduling.declared import declaration, parse_bytes, parse_count, parse_text, say_bytes
+from airflow_snowpack.scheduling.triggers.trigger import (
+    Judgement,
+    Leaf,
+    Progress,
+    SourceName,
+    asset_key,
+    custom_key,
+    run_key,
+    table_key,
+)
+
+
+def parse_table(value: object) -> str:
+    """:raises ValueError: it is not text. :class:`InvalidName` when it is not the name of a table."""
+    if not isinstance(value, str):
+        raise ValueError('it must be the name of a table, such as "analytics.page_views"')
+    return TableName.parse(value, catalog="catalog").dotted
+
+
+class _Counting(Leaf):
+    """Counts up to a number.
+
+    :cvar unit: what it counts, followed by the value of its first field.
+    """
+
+    unit: ClassVar[str]
+    count: int
+
+    @property
+    def wanted(self) -> int:
+        return self.count
+
+    def evaluate(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
+        known, of = progress.get(self, Progress()), getattr(self, next(iter(self.fields)))
+        says = f"{known.amount:,} of {self.count:,} {self.unit} {of}"
+        return Judgement(known.amount >= self.count, says, have=known.amount, want=self.count, since=self._since(known))
+
+
+class _OfTable(Leaf):
+    """Counts what is committed to one table."""
+
+    table: str
+
+    @property
+    def source(self) -> SourceName:
+        return SourceName("table", self.table)
+
+    def event_key(self, catalog: str, schedule: str, number: int) -> str:
+        return table_key(TableName.parse(self.table, catalog=catalog))
+
+
+@declaration
+class _CountingOfTable(_OfTable, _Counting):
+    checks: ClassVar = {"table": parse_table, "count": parse_count}
+    table: str
+    count: int = 1
+
+
+class PartitionsAdded(_CountingOfTable):
+    """Data was added to so many partitions of a table; one that got data twice counts once."""
+
+    kind: ClassVar[str] = "partitions_added"
+    measure: ClassVar[str] = "partitions"
+    unit: ClassVar[str] = "partitions of"
+
+
+class FilesAdded(_CountingOfTable):
+    """So many data files were added to a table."""
+
+    kind: ClassVar[str] = "files_added"
+    measure: ClassVar[str] = "files"
+    unit: ClassVar[str] = "files of"
+
+
+class RecordsAdded(_CountingOfTable):
+    """So many records were added to a table."""
+
+    kind: ClassVar[str] = "records_added"
+    measure: ClassVar[str] = "records"
+    unit: ClassVar[str] = "records of"
+
+
+class CommitsAdded(_CountingOfTable):
+    """So many commits added data to a table."""
+
+    kind: ClassVar[str] = "commits_added"
+    unit: ClassVar[str] = "commits of"
+
+
+@declaration
+class BytesAdded(_OfTable):
+    """So much data was added to a table.
+
+    :param size: bytes, or text such as ``"100GB"`` or ``"512MiB"``.
+    """
+
+    kind: ClassVar[str] = "bytes_added"
+    measure: ClassVar[str] = "bytes"
+    checks: ClassVar = {"table": parse_table, "size": parse_bytes}
+    table: str
+    size: int | str
+
+    @property
+    def wanted(self) -> int:
+        return int(self.size)
+
+    def evaluate(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
+        known = progress.get(self, Progress())
+        says = f"{say_bytes(known.amount)} of {say_bytes(self.wanted)} of {self.table}"
+        return Judgement(known.amount >= self.wanted, says, have=known.amount, want=self.wanted, since=self._since(known))
+
+
+@declaration
+class _RunsEnded(_Counting):
+    state: ClassVar[str]
+    checks: ClassVar = {"dag_id": parse_text, "count": parse_count}
+    dag_id: str
+    count: int = 1
+
+    @property
+    def source(self) -> SourceName:
+        return SourceName("dag", self.dag_id)
+
+    def event_key(self, catalog: str, schedule: str, number: int) -> str:
+        return run_key(self.dag_id, self.state)
+
+
+class RunsSucceeded(_RunsEnded):
+    """Runs of a DAG succeeded, so many times."""
+
+    kind: ClassVar[str] = "runs_succeeded"
+    state: ClassVar[str] = "success"
+    unit: ClassVar[str] = "successful runs of"
+
+
+class RunsFailed(_RunsEnded):
+    """Runs of a DAG failed, so many times."""
+
+    kind: ClassVar[str] = "runs_failed"
+    state: ClassVar[str] = "failed"
+    unit: ClassVar[str] = "failed runs of"
+
+
+@declaration
+class AssetEvents(_Counting):
+    """An Airflow asset was updated, so many times.
+
+    :param uri: of the asset.
+    """
+
+    kind: ClassVar[str] = "asset_events"
+    unit: ClassVar[str] = "events of"
+    checks: ClassVar = {"uri": parse_text, "count": parse_count}
+    uri: str
+    count: int = 1
+
+    def event_key(self, catalog: str, schedule: str, number: int) -> str:
+        return asset_key(self.uri)
+
+
+@declaration
+class CustomEvents(_Counting):
+    """Another system sent an event of this name, so many times."""
+
+    kind: ClassVar[str] = "custom_events"
+    unit: ClassVar[str] = "events"
+    checks: ClassVar = {"name": parse_text, "count": parse_count}
+    name: str
+    count: int = 1
+
+    def event_key(self, catalog: str, schedule: str, number: int) -> str:
+        return custom_key(self.name)
