@@ -188,9 +188,10 @@ def _client(year: Year) -> TestClient:
     from fastapi.testclient import TestClient
 
     from airflow_snowpack.api import Services, build_app
+    from airflow_snowpack.installation import Installation
     from airflow_snowpack.maintenance import DEFAULT_ORDER
 
-    services = Services(Jobs(year.store), year.inventory, DEFAULT_ORDER)
+    services = Services(Installation(year.store), year.inventory, DEFAULT_ORDER)
     app = build_app(lambda: services, _Vera(), timeout=timedelta(minutes=10))
     app.state.services = _Opened(services)
     return TestClient(app)

@@ -26,6 +26,7 @@ from airflow_snowpack.api.errors import CatalogTooSlow, StorageTooSlow
 from airflow_snowpack.api.roles import DagStates, no_dag_states
 from airflow_snowpack.api.threads import in_thread
 from airflow_snowpack.iceberg import CatalogUnreachable, TableName
+from airflow_snowpack.installation import Installation
 from airflow_snowpack.inventory import Inventory, refresher
 from airflow_snowpack.inventory.inventory import REFRESH_EVERY
 from airflow_snowpack.jobs import Actor, Desk, Jobs
@@ -49,7 +50,8 @@ CATALOG_SHARE = 0.6
 CATALOG_THREADS = 4
 STORAGE_SHARE = 0.7
 STORAGE_THREADS = 8
-LOCK_PATIENCE = timedelta(seconds=1)
+LOCK_WAIT = timedelta(seconds=1)
+"""How long a request waits for a dataset that another process publishes or cleans up."""
 FAILURE_LASTS = timedelta(seconds=0.5)
 
 
@@ -64,7 +66,7 @@ def open_plainly(url: str) -> "Storage":
 class Services:
     """The open store and what stands on it.
 
-    :param jobs: on a store with ``Patience``, so that no request waits for it for long.
+    :param installation: on a store with ``Patience`` and with :data:`LOCK_WAIT`, so that no request waits for long.
     :param order: the installation's order of actions.
     :param refresh_every: the period on which the list of tables is read again.
     :param open_storage: opens the storage of builds at a URL.
@@ -73,7 +75,7 @@ class Services:
     :param timeout: how long a request may take; the catalog and the storage get a share of it each.
     """
 
-    jobs: Jobs
+    installation: Installation
     inventory: Inventory
     order: tuple[Action, ...]
     refresh_every: timedelta = REFRESH_EVERY
@@ -88,6 +90,11 @@ class Services:
         default_factory=lambda: ThreadPoolExecutor(STORAGE_THREADS, "snowpack-storage"), repr=False
     )
 
+    @property
+    def jobs(self) -> Jobs:
+        """The lifecycle of jobs."""
+        return self.installation.jobs
+
     def table(self, database: str, table: str) -> TableName:
         """:raises InvalidTableName: it is not a name."""
         return self.inventory.table(database, table)
@@ -97,18 +104,12 @@ class Services:
         return Desk(self.jobs, Actor(name, via))
 
     def schedules(self, actor: Actor | None = None) -> Schedules:
-        """The schedules.
-
-        :param actor: on whose behalf they are changed.
-        """
-        return Schedules(self.jobs.store, catalog=self.inventory.catalog_name, actor=actor)
+        """Return the schedules; ``actor`` is recorded for each change."""
+        return self.installation.schedules(actor)
 
     def registered_runs(self, actor: Actor | None = None) -> RegisteredRuns:
-        """The catalogue of registered runs.
-
-        :param actor: on whose behalf they are changed.
-        """
-        return RegisteredRuns(self.jobs.store, catalog=self.inventory.catalog_name, actor=actor)
+        """Return the catalogue of registered runs; ``actor`` is recorded for each change."""
+        return self.installation.registered_runs(actor)
 
     def builds(self, actor: Actor | None = None) -> "BuildDesk":
         """The desk of builds.
@@ -117,18 +118,12 @@ class Services:
         """
         # Imported here: Arrow takes its time, and whoever asks for jobs only needs none of it.
         from airflow_snowpack.builds.manager import BuildDesk
-        from airflow_snowpack.builds.registry.model import BuildPolicy
-        from airflow_snowpack.builds.registry.runs import BuildRegistry
 
-        return BuildDesk(BuildRegistry(self.jobs.store, BuildPolicy(lock_wait=LOCK_PATIENCE)), self.open_storage, actor)
+        return BuildDesk(self.installation.builds, self.open_storage, actor)
 
     def interim(self) -> "InterimRegistry":
-        """The registry of interim tables, with the installation's periods."""
-        from airflow_snowpack.interim.model import InterimPolicy
-        from airflow_snowpack.interim.registry import InterimRegistry
-
-        policy = self.jobs.policy
-        return InterimRegistry(self.jobs.store, InterimPolicy(lease=policy.lease, heartbeat=policy.heartbeat))
+        """Return the registry of interim tables."""
+        return self.installation.interim
 
     def interim_desk(self, actor: Actor) -> "InterimDesk":
         """The desk of interim tables, on behalf of somebody."""
@@ -176,7 +171,7 @@ class Services:
     def close(self) -> None:
         self._catalog_threads.shutdown(wait=False, cancel_futures=True)
         self._storage_threads.shutdown(wait=False, cancel_futures=True)
-        self.jobs.close()
+        self.installation.close()
 
 
 def _log_failure(work: Future[Any]) -> None:

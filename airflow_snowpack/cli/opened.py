@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 VIA = "cli"
 LOCK_WAIT = timedelta(seconds=10)
-"""For whoever publishes or cleans up a dataset meanwhile."""
+"""For a dataset that another process publishes or cleans up."""
 
 
 class Opened:
@@ -77,16 +77,12 @@ class Opened:
     @cached_property
     def schedules(self) -> Schedules:
         """The schedules, on behalf of this user."""
-        from airflow_snowpack.scheduling import Schedules
-
-        return Schedules(self._hook.store(), catalog=self.settings.catalog_name, actor=self.actor)
+        return self._hook.installation.schedules(self.actor)
 
     @cached_property
     def registered_runs(self) -> RegisteredRuns:
         """The catalogue of registered runs, on behalf of this user."""
-        from airflow_snowpack.scheduling import RegisteredRuns
-
-        return RegisteredRuns(self._hook.store(), catalog=self.settings.catalog_name, actor=self.actor)
+        return self._hook.installation.registered_runs(self.actor)
 
     def builds(self, storage_conn_id: str | None) -> BuildDesk:
         """The desk of builds, on behalf of this user.
@@ -94,12 +90,9 @@ class Opened:
         :param storage_conn_id: of the storage; ``None`` for what the setting says.
         """
         from airflow_snowpack.builds.manager import BuildDesk
-        from airflow_snowpack.builds.registry.model import BuildPolicy
-        from airflow_snowpack.builds.registry.runs import BuildRegistry
         from airflow_snowpack.hooks.build_storage import BuildStorageHook
 
-        registry = BuildRegistry(self._hook.store(), BuildPolicy(lock_wait=LOCK_WAIT))
-        return BuildDesk(registry, BuildStorageHook(storage_conn_id).storage, self.actor)
+        return BuildDesk(self._hook.builds(), BuildStorageHook(storage_conn_id).storage, self.actor)
 
     @cached_property
     def interim(self) -> InterimRegistry:
@@ -175,5 +168,5 @@ def opened(args: Namespace) -> Iterator[Opened]:
     from airflow_snowpack.store import Patience
 
     patience = Patience.within(Settings.load().request_timeout)
-    with SnowpackHook(args.store_conn_id, patience=patience) as hook:
+    with SnowpackHook(args.store_conn_id, patience=patience, lock_wait=LOCK_WAIT) as hook:
         yield Opened(hook, getattr(args, "catalog_conn_id", None))

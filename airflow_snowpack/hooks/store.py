@@ -22,12 +22,14 @@ from airflow_snowpack.hooks.trial import shown_in_trial
 from airflow_snowpack.settings import Settings
 
 if TYPE_CHECKING:
+    from datetime import timedelta
     from types import TracebackType
 
     from airflow.sdk import Connection
     from sqlalchemy.engine import URL
 
     from airflow_snowpack.builds.registry.runs import BuildRegistry
+    from airflow_snowpack.installation import Installation
     from airflow_snowpack.interim.registry import InterimRegistry
     from airflow_snowpack.jobs import Jobs, TableLocks
     from airflow_snowpack.store import Patience, Store
@@ -42,8 +44,8 @@ class SnowpackHook(BaseHook):
     :param store_conn_id: a connection of the type ``snowpack_store`` or ``postgres``, or ``sqlite``; ``None`` for what
         ``[snowpack] store_conn_id`` says.
     :param patience: the limits of a process that answers people; ``None`` for a task, which waits.
-    :param ends_orphans: a sweep may wait for what killed workers left running on Spark Connect servers; not in a process that
-        answers requests.
+    :param lock_wait: see :class:`~airflow_snowpack.installation.Installation`.
+    :param ends_orphans: let a sweep wait for Spark Connect work of killed workers; not in a process that answers requests.
     """
 
     conn_name_attr = "store_conn_id"
@@ -51,13 +53,20 @@ class SnowpackHook(BaseHook):
     conn_type = "snowpack_store"
     hook_name = "Snowpack store"
 
-    def __init__(self, store_conn_id: str | None = None, *, patience: Patience | None = None, ends_orphans: bool = True) -> None:
+    def __init__(
+        self,
+        store_conn_id: str | None = None,
+        *,
+        patience: Patience | None = None,
+        lock_wait: timedelta | None = None,
+        ends_orphans: bool = True,
+    ) -> None:
         super().__init__()
         self._given_conn_id = store_conn_id
         self._patience = patience
+        self._lock_wait = lock_wait
         self._ends_orphans = ends_orphans
-        self._store: Store | None = None
-        self._jobs: Jobs | None = None
+        self._installation: Installation | None = None
 
     @cached_property
     def settings(self) -> Settings:
@@ -95,11 +104,28 @@ class SnowpackHook(BaseHook):
         :raises SchemaOutOfDate: a Postgres whose tables are missing or older than this package.
         :raises UnknownRevision: the tables are from before release 0.1.
         """
+        return self.installation.store
+
+    @property
+    def installation(self) -> Installation:
+        """The services of this installation, on the open store.
+
+        :raises StoreError: as :meth:`store`.
+        """
+        from airflow_snowpack.hooks.spark_orphans import ConnectOrphans
+        from airflow_snowpack.installation import Installation
         from airflow_snowpack.store import open_store
 
-        if self._store is None:
-            self._store = open_store(self.url(), patience=self._patience, of_a_task=self._patience is None)
-        return self._store
+        if self._installation is None:
+            self._installation = Installation(
+                open_store(self.url(), patience=self._patience, of_a_task=self._patience is None),
+                self.settings.policy,
+                self.settings.catalog_name,
+                self.settings.interim_namespace,
+                self._lock_wait,
+                ConnectOrphans() if self._ends_orphans else None,
+            )
+        return self._installation
 
     def unchecked_store(self) -> Store:
         """A store of its own whose tables may be missing or out of date: for looking at them and for upgrading them."""
@@ -109,37 +135,20 @@ class SnowpackHook(BaseHook):
         return Store(open_engine(self.url()))
 
     def jobs(self) -> Jobs:
-        """The job lifecycle, with the installation's periods and limits."""
-        from airflow_snowpack.hooks.spark_orphans import ConnectOrphans
-        from airflow_snowpack.jobs import Jobs
-
-        if self._jobs is None:
-            orphans = ConnectOrphans() if self._ends_orphans else None
-            self._jobs = Jobs(self.store(), policy=self.settings.policy, orphans=orphans)
-        return self._jobs
+        """Return the lifecycle of jobs."""
+        return self.installation.jobs
 
     def locks(self) -> TableLocks:
-        """The locks on tables."""
-        from airflow_snowpack.jobs import TableLocks
-
-        return TableLocks(self.store())
+        """Return the locks on tables."""
+        return self.installation.locks
 
     def builds(self) -> BuildRegistry:
-        """The run registry of builds, with the installation's periods."""
-        from airflow_snowpack.builds.registry.model import BuildPolicy
-        from airflow_snowpack.builds.registry.runs import BuildRegistry
-
-        policy = self.settings.policy
-        return BuildRegistry(self.store(), BuildPolicy(run_lease=policy.lease, heartbeat=policy.heartbeat))
+        """Return the registry of datasets and their builds."""
+        return self.installation.builds
 
     def interim(self) -> InterimRegistry:
-        """The registry of interim tables, with the installation's namespace and periods."""
-        from airflow_snowpack.interim.model import InterimPolicy
-        from airflow_snowpack.interim.registry import InterimRegistry
-
-        settings = self.settings
-        policy = InterimPolicy(settings.interim_namespace, lease=settings.policy.lease, heartbeat=settings.policy.heartbeat)
-        return InterimRegistry(self.store(), policy)
+        """Return the registry of interim tables."""
+        return self.installation.interim
 
     def test_connection(self) -> tuple[bool, str]:
         """Whether the store answers and its tables are up to date, and the message for people; it never holds a secret."""
@@ -157,11 +166,9 @@ class SnowpackHook(BaseHook):
 
     def close(self) -> None:
         """Write what is pending and close the connections."""
-        if self._jobs is not None:
-            self._jobs.close()
-        elif self._store is not None:
-            self._store.close()
-        self._store = self._jobs = None
+        if self._installation is not None:
+            self._installation.close()
+            self._installation = None
 
     def __enter__(self) -> Self:
         return self

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
@@ -26,10 +27,11 @@ log = logging.getLogger(__name__)
 def build_mounted() -> FastAPI:
     """Our app, with Airflow's users and Airflow's connections."""
     from airflow_snowpack.api import build_app
+    from airflow_snowpack.hooks.api_services import open_services, request_timeout
+    from airflow_snowpack.hooks.dag_states import DagStatesInTime
     from airflow_snowpack.plugin.airflow_auth import AirflowAuth
-    from airflow_snowpack.plugin.opening import open_services, request_timeout
 
-    return build_app(open_services, AirflowAuth(), request_timeout())
+    return build_app(partial(open_services, dag_states=DagStatesInTime()), AirflowAuth(), request_timeout())
 
 
 class MountedApp(FastAPI):

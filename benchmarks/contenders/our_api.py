@@ -10,8 +10,8 @@ from pathlib import Path
 from airflow_snowpack.api import Services, TokenAuth, build_app
 from airflow_snowpack.api.serve import serve
 from airflow_snowpack.iceberg import CatalogConfig
+from airflow_snowpack.installation import Installation
 from airflow_snowpack.inventory import Inventory
-from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.maintenance import DEFAULT_ORDER
 from airflow_snowpack.store import Patience, open_store
 
@@ -23,8 +23,8 @@ def main(url: str, port: int) -> None:
         lake = CatalogConfig.embedded(Path(folder))
 
         def open_services() -> Services:
-            jobs = Jobs(open_store(url, patience=Patience()))
-            return Services(jobs, Inventory(jobs.store, "lake", lake.load), DEFAULT_ORDER)
+            store = open_store(url, patience=Patience())
+            return Services(Installation(store), Inventory(store, "lake", lake.load), DEFAULT_ORDER)
 
         serve(build_app(open_services, TokenAuth(TOKEN)), "127.0.0.1", port)
 

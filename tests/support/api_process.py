@@ -15,14 +15,14 @@ TOKEN = "a-token-for-tests"
 def build(store_url: str, lake: Path):  # type: ignore[no-untyped-def]  # the type is FastAPI's, which loads only here
     from airflow_snowpack.api import Services, TokenAuth, build_app
     from airflow_snowpack.iceberg import CatalogConfig
+    from airflow_snowpack.installation import Installation
     from airflow_snowpack.inventory import Inventory
-    from airflow_snowpack.jobs import Jobs
     from airflow_snowpack.maintenance import DEFAULT_ORDER
     from airflow_snowpack.store import Patience, open_store
 
     def open_services() -> Services:
-        jobs = Jobs(open_store(store_url, patience=Patience()))
-        return Services(jobs, Inventory(jobs.store, "lake", CatalogConfig.embedded(lake).load), DEFAULT_ORDER)
+        store = open_store(store_url, patience=Patience())
+        return Services(Installation(store), Inventory(store, "lake", CatalogConfig.embedded(lake).load), DEFAULT_ORDER)
 
     return build_app(open_services, TokenAuth(TOKEN))
 

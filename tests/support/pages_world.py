@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from airflow_snowpack.api import Services, User
+from airflow_snowpack.api.services import LOCK_WAIT
 from airflow_snowpack.iceberg import CatalogConfig, TableName
+from airflow_snowpack.installation import Installation
 from airflow_snowpack.inventory import Inventory
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, Actor, Desk, Job, Jobs, JobStatus
 from airflow_snowpack.maintenance import DEFAULT_ORDER, Action
@@ -105,14 +107,18 @@ class World:
     """A store, and what can be done to it in a line."""
 
     store: Store
-    jobs: Jobs
+    installation: Installation
     inventory: Inventory
     clock: MovedClock
     made: dict[str, Job] = field(default_factory=dict)
 
     @property
     def services(self) -> Services:
-        return Services(self.jobs, self.inventory, DEFAULT_ORDER)
+        return Services(self.installation, self.inventory, DEFAULT_ORDER)
+
+    @property
+    def jobs(self) -> Jobs:
+        return self.installation.jobs
 
     def desk(self, name: str = "vera", via: str = "page") -> Desk:
         return Desk(self.jobs, Actor(name, via))
@@ -183,7 +189,7 @@ def open_world(folder: Path, start: datetime | None = None, tables: Sequence[str
     inventory = Inventory(store, CATALOG, lambda: catalog)
     if tables:
         inventory.refresh()
-    return World(store, Jobs(store), inventory, clock)
+    return World(store, Installation(store, lock_wait=LOCK_WAIT), inventory, clock)
 
 
 def did(

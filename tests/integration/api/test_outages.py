@@ -17,8 +17,8 @@ from api_process import TOKEN, build
 
 from airflow_snowpack.api import Services, TokenAuth, build_app
 from airflow_snowpack.iceberg import CatalogConfig
+from airflow_snowpack.installation import Installation
 from airflow_snowpack.inventory import Inventory
-from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.maintenance import DEFAULT_ORDER
 from airflow_snowpack.store import Patience, Store, open_store, upgrade_schema
 from airflow_snowpack.store.engine import open_engine
@@ -178,8 +178,8 @@ def test_a_catalog_that_hangs_or_is_gone_holds_nothing_else_up(
     lake = CatalogConfig.rest("lake", f"http://127.0.0.1:{silent_port if how == 'silent' else 1}")
 
     def open_services() -> Services:
-        jobs = Jobs(open_store(sqlite_url, patience=Patience()))
-        return Services(jobs, Inventory(jobs.store, "lake", lake.load), DEFAULT_ORDER)
+        store = open_store(sqlite_url, patience=Patience())
+        return Services(Installation(store), Inventory(store, "lake", lake.load), DEFAULT_ORDER)
 
     api = serve_app(build_app(open_services, TokenAuth(TOKEN)))
     asks: list[Callable[[], httpx.Response]] = [

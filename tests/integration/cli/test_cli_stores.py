@@ -68,7 +68,7 @@ def test_a_store_without_tables_is_refused_with_the_command_that_makes_them(
     snowpack = command_line(capfd)
     said = snowpack("jobs", "list")
 
-    assert said.code == 1
+    assert said.code == 6
     assert "Run `airflow snowpack db upgrade`." in said.err
 
 

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 from airflow_snowpack.cli.errors import NoToken, WeakToken
+from airflow_snowpack.cli.opened import opened
+from airflow_snowpack.hooks.api_services import open_services
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from command_line import Run
 
+    from airflow_snowpack.builds.registry.runs import BuildRegistry
+    from airflow_snowpack.interim.registry import InterimRegistry
     from airflow_snowpack.jobs import Jobs
 
 TOKEN = "0123456789abcdef"
-HERE = Namespace(store_conn_id=None, catalog_conn_id=None)
 
 
 def test_without_a_token_it_does_not_start_and_says_how_to_make_one(snowpack: Run) -> None:
@@ -76,9 +80,7 @@ def test_a_token_file_that_cannot_be_read_or_is_empty_is_refused(tmp_path: Path,
 
 
 def test_what_it_serves_is_the_installations_store_and_catalog(jobs: Jobs, flights: object) -> None:
-    from airflow_snowpack.cli.commands import api
-
-    services = api.services_of(HERE)()
+    services = open_services()
 
     assert services.inventory.refresh().tables == 1
     assert services.jobs.store.where == jobs.store.where
@@ -86,11 +88,27 @@ def test_what_it_serves_is_the_installations_store_and_catalog(jobs: Jobs, fligh
 
 
 def test_a_catalog_that_is_down_does_not_keep_it_from_opening_the_store(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_snowpack.cli.commands import api
-
     monkeypatch.setenv("AIRFLOW_CONN_GONE", '{"conn_type": "iceberg", "host": "http://127.0.0.1:1"}')
     monkeypatch.setenv("AIRFLOW__SNOWPACK__CATALOG_CONN_ID", "gone")
-    services = api.services_of(HERE)()
+    services = open_services()
 
     assert services.jobs.list() == []
     services.close()
+
+
+@pytest.mark.usefixtures("jobs")
+def test_the_settings_of_leases_and_of_the_namespace_hold_for_the_api_and_for_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__LEASE", "600s")
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__HEARTBEAT", "7s")
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__INTERIM_NAMESPACE", "team_a_interim")
+
+    def settings_of(builds: BuildRegistry, interim: InterimRegistry) -> tuple[object, ...]:
+        return builds.policy.run_lease, builds.policy.heartbeat, interim.policy.lease, interim.policy.namespace
+
+    services = open_services()
+    of_the_api = settings_of(services.builds().registry, services.interim())
+    services.close()
+    with opened(Namespace(store_conn_id=None)) as here:
+        of_a_command = settings_of(here.builds(None).registry, here.interim)
+
+    assert of_the_api == of_a_command == (timedelta(minutes=10), timedelta(seconds=7), timedelta(minutes=10), "team_a_interim")

@@ -1,0 +1,106 @@
+"""The services of an installation: the one place that builds them from the settings.
+
+    installation = Installation(store, settings.policy, interim_namespace=settings.interim_namespace)
+    installation.jobs.get(job_id)
+
+Hooks, the API and the commands open it through :class:`~airflow_snowpack.hooks.store.SnowpackHook`, so that a setting means the
+same everywhere. Each service is built when it is first used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from airflow_snowpack.builds.registry.runs import BuildRegistry
+    from airflow_snowpack.interim.registry import InterimRegistry
+    from airflow_snowpack.jobs import Jobs, TableLocks
+    from airflow_snowpack.jobs.model import LifecyclePolicy
+    from airflow_snowpack.jobs.orphans import Orphans
+    from airflow_snowpack.scheduling import RegisteredRuns, Schedules
+    from airflow_snowpack.store import Actor, Store
+
+
+@dataclass(frozen=True)
+class Installation:
+    """An open store and the services on it.
+
+    :param policy: leases, heartbeats and limits; ``None`` for each service's defaults.
+    :param catalog_name: the catalog of tables that are named without one.
+    :param interim_namespace: the namespace of interim tables; ``None`` for the default.
+    :param lock_wait: how long to wait for a dataset that another process publishes or cleans up; ``None`` for the default, which
+        suits a task.
+    :param orphans: ends Spark work that killed workers left behind; ``None`` leaves it to other processes.
+    """
+
+    store: Store
+    policy: LifecyclePolicy | None = None
+    catalog_name: str = "lake"
+    interim_namespace: str | None = None
+    lock_wait: timedelta | None = None
+    orphans: Orphans | None = None
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        """The lifecycle of jobs."""
+        from airflow_snowpack.jobs import Jobs
+
+        return Jobs(self.store, policy=self.policy, orphans=self.orphans)
+
+    @cached_property
+    def locks(self) -> TableLocks:
+        """The locks on tables."""
+        from airflow_snowpack.jobs import TableLocks
+
+        return TableLocks(self.store)
+
+    @cached_property
+    def builds(self) -> BuildRegistry:
+        """The registry of datasets and their builds."""
+        from airflow_snowpack.builds.registry.model import BuildPolicy
+        from airflow_snowpack.builds.registry.runs import BuildRegistry
+
+        periods: dict[str, Any] = {} if self.lock_wait is None else {"lock_wait": self.lock_wait}
+        if self.policy is not None:
+            periods |= {"run_lease": self.policy.lease, "heartbeat": self.policy.heartbeat}
+        return BuildRegistry(self.store, BuildPolicy(**periods))
+
+    @cached_property
+    def interim(self) -> InterimRegistry:
+        """The registry of interim tables."""
+        from airflow_snowpack.interim.model import InterimPolicy
+        from airflow_snowpack.interim.registry import InterimRegistry
+
+        given: dict[str, Any] = {} if self.interim_namespace is None else {"namespace": self.interim_namespace}
+        if self.policy is not None:
+            given |= {"lease": self.policy.lease, "heartbeat": self.policy.heartbeat}
+        return InterimRegistry(self.store, InterimPolicy(**given))
+
+    def schedules(self, actor: Actor | None = None) -> Schedules:
+        """Return the schedules.
+
+        :param actor: recorded in the audit trail for each change.
+        """
+        from airflow_snowpack.scheduling import Schedules
+
+        return Schedules(self.store, catalog=self.catalog_name, actor=actor)
+
+    def registered_runs(self, actor: Actor | None = None) -> RegisteredRuns:
+        """Return the catalogue of registered runs.
+
+        :param actor: recorded in the audit trail for each change.
+        """
+        from airflow_snowpack.scheduling import RegisteredRuns
+
+        return RegisteredRuns(self.store, catalog=self.catalog_name, actor=actor)
+
+    def close(self) -> None:
+        """Write what is pending and close the connections."""
+        if "jobs" in self.__dict__:
+            self.jobs.close()
+        else:
+            self.store.close()
