@@ -1,6 +1,6 @@
 """From a request for maintenance to its job: what is asked first, and what last.
 
-    asked = Admission(services, desk).submit("demo", "flights", body, key="5f3c…")
+    asked = Admission(services, actor).submit("demo", "flights", body, key="5f3c…")
 
 The invariant: nothing is stored unless drain mode is off, every name, action and option is valid, and the table exists; and a
 request that came before with the same key gets the same job, also when its table is gone or the catalog is down by now.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from airflow_snowpack.api.parameters import parse_body
 from airflow_snowpack.api.shapes import SubmitBody
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.jobs import Asked
+from airflow_snowpack.jobs import RequestKey, Submission
 from airflow_snowpack.maintenance.submit import MaintenanceRequest, check_options, plan_request, refuse_if_draining
 
 if TYPE_CHECKING:
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.api.services import Services
     from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import ActionResult, Desk, Job
+    from airflow_snowpack.jobs import ActionResult, Actor, Job
 
 
 class Admission:
     """Lets requests in on behalf of one user."""
 
-    def __init__(self, services: Services, desk: Desk) -> None:
+    def __init__(self, services: Services, actor: Actor) -> None:
         self._services = services
-        self._desk = desk
+        self._actor = actor
 
-    def submit(self, database: str, table: str, sent: bytes, *, key: str | None) -> Asked:
+    def submit(self, database: str, table: str, sent: bytes, *, key: str | None) -> Submission:
         """Let a request in that came over the wire.
 
         :param sent: the body as it came.
@@ -58,10 +58,11 @@ class Admission:
                     self._check_options(request)
         if before is not None:
             refuse_if_draining(self._services.jobs)
-            return Asked(before, again=True)
-        if body.dry_run:
-            return self._desk.record_dry_run(name, request.actions, self._plan(request), options=request.options, key=key)
-        return self._desk.submit(name, request.actions, options=request.options, key=key)
+            return Submission(before, again=True)
+        results = self._plan(request) if body.dry_run else None
+        return self._services.jobs.submit_once(
+            name, request.actions, key=key, actor=self._actor, options=request.options, results=results
+        )
 
     def rerun(self, job_id: str) -> Job:
         """Ask for the same once more; a dry run is one again.
@@ -75,8 +76,10 @@ class Admission:
             if not job.dry_run:
                 self._check_options(request)
         if not job.dry_run:
-            return self._desk.rerun(job_id)
-        return self._desk.record_dry_run(job.table, request.actions, self._plan(request), options=request.options).job
+            return self._services.jobs.rerun(job_id, actor=self._actor)
+        return self._services.jobs.record_dry_run(
+            job.table, request.actions, self._plan(request), options=request.options, actor=self._actor
+        )
 
     @contextmanager
     def _drain_mode_first(self) -> Iterator[None]:
@@ -91,7 +94,8 @@ class Admission:
             raise
 
     def _came_before(self, request: MaintenanceRequest, key: str, dry_run: bool) -> Job | None:
-        return self._desk.find(request.table, request.actions, key=key, options=request.options, dry_run=dry_run)
+        before = RequestKey.of(self._actor, key, request.table, request.actions, request.options, dry_run=dry_run)
+        return self._services.jobs.submitted_before(before)
 
     def _require(self, table: TableName) -> None:
         inventory = self._services.inventory

@@ -29,7 +29,7 @@ from airflow_snowpack.iceberg import CatalogUnreachable, TableName
 from airflow_snowpack.installation import Installation
 from airflow_snowpack.inventory import Inventory, refresher
 from airflow_snowpack.inventory.inventory import REFRESH_EVERY
-from airflow_snowpack.jobs import Actor, Desk, Jobs
+from airflow_snowpack.jobs import Actor, Jobs
 from airflow_snowpack.maintenance import Action
 from airflow_snowpack.scheduling import RegisteredRuns, Schedules
 from airflow_snowpack.store.patience import REQUEST_TIMEOUT
@@ -98,10 +98,6 @@ class Services:
     def table(self, database: str, table: str) -> TableName:
         """:raises InvalidTableName: it is not a name."""
         return self.inventory.table(database, table)
-
-    def desk(self, name: str, via: str) -> Desk:
-        """The desk of one user."""
-        return Desk(self.jobs, Actor(name, via))
 
     def schedules(self, actor: Actor | None = None) -> Schedules:
         """Return the schedules; ``actor`` is recorded for each change."""
@@ -258,10 +254,9 @@ async def services_of(request: Request) -> Services:
     return services
 
 
-async def desk_of(request: Request) -> Desk:
-    """The desk of whoever asks, if he may change things."""
-    user = await editor_of(request)
-    return (await services_of(request)).desk(user.name, door_of(request))
+async def actor_of(request: Request) -> Actor:
+    """Return the user of the request, who may change things, for the audit trail."""
+    return Actor((await editor_of(request)).name, door_of(request))
 
 
 def door_of(request: Request) -> str:
@@ -270,4 +265,4 @@ def door_of(request: Request) -> str:
 
 
 Open = Annotated[Services, Depends(services_of)]
-AtDesk = Annotated[Desk, Depends(desk_of)]
+Acting = Annotated[Actor, Depends(actor_of)]

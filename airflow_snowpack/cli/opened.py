@@ -1,9 +1,9 @@
-"""What the commands work with: the store, the tables, and the desk that notes every change.
+"""What the commands work with: the store, the tables, and the user that each change is recorded with.
 
     with opened(args) as here:
-        here.desk.cancel(here.job(args.job_id).job_id)
+        here.jobs.cancel(here.job(args.job_id).job_id, actor=here.actor)
 
-The invariant: whatever a command changes goes through the desk, so that the audit trail has it with the name of the user.
+The invariant: a command passes ``here.actor`` to whatever changes something, so that the audit trail has it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.interim.desk import InterimDesk
     from airflow_snowpack.interim.registry import InterimRegistry
     from airflow_snowpack.inventory import Inventory
-    from airflow_snowpack.jobs import AuditTrail, Desk, Job, Jobs
+    from airflow_snowpack.jobs import AuditTrail, Job, Jobs
     from airflow_snowpack.scheduling import RegisteredRuns, Schedules
     from airflow_snowpack.store import Actor
     from airflow_snowpack.store.signs_of_life import Role
@@ -66,13 +66,6 @@ class Opened:
         from airflow_snowpack.store import Actor
 
         return Actor(os_user(), VIA)
-
-    @cached_property
-    def desk(self) -> Desk:
-        """Takes the changes that this user asks for."""
-        from airflow_snowpack.jobs import Desk
-
-        return Desk(self.jobs, self.actor)
 
     @cached_property
     def schedules(self) -> Schedules:

@@ -1,7 +1,6 @@
 """The job lifecycle: submit, claim, heartbeat, finish, cancel, delete, sweep and drain, and the worker that goes through it."""
 
 from airflow_snowpack.jobs.attempt import Attempt
-from airflow_snowpack.jobs.desk import Asked, Desk
 from airflow_snowpack.jobs.engine import Engine
 from airflow_snowpack.jobs.errors import (
     DrainModeOn,
@@ -18,6 +17,7 @@ from airflow_snowpack.jobs.errors import (
     TableLocked,
     WorkStillRunning,
 )
+from airflow_snowpack.jobs.idempotency import RequestKey, Submission
 from airflow_snowpack.jobs.lifecycle import Jobs
 from airflow_snowpack.jobs.listing import EXAMINED, JobCounts, JobFilter, JobPage
 from airflow_snowpack.jobs.locks import TableLocks
@@ -46,12 +46,10 @@ __all__ = [
     "ActionOutcome",
     "ActionResult",
     "Actor",
-    "Asked",
     "Attempt",
     "AuditEntry",
     "AuditTrail",
     "Claim",
-    "Desk",
     "DrainModeOn",
     "DrainState",
     "Engine",
@@ -78,8 +76,10 @@ __all__ = [
     "QueuePlace",
     "QueueSample",
     "QueueState",
+    "RequestKey",
     "StaleAttempt",
     "Standing",
+    "Submission",
     "SweepReport",
     "TableLock",
     "TableLocked",

@@ -1,8 +1,7 @@
 """Idempotency keys: a request that is sent twice, because its answer was lost, is one job.
 
-A key belongs to whoever used it. It is written with the job in one transaction, so that there is no moment between the two, and
-it is forgotten after a day, or when its job is deleted. The same key with another request is refused, as the IETF's draft of the
-``Idempotency-Key`` header has it: whoever made that mistake would otherwise be told that something was done which was not.
+A key belongs to the actor that used it. It is written in one transaction with the job and expires after a day, or when its job is
+deleted. The same key with another request is refused, as in the IETF's draft of the ``Idempotency-Key`` header.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,7 +18,8 @@ import sqlalchemy as sa
 
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.errors import InvalidKey, KeyUsedBefore
-from airflow_snowpack.store import upsert
+from airflow_snowpack.jobs.model import Job
+from airflow_snowpack.store import Actor, upsert
 from airflow_snowpack.store.retention import Kind
 from airflow_snowpack.store.schema import idempotency_keys, jobs
 
@@ -40,43 +41,61 @@ class KeyTaken(Exception):
     """Inside of this room only: another transaction was first with the same key."""
 
 
-def check_key(key: str) -> str:
-    """:raises InvalidKey: it cannot be a key."""
-    if not KEY.fullmatch(key):
-        raise InvalidKey(key)
-    return key
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """The job that a request became.
 
-
-def fingerprint(table: TableName, actions: Sequence[str], options: Mapping[str, Any] | None, *, dry_run: bool) -> str:
-    """What tells two requests apart."""
-    said = [table.lock_key, sorted(str(action) for action in actions), options or {}, dry_run]
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
-
-
-def find_job(conn: sa.Connection, actor: str, key: str, request: str, now: datetime) -> str | None:
-    """The id of the job that this request became before.
-
-    :raises KeyUsedBefore: the key came with another request.
+    :param again: the same request had come before, with the same key, and this is the job that it became then.
     """
-    mine = sa.and_(idempotency_keys.c.actor == actor, idempotency_keys.c.key == key)
-    row = conn.execute(sa.select(idempotency_keys).where(mine, ~_forgotten(now))).first()
-    if row is None:
-        return None
-    if row.fingerprint != request:
-        raise KeyUsedBefore(key, row.job_id)
-    return str(row.job_id)
+
+    job: Job
+    again: bool = False
 
 
-def keep(conn: sa.Connection, actor: str, key: str, request: str, job_id: str, now: datetime) -> None:
-    """Remember the key with its job.
+@dataclass(frozen=True, slots=True)
+class RequestKey:
+    """The idempotency key of one request of an actor.
 
-    :raises KeyTaken: somebody else was first; the transaction must not be committed.
+    :param fingerprint: what tells two requests apart.
     """
-    row = {"actor": actor, "key": key, "fingerprint": request, "job_id": job_id, "at": now}
-    written = upsert(idempotency_keys, ["fingerprint", "job_id", "at"], where=_forgotten(now))
-    if conn.execute(written.values(row).returning(idempotency_keys.c.key)).first() is None:
-        raise KeyTaken(key)
+
+    actor: str
+    key: str
+    fingerprint: str
+
+    @classmethod
+    def of(
+        cls, actor: Actor, key: str, table: TableName, actions: Sequence[str], options: Mapping[str, Any] | None, *, dry_run: bool
+    ) -> RequestKey:
+        """:raises InvalidKey: the key has not 1 to 255 printable ASCII characters."""
+        if not KEY.fullmatch(key):
+            raise InvalidKey(key)
+        parts = [table.lock_key, sorted(str(action) for action in actions), options or {}, dry_run]
+        return cls(actor.name, key, hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest())
+
+    def find_job(self, conn: sa.Connection, now: datetime) -> str | None:
+        """Return the id of the job that this request became before.
+
+        :raises KeyUsedBefore: the key came with another request.
+        """
+        mine = sa.and_(idempotency_keys.c.actor == self.actor, idempotency_keys.c.key == self.key)
+        row = conn.execute(sa.select(idempotency_keys).where(mine, ~_expired(now))).first()
+        if row is None:
+            return None
+        if row.fingerprint != self.fingerprint:
+            raise KeyUsedBefore(self.key, row.job_id)
+        return str(row.job_id)
+
+    def keep(self, conn: sa.Connection, job_id: str, now: datetime) -> None:
+        """Store the key with its job.
+
+        :raises KeyTaken: another transaction was first; this one must not be committed.
+        """
+        written = upsert(idempotency_keys, ["fingerprint", "job_id", "at"], where=_expired(now))
+        row = {"actor": self.actor, "key": self.key, "fingerprint": self.fingerprint, "job_id": job_id, "at": now}
+        if conn.execute(written.values(row).returning(idempotency_keys.c.key)).first() is None:
+            raise KeyTaken(self.key)
 
 
-def _forgotten(now: datetime) -> sa.ColumnElement[bool]:
+def _expired(now: datetime) -> sa.ColumnElement[bool]:
     return sa.or_(idempotency_keys.c.at <= now - KEPT, job_is_deleted)

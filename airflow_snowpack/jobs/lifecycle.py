@@ -11,7 +11,7 @@ written in one transaction and go in one transaction, so that no crash can leave
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
@@ -21,7 +21,8 @@ import sqlalchemy as sa
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs import statements as do
 from airflow_snowpack.jobs.claims import Claims
-from airflow_snowpack.jobs.errors import DrainModeOn, JobAlreadyFinished, JobStillActive, TableLocked
+from airflow_snowpack.jobs.errors import DrainModeOn, JobAlreadyFinished, JobNotFound, JobStillActive, LockInUse, TableLocked
+from airflow_snowpack.jobs.idempotency import KeyTaken, RequestKey, Submission
 from airflow_snowpack.jobs.model import (
     ActionResult,
     Claim,
@@ -32,21 +33,23 @@ from airflow_snowpack.jobs.model import (
     TableLock,
 )
 from airflow_snowpack.jobs.orphans import end_orphans
-from airflow_snowpack.jobs.rows import job_from, job_values, lock_values
+from airflow_snowpack.jobs.rows import catalog_detail, job_from, job_values, lock_values
 from airflow_snowpack.jobs.sweep import sweep_once
 from airflow_snowpack.jobs.switches import read_drain, write_drain
-from airflow_snowpack.store import repeatable, storable
+from airflow_snowpack.store import Actor, repeatable, storable, write_audit
+from airflow_snowpack.store.audit import entry_values
 from airflow_snowpack.store.schema import job_queue, jobs
 
 CANCELLED = "Cancelled by user"
 """The error of a cancelled job, in the specification's words; who cancelled it is ``Job.cancelled_by``."""
 
-Also = Callable[[sa.Connection, Job], None]
-"""What a caller writes with a change of a job, in the same transaction."""
-
 
 class Jobs(Claims):
-    """Every step of the lifecycle; what only looks is in :class:`JobReader`, and what a worker does in :class:`Claims`."""
+    """Every step of the lifecycle; :class:`JobReader` has what only reads, and :class:`Claims` what a worker does.
+
+    Each change takes the ``actor`` that requests it. With one, its entry in the audit trail is written in the same transaction;
+    without one, as for what a task of Airflow does, there is none.
+    """
 
     def submit(
         self,
@@ -56,29 +59,34 @@ class Jobs(Claims):
         options: Mapping[str, Any] | None = None,
         submitted_by: str | None = None,
         owner: str | None = None,
-        also: Also | None = None,
-        entry: Callable[[Job], Mapping[str, Any]] | None = None,
+        actor: Actor | None = None,
+        rerun_of: str | None = None,
+        key: RequestKey | None = None,
     ) -> Job:
         """Lock the table, record the job and queue it, in one transaction.
 
         :param options: per action, as JSON values.
+        :param submitted_by: the actor's name when there is one.
         :param owner: who may take the job over later, see :meth:`take_over`.
-        :param also: written in the same transaction; when it raises, nothing is.
-        :param entry: the values of an entry in the audit trail, written with the job; cheaper than ``also``.
+        :param rerun_of: the job that this one repeats, for the audit trail.
+        :param key: written with the job, see :meth:`submit_once`.
         :raises DrainModeOn: submissions are refused; nothing was written.
         :raises TableLocked: another job or holder has the table; nothing was written.
         """
-        job = self._new_job(table, actions, options, submitted_by, owner)
-        values = self._submit_values(job) | (dict(entry(job)) if entry is not None else {})
+        job = self._new_job(table, actions, options, actor.name if actor else submitted_by, owner)
+        values = self._submit_values(job)
+        if actor is not None:
+            change, detail = ("submit", {"actions": list(job.actions)}) if rerun_of is None else ("rerun", {"of": rerun_of})
+            values |= entry_values(self.store, actor, change, job.job_id, **_named(table), **detail)
 
         def write(conn: sa.Connection) -> bool:
             free = self._steps.submit(conn, values)
-            if free and also is not None:
-                also(conn, job)
+            if free and key is not None:
+                key.keep(conn, job.job_id, job.submitted_at)
             return free
 
         submit = repeatable(write, lambda conn: self._was_submitted(conn, job))
-        step = self._step if also is None else self.store.transact
+        step = self._step if key is None else self.store.transact
         while not step(submit):
             self._refuse(table)  # returns when the table has become free since
         self._submitted(job)
@@ -124,14 +132,16 @@ class Jobs(Claims):
         *,
         options: Mapping[str, Any] | None = None,
         submitted_by: str | None = None,
-        also: Also | None = None,
+        actor: Actor | None = None,
+        key: RequestKey | None = None,
     ) -> Job:
         """Record a dry run: completed at once, with no lock and no queue row.
 
-        :param also: as for :meth:`submit`.
+        :param results: what each action would do.
+        :param key: as for :meth:`submit`.
         :raises DrainModeOn: submissions are refused; nothing was written.
         """
-        job = self._new_job(table, actions, options, submitted_by, None)
+        job = self._new_job(table, actions, options, actor.name if actor else submitted_by, None)
         done = replace(
             job,
             dry_run=True,
@@ -146,25 +156,75 @@ class Jobs(Claims):
             if state.on:
                 raise DrainModeOn(state)
             conn.execute(do.insert_job(), {f"j_{name}": value for name, value in job_values(done).items()})
-            if also is not None:
-                also(conn, done)
+            write_audit(conn, self.store, actor, "dry_run", done.job_id, **_named(table), actions=list(done.actions))
+            if key is not None:
+                key.keep(conn, done.job_id, done.submitted_at)
             return True
 
         self.store.transact(repeatable(write, lambda conn: self._was_submitted(conn, done)))
-        self._events.record(done.job_id, "dry_run", actions=list(done.actions), by=submitted_by)
+        self._events.record(done.job_id, "dry_run", actions=list(done.actions), by=done.submitted_by)
         return done
 
-    def cancel(self, job_id: str, *, by: str | None = None, also: Also | None = None) -> Job:
+    def submit_once(
+        self,
+        table: TableName,
+        actions: Sequence[str],
+        *,
+        key: str | None,
+        actor: Actor,
+        options: Mapping[str, Any] | None = None,
+        results: Sequence[ActionResult] | None = None,
+    ) -> Submission:
+        """Submit a job or, with ``results``, record a dry run; the same request with the same key again returns the same job.
+
+        :param key: an idempotency key, which belongs to the actor; ``None``: each request is a new one.
+        :raises DrainModeOn, TableLocked: as :meth:`submit`; nothing was written.
+        :raises InvalidKey, KeyUsedBefore: the key cannot be used for this request.
+        """
+        request = None if key is None else RequestKey.of(actor, key, table, actions, options, dry_run=results is not None)
+        if request is not None and (before := self.submitted_before(request)) is not None:
+            return Submission(before, again=True)
+        try:
+            if results is None:
+                return Submission(self.submit(table, actions, options=options, actor=actor, key=request))
+            return Submission(self.record_dry_run(table, actions, results, options=options, actor=actor, key=request))
+        except (TableLocked, KeyTaken):
+            # The same request may have come twice at once, and the other one was first.
+            if request is None or (before := self.submitted_before(request)) is None:
+                raise
+            return Submission(before, again=True)
+
+    def submitted_before(self, request: RequestKey) -> Job | None:
+        """Return the job that the same request with the same key became before.
+
+        :raises KeyUsedBefore: the key came with another request.
+        """
+        now = self.store.clock()
+        job_id = self.store.read(lambda conn: request.find_job(conn, now))
+        try:
+            return None if job_id is None else self.get(job_id)
+        except JobNotFound:
+            return None  # deleted since, and its key expired with it
+
+    def rerun(self, job_id: str, *, actor: Actor | None = None) -> Job:
+        """Submit the request of a job again.
+
+        :raises JobNotFound: there is no such job.
+        :raises DrainModeOn, TableLocked: as :meth:`submit`.
+        """
+        before = self.get(job_id)
+        return self.submit(before.table, before.actions, options=before.options, actor=actor, rerun_of=job_id)
+
+    def cancel(self, job_id: str, *, by: str | None = None, actor: Actor | None = None) -> Job:
         """Cancel a pending or running job, for good.
 
         The fence is revoked and the queue row removed. A pending job frees its table at once; that of a running job
         stays locked until its worker has left it, or until the lease has run out and the sweep frees it.
 
-        :param by: who cancels, for the record.
-        :param also: as for :meth:`submit`.
+        :param by: who cancels, for the record; the actor's name when there is one.
         :raises JobNotFound, JobAlreadyFinished: there is nothing to cancel.
         """
-        now, job_id, by = self.store.clock(), storable(job_id), by and storable(by)
+        now, job_id, by = self.store.clock(), storable(job_id), actor.name if actor else by and storable(by)
 
         def write(conn: sa.Connection) -> Job:
             conn.execute(sa.select(job_queue.c.job_id).where(job_queue.c.job_id == job_id).with_for_update())
@@ -179,8 +239,7 @@ class Jobs(Claims):
                 # The work of a lost attempt may still run on a Spark server; the sweep ends that, and then frees the table.
                 unlock = do.unlock_table() if job.spark_server is None else do.expire_lock()
                 conn.execute(unlock, {"b_key": job_id, "b_table": job.table.lock_key, "b_now": now})
-            if also is not None:
-                also(conn, job)
+            write_audit(conn, self.store, actor, "cancel", job_id, **_named(job.table))
             return self._locked_job(conn, job_id)
 
         ours = sa.and_(jobs.c.job_id == job_id, jobs.c.status == JobStatus.CANCELLED.value, jobs.c.completed_at == now)
@@ -188,10 +247,9 @@ class Jobs(Claims):
         self._events.record(job_id, "cancelled", by=by)
         return job
 
-    def delete(self, job_id: str, *, also: Also | None = None) -> None:
+    def delete(self, job_id: str, *, actor: Actor | None = None) -> None:
         """Hide a finished job; its row stays for the audit.
 
-        :param also: as for :meth:`submit`.
         :raises JobNotFound: no such job, or deleted before.
         :raises JobStillActive: it is pending or running.
         """
@@ -202,43 +260,43 @@ class Jobs(Claims):
             if not job.status.is_terminal:
                 raise JobStillActive(job_id, job.status)
             conn.execute(sa.update(jobs).where(jobs.c.job_id == job_id).values(deleted_at=now))
-            if also is not None:
-                also(conn, job)
+            write_audit(conn, self.store, actor, "delete", job_id, **_named(job.table))
             return job
 
         ours = sa.and_(jobs.c.job_id == job_id, jobs.c.deleted_at == now)
         self.store.transact(repeatable(write, lambda conn: _first_job(conn, ours)))
         self._events.record(job_id, "deleted")
 
-    def sweep(self, *, also: Callable[[sa.Connection, SweepReport], None] | None = None) -> SweepReport:
+    def sweep(self, *, actor: Actor | None = None) -> SweepReport:
         """Return jobs whose lease ran out to the queue, fail those without attempts left, free locks whose holder is gone.
 
         Does nothing in drain mode. What a dead worker left running on a Spark server is ended first, outside of the
         transaction: until it has ended, its job does not fail here and its table stays locked.
-
-        :param also: written in the same transaction, when that changes anything.
         """
         ended = frozenset() if self.drain().on else end_orphans(self.store, self.policy, self.orphans)
-        report = sweep_once(self.store, self.policy, also, ended)
+        report = sweep_once(self.store, self.policy, ended, actor)
         for job_id in report.requeued:
             self._events.record(job_id, "requeued")
         for job_id in report.failed:
             self._events.record(job_id, "failed", reason="no attempts left")
         return report
 
-    def set_drain(
-        self,
-        on: bool,
-        *,
-        by: str | None = None,
-        reason: str | None = None,
-        note: Callable[[sa.Connection, str], None] | None = None,
-    ) -> DrainState:
-        """Switch drain mode. While it is on, switching it on again changes its reason, if one is given, and nothing else.
+    def set_drain(self, on: bool, *, by: str | None = None, reason: str | None = None, actor: Actor | None = None) -> DrainState:
+        """Switch drain mode. While it is on, switching it on again changes its reason, if one is given, and nothing else."""
+        return write_drain(self.store, on=on, by=actor.name if actor else by, reason=reason, actor=actor)
 
-        :param note: called in the same transaction with what was changed: ``drain_on``, ``drain_off`` or ``drain_reason``.
+    def break_lock(self, table: TableName, holder: str, *, actor: Actor, force: bool = False) -> TableLock | None:
+        """Release the lock of a holder that is gone; ``None`` when this holder does not have it.
+
+        :param holder: who has it, so that no other lock is released by mistake.
+        :param force: also while the worker of a cancelled job may still write to the table.
+        :raises LockInUse: the holder may still write to the table.
         """
-        return write_drain(self.store, on=on, by=by, reason=reason, note=note)
+        lock = self.locks.get(table)
+        if lock is None or lock.holder != holder:
+            return None
+        self._refuse_while_in_use(lock, force)
+        return lock if self.locks.release(table, holder, actor=actor, force=force) else None
 
     def flush(self) -> None:
         """Write the history that is still in memory; call it before a process ends."""
@@ -304,6 +362,19 @@ class Jobs(Claims):
         if lock is not None:
             raise TableLocked(lock, waiting=lock.expires_at <= self.store.clock(), left_on=self._left_on(lock))
 
+    def _refuse_while_in_use(self, lock: TableLock, force: bool) -> None:
+        job = self.find(lock.holder)
+        if job is None:
+            return  # not a job's lock: whoever named its holder knows
+        if not job.status.is_terminal:
+            raise LockInUse(lock, f"job {job.job_id} is {job.status}", "Cancel the job instead.")
+        if job.spark_server is not None and not force:
+            why = f"a statement of job {job.job_id} may still run on the Spark Connect server {job.spark_server!r}"
+            raise LockInUse(lock, why, "Run `airflow snowpack sweep`, which ends it, or force it when the server is gone.")
+        if job.status is JobStatus.CANCELLED and lock.expires_at > self.store.clock() and not force:
+            why = f"job {job.job_id} was cancelled while it ran, and its worker has not left the table yet"
+            raise LockInUse(lock, why, f"Wait for it (until {lock.expires_at.isoformat()} at most), or force it when it is dead.")
+
     def _left_on(self, lock: TableLock) -> str | None:
         """The Spark server that may still work for the ended job that holds the table."""
         job = self.find(lock.holder)
@@ -316,3 +387,7 @@ class Jobs(Claims):
 def _first_job(conn: sa.Connection, where: sa.ColumnElement[bool]) -> Job | None:
     row = conn.execute(sa.select(jobs).where(where)).first()
     return None if row is None else job_from(row)
+
+
+def _named(table: TableName) -> dict[str, str]:
+    return {"table": str(table), **catalog_detail(table)}

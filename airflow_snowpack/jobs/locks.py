@@ -11,7 +11,7 @@ unless it belongs to a job that is still in the queue.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from datetime import timedelta
 
 import sqlalchemy as sa
@@ -20,8 +20,8 @@ from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs import statements
 from airflow_snowpack.jobs.errors import TableLocked
 from airflow_snowpack.jobs.model import TableLock
-from airflow_snowpack.jobs.rows import lock_from, lock_values
-from airflow_snowpack.store import Store
+from airflow_snowpack.jobs.rows import catalog_detail, lock_from, lock_values
+from airflow_snowpack.store import Actor, Store, write_audit
 from airflow_snowpack.store.by_keys import read_by_keys
 from airflow_snowpack.store.schema import table_locks
 
@@ -57,17 +57,19 @@ class TableLocks:
             if held is not None and held.holder == holder:
                 return held
 
-    def release(self, table: TableName, holder: str, *, also: Callable[[sa.Connection], None] | None = None) -> bool:
-        """Let go of the lock; ``False`` when this holder does not have it, which is no error.
+    def release(self, table: TableName, holder: str, *, actor: Actor | None = None, force: bool = False) -> bool:
+        """Release the lock; return ``False`` when this holder does not have it, which is no error.
 
-        :param also: written in the same transaction, when there was a lock to let go of.
+        :param actor: who releases a lock that may be another one's; ``None`` for the holder itself.
+        :param force: for the audit trail.
         """
         mine = sa.delete(table_locks).where(table_locks.c.table_key == table.lock_key, table_locks.c.holder == holder)
 
         def write(conn: sa.Connection) -> bool:
             released = conn.execute(mine).rowcount == 1
-            if released and also is not None:
-                also(conn)
+            if released:
+                detail = {"holder": holder, "force": force, **catalog_detail(table)}
+                write_audit(conn, self._store, actor, "release_lock", str(table), **detail)
             return released
 
         return self._store.transact(write)

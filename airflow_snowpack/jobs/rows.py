@@ -31,6 +31,11 @@ def lock_values(table: TableName) -> dict[str, str]:
     return {**table_values(table), "table_key": table.lock_key}
 
 
+def catalog_detail(table: TableName) -> dict[str, str]:
+    """What an audit entry about a table has beside its name."""
+    return {"catalog_id": table.catalog_id} if table.catalog_id else {}
+
+
 def table_from(row: sa.Row[Any]) -> TableName:
     return TableName(row.catalog, row.database_name, row.table_name, row.catalog_id)
 

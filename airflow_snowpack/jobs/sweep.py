@@ -6,7 +6,7 @@ that was seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Set
 from datetime import datetime, timedelta
 
 import sqlalchemy as sa
@@ -17,11 +17,13 @@ from airflow_snowpack.jobs.model import JobStatus, LifecyclePolicy, SweepReport
 from airflow_snowpack.jobs.orphans import spent_on_servers
 from airflow_snowpack.jobs.rows import lock_from
 from airflow_snowpack.jobs.switches import read_drain
-from airflow_snowpack.store import Expired, Store
+from airflow_snowpack.store import Actor, Expired, Store, write_audit
 from airflow_snowpack.store.operation_retention import forget_operations
 from airflow_snowpack.store.retention import Pruner
 from airflow_snowpack.store.schema import jobs, table_locks
 
+QUEUE = "queue"
+"""The subject of a sweep in the audit trail."""
 MAX_BACKOFF = timedelta(days=1)
 AT_ONCE = 100
 KEY_BATCHES = 10
@@ -31,12 +33,11 @@ KEY_BATCHES = 10
 def sweep_once(
     store: Store,
     policy: LifecyclePolicy,
-    also: Callable[[sa.Connection, SweepReport], None] | None = None,
     ended: Set[tuple[str, int]] = frozenset(),
+    actor: Actor | None = None,
 ) -> SweepReport:
     """One pass, in one transaction; at most 100 jobs beside those that wait for a Spark server. The next pass takes the rest.
 
-    :param also: written in the same transaction, when the pass changed something.
     :param ended: attempts whose work on a Spark server has ended. A job with such work does not fail before that.
     """
     now = store.clock()
@@ -61,8 +62,9 @@ def sweep_once(
             failed=tuple(lease.key for lease in spent),
             unlocked=_unlock_abandoned(conn, now),
         )
-        if also is not None and report.changed:
-            also(conn, report)
+        if report.changed:
+            detail = {"requeued": list(report.requeued), "failed": list(report.failed), "unlocked": list(report.unlocked)}
+            write_audit(conn, store, actor, "sweep", QUEUE, **detail)
         return report
 
     report = store.transact(sweep)

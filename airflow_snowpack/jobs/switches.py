@@ -5,13 +5,11 @@ It is switched on before the store is moved or upgraded (the specification's "ba
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import sqlalchemy as sa
 
 from airflow_snowpack.jobs.model import DrainState
 from airflow_snowpack.jobs.statements import DRAIN
-from airflow_snowpack.store import Store, storable, upsert
+from airflow_snowpack.store import Actor, Store, storable, upsert, write_audit
 from airflow_snowpack.store.schema import switches
 
 
@@ -23,13 +21,8 @@ def read_drain(conn: sa.Connection) -> DrainState:
     return DrainState(on=row.enabled, since=row.changed_at, by=row.changed_by, reason=row.reason)
 
 
-def write_drain(
-    store: Store, *, on: bool, by: str | None, reason: str | None, note: Callable[[sa.Connection, str], None] | None = None
-) -> DrainState:
-    """Set the switch. While drain mode is on, switching it on again changes its reason, if one is given, and nothing else.
-
-    :param note: called in the same transaction with what was changed: ``drain_on``, ``drain_off`` or ``drain_reason``.
-    """
+def write_drain(store: Store, *, on: bool, by: str | None, reason: str | None, actor: Actor | None = None) -> DrainState:
+    """Set the switch. While drain mode is on, switching it on again changes its reason, if one is given, and nothing else."""
     reason = reason and storable(reason)
     values = {"enabled": on, "changed_at": store.clock(), "changed_by": by and storable(by), "reason": reason}
     switched = upsert(switches, values, where=switches.c.enabled != on).values(name=DRAIN, **values)
@@ -43,8 +36,8 @@ def write_drain(
             change = "drain_on" if on else "drain_off"
         elif on and reason and conn.execute(renewed.returning(switches.c.name)).first() is not None:
             change = "drain_reason"
-        if change is not None and note is not None:
-            note(conn, change)
+        if change is not None:
+            write_audit(conn, store, actor, change, DRAIN, reason=reason)
         return read_drain(conn)
 
     return store.transact(write)

@@ -1,10 +1,13 @@
 """Who did what, when and through which door; written in the transaction of the change itself.
 
-    jobs.cancel(job_id, also=lambda conn, job: write_audit(conn, store, actor, "cancel", job_id))
+    def cancel(job_id, *, actor=None):            # in a room: each method that changes something takes the actor
+        def write(conn): ...; write_audit(conn, store, actor, "cancel", job_id)
+        store.transact(write)
+
     AuditTrail(store).of(job_id)
 
-Every room that people change things in writes into this one trail. Unlike the history of a job, which is best-effort, a change
-that somebody asked for is never without its entry.
+The invariant: a change that an actor requests is in the trail, or was not made. What Airflow's tasks and the installation itself
+do has no actor and no entry.
 """
 
 from __future__ import annotations
@@ -27,19 +30,22 @@ COLUMNS = [column for column in audit_trail.columns if column.name != "id"]
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who asks for a change, and through which door, for the audit trail.
+    """The user that requests a change, for the audit trail.
 
-    :param name: the user, as the door knows him.
-    :param via: the door: ``api``, ``page``, ``cli``, or ``task`` for a task of Airflow.
+    :param name: the user's name, as the API or the operating system knows it.
+    :param via: where the request came in: ``api``, ``page``, ``cli``, or ``task`` for a task of Airflow.
     """
 
     name: str
     via: str
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", storable(self.name))
+
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One change that somebody made.
+    """One change that an actor made.
 
     :param change: such as ``submit``, ``cancel`` or ``drain_on``.
     :param subject: what was changed: a job's id, a table's name with its catalog, ``drain``, or ``schedule:`` with a name.
@@ -54,16 +60,17 @@ class AuditEntry:
     detail: Mapping[str, Any]
 
 
-def write_audit(conn: sa.Connection, store: Store, actor: Actor, change: str, subject: str, **detail: Any) -> None:
-    """Note a change, in the transaction that makes it."""
-    conn.execute(INSERT_ENTRY, entry_values(store, actor, change, subject, **detail))
+def write_audit(conn: sa.Connection, store: Store, actor: Actor | None, change: str, subject: str, **detail: Any) -> None:
+    """Write the entry of a change, in the transaction that makes it; without an actor, write nothing."""
+    if actor is not None:
+        conn.execute(INSERT_ENTRY, entry_values(store, actor, change, subject, **detail))
 
 
 def entry_values(store: Store, actor: Actor, change: str, subject: str, **detail: Any) -> dict[str, Any]:
-    """The parameters of :func:`insert_entry`."""
+    """Return the parameters of :func:`insert_entry`."""
     return {
         "a_at": store.clock(),
-        "a_actor": storable(actor.name),
+        "a_actor": actor.name,
         "a_via": actor.via,
         "a_change": change,
         "a_subject": subject,

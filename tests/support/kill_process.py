@@ -5,7 +5,7 @@ For each line on standard input it forks a child (an interpreter that has its im
 
 - ``statement 17``: the child goes through every step once and kills itself at the 17th moment, where each SQL statement has two
   moments, before and after it, and each commit has one;
-- ``request 17``: likewise, through every request to the desk;
+- ``request 17``: likewise, through every request of an actor;
 - ``milliseconds 40``: the child repeats every step and is killed from outside, 40 ms after it has done all of them once.
 
 ``every`` counts all of these moments. ``first`` counts those around a statement that the child runs for the first time, and the
@@ -26,7 +26,7 @@ from heard_statements import hear_direct
 from scripted_engine import ScriptedEngine
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import Actor, Attempt, Desk, Jobs
+from airflow_snowpack.jobs import Actor, Attempt, Jobs
 from airflow_snowpack.store import open_store
 
 ACTIONS = ["rewrite_data_files", "expire_snapshots"]
@@ -47,17 +47,17 @@ def every_step(jobs: Jobs, name: str) -> None:
 
 
 def every_request(jobs: Jobs, name: str) -> None:
-    """What the desk is asked for: submit, drain mode, cancel, the same again, a dry run, delete, a sweep, a foreign lock."""
-    desk = Desk(jobs, Actor("doomed", via="api"))
-    job = desk.submit(TableName("lake", "db", f"{name}_c"), ACTIONS, key=f"{name} 1").job
-    desk.set_drain(True)
-    desk.set_drain(False)
-    desk.cancel(job.job_id)
-    again = desk.rerun(job.job_id)
-    plan = desk.record_dry_run(again.table, ACTIONS, [], key=f"{name} 2").job
-    desk.delete(plan.job_id)
-    desk.submit(TableName("lake", "db", f"{name}_d"), ACTIONS)
-    desk.sweep()
+    """What an actor requests: submit, drain mode, cancel, the same again, a dry run, delete, a sweep, a foreign lock."""
+    doomed = Actor("doomed", via="api")
+    job = jobs.submit_once(TableName("lake", "db", f"{name}_c"), ACTIONS, key=f"{name} 1", actor=doomed).job
+    jobs.set_drain(True, actor=doomed)
+    jobs.set_drain(False, actor=doomed)
+    jobs.cancel(job.job_id, actor=doomed)
+    again = jobs.rerun(job.job_id, actor=doomed)
+    plan = jobs.submit_once(again.table, ACTIONS, results=[], key=f"{name} 2", actor=doomed).job
+    jobs.delete(plan.job_id, actor=doomed)
+    jobs.submit(TableName("lake", "db", f"{name}_d"), ACTIONS, actor=doomed)
+    jobs.sweep(actor=doomed)
     jobs.flush()
 
 

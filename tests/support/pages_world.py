@@ -21,7 +21,7 @@ from airflow_snowpack.api.services import LOCK_WAIT
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.installation import Installation
 from airflow_snowpack.inventory import Inventory
-from airflow_snowpack.jobs import ActionOutcome, ActionResult, Actor, Desk, Job, Jobs, JobStatus
+from airflow_snowpack.jobs import ActionOutcome, ActionResult, Actor, Job, Jobs, JobStatus
 from airflow_snowpack.maintenance import DEFAULT_ORDER, Action
 from airflow_snowpack.store import Store, open_store, utc_now
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
@@ -120,8 +120,8 @@ class World:
     def jobs(self) -> Jobs:
         return self.installation.jobs
 
-    def desk(self, name: str = "vera", via: str = "page") -> Desk:
-        return Desk(self.jobs, Actor(name, via))
+    def actor(self, name: str = "vera", via: str = "page") -> Actor:
+        return Actor(name, via)
 
     def table(self, dotted: str) -> TableName:
         return TableName.parse(dotted, catalog=CATALOG)
@@ -129,7 +129,7 @@ class World:
     def submit(self, dotted: str, *actions: Action, owner: str | None = None, by: str | None = "vera") -> Job:
         chosen = actions or (Action.REWRITE_DATA_FILES, Action.EXPIRE_SNAPSHOTS)
         if owner is None:
-            return self.desk(by or "vera", "api").submit(self.table(dotted), chosen).job
+            return self.jobs.submit(self.table(dotted), chosen, actor=self.actor(by or "vera", "api"))
         return self.jobs.submit(self.table(dotted), chosen, owner=owner, submitted_by="airflow")
 
     def run(self, job: Job, results: Sequence[ActionResult], error: str | None = None, *, worker: str = "worker-0") -> None:
@@ -291,7 +291,7 @@ def _last_hours(world: World) -> None:
     clock.moment = end - timedelta(minutes=31)
     cancelled = world.submit("marketing.campaigns", by="anton")
     clock.move(minutes=1)
-    world.desk("anton").cancel(cancelled.job_id)
+    world.jobs.cancel(cancelled.job_id, actor=world.actor("anton"))
     made["cancelled"] = cancelled
 
     clock.moment = end - timedelta(minutes=26)
@@ -303,13 +303,14 @@ def _last_hours(world: World) -> None:
         "deleted_manifest_files_count": 180,
         "deleted_manifest_lists_count": 96,
     }
-    dry = world.desk("jana").record_dry_run(
+    dry = world.jobs.record_dry_run(
         world.table("payments.refunds"),
         [Action.REWRITE_DATA_FILES, Action.EXPIRE_SNAPSHOTS],
         [
             did(Action.REWRITE_DATA_FILES, "Would compact 412 files into 28", 0.2, plan),
             did(Action.EXPIRE_SNAPSHOTS, "Would expire 96 of 110 snapshots and delete 978 files", 0.1, snapshots),
         ],
+        actor=world.actor("jana"),
     )
     made["dry"] = dry.job
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from bounded import PATIENCE_S
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import Actor, Desk, JobAlreadyFinished, Jobs, JobStatus, TableLocked
+from airflow_snowpack.jobs import Actor, JobAlreadyFinished, Jobs, JobStatus, TableLocked
 from airflow_snowpack.store import open_store
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ def submit(jobs: Jobs, table: str) -> Any:
 
 
 def ask(jobs: Jobs, table: str, key: str) -> Any:
-    asked = Desk(jobs, Actor("vera", via="api")).submit(TableName.parse(table, catalog="lake"), ["expire_snapshots"], key=key)
+    asked = jobs.submit_once(
+        TableName.parse(table, catalog="lake"), ["expire_snapshots"], key=key, actor=Actor("vera", via="api")
+    )
     return {"job_id": asked.job.job_id, "again": asked.again}
 
 

@@ -7,6 +7,7 @@ so that a re-run's new jobs never come into the same batch.
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter
@@ -15,7 +16,7 @@ from fastapi.responses import JSONResponse
 from airflow_snowpack.api.documented import documented
 from airflow_snowpack.api.parameters import Cursor, Filter
 from airflow_snowpack.api.routes.maintenance import Admitting
-from airflow_snowpack.api.services import AtDesk, Open, Services
+from airflow_snowpack.api.services import Acting, Open, Services
 from airflow_snowpack.api.shapes import BatchShape
 from airflow_snowpack.api.strict import Strict
 from airflow_snowpack.errors import SnowpackError
@@ -33,13 +34,13 @@ SAYS = "Works through at most 100 jobs of the filter. Call it again with the cur
 
 
 @router.post("/cancel", description=SAYS, **documented("cancel_jobs", "Cancel the jobs of a filter", BatchShape))
-def cancel(services: Open, desk: AtDesk, which: Filter, cursor: Cursor = None) -> JSONResponse:
-    return _each(services, which, cursor, desk.cancel)
+def cancel(actor: Acting, services: Open, which: Filter, cursor: Cursor = None) -> JSONResponse:
+    return _each(services, which, cursor, partial(services.jobs.cancel, actor=actor))
 
 
 @router.post("/delete", description=SAYS, **documented("delete_jobs", "Delete the finished jobs of a filter", BatchShape))
-def delete(services: Open, desk: AtDesk, which: Filter, cursor: Cursor = None) -> JSONResponse:
-    return _each(services, which, cursor, desk.delete)
+def delete(actor: Acting, services: Open, which: Filter, cursor: Cursor = None) -> JSONResponse:
+    return _each(services, which, cursor, partial(services.jobs.delete, actor=actor))
 
 
 @router.post("/rerun", description=SAYS, **documented("rerun_jobs", "Ask for the jobs of a filter again", BatchShape))

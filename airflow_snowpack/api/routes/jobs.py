@@ -11,7 +11,7 @@ from airflow_snowpack.api.documented import documented
 from airflow_snowpack.api.links import link_to_next
 from airflow_snowpack.api.parameters import Cursor, Filter, JobId, Limit
 from airflow_snowpack.api.routes.maintenance import POLL_SECONDS
-from airflow_snowpack.api.services import AtDesk, Open
+from airflow_snowpack.api.services import Acting, Open
 from airflow_snowpack.api.shapes import JobShape, TimelineShape
 from airflow_snowpack.api.strict import Strict
 from airflow_snowpack.jobs import AuditTrail, explain
@@ -50,13 +50,13 @@ def timeline(job_id: JobId, user: Reader, services: Open) -> JSONResponse:
 
 
 @router.post("/jobs/{job_id}/cancel", **documented("cancel_job", "Cancel a job", JobShape, 404, 409))
-def cancel(job_id: JobId, desk: AtDesk) -> JSONResponse:
+def cancel(job_id: JobId, actor: Acting, services: Open) -> JSONResponse:
     """For good. A job that waits frees its table at once; one that runs, when its worker has left the table."""
-    return JSONResponse(job_body(desk.cancel(job_id)))
+    return JSONResponse(job_body(services.jobs.cancel(job_id, actor=actor)))
 
 
 @router.delete("/jobs/{job_id}", **documented("delete_job", "Delete a finished job", None, 404, 409, status=204))
-def delete(job_id: JobId, desk: AtDesk) -> Response:
+def delete(job_id: JobId, actor: Acting, services: Open) -> Response:
     """It is found no more; its row stays in the store for the audit."""
-    desk.delete(job_id)
+    services.jobs.delete(job_id, actor=actor)
     return Response(status_code=204)

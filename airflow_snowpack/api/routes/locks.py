@@ -10,7 +10,7 @@ from airflow_snowpack.api.auth import Reader
 from airflow_snowpack.api.bodies import lock_body
 from airflow_snowpack.api.documented import documented
 from airflow_snowpack.api.parameters import NamedTable
-from airflow_snowpack.api.services import AtDesk, Open
+from airflow_snowpack.api.services import Acting, Open
 from airflow_snowpack.api.shapes import LockShape, ReleaseShape
 from airflow_snowpack.api.strict import Strict
 
@@ -25,7 +25,8 @@ def list_locks(user: Reader, services: Open) -> JSONResponse:
 @router.delete("/locks/{database:name}/{table:name}", **documented("release_lock", "Release a lock", ReleaseShape, 409))
 def release(
     name: NamedTable,
-    desk: AtDesk,
+    actor: Acting,
+    services: Open,
     holder: Annotated[str, Query(min_length=1, max_length=500, pattern="^[^\\x00]*$", description="Who has it.")],
     catalog_id: Annotated[
         str | None,
@@ -35,5 +36,5 @@ def release(
 ) -> JSONResponse:
     """Only the named holder's lock goes, so that nobody else's does by mistake. An active job keeps its lock: cancel the job."""
     table = name if catalog_id is None else replace(name, catalog_id=catalog_id)
-    lock = desk.release_lock(table, holder, force=force)
+    lock = services.jobs.break_lock(table, holder, actor=actor, force=force)
     return JSONResponse({"released": lock is not None, "lock": None if lock is None else lock_body(lock)})

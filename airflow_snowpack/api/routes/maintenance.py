@@ -10,7 +10,7 @@ from airflow_snowpack.api.bodies import job_body
 from airflow_snowpack.api.documented import documented
 from airflow_snowpack.api.links import link_to
 from airflow_snowpack.api.parameters import Database, JobId, RawBody, Table
-from airflow_snowpack.api.services import desk_of, services_of
+from airflow_snowpack.api.services import actor_of, services_of
 from airflow_snowpack.api.shapes import JobShape, SubmitBody
 from airflow_snowpack.api.strict import Strict
 from airflow_snowpack.jobs import Job
@@ -41,8 +41,8 @@ Key = Annotated[
 
 
 async def _admission(request: Request) -> Admission:
-    desk = await desk_of(request)
-    return Admission(await services_of(request), desk)
+    actor = await actor_of(request)
+    return Admission(await services_of(request), actor)
 
 
 Admitting = Annotated[Admission, Depends(_admission)]

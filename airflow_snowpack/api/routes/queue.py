@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 from airflow_snowpack.api.auth import Reader
 from airflow_snowpack.api.bodies import queue_body, sample_body, sweep_body
 from airflow_snowpack.api.documented import documented
-from airflow_snowpack.api.services import AtDesk, Open
+from airflow_snowpack.api.services import Acting, Open
 from airflow_snowpack.api.shapes import QueueShape, SampleShape, SweepShape
 from airflow_snowpack.api.strict import Strict
 
@@ -31,6 +31,6 @@ def history(
 
 
 @router.post("/sweep", **documented("sweep", "Take back what was lost", SweepShape))
-def sweep(desk: AtDesk) -> JSONResponse:
+def sweep(actor: Acting, services: Open) -> JSONResponse:
     """Jobs whose lease ran out go back to the queue, or fail when they have no attempt left; locks without a holder go."""
-    return JSONResponse(sweep_body(desk.sweep()))
+    return JSONResponse(sweep_body(services.jobs.sweep(actor=actor)))

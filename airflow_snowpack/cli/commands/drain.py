@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def switch_on(args: Namespace) -> ExitCode | None:
     """``drain on``"""
     with opened(args) as here:
-        _print(args.output, here.desk.set_drain(True, reason=args.reason), here.now)
+        _print(args.output, here.jobs.set_drain(True, reason=args.reason, actor=here.actor), here.now)
     return None
 
 
@@ -30,7 +30,7 @@ def switch_on(args: Namespace) -> ExitCode | None:
 def switch_off(args: Namespace) -> ExitCode | None:
     """``drain off``"""
     with opened(args) as here:
-        _print(args.output, here.desk.set_drain(False), here.now)
+        _print(args.output, here.jobs.set_drain(False, actor=here.actor), here.now)
     return None
 
 

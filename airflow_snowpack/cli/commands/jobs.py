@@ -85,7 +85,7 @@ def cancel(args: Namespace) -> ExitCode | None:
     def ask(here: Opened, jobs: list[Job]) -> None:
         confirm(f"Cancel {_named(jobs)}, for good?", yes=args.yes)
 
-    return _change(args, ask, lambda here, job: here.desk.cancel(job.job_id), "cancelled")
+    return _change(args, ask, lambda here, job: here.jobs.cancel(job.job_id, actor=here.actor), "cancelled")
 
 
 @ends_cleanly
@@ -96,7 +96,7 @@ def delete(args: Namespace) -> ExitCode | None:
         confirm(f"Delete {_named(jobs)}? What was done to them stays in the audit trail.", yes=args.yes)
 
     def remove(here: Opened, job: Job) -> Job:
-        here.desk.delete(job.job_id)
+        here.jobs.delete(job.job_id, actor=here.actor)
         return job
 
     return _change(args, ask, remove, "deleted")
@@ -116,9 +116,9 @@ def _ask_again(here: Opened, job: Job) -> Job:
     request = MaintenanceRequest.again(job, order=here.settings.action_order)
     if not job.dry_run:
         check_options(here.inventory.catalog, request)
-        return here.desk.rerun(job.job_id)
+        return here.jobs.rerun(job.job_id, actor=here.actor)
     results = plan_request(here.jobs, here.inventory.catalog(), request)
-    return here.desk.record_dry_run(job.table, request.actions, results, options=request.options).job
+    return here.jobs.record_dry_run(job.table, request.actions, results, options=request.options, actor=here.actor)
 
 
 def job_columns(now: datetime) -> list[Column[Job]]:

@@ -45,7 +45,7 @@ def release(args: Namespace) -> ExitCode | None:
             raise UsageProblem(f"{table.dotted} is held by {lock.holder}. Where nobody is asked, say so: --holder {lock.holder}")
         since, until = ago(lock.acquired_at, here.now), ago(lock.expires_at, here.now)
         confirm(f"{table.dotted} is held by {lock.holder}, taken {since}, ends {until}. Release it?", yes=args.yes)
-        released = here.desk.release_lock(lock.table, lock.holder, force=args.force)
+        released = here.jobs.break_lock(lock.table, lock.holder, actor=here.actor, force=args.force)
         said = (
             f"{table.dotted} is free."
             if released

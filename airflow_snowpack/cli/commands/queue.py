@@ -40,7 +40,7 @@ def sweep(args: Namespace) -> ExitCode | None:
     from airflow_snowpack.store.signs_of_life import Role
 
     with opened(args) as here:
-        report = here.desk.sweep()
+        report = here.jobs.sweep(actor=here.actor)
         here.report_role(Role.SWEEPER, timedelta(minutes=5), "airflow snowpack sweep")
     if is_for_people(args.output):
         print(_told(report))

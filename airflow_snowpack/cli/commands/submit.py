@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.cli.exit_code import ExitCode
     from airflow_snowpack.cli.opened import Opened
-    from airflow_snowpack.jobs import Asked, TableLocked
+    from airflow_snowpack.jobs import Submission, TableLocked
     from airflow_snowpack.maintenance.submit import MaintenanceRequest
 
 
@@ -77,20 +77,21 @@ def _read_request(args: Namespace, here: Opened) -> MaintenanceRequest:
     )
 
 
-def _ask(args: Namespace, here: Opened, request: MaintenanceRequest) -> Asked:
-    from airflow_snowpack.jobs import Asked
+def _ask(args: Namespace, here: Opened, request: MaintenanceRequest) -> Submission:
+    from airflow_snowpack.jobs import RequestKey, Submission
     from airflow_snowpack.maintenance.submit import check_options, plan_request
 
-    desk, key, said = here.desk, args.idempotency_key, request.options
-    before = None if key is None else desk.find(request.table, request.actions, key=key, options=said, dry_run=args.dry_run)
-    if before is not None:
-        return Asked(before, again=True)
+    key, results, wanted = args.idempotency_key, None, (request.table, request.actions)
+    if key is not None:
+        known = RequestKey.of(here.actor, key, *wanted, request.options, dry_run=args.dry_run)
+        if (before := here.jobs.submitted_before(known)) is not None:
+            return Submission(before, again=True)
     if args.dry_run:
         results = plan_request(here.jobs, here.inventory.catalog(), request)
-        return desk.record_dry_run(request.table, request.actions, results, options=said, key=key)
-    here.inventory.require(request.table)
-    check_options(here.inventory.catalog, request)
-    return desk.submit(request.table, request.actions, options=said, key=key)
+    else:
+        here.inventory.require(request.table)
+        check_options(here.inventory.catalog, request)
+    return here.jobs.submit_once(*wanted, key=key, actor=here.actor, options=request.options, results=results)
 
 
 def _read_options(text: str | None) -> dict[str, Any]:
@@ -109,7 +110,7 @@ def _read_options(text: str | None) -> dict[str, Any]:
 EXAMPLE = """Give, for example, --options '{"expire_snapshots": {"retain_last": 10}}'."""
 
 
-def _tell(asked: Asked, *, watched: bool) -> None:
+def _tell(asked: Submission, *, watched: bool) -> None:
     job = asked.job
     if asked.again:
         print("The same request came before, with this key; this is the job that it became.")

@@ -169,7 +169,7 @@ def test_a_refusal_is_told_where_it_was_asked_for(world: World, page: Page) -> N
     job = world.submit("analytics.page_views")
     page.goto(f"/ui/jobs/{job.job_id}")
     page.get_by_role("button", name="Cancel…").click()
-    world.desk("jana").cancel(job.job_id)
+    world.jobs.cancel(job.job_id, actor=world.actor("jana"))
     page.get_by_role("button", name="Cancel the job").click()
     page.get_by_role("alert").filter(has_text="is already cancelled and stays so").wait_for()
 
@@ -329,7 +329,7 @@ def test_drain_mode_is_switched_on_with_a_reason_and_off_again(world: World, pag
 def test_a_lock_whose_worker_may_still_write_is_released_by_force_only(world: World, page: Page) -> None:
     job = world.submit("analytics.page_views")
     world.start(job)
-    world.desk().cancel(job.job_id)
+    world.jobs.cancel(job.job_id, actor=world.actor())
     page.goto("/ui/locks")
     page.get_by_role("button", name="Release the lock of analytics.page_views").click()
     page.get_by_role("button", name="Release", exact=True).click()
@@ -419,7 +419,7 @@ def test_a_refresh_leaves_dialogs_details_and_selected_text_alone(world: World, 
     refresh(page)
     assert page.evaluate("getSelection().toString()").strip() == job.job_id
     page.get_by_role("button", name="Cancel…").click()
-    world.desk("jana").cancel(job.job_id)
+    world.jobs.cancel(job.job_id, actor=world.actor("jana"))
     refresh(page)
     page.get_by_text("for good").wait_for()
     assert page.get_by_role("heading", name="Cancel this job?").is_visible()
@@ -434,7 +434,7 @@ def test_a_page_refreshes_by_itself_until_it_is_paused(world: World, page: Page)
     page.clock.run_for(6_000)
     page.get_by_text("is running on worker-3").wait_for()
     page.get_by_role("button", name="Live").click()
-    world.desk().cancel(job.job_id)
+    world.jobs.cancel(job.job_id, actor=world.actor())
     page.clock.run_for(60_000)
     page.wait_for_timeout(300)
     assert page.get_by_text("is running on worker-3").is_visible()
@@ -458,7 +458,7 @@ def test_what_people_wrote_runs_nowhere(world: World, page: Page) -> None:
     job = world.jobs.submit(world.table("analytics.page_views"), ["rewrite_data_files"], submitted_by=HOSTILE, owner=HOSTILE)
     world.run(job, [did(Action.REWRITE_DATA_FILES, HOSTILE, 1, {}, ActionOutcome.FAILED, HOSTILE + "!")], HOSTILE, worker=HOSTILE)
     world.jobs.locks.acquire(world.table("payments.refunds"), HOSTILE, ttl=timedelta(hours=1))
-    world.desk(HOSTILE).set_drain(True, reason=HOSTILE)
+    world.jobs.set_drain(True, reason=HOSTILE, actor=world.actor(HOSTILE))
     for path in ("/ui/", "/ui/jobs", f"/ui/jobs/{job.job_id}", "/ui/locks", "/ui/queue", "/ui/audit"):
         page.goto(path)
         refresh(page)
@@ -483,7 +483,7 @@ def test_all_text_stands_out_from_its_background_in_light_and_dark(world: World,
     failed = world.submit("analytics.sessions")
     world.run(failed, [did(Action.REWRITE_DATA_FILES, "Failed", 3, {}, ActionOutcome.CONFLICT, "lost")], "lost")
     world.start(world.submit("payments.refunds"))
-    world.desk().set_drain(True, reason="an upgrade")
+    world.jobs.set_drain(True, reason="an upgrade", actor=world.actor())
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     jobs = ["jobs", f"jobs/{done.job_id}", f"jobs/{failed.job_id}"]
     for path in [f"/ui/{rest}" for rest in ("", *jobs, "locks", "queue", "audit", "nothing")]:

@@ -31,7 +31,7 @@ def browser(tmp_path: Path, postgres_database: str, serve_app: Serve) -> Iterato
     world.run(world.submit("analytics.page_views"), [compacted(10, 2, 60), expired(3, 9, 5)])
     world.start(world.submit("analytics.sessions"))
     world.submit("payments.refunds")
-    world.desk().set_drain(True, reason="an upgrade")
+    world.jobs.set_drain(True, reason="an upgrade", actor=world.actor())
     yield serve_app(app_of(world, SomebodyIs()))
     world.jobs.close()
 

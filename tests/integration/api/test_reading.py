@@ -245,12 +245,8 @@ def test_a_batch_works_through_its_filter_and_tells_what_it_could_not_do(api: ht
 
 
 def test_a_batch_goes_on_at_its_cursor(api: httpx.Client, services: Services) -> None:
-    from airflow_snowpack.jobs import Desk
-
-    desk = services.desk("vera", "api")
-    assert isinstance(desk, Desk)
     for _ in range(130):
-        desk.cancel(desk.submit(services.table("plain", "t00"), ["expire_snapshots"]).job.job_id)
+        services.jobs.cancel(services.jobs.submit(services.table("plain", "t00"), ["expire_snapshots"]).job_id)
     done, cursor, calls = 0, None, 0
     while calls == 0 or cursor is not None:
         answer = api.post("/jobs/batch/delete", params={"status": "cancelled"} | ({"cursor": cursor} if cursor else {})).json()

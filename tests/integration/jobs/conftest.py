@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import Actor, AuditTrail, Desk, Jobs, TableLocks
+from airflow_snowpack.jobs import Actor, AuditTrail, Jobs, TableLocks
 from airflow_snowpack.store import Store, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from airflow_snowpack.jobs import Asked
+    from airflow_snowpack.jobs import Submission
 
 
+VERA = Actor("vera", via="api")
 ACTIONS = ["rewrite_data_files", "expire_snapshots"]
 
 
@@ -66,22 +67,19 @@ def other_table() -> TableName:
 
 
 @pytest.fixture
-def desk(jobs: Jobs) -> Desk:
-    return Desk(jobs, Actor("vera", via="api"))
-
-
-@pytest.fixture
 def trail(store: Store) -> AuditTrail:
     return AuditTrail(store)
 
 
 @pytest.fixture(params=["submit", "dry run"])
-def ask(request: pytest.FixtureRequest) -> Callable[..., Asked]:
+def ask(request: pytest.FixtureRequest) -> Callable[..., Submission]:
     """A submit or a dry run with a key."""
 
-    def submit(desk: Desk, table: TableName, key: str = "key", actions: Sequence[str] = ACTIONS, **options: Any) -> Asked:
-        if request.param == "submit":
-            return desk.submit(table, actions, options=options, key=key)
-        return desk.record_dry_run(table, actions, [], options=options, key=key)
+    results = None if request.param == "submit" else ()
+
+    def submit(
+        jobs: Jobs, table: TableName, key: str = "key", actions: Sequence[str] = ACTIONS, actor: Actor = VERA, **options: Any
+    ) -> Submission:
+        return jobs.submit_once(table, actions, options=options, key=key, actor=actor, results=results)
 
     return submit

@@ -12,7 +12,6 @@ from scripted_engine import ScriptedEngine
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import (
     Actor,
-    Desk,
     JobFilter,
     Jobs,
     JobStatus,
@@ -137,19 +136,19 @@ def test_a_retried_task_takes_over_no_job_of_another_catalog(jobs: Jobs) -> None
 
 
 def test_a_job_that_is_run_again_stays_with_its_catalog(jobs: Jobs) -> None:
-    desk = Desk(jobs, Actor("vera", via="api"))
-    first = desk.submit(orders(B), ACTIONS).job
-    desk.cancel(first.job_id)
+    vera = Actor("vera", via="api")
+    first = jobs.submit(orders(B), ACTIONS, actor=vera)
+    jobs.cancel(first.job_id, actor=vera)
 
-    assert desk.rerun(first.job_id).table == orders(B)
+    assert jobs.rerun(first.job_id, actor=vera).table == orders(B)
 
 
 def test_the_same_request_for_another_catalog_is_another_request(jobs: Jobs) -> None:
-    desk = Desk(jobs, Actor("vera", via="api"))
-    desk.submit(orders(A), ACTIONS, key="k")
+    vera = Actor("vera", via="api")
+    jobs.submit_once(orders(A), ACTIONS, key="k", actor=vera)
 
     with pytest.raises(KeyUsedBefore):
-        desk.submit(orders(B), ACTIONS, key="k")
+        jobs.submit_once(orders(B), ACTIONS, key="k", actor=vera)
 
 
 def test_a_table_shows_the_jobs_and_the_lock_of_its_own_catalog(jobs: Jobs) -> None:
@@ -167,11 +166,11 @@ def test_a_table_shows_the_jobs_and_the_lock_of_its_own_catalog(jobs: Jobs) -> N
 
 
 def test_a_lock_of_another_catalog_is_released_by_its_own_name_only(jobs: Jobs) -> None:
-    desk = Desk(jobs, Actor("vera", via="api"))
+    vera = Actor("vera", via="api")
     jobs.locks.acquire(orders(B), "etl", ttl=timedelta(hours=1))
 
-    assert desk.release_lock(orders(A), "etl") is None
-    assert desk.release_lock(orders(B), "etl") is not None
+    assert jobs.break_lock(orders(A), "etl", actor=vera) is None
+    assert jobs.break_lock(orders(B), "etl", actor=vera) is not None
 
 
 def test_an_idle_worker_logs_once_what_it_leaves_to_others(

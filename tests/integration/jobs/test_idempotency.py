@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from bounded import output_of
 from scripted_engine import PATIENCE_S
 
-from airflow_snowpack.jobs import Desk, InvalidKey, Jobs, KeyUsedBefore, TableLocked
+from airflow_snowpack.jobs import Actor, InvalidKey, Jobs, KeyUsedBefore, TableLocked
 from airflow_snowpack.store.schema import audit_trail, idempotency_keys, job_queue
 from airflow_snowpack.store.schema import jobs as jobs_table
 
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import Asked
+    from airflow_snowpack.jobs import Submission
     from airflow_snowpack.store import Store
 
 ACTIONS = ["rewrite_data_files", "expire_snapshots"]
+VERA = Actor("vera", via="api")
 KEY = "5f3c0a52-7a35-4bd2-8f5d-2f6d5a3a9d10"
 
 
@@ -36,17 +37,17 @@ def how_many(store: Store, table: sa.Table) -> int:
 
 @pytest.mark.one_database
 def test_the_order_in_which_actions_are_named_makes_no_other_request(
-    desk: Desk, table: TableName, ask: Callable[..., Asked]
+    jobs: Jobs, table: TableName, ask: Callable[..., Submission]
 ) -> None:
-    assert ask(desk, table).job == ask(desk, table, actions=ACTIONS[::-1]).job
+    assert ask(jobs, table).job == ask(jobs, table, actions=ACTIONS[::-1]).job
 
 
 @pytest.mark.one_database
-def test_a_request_that_comes_again_after_its_job_has_ended_is_still_that_job(desk: Desk, table: TableName) -> None:
-    job = desk.submit(table, ACTIONS, key=KEY).job
-    desk.cancel(job.job_id)
+def test_a_request_that_comes_again_after_its_job_has_ended_is_still_that_job(jobs: Jobs, table: TableName) -> None:
+    job = jobs.submit_once(table, ACTIONS, key=KEY, actor=VERA).job
+    jobs.cancel(job.job_id, actor=VERA)
 
-    again = desk.submit(table, ACTIONS, key=KEY)
+    again = jobs.submit_once(table, ACTIONS, key=KEY, actor=VERA)
     assert (again.again, again.job.job_id, again.job.status) == (True, job.job_id, "cancelled")
 
 
@@ -54,49 +55,53 @@ def test_a_request_that_comes_again_after_its_job_has_ended_is_still_that_job(de
 @pytest.mark.parametrize(
     "other",
     [
-        lambda desk, _table, other: desk.submit(other, ACTIONS, key=KEY),
-        lambda desk, table, _other: desk.submit(table, ACTIONS[:1], key=KEY),
-        lambda desk, table, _other: desk.submit(table, ACTIONS, options={"expire_snapshots": {"retain_last": 9}}, key=KEY),
-        lambda desk, table, _other: desk.record_dry_run(table, ACTIONS, [], key=KEY),
+        lambda jobs, _table, other: jobs.submit_once(other, ACTIONS, key=KEY, actor=VERA),
+        lambda jobs, table, _other: jobs.submit_once(table, ACTIONS[:1], key=KEY, actor=VERA),
+        lambda jobs, table, _other: jobs.submit_once(
+            table, ACTIONS, options={"expire_snapshots": {"retain_last": 9}}, key=KEY, actor=VERA
+        ),
+        lambda jobs, table, _other: jobs.submit_once(table, ACTIONS, results=[], key=KEY, actor=VERA),
     ],
     ids=["table", "actions", "options", "dry run"],
 )
 def test_a_key_that_came_with_another_request_is_refused_and_names_that_ones_job(
-    desk: Desk, jobs: Jobs, table: TableName, other_table: TableName, other: Callable[..., Asked]
+    jobs: Jobs, table: TableName, other_table: TableName, other: Callable[..., Submission]
 ) -> None:
-    job = desk.submit(table, ACTIONS, key=KEY).job
+    job = jobs.submit_once(table, ACTIONS, key=KEY, actor=VERA).job
 
     with pytest.raises(KeyUsedBefore, match=job.job_id):
-        other(desk, table, other_table)
+        other(jobs, table, other_table)
     assert jobs.list() == [job]
 
 
-def test_a_refused_submit_leaves_its_key_free(desk: Desk, jobs: Jobs, store: Store, table: TableName) -> None:
+def test_a_refused_submit_leaves_its_key_free(jobs: Jobs, store: Store, table: TableName) -> None:
     holder = jobs.submit(table, ACTIONS)
     with pytest.raises(TableLocked):
-        desk.submit(table, ACTIONS, key=KEY)
+        jobs.submit_once(table, ACTIONS, key=KEY, actor=VERA)
 
     assert how_many(store, idempotency_keys) == 0
     jobs.cancel(holder.job_id)
-    assert not desk.submit(table, ACTIONS, key=KEY).again
+    assert not jobs.submit_once(table, ACTIONS, key=KEY, actor=VERA).again
 
 
 @pytest.mark.one_database
 @pytest.mark.parametrize("key", ["", " " * 256, "é", "a\nb", "a\x00", "\ud800", "💾"])
 def test_a_key_that_cannot_stand_in_a_header_is_refused(
-    desk: Desk, table: TableName, ask: Callable[..., Asked], key: str
+    jobs: Jobs, table: TableName, ask: Callable[..., Submission], key: str
 ) -> None:
     with pytest.raises(InvalidKey, match="1 to 255 printable ASCII characters"):
-        ask(desk, table, key=key)
-    assert desk.jobs.list() == []
+        ask(jobs, table, key=key)
+    assert jobs.list() == []
 
 
-def test_twenty_threads_with_one_key_get_one_job(desk: Desk, store: Store, table: TableName, ask: Callable[..., Asked]) -> None:
+def test_twenty_threads_with_one_key_get_one_job(
+    jobs: Jobs, store: Store, table: TableName, ask: Callable[..., Submission]
+) -> None:
     together = Barrier(20)
 
-    def again(_number: int) -> Asked:
+    def again(_number: int) -> Submission:
         together.wait(PATIENCE_S)
-        return ask(desk, table)
+        return ask(jobs, table)
 
     with ThreadPoolExecutor(20) as pool:
         answers = list(pool.map(again, range(20)))
@@ -106,7 +111,7 @@ def test_twenty_threads_with_one_key_get_one_job(desk: Desk, store: Store, table
 
 
 def test_twenty_threads_with_one_key_and_twenty_requests_get_one_job_and_nineteen_refusals(
-    desk: Desk, store: Store, table: TableName, ask: Callable[..., Asked]
+    jobs: Jobs, store: Store, table: TableName, ask: Callable[..., Submission]
 ) -> None:
     together = Barrier(20)
 
@@ -114,15 +119,15 @@ def test_twenty_threads_with_one_key_and_twenty_requests_get_one_job_and_ninetee
         name = type(table)(table.catalog, table.database, f"t{number}")
         together.wait(PATIENCE_S)
         try:
-            return ask(desk, name).job.job_id
+            return ask(jobs, name).job.job_id
         except KeyUsedBefore as refused:
             return f"not {refused.job_id}"
 
     with ThreadPoolExecutor(20) as pool:
         answers = sorted(pool.map(other, range(20)))
-    (job,) = desk.jobs.list()
+    (job,) = jobs.list()
     assert answers == sorted([job.job_id] + [f"not {job.job_id}"] * 19)
-    assert [lock.holder for lock in desk.jobs.locks.list()] == ([] if job.dry_run else [job.job_id])
+    assert [lock.holder for lock in jobs.locks.list()] == ([] if job.dry_run else [job.job_id])
     assert how_many(store, job_queue) == (0 if job.dry_run else 1)
 
 

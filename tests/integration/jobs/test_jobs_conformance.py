@@ -22,7 +22,6 @@ from airflow_snowpack.jobs import (
     ActionResult,
     Actor,
     AuditTrail,
-    Desk,
     DrainModeOn,
     Job,
     JobAlreadyFinished,
@@ -32,9 +31,11 @@ from airflow_snowpack.jobs import (
     Jobs,
     JobStatus,
     JobStillActive,
+    KeyUsedBefore,
     LockInUse,
     NotTheOwner,
     QueueState,
+    RequestKey,
     TableLocked,
     TableLocks,
     WorkStillRunning,
@@ -51,9 +52,10 @@ if TYPE_CHECKING:
 
     from conftest import MovedClock
 
-    from airflow_snowpack.jobs import Asked
+    from airflow_snowpack.jobs import Submission
     from airflow_snowpack.store import Store
 
+VERA = Actor("vera", via="api")
 ACTIONS = ["rewrite_data_files", "expire_snapshots"]
 DONE = ActionResult("rewrite_data_files", ActionOutcome.SUCCEEDED, "Compacted 87 files into 12", 1.5, metrics={"files": 87})
 STATUSES = list(JobStatus)
@@ -608,57 +610,57 @@ def told(trail: AuditTrail, subject: str) -> list[tuple[str, str, str]]:
     return [(entry.actor, entry.via, entry.change) for entry in trail.of(subject)]
 
 
-def test_a_submit_is_a_job_of_the_actor_with_its_entry(desk: Desk, jobs: Jobs, trail: AuditTrail, table: TableName) -> None:
-    asked = desk.submit(table, ACTIONS, options={"expire_snapshots": {"retain_last": 3}})
+def test_a_submit_is_a_job_of_the_actor_with_its_entry(jobs: Jobs, trail: AuditTrail, table: TableName) -> None:
+    job = jobs.submit(table, ACTIONS, options={"expire_snapshots": {"retain_last": 3}}, actor=VERA)
 
-    assert jobs.get(asked.job.job_id) == asked.job
-    assert (asked.again, asked.job.submitted_by) == (False, "vera")
-    (entry,) = trail.of(asked.job.job_id)
+    assert jobs.get(job.job_id) == job
+    assert job.submitted_by == "vera"
+    (entry,) = trail.of(job.job_id)
     assert (entry.actor, entry.via, entry.change) == ("vera", "api", "submit")
     assert entry.detail == {"table": str(table), "actions": ACTIONS}
-    assert entry.at == asked.job.submitted_at
+    assert entry.at == job.submitted_at
 
 
-def test_every_change_of_a_job_is_on_record_in_order(desk: Desk, trail: AuditTrail, table: TableName, clock: MovedClock) -> None:
-    job_id = desk.submit(table, ACTIONS).job.job_id
+def test_every_change_of_a_job_is_on_record_in_order(jobs: Jobs, trail: AuditTrail, table: TableName, clock: MovedClock) -> None:
+    job_id = jobs.submit(table, ACTIONS, actor=VERA).job_id
     clock.forward(minutes=1)
-    desk.cancel(job_id)
+    jobs.cancel(job_id, actor=VERA)
     clock.forward(minutes=1)
-    again = desk.rerun(job_id)
-    desk.delete(job_id)
+    again = jobs.rerun(job_id, actor=VERA)
+    jobs.delete(job_id, actor=VERA)
 
     assert [change for _, _, change in told(trail, job_id)] == ["submit", "cancel", "delete"]
     (entry,) = trail.of(again.job_id)
     assert (entry.change, entry.detail["of"]) == ("rerun", job_id)
 
 
-def test_a_dry_run_is_on_record_and_holds_nothing(desk: Desk, trail: AuditTrail, table: TableName, store: Store) -> None:
-    job = desk.record_dry_run(table, ACTIONS, [DONE]).job
+def test_a_dry_run_is_on_record_and_holds_nothing(jobs: Jobs, trail: AuditTrail, table: TableName, store: Store) -> None:
+    job = jobs.record_dry_run(table, ACTIONS, [DONE], actor=VERA)
 
     assert told(trail, job.job_id) == [("vera", "api", "dry_run")]
     assert rows(store, job_queue, table_locks) == [0, 0]
 
 
 def test_a_sweep_is_on_record_when_it_changed_something(
-    desk: Desk, jobs: Jobs, trail: AuditTrail, table: TableName, clock: MovedClock
+    jobs: Jobs, trail: AuditTrail, table: TableName, clock: MovedClock
 ) -> None:
     claim = jobs.submit_and_claim(table, ACTIONS, "w1")
-    desk.sweep()
+    jobs.sweep(actor=VERA)
     assert trail.of("queue") == []
     clock.forward(hours=1)
-    desk.sweep()
+    jobs.sweep(actor=VERA)
 
     (entry,) = trail.of("queue")
     assert (entry.change, entry.detail["failed"]) == ("sweep", [claim.job.job_id])
 
 
-def test_switching_drain_mode_to_what_it_is_is_not_noted(desk: Desk, trail: AuditTrail) -> None:
-    desk.set_drain(False)
-    desk.set_drain(True, reason="moving \x00 the store")
-    desk.set_drain(True, reason="moving \x00 the store")
-    desk.set_drain(True)
-    desk.set_drain(False)
-    desk.set_drain(False, reason="again")
+def test_switching_drain_mode_to_what_it_is_is_not_noted(jobs: Jobs, trail: AuditTrail) -> None:
+    jobs.set_drain(False, actor=VERA)
+    jobs.set_drain(True, reason="moving \x00 the store", actor=VERA)
+    jobs.set_drain(True, reason="moving \x00 the store", actor=VERA)
+    jobs.set_drain(True, actor=VERA)
+    jobs.set_drain(False, actor=VERA)
+    jobs.set_drain(False, reason="again", actor=VERA)
 
     assert [(entry.change, entry.detail) for entry in trail.of("drain")] == [
         ("drain_on", {"reason": "moving � the store"}),
@@ -667,14 +669,14 @@ def test_switching_drain_mode_to_what_it_is_is_not_noted(desk: Desk, trail: Audi
 
 
 def test_a_second_drain_on_changes_the_reason_and_keeps_who_switched_it_on_and_when(
-    desk: Desk, jobs: Jobs, trail: AuditTrail, clock: MovedClock
+    jobs: Jobs, trail: AuditTrail, clock: MovedClock
 ) -> None:
-    first = desk.set_drain(True, reason="moving the store")
+    first = jobs.set_drain(True, reason="moving the store", actor=VERA)
     clock.forward(hours=1)
-    second = Desk(jobs, Actor("bob", via="cli")).set_drain(True, reason="it takes until 18:00 \x00")
+    second = jobs.set_drain(True, reason="it takes until 18:00 \x00", actor=Actor("bob", via="cli"))
 
     assert second == jobs.drain() == replace(first, reason="it takes until 18:00 \ufffd")
-    assert desk.set_drain(True) == second
+    assert jobs.set_drain(True, actor=VERA) == second
     assert [(entry.actor, entry.change, entry.detail) for entry in trail.of("drain")] == [
         ("vera", "drain_on", {"reason": "moving the store"}),
         ("bob", "drain_reason", {"reason": "it takes until 18:00 \ufffd"}),
@@ -682,37 +684,37 @@ def test_a_second_drain_on_changes_the_reason_and_keeps_who_switched_it_on_and_w
 
 
 def test_a_lock_is_released_for_its_holder_only_and_on_record(
-    desk: Desk, locks: TableLocks, trail: AuditTrail, table: TableName
+    jobs: Jobs, locks: TableLocks, trail: AuditTrail, table: TableName
 ) -> None:
     locks.acquire(table, "etl", ttl=timedelta(hours=1))
 
-    assert desk.release_lock(table, "somebody else") is None
+    assert jobs.break_lock(table, "somebody else", actor=VERA) is None
     assert trail.of(str(table)) == []
-    released = desk.release_lock(table, "etl")
+    released = jobs.break_lock(table, "etl", actor=VERA)
     assert released is not None
     assert released.holder == "etl"
-    assert desk.release_lock(table, "etl") is None
+    assert jobs.break_lock(table, "etl", actor=VERA) is None
     assert told(trail, str(table)) == [("vera", "api", "release_lock")]
 
 
 @pytest.mark.parametrize("deleted", [False, True], ids=["listed", "deleted"])
 def test_the_lock_of_a_cancelled_job_whose_worker_may_be_at_work_is_released_by_force_only(
-    desk: Desk, jobs: Jobs, locks: TableLocks, table: TableName, deleted: bool
+    jobs: Jobs, locks: TableLocks, table: TableName, deleted: bool
 ) -> None:
     job = jobs.submit_and_claim(table, ACTIONS, "w1").job
-    desk.cancel(job.job_id)
+    jobs.cancel(job.job_id, actor=VERA)
     if deleted:
-        desk.delete(job.job_id)
+        jobs.delete(job.job_id, actor=VERA)
 
     with pytest.raises(LockInUse, match="its worker has not left the table yet"):
-        desk.release_lock(table, job.job_id)
-    assert desk.release_lock(table, job.job_id, force=True) is not None
+        jobs.break_lock(table, job.job_id, actor=VERA)
+    assert jobs.break_lock(table, job.job_id, force=True, actor=VERA) is not None
     assert locks.list() == []
 
 
-def test_an_id_that_no_job_has_is_not_found_whatever_is_in_it(desk: Desk, jobs: Jobs, trail: AuditTrail) -> None:
+def test_an_id_that_no_job_has_is_not_found_whatever_is_in_it(jobs: Jobs, trail: AuditTrail) -> None:
     for job_id in ("no-such-job", "", "a\x00b", "\ud800", "💾" * 200):
-        for change in (desk.cancel, desk.delete, desk.rerun, jobs.get):
+        for change in (jobs.cancel, jobs.delete, jobs.rerun, jobs.get):
             with pytest.raises(JobNotFound):
                 change(job_id)
         assert jobs.find(job_id) is None
@@ -722,8 +724,10 @@ def test_an_id_that_no_job_has_is_not_found_whatever_is_in_it(desk: Desk, jobs: 
 # -- idempotency keys -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_same_request_again_is_the_same_job(desk: Desk, store: Store, table: TableName, ask: Callable[..., Asked]) -> None:
-    first, second = ask(desk, table), ask(desk, table)
+def test_the_same_request_again_is_the_same_job(
+    jobs: Jobs, store: Store, table: TableName, ask: Callable[..., Submission]
+) -> None:
+    first, second = ask(jobs, table), ask(jobs, table)
 
     assert (first.again, second.again) == (False, True)
     assert first.job == second.job
@@ -731,46 +735,65 @@ def test_the_same_request_again_is_the_same_job(desk: Desk, store: Store, table:
 
 
 def test_a_key_belongs_to_whoever_used_it(
-    jobs: Jobs, table: TableName, other_table: TableName, ask: Callable[..., Asked]
+    jobs: Jobs, table: TableName, other_table: TableName, ask: Callable[..., Submission]
 ) -> None:
-    mine = ask(Desk(jobs, Actor("vera", via="api")), table)
-    theirs = ask(Desk(jobs, Actor("tom", via="api")), other_table)
+    mine = ask(jobs, table)
+    theirs = ask(jobs, other_table, actor=Actor("tom", via="api"))
 
     assert mine.job.job_id != theirs.job.job_id
     assert not theirs.again
 
 
 def test_a_key_is_forgotten_after_a_day(
-    desk: Desk, table: TableName, other_table: TableName, clock: MovedClock, ask: Callable[..., Asked]
+    jobs: Jobs, table: TableName, other_table: TableName, clock: MovedClock, ask: Callable[..., Submission]
 ) -> None:
-    first = ask(desk, table)
+    first = ask(jobs, table)
     clock.now += KEPT - timedelta(microseconds=1)
-    assert ask(desk, table).job.job_id == first.job.job_id
+    assert ask(jobs, table).job.job_id == first.job.job_id
     clock.now += timedelta(microseconds=1)
 
-    assert not ask(desk, other_table).again
-    assert ask(desk, other_table).again
+    assert not ask(jobs, other_table).again
+    assert ask(jobs, other_table).again
 
 
-def test_a_key_is_forgotten_with_its_job(desk: Desk, table: TableName, other_table: TableName, ask: Callable[..., Asked]) -> None:
-    first = ask(desk, table).job
+def test_what_a_request_became_before_can_be_looked_up(jobs: Jobs, table: TableName, other_table: TableName) -> None:
+    request = RequestKey.of(VERA, "key", table, ACTIONS, None, dry_run=False)
+    assert jobs.submitted_before(request) is None
+
+    job = jobs.submit_once(table, ACTIONS, key="key", actor=VERA).job
+    assert jobs.submitted_before(request) == job
+    with pytest.raises(KeyUsedBefore):
+        jobs.submitted_before(RequestKey.of(VERA, "key", other_table, ACTIONS, None, dry_run=False))
+
+
+def test_without_a_key_each_request_is_a_new_one(jobs: Jobs, table: TableName) -> None:
+    first, second = (jobs.submit_once(table, ACTIONS, key=None, actor=VERA, results=[DONE]) for _ in range(2))
+
+    assert (first.again, second.again) == (False, False)
+    assert first.job.job_id != second.job.job_id
+
+
+def test_a_key_is_forgotten_with_its_job(
+    jobs: Jobs, table: TableName, other_table: TableName, ask: Callable[..., Submission]
+) -> None:
+    first = ask(jobs, table).job
     if not first.status.is_terminal:
-        desk.cancel(first.job_id)
-    desk.delete(first.job_id)
+        jobs.cancel(first.job_id, actor=VERA)
+    jobs.delete(first.job_id, actor=VERA)
 
-    second = ask(desk, other_table)
+    second = ask(jobs, other_table)
     assert not second.again
     assert second.job.job_id != first.job_id
     with pytest.raises(JobNotFound):
-        desk.jobs.get(first.job_id)
+        jobs.get(first.job_id)
 
 
-def test_the_sweep_removes_old_keys_and_keeps_young_ones(desk: Desk, store: Store, table: TableName, clock: MovedClock) -> None:
-    desk.record_dry_run(table, ACTIONS, [], key="old")
+def test_the_sweep_removes_old_keys_and_keeps_young_ones(jobs: Jobs, store: Store, table: TableName, clock: MovedClock) -> None:
+    jobs.submit_once(table, ACTIONS, results=[], key="old", actor=VERA)
     clock.now += KEPT / 2
-    desk.record_dry_run(table, ACTIONS, [], key="young")
+    jobs.submit_once(table, ACTIONS, results=[], key="young", actor=VERA)
     clock.now += KEPT / 2 + timedelta(seconds=1)
-    desk.jobs.sweep()
+    jobs.sweep()
 
     keys = store.read(lambda conn: conn.execute(sa.select(idempotency_keys.c.key)).scalars().all())
     assert keys == ["young"]
@@ -780,15 +803,15 @@ def test_the_sweep_removes_old_keys_and_keeps_young_ones(desk: Desk, store: Stor
 
 
 def test_pages_go_back_in_time_and_repeat_nothing_while_more_happens(jobs: Jobs, clock: MovedClock) -> None:
-    trail, desk = AuditTrail(jobs.store), Desk(jobs, Actor("vera", via="cli"))
+    trail, vera = AuditTrail(jobs.store), Actor("vera", via="cli")
     for number in range(7):
-        desk.submit(TableName("lake", "db", f"t{number}"), ["expire_snapshots"])
+        jobs.submit(TableName("lake", "db", f"t{number}"), ["expire_snapshots"], actor=vera)
         clock.forward(seconds=1)
     everything = trail.latest()
     seen = trail.latest(limit=3)
     while page := trail.latest(limit=3, before=seen[-1].id):
         seen += page
-        desk.set_drain(not jobs.drain().on)
+        jobs.set_drain(not jobs.drain().on, actor=vera)
 
     assert seen == everything
     assert [entry.at for entry in seen] == sorted((entry.at for entry in seen), reverse=True)
@@ -796,12 +819,12 @@ def test_pages_go_back_in_time_and_repeat_nothing_while_more_happens(jobs: Jobs,
 
 
 def test_a_page_can_be_of_one_subject(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
-    trail, desk = AuditTrail(jobs.store), Desk(jobs, Actor("vera", via="page"))
-    job = desk.submit(table, ["expire_snapshots"]).job
+    trail, vera = AuditTrail(jobs.store), Actor("vera", via="page")
+    job = jobs.submit(table, ["expire_snapshots"], actor=vera)
     for on in (True, False, True, False):
-        desk.set_drain(on, reason="upgrade")
+        jobs.set_drain(on, reason="upgrade", actor=vera)
         clock.forward(seconds=1)
-    desk.cancel(job.job_id)
+    jobs.cancel(job.job_id, actor=vera)
 
     assert [entry.change for entry in trail.latest(subject=job.job_id)] == ["cancel", "submit"]
     assert [entry.change for entry in trail.latest(limit=3, subject="drain")] == ["drain_off", "drain_on", "drain_off"]
@@ -810,7 +833,7 @@ def test_a_page_can_be_of_one_subject(jobs: Jobs, table: TableName, clock: Moved
 
 
 def test_any_number_is_a_place_in_the_trail(jobs: Jobs, table: TableName) -> None:
-    Desk(jobs, Actor("vera", via="page")).submit(table, ["expire_snapshots"])
+    jobs.submit(table, ["expire_snapshots"], actor=Actor("vera", via="page"))
     trail = AuditTrail(jobs.store)
 
     assert len(trail.latest(before=2**200)) == 1
@@ -1056,6 +1079,6 @@ def test_many_tables_are_told_at_once(jobs: Jobs, table: TableName, other_table:
 
 def test_every_public_method_is_called_here() -> None:
     called = {node.attr for node in ast.walk(ast.parse(Path(__file__).read_text())) if isinstance(node, ast.Attribute)}
-    public = {name for room in (Jobs, TableLocks, AuditTrail, Desk) for name in dir(room) if not name.startswith("_")}
+    public = {name for room in (Jobs, TableLocks, AuditTrail) for name in dir(room) if not name.startswith("_")}
 
     assert public - called - {"close"} == set()

@@ -20,7 +20,7 @@ from bounded import started
 from effort import SOAK, rounds, seed
 from scripted_engine import ScriptedEngine, eventually
 
-from airflow_snowpack.jobs import Actor, AuditTrail, Desk, Jobs, JobStatus, JobWorker, LifecyclePolicy
+from airflow_snowpack.jobs import Actor, AuditTrail, Jobs, JobStatus, JobWorker, LifecyclePolicy
 from airflow_snowpack.store import Store, open_store, utc_now
 from airflow_snowpack.store.schema import idempotency_keys, job_queue, table_locks
 from airflow_snowpack.store.schema import jobs as jobs_table
@@ -140,7 +140,7 @@ def test_a_kill_around_a_statement_leaves_nothing_half_done_and_the_job_runs_aga
 
 
 def assert_every_change_is_on_record(jobs: Jobs) -> None:
-    """Each job of the desk has its entry, each entry its job, each key both, and so has each end that was asked for."""
+    """Each job that an actor requested has its entry, each entry its job, each key both, and so has each requested end."""
     entries = {(entry.subject, entry.change) for entry in AuditTrail(jobs.store).latest(100_000)}
     with jobs.store.engine.connect() as conn:
         every, keys = conn.execute(sa.select(jobs_table)).all(), conn.execute(sa.select(idempotency_keys)).all()
@@ -164,7 +164,7 @@ def test_a_kill_around_a_statement_of_a_request_leaves_no_change_without_its_ent
         changes = [entry.change for entry in AuditTrail(survivor.store).of("drain")]
         assert len(changes) % 2 == survivor.drain().on
         if survivor.drain().on:
-            Desk(survivor, Actor("survivor", via="cli")).set_drain(False)
+            survivor.set_drain(False, actor=Actor("survivor", via="cli"))
         recover(survivor, shifted)
         assert_all_is_well(survivor)
         if answer != "killed":

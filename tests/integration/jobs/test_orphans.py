@@ -17,7 +17,6 @@ from airflow_snowpack.jobs import (
     Actor,
     Attempt,
     Claim,
-    Desk,
     Jobs,
     JobStatus,
     LifecyclePolicy,
@@ -213,11 +212,11 @@ def test_a_person_who_releases_the_lock_of_an_orphaned_statement_must_force_it(
     claim = killed(jobs, server, jobs.submit_and_claim(table, ACTIONS, "try 1"))
     jobs.cancel(claim.job.job_id)
     clock.forward(seconds=1800)
-    desk = Desk(jobs, Actor("vera", via="cli"))
+    vera = Actor("vera", via="cli")
 
     with pytest.raises(LockInUse, match=f"Spark Connect server '{SERVER}'.*airflow snowpack sweep"):
-        desk.release_lock(table, claim.job.job_id)
-    assert desk.release_lock(table, claim.job.job_id, force=True)
+        jobs.break_lock(table, claim.job.job_id, actor=vera)
+    assert jobs.break_lock(table, claim.job.job_id, force=True, actor=vera)
 
 
 def test_many_orphans_on_a_server_that_is_down_do_not_keep_the_sweep_from_other_jobs(

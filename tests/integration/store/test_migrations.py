@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import Actor, AuditTrail, Desk, JobFilter, Jobs, JobStatus
+from airflow_snowpack.jobs import Actor, AuditTrail, JobFilter, Jobs, JobStatus
 from airflow_snowpack.store import SchemaOutOfDate, Store, migrate, open_store, upgrade_schema
 from airflow_snowpack.store.engine import open_engine
 from airflow_snowpack.store.migrate import current_revision
@@ -127,10 +127,13 @@ def test_jobs_of_the_previous_release_continue_after_an_upgrade(
         assert claim is not None
         assert claim.job.job_id == "job3"
         assert jobs.finish(claim, JobStatus.COMPLETED, [])
-        desk = Desk(jobs, Actor("vera", via="cli"))
-        assert desk.cancel("job2").status is JobStatus.CANCELLED
-        assert desk.release_lock(TableName("lake", "db", "x"), "etl") is not None
-        assert desk.submit(TableName("lake", "db", "t1"), ["expire_snapshots"], key="k").job.status is JobStatus.PENDING
+        vera = Actor("vera", via="cli")
+        assert jobs.cancel("job2", actor=vera).status is JobStatus.CANCELLED
+        assert jobs.break_lock(TableName("lake", "db", "x"), "etl", actor=vera) is not None
+        assert (
+            jobs.submit_once(TableName("lake", "db", "t1"), ["expire_snapshots"], key="k", actor=vera).job.status
+            is JobStatus.PENDING
+        )
         assert len(AuditTrail(jobs.store).latest()) == 3
 
 

@@ -309,7 +309,7 @@ def test_an_active_jobs_lock_is_not_released_but_its_job_cancelled(world: World,
 
 
 def test_drain_mode_is_a_banner_on_every_page_with_who_and_why(world: World, browser: Browser) -> None:
-    world.desk("vera").set_drain(True, reason="moving to Postgres 18")
+    world.jobs.set_drain(True, reason="moving to Postgres 18", actor=world.actor("vera"))
     for path in EVERY_PAGE:
         page = words(browser.text(path))
         assert "Drain mode is on" in page
@@ -342,8 +342,8 @@ def test_the_chart_of_the_queue_is_told_anew_once_a_minute(world: World, browser
 
 def test_the_audit_trail_is_filtered_by_subject_and_actor(world: World, browser: Browser) -> None:
     job = world.submit("analytics.page_views", by="anton")
-    world.desk("jana").cancel(job.job_id)
-    world.desk("jana").set_drain(True, reason="upgrade")
+    world.jobs.cancel(job.job_id, actor=world.actor("jana"))
+    world.jobs.set_drain(True, reason="upgrade", actor=world.actor("jana"))
 
     def rows(query: str) -> list[str]:
         return re.findall(r"<tr data-key", browser.text(f"/ui/audit?{query}"))
@@ -359,7 +359,7 @@ def test_the_audit_trail_is_filtered_by_subject_and_actor(world: World, browser:
 def test_the_audit_trail_comes_in_pages(world: World, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_snowpack.api.pages.audit.PAGE", 2)
     for on in (True, False, True):
-        world.desk().set_drain(on)
+        world.jobs.set_drain(on, actor=world.actor())
     first = browser.text("/ui/audit?actor=vera")
     (older,) = re.findall(r'href="\?([^"]+)" rel="next"', first)
     second = browser.text("/ui/audit?" + older.replace("&amp;", "&"))
@@ -374,7 +374,7 @@ def test_whatever_people_wrote_is_text(world: World) -> None:
     world.start(
         world.jobs.submit(world.table("payments.refunds"), [HOSTILE], options={HOSTILE: {"where": HOSTILE}}), worker=HOSTILE
     )
-    world.desk(HOSTILE).set_drain(True, reason=HOSTILE)
+    world.jobs.set_drain(True, reason=HOSTILE, actor=world.actor(HOSTILE))
     world.jobs.locks.acquire(world.table("analytics.sessions"), HOSTILE, ttl=timedelta(hours=1))
     query = str(httpx.QueryParams(dict.fromkeys(("search", "database", "show", "subject", "actor", "dag_id", "table"), HOSTILE)))
     browser = Browser(app_of(world, SomebodyIs(HOSTILE)), root_path="/snowpack")

@@ -114,7 +114,7 @@ def test_a_lost_attempt_is_in_the_timeline_with_the_one_after_it(world: World) -
 def test_what_a_cancelled_job_was_at_is_shown_as_stopped(world: World) -> None:
     job = world.submit("a.b")
     world.start(job, [compacted(10, 2, 60)])
-    world.desk().cancel(job.job_id)
+    world.jobs.cancel(job.job_id, actor=world.actor())
     assert told(world, job.job_id)[1:] == [("rewrite_data_files", "succeeded", 60), ("expire_snapshots", "interrupted", 70)]
 
 

@@ -1,4 +1,4 @@
-"""Requests from outside of a DAG: each change with its entry in the audit trail, or neither of them."""
+"""What an actor requests: each change with its entry in the audit trail, or neither of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from airflow_snowpack.jobs import (
     ActionResult,
     Actor,
     AuditTrail,
-    Desk,
     DrainModeOn,
     JobAlreadyFinished,
     Jobs,
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.store import Store
 
+VERA = Actor("vera", via="api")
 ACTIONS = ["rewrite_data_files", "expire_snapshots"]
 PLAN = ActionResult("rewrite_data_files", ActionOutcome.SUCCEEDED, "Would compact 87 files", 0.1, metrics={"files": 87})
 
@@ -52,10 +52,10 @@ def rows(store: Store, *tables: sa.Table) -> list[int]:
 
 
 @pytest.mark.one_database
-def test_a_rerun_asks_for_the_same_actions_and_options(desk: Desk, table: TableName) -> None:
-    first = desk.submit(table, ACTIONS, options={"expire_snapshots": {"retain_last": 3}}).job
-    desk.cancel(first.job_id)
-    second = desk.rerun(first.job_id)
+def test_a_rerun_asks_for_the_same_actions_and_options(jobs: Jobs, table: TableName) -> None:
+    first = jobs.submit(table, ACTIONS, options={"expire_snapshots": {"retain_last": 3}}, actor=VERA)
+    jobs.cancel(first.job_id, actor=VERA)
+    second = jobs.rerun(first.job_id, actor=VERA)
 
     assert (second.table, second.actions, second.options) == (first.table, first.actions, first.options)
     assert second.job_id != first.job_id
@@ -64,34 +64,34 @@ def test_a_rerun_asks_for_the_same_actions_and_options(desk: Desk, table: TableN
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda desk, table: desk.submit(table, ACTIONS),
-        lambda desk, table: desk.submit(table, ACTIONS, key="k"),
-        lambda desk, table: desk.record_dry_run(table, ACTIONS, [PLAN]),
+        lambda jobs, table: jobs.submit(table, ACTIONS, actor=VERA),
+        lambda jobs, table: jobs.submit_once(table, ACTIONS, key="k", actor=VERA),
+        lambda jobs, table: jobs.record_dry_run(table, ACTIONS, [PLAN], actor=VERA),
     ],
     ids=["submit", "with a key", "dry run"],
 )
 def test_without_its_entry_there_is_no_job_no_lock_and_no_queue_row(
-    desk: Desk, store: Store, table: TableName, ask: Callable[[Desk, TableName], object]
+    jobs: Jobs, store: Store, table: TableName, ask: Callable[[Jobs, TableName], object]
 ) -> None:
     without_audit_trail(store)
 
     with pytest.raises(sa.exc.DBAPIError):
-        ask(desk, table)
+        ask(jobs, table)
     assert rows(store, jobs_table, job_queue, table_locks) == [0, 0, 0]
 
 
 def test_without_its_entry_nothing_else_changes_either(
-    desk: Desk, jobs: Jobs, locks: TableLocks, store: Store, table: TableName, other_table: TableName
+    jobs: Jobs, locks: TableLocks, store: Store, table: TableName, other_table: TableName
 ) -> None:
     active, done = jobs.submit(table, ACTIONS), jobs.record_dry_run(table, ACTIONS, [])
     locks.acquire(other_table, "etl", ttl=timedelta(hours=1))
     without_audit_trail(store)
 
     for change in (
-        lambda: desk.cancel(active.job_id),
-        lambda: desk.delete(done.job_id),
-        lambda: desk.set_drain(True),
-        lambda: desk.release_lock(other_table, "etl"),
+        lambda: jobs.cancel(active.job_id, actor=VERA),
+        lambda: jobs.delete(done.job_id, actor=VERA),
+        lambda: jobs.set_drain(True, actor=VERA),
+        lambda: jobs.break_lock(other_table, "etl", actor=VERA),
     ):
         with pytest.raises(sa.exc.DBAPIError):
             change()
@@ -101,35 +101,33 @@ def test_without_its_entry_nothing_else_changes_either(
     assert {lock.holder for lock in locks.list()} == {active.job_id, "etl"}
 
 
-def test_a_sweep_without_its_entry_takes_nothing_back(
-    desk: Desk, jobs: Jobs, store: Store, table: TableName, clock: MovedClock
-) -> None:
+def test_a_sweep_without_its_entry_takes_nothing_back(jobs: Jobs, store: Store, table: TableName, clock: MovedClock) -> None:
     claim = jobs.submit_and_claim(table, ACTIONS, "w1")
     clock.forward(hours=1)
     without_audit_trail(store)
 
     with pytest.raises(sa.exc.DBAPIError):
-        desk.sweep()
+        jobs.sweep(actor=VERA)
     assert jobs.get(claim.job.job_id).status is JobStatus.RUNNING
 
 
-def test_what_is_refused_leaves_no_entry(desk: Desk, jobs: Jobs, store: Store, table: TableName) -> None:
+def test_what_is_refused_leaves_no_entry(jobs: Jobs, store: Store, table: TableName) -> None:
     job = jobs.submit(table, ACTIONS)
 
     with pytest.raises(TableLocked):
-        desk.submit(table, ACTIONS)
+        jobs.submit(table, ACTIONS, actor=VERA)
     with pytest.raises(JobStillActive):
-        desk.delete(job.job_id)
+        jobs.delete(job.job_id, actor=VERA)
     with pytest.raises(TableLocked):
-        desk.rerun(job.job_id)
+        jobs.rerun(job.job_id, actor=VERA)
     jobs.cancel(job.job_id)
     with pytest.raises(JobAlreadyFinished):
-        desk.cancel(job.job_id)
+        jobs.cancel(job.job_id, actor=VERA)
     jobs.set_drain(True)
     with pytest.raises(DrainModeOn):
-        desk.submit(table, ACTIONS)
+        jobs.submit(table, ACTIONS, actor=VERA)
     with pytest.raises(DrainModeOn):
-        desk.record_dry_run(table, ACTIONS, [])
+        jobs.record_dry_run(table, ACTIONS, [], actor=VERA)
     assert rows(store, audit_trail) == [0]
 
 
@@ -138,7 +136,7 @@ def test_of_many_who_switch_drain_mode_on_at_once_only_the_one_who_did_it_is_on_
 
     def switch(number: int) -> None:
         together.wait(PATIENCE_S)
-        Desk(jobs, Actor(f"user {number}", via="page")).set_drain(True)
+        jobs.set_drain(True, actor=Actor(f"user {number}", via="page"))
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(switch, range(8)))
@@ -149,11 +147,11 @@ def test_of_many_who_switch_drain_mode_on_at_once_only_the_one_who_did_it_is_on_
 def test_an_actor_with_a_name_that_no_database_takes_is_served_all_the_same(
     jobs: Jobs, trail: AuditTrail, table: TableName
 ) -> None:
-    desk = Desk(jobs, Actor("ve\x00ra \ud800", via="api"))
-    job = desk.submit(table, ACTIONS, key="k").job
+    vera = Actor("ve\x00ra \ud800", via="api")
+    job = jobs.submit_once(table, ACTIONS, key="k", actor=vera).job
 
-    assert desk.submit(table, ACTIONS, key="k").again
-    assert desk.cancel(job.job_id).cancelled_by == "ve�ra ?"
+    assert jobs.submit_once(table, ACTIONS, key="k", actor=vera).again
+    assert jobs.cancel(job.job_id, actor=vera).cancelled_by == "ve�ra ?"
     assert {entry.actor for entry in trail.latest()} == {"ve�ra ?"}
 
 
@@ -161,12 +159,12 @@ def test_an_actor_with_a_name_that_no_database_takes_is_served_all_the_same(
 
 
 @pytest.mark.one_database
-def test_the_lock_of_an_active_job_goes_with_the_job_and_in_no_other_way(desk: Desk, table: TableName) -> None:
-    job = desk.submit(table, ACTIONS).job
+def test_the_lock_of_an_active_job_goes_with_the_job_and_in_no_other_way(jobs: Jobs, table: TableName) -> None:
+    job = jobs.submit(table, ACTIONS, actor=VERA)
 
     for force in (False, True):
         with pytest.raises(LockInUse, match="Cancel the job instead"):
-            desk.release_lock(table, job.job_id, force=force)
+            jobs.break_lock(table, job.job_id, force=force, actor=VERA)
 
 
 # -- many at once ------------------------------------------------------------------------------------------------------
@@ -178,10 +176,10 @@ def test_of_twenty_who_submit_for_a_table_at_once_one_gets_a_job_and_nineteen_ar
     together = Barrier(20)
 
     def submit(number: int) -> object:
-        desk = Desk(jobs, Actor(f"user {number}", via="api"))
+        user = Actor(f"user {number}", via="api")
         together.wait(PATIENCE_S)
         try:
-            return desk.submit(table, ACTIONS, key=f"key {number}" if number % 2 else None).job
+            return jobs.submit_once(table, ACTIONS, key=f"key {number}" if number % 2 else None, actor=user).job
         except TableLocked as refused:
             return refused
 
