@@ -1,7 +1,7 @@
 """The stylesheet, the scripts and the icon, as they lie beside this file.
 
 Their addresses carry a digest of what is in them, so a browser keeps them for good and still sees a new version at once. They
-are for everybody, since the page that asks for the token needs them too; in Airflow the gate stands before them.
+are public, because the sign-in page needs them too; in Airflow the access guard runs before them.
 """
 
 from functools import cache

@@ -12,7 +12,7 @@ from airflow_snowpack.jobs import AuditEntry, AuditTrail
 
 PAGE = 100
 LOOKED_AT = 2_000
-"""How many entries one request looks at, at most, for those that fit."""
+"""How many entries one request searches at most."""
 
 WORDS = {
     "submit": "submitted",
@@ -42,7 +42,7 @@ WORDS = {
     "publish_build": "published",
     "rollback_build": "rolled back",
     "cleanup_builds": "cleaned up",
-    "drop_interim": "let go of",
+    "drop_interim": "released",
     "forget_interim": "took off the record",
     "collect_interim": "collected",
     "sweep_interim": "swept",

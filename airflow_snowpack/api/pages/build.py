@@ -25,7 +25,7 @@ CHANGES = 20
 SHOWN_ACTIONS = 200
 PHASES = {
     CleanupPhase.LOSERS: "Losing attempts",
-    CleanupPhase.STALE_ATTEMPTS: "Runs that failed, or that nobody holds",
+    CleanupPhase.STALE_ATTEMPTS: "Failed and abandoned runs",
     CleanupPhase.OLD_RUNS: "Old runs",
 }
 

@@ -112,11 +112,11 @@ def _orphans(metrics: Metrics, dry_run: bool) -> Figure | None:
 
 
 def _rewritten_size(metrics: Metrics) -> Figure | None:
-    """How much was read and written anew, when only that is known."""
+    """Return how much was rewritten, when only that is known."""
     taken = metrics.get("rewritten_bytes_count")
     if not taken or "added_bytes_count" in metrics:
         return None
-    return Figure("Read and written anew", (), size(taken))
+    return Figure("Rewritten", (), size(taken))
 
 
 def _bars(

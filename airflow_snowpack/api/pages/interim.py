@@ -25,7 +25,7 @@ class Shown:
     """A table as the page has it.
 
     :param made_at: the task instance in Airflow's own UI, if there is one around.
-    :param can_be_dropped: somebody may let go of it by hand: it is kept on purpose, and nobody needs it.
+    :param can_be_dropped: a user may release the table: it is preserved and has no consumers.
     """
 
     table: InterimTable
@@ -53,7 +53,7 @@ def interim(page: Here) -> HTMLResponse:
 
 
 def _found(page: Page, asked: dict[str, str], state: TableState | None) -> InterimPage:
-    """A page; the first one for a cursor that somebody has bent."""
+    """Return the page; the first one for an invalid cursor."""
     registry, which = page.services.interim(), {"dag_id": asked["dag"] or None, "run_id": asked["run"] or None}
     try:
         return page_of(registry, **which, state=state, limit=PAGE, after=page.asked("cursor") or None)

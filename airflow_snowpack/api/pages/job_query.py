@@ -1,10 +1,10 @@
-"""The filter of the list of jobs as it stands in the page's address, and back.
+"""The filter of the list of jobs in the page's address, and back.
 
     query = JobQuery.read(request.query_params, catalog="lake", now=now)
-    query.filter                 # what the store is asked for
+    query.filter                 # what the store searches for
     query.to_url(status=None)    # the address without the filter by status
 
-The invariant: an address that cannot be understood shows no jobs and says why. It is never read as a wider filter than was meant,
+The invariant: an invalid address shows no jobs and the reason. It is never read as a wider filter than was meant,
 since a batch works on whatever the filter shows.
 """
 

@@ -1,4 +1,4 @@
-"""The page of lineage: what a table came from and what came of it, drawn; and below that what was done to it."""
+"""The lineage page: a graph of upstream and downstream tables, and the table's operations."""
 
 from urllib.parse import urlencode
 
@@ -19,7 +19,7 @@ PAGE = 50
 WAYS: dict[str, tuple[str, tuple[Direction, ...]]] = {
     "up": ("What it came from", (Direction.UP,)),
     "": ("Both", tuple(Direction)),
-    "down": ("What came of it", (Direction.DOWN,)),
+    "down": ("Downstream", (Direction.DOWN,)),
 }
 
 router = APIRouter(route_class=PageRoute)
@@ -45,13 +45,13 @@ def lineage(page: Here) -> HTMLResponse:
         operations=_operations(page, walk, name),
         after=page.asked("after"),
         place_text=place_text,
-        said=said,
+        summary=summary,
         url=lambda **changes: urlencode({key: value for key, value in (asked | changes).items() if value}),
         task_address=lambda operation: task_link(operation.task.name, page.airflow) if operation.task else None,
     )
 
 
-def said(operation: Operation) -> str:
+def summary(operation: Operation) -> str:
     """What more is known of an operation, in a line."""
     detail = dict(operation.detail)
     action, message = detail.pop("action", None), detail.pop("message", None)
@@ -68,7 +68,7 @@ def _depth(text: str) -> int:
 
 
 def _name(page: Page, given: str) -> str:
-    """The whole name; a word of which nobody knows a dataset stays what it is."""
+    """Return the whole name; a word that is no dataset stays unchanged."""
     if not given:
         return ""
     try:

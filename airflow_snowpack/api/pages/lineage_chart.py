@@ -1,9 +1,9 @@
-"""Lineage as a drawing: a column for each step from the table that was asked for, what it came from on the left.
+"""Lineage as a graph: a column for each step from the requested table, upstream on the left.
 
     chart = lineage_chart(graph, now)
     chart.boxes[0].x, chart.lines[0].path       # in units of the drawing
 
-Within a column, tables stand near those that they are connected with; a line that a cycle leads back goes around.
+Within a column, tables are near those that they are connected with; the line of a cycle goes around the column.
 """
 
 from collections import defaultdict
@@ -27,7 +27,7 @@ class Box:
 
     :param name: its own name, as much of it as fits.
     :param home: its catalog and database.
-    :param told: how and when it was written.
+    :param detail: how and when it was written.
     :param more: on which side neighbours are left out: ``left``, ``right``, or none.
     """
 
@@ -36,7 +36,7 @@ class Box:
     y: float
     name: str
     home: str
-    told: str
+    detail: str
     more: str
     is_root: bool
 
@@ -45,11 +45,11 @@ class Box:
 class Line:
     """From a source to what was made of it.
 
-    :param says: for pointing at it.
+    :param title: the tooltip.
     """
 
     path: str
-    says: str
+    title: str
     kind: str
 
 
@@ -83,7 +83,7 @@ def lineage_chart(graph: LineageGraph, now: datetime) -> LineageChart:
 
 
 def _ordered(graph: LineageGraph) -> Mapping[int, list[Node]]:
-    """The columns from the middle outwards, each in the order of the neighbours that stand there already."""
+    """The columns from the middle outwards, each in the order of its neighbours that are placed already."""
     columns: dict[int, list[Node]] = defaultdict(list)
     for node in graph.nodes:
         columns[node.depth].append(node)
@@ -122,13 +122,13 @@ def _line(edge: Edge, source: Box, target: Box, now: datetime) -> Line:
     begin, end = source.x + WIDTH, target.x - 3
     from_y, to_y = source.y + HEIGHT / 2, target.y + HEIGHT / 2
     bend = max(22.0, (end - begin) / 2)
-    if end < begin:  # a cycle: above all that stands between
+    if end < begin:  # a cycle: above everything in between
         bend = 90.0
     path = f"M{begin:g} {from_y:g}C{begin + bend:g} {from_y:g} {end - bend:g} {to_y:g} {end:g} {to_y:g}"
-    return Line(path, told_of(edge.operation, now, times=edge.operations), edge.operation.kind.value)
+    return Line(path, operation_title(edge.operation, now, times=edge.operations), edge.operation.kind.value)
 
 
-def told_of(operation: Operation, now: datetime, *, times: int = 1) -> str:
+def operation_title(operation: Operation, now: datetime, *, times: int = 1) -> str:
     """An operation in a line."""
     parts = [
         operation.kind.value,

@@ -19,7 +19,7 @@ router = APIRouter(route_class=PageRoute)
 class Held:
     """A lock.
 
-    :param job: the job that holds it; ``None`` when somebody else does, or a job that was deleted.
+    :param job: the job that owns the lock; ``None`` when it is not a job's, or the job was deleted.
     """
 
     lock: TableLock

@@ -1,6 +1,6 @@
 """Signing in to the pages of an app that is served alone: the token once, then a cookie.
 
-Inside of Airflow there is nothing to do here: whoever is logged in to Airflow is known.
+Inside Airflow these routes do nothing: Airflow has authenticated the user.
 """
 
 from urllib.parse import parse_qs
@@ -17,7 +17,7 @@ router = APIRouter(route_class=PageRoute)
 
 @router.post("/login")
 async def login(request: Request) -> Response:
-    """Then on to the page that was asked for. The body is read no further than any other: whoever sends it is not known yet.
+    """Redirect to the requested page. The body is limited like any other, because the sender is not authenticated yet.
 
     :raises NotAuthenticated: it is not the token; the page for that has the form once more.
     """
@@ -32,7 +32,7 @@ async def login(request: Request) -> Response:
     wanted = request.query_params.get("next", pages)
     answer = RedirectResponse(wanted if wanted.startswith(pages) else pages, status_code=303)
     secure = request.url.scheme == "https"
-    # Not "strict": a link to a page in somebody's mail would then lead to the sign-in once more. It changes nothing with it.
+    # Not "strict": a link to a page in a mail would then require another sign-in. GET requests change nothing.
     answer.set_cookie(COOKIE, auth.session, path=f"{root}/", httponly=True, samesite="lax", secure=secure)
     return answer
 

@@ -48,7 +48,7 @@ def template(name: str) -> Template:
 
 
 def moment_ago(moment: datetime, now: datetime) -> Markup:
-    """A moment, told as how long ago it was."""
+    """Return a moment as how long ago it was."""
     return _time(moment, "ago", humanize.ago(moment, now))
 
 
@@ -65,12 +65,12 @@ def moment_since(moment: datetime, now: datetime) -> Markup:
 
 
 def moment_clock(moment: datetime) -> Markup:
-    """A moment, told exactly; the script tells it in the browser's zone."""
+    """Return an exact moment; the script shows it in the browser's time zone."""
     return _time(moment, "clock", humanize.timestamp(moment))
 
 
 def sentence(text: str) -> Markup:
-    """Text with the moments in it marked, so that the script can tell them in the browser's zone."""
+    """Return text whose moments are marked, so that the script shows them in the browser's time zone."""
     marked, end = Markup(""), 0
     for found in WRITTEN_MOMENT.finditer(text):
         moment = datetime.strptime(found[0], "%Y-%m-%d %H:%M:%S UTC").replace(tzinfo=UTC)
@@ -84,7 +84,7 @@ def plain_action(action: str) -> str:
     return action.replace("_", " ")
 
 
-def _time(moment: datetime, told_as: str, text: str) -> Markup:
+def _time(moment: datetime, shown_as: str, text: str) -> Markup:
     return Markup('<time datetime="{}" data-as="{}" title="{}">{}</time>').format(
-        moment.isoformat(), told_as, humanize.timestamp(moment), text
+        moment.isoformat(), shown_as, humanize.timestamp(moment), text
     )

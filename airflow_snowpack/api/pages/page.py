@@ -1,10 +1,10 @@
-"""What every page has: who looks at it, banners (drain mode, missing background roles), and errors that are pages as well.
+"""What every page has: its user, banners (drain mode, missing background roles), and errors as pages.
 
     @router.get("/locks")
     def locks(page: Here) -> HTMLResponse:
         return page.render("locks.html", "Locks", locks=page.services.jobs.locks.list())
 
-The invariant: a browser that asked for a page gets a page, whatever is wrong, and one that runs no script but ours.
+The invariant: a browser that requests a page gets a page, also for errors, and runs only the package's own script.
 """
 
 import json
@@ -20,28 +20,29 @@ from starlette.exceptions import HTTPException
 from airflow_snowpack.api.auth import Reader, TokenAuth, User
 from airflow_snowpack.api.pages.assets import versioned
 from airflow_snowpack.api.pages.markup import template
+from airflow_snowpack.api.pages.navigation import MENU
 from airflow_snowpack.api.pages.task_link import airflow_root
 from airflow_snowpack.api.problems import problem_of
 from airflow_snowpack.api.roles import read_roles
 from airflow_snowpack.api.services import Open, Services
 from airflow_snowpack.api.threads import Threaded
 
-# What a person reads above the sentence that says what is wrong.
+# The heading above the explanation of an error.
 TITLES = {
-    400: "That cannot be understood",
-    401: "You are not signed in",
-    403: "You may not look at this",
-    404: "There is no such job",
-    422: "That cannot be understood",
-    503: "Something that is needed does not answer",
+    400: "Invalid request",
+    401: "Authentication required",
+    403: "Permission denied",
+    404: "Not found",
+    422: "Invalid request",
+    503: "Service unavailable",
 }
 TITLES_OF_ERRORS = {
-    "store_too_slow": "That takes too long",
-    "schedule_not_found": "There is no such schedule",
-    "dataset_not_found": "There is no such dataset",
-    "build_not_found": "There is no such run",
+    "store_too_slow": "The store is too slow",
+    "schedule_not_found": "Schedule not found",
+    "dataset_not_found": "Dataset not found",
+    "build_not_found": "Run not found",
 }
-BROKEN = "Something is broken"
+BROKEN = "Internal error"
 LONGEST = 500
 """Characters of a parameter."""
 
@@ -102,7 +103,7 @@ class PageRoute(Threaded):
                 response = await handle(request)
             except HTTPException:
                 raise
-            except Exception as error:  # noqa: BLE001 - whatever it is, a browser gets a page; problem_of logs what nobody expected
+            except Exception as error:  # noqa: BLE001 - a browser always gets a page; problem_of logs unexpected errors
                 response = _error_page(request, error)
             return response
 
@@ -111,11 +112,11 @@ class PageRoute(Threaded):
 
 def not_a_page(request: Request) -> HTMLResponse:
     """For an address below ``/ui`` that is none."""
-    return _message(request, 404, "There is no such page", "Nothing is at this address. Choose a page above.")
+    return _message(request, 404, "Page not found", "There is no page at this address. Choose one from the menu.")
 
 
 def _error_page(request: Request, error: Exception) -> HTMLResponse:
-    """The same words that a program gets, which tell nothing of the inside."""
+    """Return the same text that a program gets, without internals."""
     problem = problem_of(error)
     body = json.loads(bytes(problem.body))
     title = TITLES_OF_ERRORS.get(body["error"]) or TITLES.get(problem.status_code, BROKEN)
@@ -147,6 +148,7 @@ def _everywhere(request: Request, name: str, title: str) -> dict[str, Any]:
         "root": root,
         "asset": lambda file: f"{root}/ui/static/{versioned(file)}",
         "here": name.removesuffix(".html"),
+        "menu": MENU,
         "title": title,
         "airflow": airflow_root(request),
         "by_token": isinstance(request.app.state.auth, TokenAuth),

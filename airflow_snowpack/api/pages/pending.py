@@ -18,7 +18,7 @@ PAGE = 50
 WORDS = {
     PendingState.TRIGGER: "waits for its trigger",
     PendingState.CONSTRAINT: "waits for its constraints",
-    PendingState.LAUNCH: "is being started",
+    PendingState.LAUNCH: "starting",
 }
 TONES = {PendingState.TRIGGER: "pending", PendingState.CONSTRAINT: "partial", PendingState.LAUNCH: "running"}
 
@@ -52,7 +52,7 @@ def pending(page: Here) -> HTMLResponse:
 
 
 def _page(queue: PendingQueue, states: list[PendingState], schedule: str, cursor: str) -> Page[QueuedRun]:
-    """A page; the first one for a cursor that somebody has bent."""
+    """Return the page; the first one for an invalid cursor."""
     try:
         return queue.page(states=states, schedule=schedule or None, after=cursor or None, limit=PAGE)
     except InvalidCursor:

@@ -63,7 +63,7 @@ def queue(page: Here) -> HTMLResponse:
 
 
 def _samples(page: Page) -> list[QueueSample]:
-    """They are told from every job of two days, which a page that refreshes itself does not ask for each time."""
+    """They are computed from every job of two days, which would be too much for each refresh."""
     state, now = page.request.app.state, page.now
     at, kept = getattr(state, "queue_samples", (None, []))
     if at is None or now - at >= KEPT:

@@ -1,4 +1,4 @@
-"""The list of schedules: how far each trigger is, what its constraints say, what comes next and what came last."""
+"""The list of schedules: the progress of each trigger, its constraints, the next check and the last launches."""
 
 from dataclasses import dataclass
 from datetime import datetime

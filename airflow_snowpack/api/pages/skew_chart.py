@@ -29,7 +29,7 @@ class ShardBar:
 
     :param most: the height of its largest shard.
     :param average: that of its average one, for a group.
-    :param says: for pointing at it.
+    :param title: the tooltip.
     :param hot: the largest shard of all is in it.
     """
 
@@ -37,7 +37,7 @@ class ShardBar:
     width: float
     most: float
     average: float | None
-    says: str
+    title: str
     hot: bool
 
 
@@ -66,11 +66,11 @@ class SkewChart:
 
 def skew_chart(shards: Sequence[ShardAttemptResult]) -> SkewChart:
     """Draw the shards of a manifest, in the order of their ids."""
-    told = skew(shards)
+    found = skew(shards)
     group = -(-len(shards) // MOST_BARS)
     groups = [shards[begin : begin + group] for begin in range(0, len(shards), group)]
     step = (WIDTH - LEFT - RIGHT) / len(groups)
-    top = rounded_up(max(1, told.rows))
+    top = rounded_up(max(1, found.rows))
 
     def height(rows: float) -> float:
         full = (HEIGHT - TOP - BOTTOM) * rows / top
@@ -80,12 +80,12 @@ def skew_chart(shards: Sequence[ShardAttemptResult]) -> SkewChart:
     left = LEFT + (step - width) / 2
     every = -(-len(groups) // LABELS)
     return SkewChart(
-        skew=told,
+        skew=found,
         group=group,
-        bars=tuple(_bar(each, left + step * i, width, height, told.largest) for i, each in enumerate(groups)),
+        bars=tuple(_bar(each, left + step * i, width, height, found.largest) for i, each in enumerate(groups)),
         levels=tuple((level, round(HEIGHT - BOTTOM - height(level), 1)) for level in sorted({0, top // 2, top})),
         ticks=tuple((groups[i][0].shard_id, round(LEFT + step * (i + 0.5), 1)) for i in range(0, len(groups), every)),
-        average=round(HEIGHT - BOTTOM - height(told.average), 1),
+        average=round(HEIGHT - BOTTOM - height(found.average), 1),
     )
 
 
@@ -95,14 +95,14 @@ def _bar(
     largest = max(shards, key=lambda shard: shard.rows)
     hot = any(shard.shard_id == hottest for shard in shards)
     if len(shards) == 1:
-        return ShardBar(round(x, 2), round(width, 2), height(largest.rows), None, _says(largest), hot)
+        return ShardBar(round(x, 2), round(width, 2), height(largest.rows), None, _title(largest), hot)
     average = sum(shard.rows for shard in shards) / len(shards)
-    says = (
+    title = (
         f"Shards {shards[0].shard_id} to {shards[-1].shard_id}: {number(round(average))} rows on average, "
         f"at most {number(largest.rows)} in shard {largest.shard_id}"
     )
-    return ShardBar(round(x, 2), round(width, 2), height(largest.rows), height(average), says, hot)
+    return ShardBar(round(x, 2), round(width, 2), height(largest.rows), height(average), title, hot)
 
 
-def _says(shard: ShardAttemptResult) -> str:
+def _title(shard: ShardAttemptResult) -> str:
     return f"Shard {shard.shard_id}: {plural(shard.rows, 'row')}"

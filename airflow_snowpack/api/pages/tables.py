@@ -14,7 +14,7 @@ from airflow_snowpack.maintenance import Action
 
 PAGE = 50
 LOOKED_AT = 500
-"""How many tables one request looks at, at most, for those that fit."""
+"""How many tables one request searches at most."""
 STALE_AFTER_S = 600
 
 Fits = Callable[[Standing], bool]
@@ -33,7 +33,7 @@ class Found:
     """A page of tables.
 
     :param next: after which table the next page begins; ``None`` when there is none.
-    :param looked_at: how many tables were looked at for these.
+    :param looked_at: how many tables were searched.
     """
 
     standings: tuple[Standing, ...]

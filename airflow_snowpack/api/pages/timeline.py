@@ -3,7 +3,7 @@
     spans(job, history, now)     # waited, each action, what runs now
     steps(job, history)          # submitted, claimed, 12 heartbeats, …
 
-The job's own row is the truth and the history is best-effort: what the history lacks is told from the row.
+The job's own row is the truth and the history is best-effort: what the history lacks comes from the row.
 """
 
 from collections.abc import Iterable, Sequence
@@ -71,8 +71,8 @@ def spans(job: Job, history: Sequence[HistoryEntry], now: datetime) -> list[Span
 def steps(job: Job, history: Sequence[HistoryEntry]) -> list[Step]:
     """What happened, oldest first."""
     attempts = _attempts(history)
-    told = [replace(_step(entry), attempt=attempts.get(entry.attempt_id or "")) for entry in history]
-    return sorted([*_missing(job, told), *told], key=lambda step: step.at)
+    recorded = [replace(_step(entry), attempt=attempts.get(entry.attempt_id or "")) for entry in history]
+    return sorted([*_missing(job, recorded), *recorded], key=lambda step: step.at)
 
 
 def _waits(job: Job, history: Iterable[HistoryEntry], end: datetime) -> Iterable[Span]:
@@ -100,7 +100,7 @@ def _waits(job: Job, history: Iterable[HistoryEntry], end: datetime) -> Iterable
 
 def _actions(job: Job, history: Sequence[HistoryEntry], end: datetime) -> Iterable[Span]:
     """Each action of each attempt, and what an attempt was at when it was lost or stopped."""
-    yield from (_told_actions if any(entry.event == "action" for entry in history) else _told_by_results)(job, history)
+    yield from (_spans_of_history if any(entry.event == "action" for entry in history) else _spans_of_results)(job, history)
     since, attempt = _open_attempt(job, history)
     done = {result.action for result in job.results}
     current = next((action for action in job.actions if action not in done), None)
@@ -112,7 +112,7 @@ def _actions(job: Job, history: Sequence[HistoryEntry], end: datetime) -> Iterab
         yield Span(current, since, end, "interrupted", attempt)
 
 
-def _told_actions(job: Job, history: Sequence[HistoryEntry]) -> Iterable[Span]:
+def _spans_of_history(job: Job, history: Sequence[HistoryEntry]) -> Iterable[Span]:
     attempts, held = _attempts(history), False
     since = job.submitted_at
     for entry in history:
@@ -129,9 +129,9 @@ def _told_actions(job: Job, history: Sequence[HistoryEntry]) -> Iterable[Span]:
             since = entry.at
 
 
-def _told_by_results(job: Job, history: Sequence[HistoryEntry]) -> Iterable[Span]:
-    """One after the other from the start, when the history tells of no action."""
-    yield from (span for span in _told_actions(job, history) if span.tone == "interrupted")
+def _spans_of_results(job: Job, history: Sequence[HistoryEntry]) -> Iterable[Span]:
+    """Return one span after the other from the start, when the history lacks actions."""
+    yield from (span for span in _spans_of_history(job, history) if span.tone == "interrupted")
     since = job.started_at
     for result in job.results if since is not None else ():
         assert since is not None
@@ -141,7 +141,7 @@ def _told_by_results(job: Job, history: Sequence[HistoryEntry]) -> Iterable[Span
 
 
 def _open_attempt(job: Job, history: Sequence[HistoryEntry]) -> tuple[datetime | None, int | None]:
-    """Since when the last attempt has been at the action that it has not told of, unless it went back to the queue."""
+    """Return since when the last attempt has been running an action that has not ended, unless it went back to the queue."""
     since, attempts = job.started_at, _attempts(history)
     attempt: int | None = job.attempt or None
     for entry in history:
@@ -210,9 +210,9 @@ def _step(entry: HistoryEntry) -> Step:
             return Step(entry.at, event.replace("_", " ").capitalize(), by)
 
 
-def _missing(job: Job, told: Sequence[Step]) -> Iterable[Step]:
+def _missing(job: Job, recorded: Sequence[Step]) -> Iterable[Step]:
     """What the job's row knows and the history does not."""
-    titles = {step.title.split(",")[0] for step in told}
+    titles = {step.title.split(",")[0] for step in recorded}
     if not titles & {"Submitted", "Dry run"}:
         yield Step(job.submitted_at, "Submitted", f"by {job.submitted_by}" if job.submitted_by else "")
     if job.started_at is not None and not job.dry_run and not titles & {"Claimed", "Taken over"}:

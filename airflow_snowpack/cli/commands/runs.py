@@ -62,7 +62,7 @@ def show(args: Namespace) -> ExitCode | None:
     }
     print_one(args.output, body, fields)
     for run in launched:
-        print(printable(f"  {run.run_id}  {run.state or ('running' if run.launched_at else 'is being started')}"))
+        print(printable(f"  {run.run_id}  {run.state or ('running' if run.launched_at else 'starting')}"))
     print()
     print(printable(yaml.safe_dump(body["definition"], sort_keys=False, allow_unicode=True)), end="")
     return None

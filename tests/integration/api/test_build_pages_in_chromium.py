@@ -70,23 +70,23 @@ def test_builds_are_found_by_keys_served_and_cleaned_up(page: Page, made: Built,
     page.keyboard.press("Enter")
     page.wait_for_url("**/ui/builds/flights")
 
-    page.get_by_role("button", name=f"Let readers see {FIRST}").click()
+    page.get_by_role("button", name=f"Make {FIRST}").click()
     expect(page.locator("#confirm-title")).to_have_text(f"Let readers of flights see {FIRST}?")
     page.get_by_role("button", name="Keep as it is").click()
     assert served(made.storage) == SECOND
-    page.get_by_role("button", name=f"Let readers see {FIRST}").click()
-    page.get_by_role("button", name="Move the pointer").click()
+    page.get_by_role("button", name=f"Make {FIRST}").click()
+    page.get_by_role("button", name="Make current").click()
     expect(page.locator("#toasts")).to_contain_text(f"Readers of flights see {FIRST} now.")
     expect(page.locator(f'tr[data-key="{FIRST}"]')).to_contain_text("current")
     assert served(made.storage) == FIRST
 
-    page.get_by_label("Runs that are kept").fill("2")
+    page.get_by_label("Published runs to keep").fill("2")
     page.get_by_role("button", name="Look").click()
     page.wait_for_url("**keep_runs=2*")
-    expect(page.locator("#cleanup")).to_contain_text("nothing is deleted yet")
+    expect(page.locator("#cleanup")).to_contain_text("Nothing has been deleted yet")
     page.get_by_role("button", name="Clean up…").click()
     page.get_by_role("button", name="Delete", exact=True).click()
-    expect(page.locator("#cleanup")).to_contain_text("There is nothing to delete.")
+    expect(page.locator("#cleanup")).to_contain_text("Nothing to delete.")
     entries = [(entry.actor, entry.via, entry.change) for entry in AuditTrail(world.store).latest()]
     assert entries == [("vera", "page", "cleanup_builds"), ("vera", "page", "rollback_build")]
     assert not list(made.storage.objects(layout.shard_folder(THIRD, 0) + "attempt=00-1/"))

@@ -123,7 +123,7 @@ def test_interim_tables_are_filtered_looked_at_and_let_go_of_by_keys(world: Worl
     rows(page, made.writing)
     page.reload()
     rows(page, made.writing)
-    assert page.get_by_label("Made by this DAG run").input_value() == "r2"
+    assert page.get_by_label("DAG run of the producer").input_value() == "r2"
     assert page.get_by_role("radio", name="writing").is_checked()
 
     page.goto("/ui/interim?run=r2")
@@ -132,9 +132,9 @@ def test_interim_tables_are_filtered_looked_at_and_let_go_of_by_keys(world: Worl
     expect(page.get_by_role("heading", level=1)).to_contain_text(second)
 
     page.goto("/ui/interim")
-    page.get_by_role("button", name=f"Let go of {made.kept.table.rpartition('.')[2]}").focus()
+    page.get_by_role("button", name=f"Release {made.kept.table.rpartition('.')[2]}").focus()
     press(page, "Enter")
-    expect(page.locator("#confirm-text")).to_contain_text("its rows are gone for good")
+    expect(page.locator("#confirm-text")).to_contain_text("its rows are lost permanently")
     expect(page.locator("#confirm [data-close]")).to_be_focused()
     press(page, "Tab", "Enter")
     expect(page.locator(f'tr[data-key="{made.kept.table_id}"]')).to_contain_text("The collector is dropping it.")
@@ -144,7 +144,7 @@ def test_interim_tables_are_filtered_looked_at_and_let_go_of_by_keys(world: Worl
 def test_the_page_of_interim_tables_can_be_read_by_everybody_and_is_run_by_nobody(made: MadeInterim, page: Page) -> None:
     looks_right(page, "/ui/interim")
     looks_right(page, f"/ui/interim?{urlencode({'dag': HOSTILE, 'run': HOSTILE})}")
-    assert page.get_by_label("Made by this DAG run").input_value() == HOSTILE
+    assert page.get_by_label("DAG run of the producer").input_value() == HOSTILE
 
 
 @pytest.mark.usefixtures("runs")
@@ -169,7 +169,7 @@ def test_registered_runs_are_found_switched_started_and_unregistered_by_keys(wor
     for button, row, then, to_go in (
         ("Disable features", "features", "disabled", ["Tab"]),
         ("Enable backfill", "backfill", "enabled", []),
-        ("Run backfill now", "backfill", "is being started", []),
+        ("Run backfill now", "backfill", "starting", []),
     ):
         page.get_by_role("button", name=button).focus()
         press(page, "Enter")

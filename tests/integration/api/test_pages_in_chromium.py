@@ -225,7 +225,7 @@ def test_only_what_is_possible_is_offered_for_selected_jobs_and_done_to_those(wo
     cancel, delete = page.get_by_role("button", name="Cancel…"), page.get_by_role("button", name="Delete…")
     page.locator(f"[data-pick='{ended.job_id}']").check()
     assert (cancel.is_disabled(), delete.is_disabled()) == (True, False)
-    assert cancel.get_attribute("title") == "Only jobs that are pending or running can be cancelled."
+    assert cancel.get_attribute("title") == "Only pending and running jobs can be cancelled."
     page.locator(f"[data-pick='{waiting.job_id}']").check()
     assert (cancel.is_disabled(), delete.is_disabled()) == (False, False)
     cancel.click()
@@ -281,7 +281,7 @@ def test_a_failed_job_is_run_again_as_a_new_job(world: World, page: Page) -> Non
     world.run(job, [did(Action.REWRITE_DATA_FILES, "Failed", 3, {}, ActionOutcome.FAILED, "no space")], "no space")
     page.goto(f"/ui/jobs/{job.job_id}")
     page.get_by_role("button", name="Re-run…").click()
-    page.get_by_role("button", name="Run again").click()
+    page.get_by_role("button", name="Re-run").click()
     page.wait_for_url(lambda url: "/ui/jobs/" in url and job.job_id not in url)
     page.get_by_text("Waits for a worker: it is the next").wait_for()
     (again,) = world.jobs.page(JobFilter(statuses=frozenset({JobStatus.PENDING}))).items
@@ -293,7 +293,7 @@ def test_a_dry_run_is_asked_for_and_its_plan_is_shown(world: World, page: Page) 
     page.goto("/ui/")
     page.get_by_role("button", name="Dry run of analytics.page_views").click()
     page.wait_for_url("**/ui/jobs/*")
-    assert page.get_by_role("heading", name="What it would do").is_visible()
+    assert page.get_by_role("heading", name="Preview").is_visible()
     assert "Would compact no files" in page.locator("main").inner_text()
 
 
@@ -382,7 +382,7 @@ def test_everything_can_be_done_with_the_keyboard(world: World, page: Page) -> N
     keys.press("Tab")
     assert page.evaluate("document.activeElement.id") == "confirm-go"
     keys.press("Enter")
-    page.get_by_text("The job is cancelled.").wait_for()
+    page.get_by_text("Cancelled the job.").wait_for()
     assert world.jobs.get(first.job_id).status is JobStatus.CANCELLED
 
 
@@ -413,7 +413,7 @@ def test_a_refresh_leaves_dialogs_details_and_selected_text_alone(world: World, 
     job = world.submit("analytics.page_views", *Action)
     world.start(job, [compacted(10, 2, 5)])
     page.goto(f"/ui/jobs/{job.job_id}")
-    page.get_by_text("All numbers").click()
+    page.get_by_text("All metrics").click()
     page.evaluate("getSelection().selectAllChildren(document.querySelector('#job-id'))")
     world.clock.move(minutes=3)
     refresh(page)
@@ -447,7 +447,7 @@ def test_a_server_that_does_not_answer_is_told_and_forgotten_when_it_is_back(wor
     page.goto("/ui/jobs")
     page.route("**/ui/jobs", lambda route: route.abort())
     page.evaluate("dispatchEvent(new Event('online'))")
-    page.get_by_role("alert").filter(has_text="The server does not answer.").wait_for()
+    page.get_by_role("alert").filter(has_text="The server does not respond.").wait_for()
     assert len(rows(page)) == 1
     page.unroute("**/ui/jobs")
     refresh(page)
@@ -471,7 +471,7 @@ def test_what_people_wrote_runs_nowhere(world: World, page: Page) -> None:
     page.get_by_role("button", name="Release", exact=True).click()
     page.get_by_role("heading", name="No table is locked").wait_for()
     page.goto("/ui/audit")
-    page.get_by_role("searchbox", name="Who did it").fill(HOSTILE)
+    page.get_by_role("searchbox", name="Actor").fill(HOSTILE)
     page.wait_for_url("**actor=**")
     assert page.evaluate("window.hacked") is None
 
@@ -536,7 +536,7 @@ def test_a_person_signs_in_to_the_pages_that_are_served_alone(world: World, chro
     page.get_by_role("button", name="Cancel the job").click()
     page.get_by_text("for good").wait_for()
     page.get_by_role("button", name="Sign out").click()
-    page.get_by_role("heading", name="You are not signed in").wait_for()
+    page.get_by_role("heading", name="Authentication required").wait_for()
     context.close()
 
 

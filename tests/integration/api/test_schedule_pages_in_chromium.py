@@ -95,7 +95,7 @@ def test_deleting_asks_first_and_leads_back_to_the_list(page: Page, made: Made) 
 
     page.goto("/ui/schedules/launched")
     page.get_by_role("button", name="Delete").click()
-    expect(page.locator("#confirm-text")).to_contain_text("What is pending goes with it.")
+    expect(page.locator("#confirm-text")).to_contain_text("Its pending runs are discarded.")
     page.locator("#confirm-go").click()
     page.wait_for_url("**/ui/schedules")
 

@@ -69,14 +69,14 @@ def row(page: httpx.Response, key: str) -> str:
 
 
 def test_an_installation_without_builds_says_how_to_begin(get: Get) -> None:
-    assert "Nothing has been built yet" in words(get("/ui/builds"))
+    assert "No builds yet" in words(get("/ui/builds"))
 
 
 def test_the_list_tells_what_readers_of_each_dataset_see(get: Get, made: Built) -> None:
     page = get("/ui/builds")
     assert SECOND in row(page, "flights")
-    assert "nothing yet" in row(page, "empty")
-    assert "There are no more datasets" in words(get("/ui/builds?after=flights"))
+    assert row(page, "empty").startswith("empty \u2013 \u2013")
+    assert "No more datasets" in words(get("/ui/builds?after=flights"))
 
 
 def test_a_dataset_has_its_runs_with_their_states_and_what_readers_saw(get: Get, made: Built) -> None:
@@ -106,11 +106,11 @@ def test_only_published_runs_can_be_served_and_only_editors_see_the_buttons(get:
     for path in (*PAGES, f"/ui/builds/flights/runs/{SELECTED}"):
         shown = get(path).text
         assert "data-method" not in shown
-        assert ("You may read here but change nothing" in shown) is (path != "/ui/builds")
+        assert ("You have read-only access" in shown) is (path != "/ui/builds")
 
 
 def test_what_cleanup_would_delete_is_looked_at_on_demand(get: Get, made: Built) -> None:
-    assert "Looking deletes nothing" in words(get("/ui/builds/flights"))
+    assert "The preview deletes nothing" in words(get("/ui/builds/flights"))
     page = get("/ui/builds/flights?plan=yes&keep_runs=2&stale_attempt_age=12h")
     said = words(page)
     assert f"data/{FAILED}/" in said
@@ -118,7 +118,7 @@ def test_what_cleanup_would_delete_is_looked_at_on_demand(get: Get, made: Built)
     assert "lost to 00-0" in said
     assert 'data-url="/builds/flights/cleanup?keep_runs=2&amp;stale_attempt_age=12h"' in page.text
     assert made.storage.exists(layout.manifest(FIRST, 1))
-    assert "There is nothing to delete" in words(get("/ui/builds/empty?plan=yes"))
+    assert "Nothing to delete" in words(get("/ui/builds/empty?plan=yes"))
     for query in ("keep_runs=0", "keep_runs=many", "keep_runs=99999999", "stale_attempt_age=often"):
         assert get(f"/ui/builds/flights?plan=yes&{query}").status_code == 422
 
@@ -127,7 +127,7 @@ def test_a_run_has_its_shards_with_winners_losers_and_a_chart(get: Get, made: Bu
     page = get(f"/ui/builds/flights/runs/{THIRD}")
     said = words(page)
     assert "Shards 0 to 3 of 4" in said
-    assert "shard 3 with 1,000 rows: 3.1 times the average of 325" in said
+    assert "The largest shard is 3 with 1,000 rows: 3.1 times the average of 325" in said
     assert "Shard 3: 1,000 rows" in said
     assert f"data/{THIRD}/shard=00002/attempt=00-0/shard.parquet" in row(page, "2")
     assert "attempt=00-1 " in row(page, "2")
@@ -151,18 +151,18 @@ def test_what_comes_from_outside_is_text(get: Get, made: Built) -> None:
 def test_a_winner_that_is_gone_is_told(get: Get, made: Built) -> None:
     made.storage.delete(layout.shard_folder(THIRD, 1))
     page = get(f"/ui/builds/flights/runs/{THIRD}")
-    assert "not in the storage" in row(page, "1")
-    assert "not in the storage" not in row(page, "0")
+    assert "missing in storage" in row(page, "1")
+    assert "missing in storage" not in row(page, "0")
     made.storage.write(layout.manifest(THIRD, 1), b"{}")
     assert "cannot be used" in words(get(f"/ui/builds/flights/runs/{THIRD}"))
 
 
 def test_what_is_not_there_is_a_page_that_says_so(get: Get, made: Built) -> None:
     for path, title in (
-        ("/ui/builds/nothing", "There is no such dataset"),
-        ("/ui/builds/..%2Fx", "There is no such dataset"),
-        ("/ui/builds/flights/runs/nothing", "There is no such run"),
-        ("/ui/builds/flights?before=nothing", "There is no such run"),
+        ("/ui/builds/nothing", "Dataset not found"),
+        ("/ui/builds/..%2Fx", "Dataset not found"),
+        ("/ui/builds/flights/runs/nothing", "Run not found"),
+        ("/ui/builds/flights?before=nothing", "Run not found"),
     ):
         answer = get(path)
         assert answer.status_code == 404
@@ -180,7 +180,7 @@ def test_ten_thousand_shards_are_shown_a_page_at_a_time(get: Get, made: Built) -
     page = get("/ui/builds/flights/runs/20260110T000000Z?after=7399")
     said = words(page)
     assert "Shards 7,400 to 7,499 of 10,000" in said
-    assert "The largest is shard 7431 with 90,000 rows" in said
+    assert "The largest shard is 7431 with 90,000 rows" in said
     assert len(re.findall(r'<tr data-key="\d+">', page.text)) == 100
     assert len(re.findall(r"bar-most", page.text)) <= MOST_BARS
     assert len(page.text) < 200_000
@@ -200,7 +200,7 @@ def test_each_shard_has_a_bar_until_there_are_too_many(made: Built) -> None:
     assert (many.group, len(many.bars) <= MOST_BARS) == (47, True)
     (hot,) = [bar for bar in many.bars if bar.hot]
     assert hot.most == max(bar.most for bar in many.bars)
-    assert "at most 90,000 in shard 7431" in hot.says
+    assert "at most 90,000 in shard 7431" in hot.title
     assert all(bar.x + bar.width <= many.right + 0.1 for bar in many.bars)
     told = skew(_many(like, 10_000))
     assert (told.largest, told.rows, told.empty) == (7431, 90_000, 0)

@@ -60,7 +60,7 @@ def row(page: httpx.Response, key: str) -> str:
 
 def test_an_installation_without_interim_tables_says_where_they_come_from(get: Get) -> None:
     assert "@task.snowpack" in words(get("/ui/interim"))
-    assert "No interim table fits" in words(get("/ui/interim?dag=other"))
+    assert "No matching interim tables" in words(get("/ui/interim?dag=other"))
 
 
 def test_each_table_tells_who_made_it_who_needs_it_and_what_the_collector_does(get: Get, made: MadeInterim) -> None:
@@ -83,7 +83,7 @@ def test_only_what_is_kept_on_purpose_can_be_let_go_of_and_only_by_editors(get: 
     auth.user = User("rudi", may_edit=False)
     page = get("/ui/interim").text
     assert "data-method" not in page
-    assert "You may read here but change nothing" in page
+    assert "You have read-only access" in page
 
 
 def test_filters_narrow_and_a_bent_cursor_shows_the_first_page(get: Get, made: MadeInterim) -> None:

@@ -189,7 +189,7 @@ def test_the_pages_of_schedules_show_it_with_its_own_buttons(api: AppClient) -> 
 
 def test_the_page_of_registered_runs_shows_those_without_a_cron_too(api: AppClient) -> None:
     empty = api("GET", "/ui/runs").text
-    assert "No run is registered yet" in empty
+    assert "No registered runs yet" in empty
     api("POST", "/runs", FEATURES)
     api("POST", "/runs", {"name": "backfill", "dag_id": "make_features", "conf": {"x": '"><script>alert(1)</script>'}})
     api("POST", "/runs/backfill/run")
@@ -201,7 +201,7 @@ def test_the_page_of_registered_runs_shows_those_without_a_cron_too(api: AppClie
     assert 'data-url="/runs/backfill/enable"' in shown
     assert "<script>alert" not in shown
     assert re.findall(r'<tr data-key="(\w+)">', api("GET", "/ui/runs?state=enabled").text) == ["features"]
-    assert "No registered run fits" in api("GET", "/ui/runs?search=nothing").text
+    assert "No matching registered runs" in api("GET", "/ui/runs?search=nothing").text
     assert 'href="/ui/runs"' in api("GET", "/ui/schedules").text
     assert api("GET", "/ui/schedules/backfill").headers["location"] == "/ui/runs?search=backfill"
     assert 'href="/ui/runs?search=backfill">run:backfill</a>' in api("GET", "/ui/audit").text

@@ -67,9 +67,9 @@ def row(page: httpx.Response, key: str) -> str:
 @pytest.mark.parametrize(
     ("path", "shown"),
     [
-        ("/ui/schedules", "A schedule starts a DAG when its data has arrived"),
-        ("/ui/pending", "An event that an enabled schedule listens to begins a pending job."),
-        ("/ui/events", "Commits to tables that schedules listen to"),
+        ("/ui/schedules", "A schedule starts a DAG when enough data has arrived"),
+        ("/ui/pending", "An event of an enabled schedule creates a pending run."),
+        ("/ui/events", "Commits to tables of schedules"),
     ],
 )
 def test_an_empty_page_says_why_it_is_empty_and_what_to_do(get: Any, path: str, shown: str) -> None:
@@ -107,7 +107,7 @@ def test_a_schedule_shows_its_deadline(get: Any, made: Made) -> None:
     made.create("morning", {"at_latest": {"trigger": inputs, "by": {"cron": "0 7 * * *"}}})
     shown = words(get("/ui/schedules/morning"))
     assert "0 of 1 events left and 0 of 1 events right or at the latest by &#39;0 7 * * *&#39; (UTC)" in shown
-    assert "it runs at the latest in" in shown
+    assert "runs at the latest in" in shown
 
 
 def test_a_schedule_shows_what_blocks_it_until_when_and_what_is_met(get: Any, made: Made) -> None:
@@ -118,7 +118,7 @@ def test_a_schedule_shows_what_blocks_it_until_when_and_what_is_met(get: Any, ma
 
 
 def test_a_run_that_cannot_be_started_says_why_in_the_list(get: Any, made: Made) -> None:
-    assert f"is being started {PAUSED}" in row(get("/ui/schedules"), "cannot_start")
+    assert f"starting {PAUSED}" in row(get("/ui/schedules"), "cannot_start")
 
 
 def test_the_last_launches_lead_to_the_runs_in_airflow(get: Any, made: Made, auth: SomebodyIs) -> None:
@@ -139,7 +139,7 @@ def test_schedules_are_narrowed_by_the_address(get: Any, made: Made) -> None:
     assert names("dag=maintain_paused") == ["cannot_start"]
     assert names("search=COUNT") == ["counts"]
     assert names("state=lost") == ["cannot_start", "counts", "is_delayed", "launched", "suspended"]
-    assert "No schedule fits" in words(get("/ui/schedules?search=nothing"))
+    assert "No matching schedules" in words(get("/ui/schedules?search=nothing"))
 
 
 def test_a_long_list_goes_by_pages(get: Any, made: Made) -> None:
@@ -183,7 +183,7 @@ def test_a_schedule_that_is_not_there_is_a_page_that_says_so(get: Any, name: str
     answer = get(f"/ui/schedules/{name}")
 
     assert answer.status_code == 404
-    assert "There is no such schedule" in answer.text
+    assert "Schedule not found" in answer.text
 
 
 def test_the_queue_shows_states_reasons_and_next_checks(get: Any, made: Made) -> None:
@@ -193,7 +193,7 @@ def test_the_queue_shows_states_reasons_and_next_checks(get: Any, made: Made) ->
     assert "waits for its trigger" in rows_by_name["counts"]
     assert "waits for its constraints trigger 3 of 1 partitions" in rows_by_name["is_delayed"]
     assert "delay delayed by 0:10:00 until" in rows_by_name["is_delayed"]
-    assert f"is being started {PAUSED}" in rows_by_name["cannot_start"]
+    assert f"starting {PAUSED}" in rows_by_name["cannot_start"]
     assert len(rows_by_name) == 3
 
 
@@ -213,7 +213,7 @@ def test_runs_that_wait_at_a_gate_stand_below_the_queue(get: Any, world: World) 
 def test_the_queue_is_narrowed_by_the_address(get: Any, made: Made) -> None:
     assert "counts" not in get("/ui/pending?state=pending_launch").text
     assert len(re.findall(r"<tr data-key", get("/ui/pending?schedule=counts").text)) == 1
-    assert "Nothing pending fits" in words(get("/ui/pending?schedule=nothing"))
+    assert "No matching pending runs" in words(get("/ui/pending?schedule=nothing"))
     assert len(re.findall(r"<tr data-key", get("/ui/pending?cursor=bent").text)) == 3
 
 
@@ -222,13 +222,13 @@ def test_the_log_shows_what_came_and_is_narrowed_by_its_key(get: Any, made: Made
     assert "event:orders_closed" in said
     assert "table:lake.analytics.page_views" in said
     assert "3 partitions" in said
-    assert "All are matched to schedules." in said
+    assert "All events are matched to schedules." in said
     only = get("/ui/events?key=event:orders_closed").text
     assert len(re.findall(r"<tr data-key", only)) == 1
 
     made.arrive(1)
     assert "1 event not matched to schedules yet" in words(get("/ui/events"))
-    assert "No such event" in words(get("/ui/events?key=event:never"))
+    assert "No matching events" in words(get("/ui/events?key=event:never"))
 
 
 def test_whoever_may_only_read_sees_no_button_that_would_be_refused(get: Any, made: Made, auth: SomebodyIs) -> None:

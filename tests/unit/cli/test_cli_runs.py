@@ -99,7 +99,7 @@ def test_a_start_takes_values_for_this_run_alone(snowpack: Run, jobs: Jobs) -> N
     assert (
         f"make_features is going to run as snowpack__features__{launch.run_id[20:28]}" in snowpack("runs", "run", "features").out
     )
-    assert "is being started" in snowpack("runs", "show", "features").out
+    assert "starting" in snowpack("runs", "show", "features").out
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-// What the pages do beyond being read: refresh themselves, tell times, filter while you type, and change things through the REST API.
+// What the pages do beyond being read: refresh themselves, show times, filter while you type, and change things through the REST API.
 //
-// The server makes all markup. Regions marked data-live are brought to what the server says now, node by node, so that focus,
+// The server makes all markup. Regions marked data-live are updated to what the server returns, node by node, so that focus,
 // selected text, opened details, scroll and whatever is being typed stay; dialogs and filters are outside of these regions.
 // Nothing here writes markup from data: text goes in as text.
 
@@ -38,8 +38,8 @@ function setZone() {
 addEventListener("storage", (event) => {
   if (event.key !== null && event.key !== "timezone") return;
   setZone();
-  for (const time of all("time[data-told]")) delete time.dataset.told;
-  tellTimes();
+  for (const time of all("time[data-shown]")) delete time.dataset.shown;
+  showTimes();
 });
 
 function duration(seconds) {
@@ -62,7 +62,7 @@ function ago(seconds) {
   return seconds > 0 ? `${span} ago` : `in ${span}`;
 }
 
-function tellTimes() {
+function showTimes() {
   const now = Date.now() + ahead;
   for (const time of all("time[data-as]")) {
     const moment = new Date(time.dateTime);
@@ -74,9 +74,9 @@ function tellTimes() {
       clock: () => shortly.format(moment),
     }[time.dataset.as]();
     if (time.textContent !== text) time.textContent = text;
-    if (time.dataset.told !== time.dateTime) {
+    if (time.dataset.shown !== time.dateTime) {
       time.title = exactly.format(moment);
-      time.dataset.told = time.dateTime;
+      time.dataset.shown = time.dateTime;
     }
   }
   for (const label of all("[data-hour]")) label.textContent = hour.format(new Date(label.dataset.hour));
@@ -146,8 +146,8 @@ async function refresh() {
     const response = await fetch(location.href, { headers: { Accept: "text/html" }, credentials: "same-origin", signal: AbortSignal.timeout(20000) });
     const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
     if (mine !== turn) return;
-    if (!response.ok) throw new Error(said(response.status, fresh));
-    if (!find("#main", fresh)) throw new Error("You are signed out. Load the page again to sign in.");
+    if (!response.ok) throw new Error(statusText(response.status, fresh));
+    if (!find("#main", fresh)) throw new Error("You are signed out. Reload the page to sign in.");
     if (find(".message")) return location.reload(); // this page was an error, and is none any more
     show(fresh);
     failures = 0;
@@ -157,8 +157,8 @@ async function refresh() {
     if (mine !== turn) return;
     failures += 1;
     failingSince ??= new Date();
-    const why = problem instanceof TypeError || problem.name === "TimeoutError" ? "The server does not answer." : problem.message;
-    const text = `${why} What you see is from ${shortly.format(failingSince)}; trying again by itself.`;
+    const why = problem instanceof TypeError || problem.name === "TimeoutError" ? "The server does not respond." : problem.message;
+    const text = `${why} This page is from ${shortly.format(failingSince)} and retries automatically.`;
     if (!find(".message")) {
       if (trouble.textContent !== text) trouble.textContent = text;
       trouble.hidden = false;
@@ -167,9 +167,9 @@ async function refresh() {
   schedule();
 }
 
-function said(status, page) {
+function statusText(status, page) {
   const message = find(".message h1", page)?.textContent;
-  return message ? `${message} (${status}).` : `The server answers with status ${status}.`;
+  return message ? `${message} (${status}).` : `The server responded with status ${status}.`;
 }
 
 function show(fresh) {
@@ -182,7 +182,7 @@ function show(fresh) {
     if (next && region.isConnected) bring(region, next);
   }
   if (document.activeElement !== focused && focused?.isConnected) focused.focus({ preventScroll: true });
-  tellTimes();
+  showTimes();
   showSelection();
 }
 
@@ -229,15 +229,15 @@ async function call(method, path, { data, headers } = {}) {
       body: data && JSON.stringify(data),
     });
   } catch {
-    throw new Refused(0, "The server does not answer. Whether it did it is not known: look before you try again.");
+    throw new Refused(0, "The server did not respond. The change may have been made: check before you retry.");
   }
   const text = await response.text();
   let answer = null;
   try {
     answer = text ? JSON.parse(text) : null;
-  } catch { /* not JSON: told by its status */ }
+  } catch { /* not JSON: the status has to do */ }
   if (response.ok) return answer;
-  const detail = typeof answer?.detail === "string" ? answer.detail : `The server refused it with status ${response.status}.`;
+  const detail = typeof answer?.detail === "string" ? answer.detail : `The server refused the request with status ${response.status}.`;
   throw new Refused(response.status, detail);
 }
 
@@ -252,17 +252,17 @@ function toast(text, path = null) {
   if (path) {
     const link = document.createElement("a");
     link.href = root + path;
-    link.textContent = "Look at it";
+    link.textContent = "Open the job";
     note.append(" ", link);
   }
   find("#toasts").append(note);
   setTimeout(() => note.remove(), 8000);
 }
 
-function tellLater(text) {
+function toastLater(text) {
   try {
     sessionStorage.setItem("snowpack-toast", text);
-  } catch { /* then it is not told */ }
+  } catch { /* no storage: no toast after the next page has loaded */ }
 }
 
 // -- the dialog that asks before anything is changed -------------------------------------------------------------------------
@@ -287,16 +287,16 @@ function ask({ title, text, go: goText, reason = false, mayForce = false, danger
   const attempt = async (forced) => {
     goButton.disabled = force.disabled = true;
     try {
-      const told = await work({ reason: find("input", why).value.trim(), forced });
+      const outcome = await work({ reason: find("input", why).value.trim(), forced });
       if (mine !== asking) return;
-      if (!told) return confirm.close();
-      tell(report, told);
+      if (!outcome) return confirm.close();
+      showReport(report, outcome);
       goButton.hidden = true;
       find("[data-close]", confirm).textContent = "Close";
       find("[data-close]", confirm).focus();
     } catch (problem) {
       if (mine !== asking || !confirm.open) return toast(problem.message);
-      tell(report, { text: problem.message, refused: true });
+      showReport(report, { text: problem.message, refused: true });
       force.hidden = !(mayForce && problem.status === 409 && !forced);
     } finally {
       if (mine === asking) goButton.disabled = force.disabled = false;
@@ -312,7 +312,7 @@ function ask({ title, text, go: goText, reason = false, mayForce = false, danger
   (danger ? find("[data-close]", confirm) : reason ? find("input", why) : goButton).focus();
 }
 
-function tell(report, { text, lines = [], refused = false }) {
+function showReport(report, { text, lines = [], refused = false }) {
   report.replaceChildren(text);
   report.classList.toggle("refused", refused);
   if (lines.length) {
@@ -330,13 +330,13 @@ function onButton(button) {
   const work = async ({ reason = "", forced = false } = {}) => {
     const path = forced ? url + (url.includes("?") ? "&" : "?") + force : url;
     const answer = await call(method, path, { data: data && { ...data, ...(reason && { reason }) } });
-    if (answer?.released === false) throw new Refused(404, "Nothing was released: somebody else has this lock by now, or nobody.");
+    if (answer?.released === false) throw new Refused(404, "No lock was released: it has expired, or it now belongs to another owner.");
     if ("openJob" in button.dataset) {
-      tellLater(done);
+      toastLater(done);
       return go(`/ui/jobs/${answer.job_id}`);
     }
     if (then) {
-      tellLater(done);
+      toastLater(done);
       return go(then);
     }
     toast(outcomeOf(answer) ?? done);
@@ -349,8 +349,8 @@ function onButton(button) {
 /** What a change of builds came to, where it is not what was hoped for. */
 function outcomeOf(answer) {
   if (answer?.moved === false) return answer.reason;
-  if (answer?.done === false) return "It takes a while, and goes on by itself.";
-  if (answer?.failed) return `${answer.failed.toLocaleString("en")} deletions failed. The next cleanup tries them again.`;
+  if (answer?.done === false) return "This takes a while and continues in the background.";
+  if (answer?.failed) return `${answer.failed.toLocaleString("en")} deletions failed. The next cleanup retries them.`;
   return null;
 }
 
@@ -372,9 +372,9 @@ async function busy(button, work) {
 const picked = new Map(); // by the id of a job: what can be done to it
 let everything = false; // all that the filter shows, also on other pages
 const verbs = {
-  cancel: { do: "Cancel", done: "cancelled", one: (id) => ["POST", `/jobs/${id}/cancel`], note: "Those that have ended already stay as they are. Cancelled is final.", never: "Only jobs that are pending or running can be cancelled." },
-  rerun: { do: "Re-run", done: "submitted again", one: (id) => ["POST", `/jobs/${id}/rerun`], note: "Each becomes a new job with the same actions and options; a table that is locked is left out.", never: "Only jobs that have ended can be run again." },
-  delete: { do: "Delete", done: "deleted", one: (id) => ["DELETE", `/jobs/${id}`], note: "Those that are pending or running stay. The audit trail keeps what was done.", never: "Only jobs that have ended can be deleted." },
+  cancel: { do: "Cancel", done: "cancelled", one: (id) => ["POST", `/jobs/${id}/cancel`], note: "Jobs that have ended are left unchanged. A cancelled job cannot be resumed.", never: "Only pending and running jobs can be cancelled." },
+  rerun: { do: "Re-run", done: "re-run", one: (id) => ["POST", `/jobs/${id}/rerun`], note: "Each job is submitted again with the same actions and options. Locked tables are skipped.", never: "Only jobs that have ended can be re-run." },
+  delete: { do: "Delete", done: "deleted", one: (id) => ["DELETE", `/jobs/${id}`], note: "Pending and running jobs are kept. The audit trail keeps its entries.", never: "Only jobs that have ended can be deleted." },
 };
 const counted = (number) => `${number.toLocaleString("en")} job${number === 1 ? "" : "s"}`;
 
@@ -404,9 +404,9 @@ function showSelection() {
   const offers = [];
   if (!everything && total > boxes.length) offers.push(["all", `Select all ${howMany(batch)} ${batch.dataset.what}`]);
   if (everything || picked.size) offers.push(["none", "Clear"]);
-  const told = JSON.stringify([text, offers]);
-  if (scope.dataset.told === told && scope.hasChildNodes()) return;
-  scope.dataset.told = told;
+  const shown = JSON.stringify([text, offers]);
+  if (scope.dataset.shown === shown && scope.hasChildNodes()) return;
+  scope.dataset.shown = shown;
   scope.replaceChildren(text, ...offers.flatMap(([what, label]) => [" ", Object.assign(document.createElement("button"), { type: "button", className: "link", textContent: label, onclick: () => pickEverything(what === "all") })]));
 }
 
@@ -460,7 +460,7 @@ function onBatch(what) {
         bar.value = state.done + state.refused.length;
       }
     } catch (problem) {
-      problem.message = `${problem.message} Until then ${counted(state.done)} ${verb.done}, ${state.refused.length} refused. Press the button again to go on from there.`;
+      problem.message = `${problem.message} Until then ${counted(state.done)} ${verb.done}, ${state.refused.length} refused. Press the button again to continue.`;
       refresh();
       throw problem;
     }
@@ -521,7 +521,7 @@ async function submit(table, data) {
   }
   const job = await call("POST", `${tablePath(table)}/maintenance`, { data, headers: { "Idempotency-Key": request.key } });
   request.text = null;
-  tellLater(data.dry_run ? "A dry run: nothing was changed." : "Submitted.");
+  toastLater(data.dry_run ? "Dry run finished; nothing was changed." : "Submitted.");
   go(`/ui/jobs/${job.job_id}`);
 }
 
@@ -533,7 +533,7 @@ function openMaintain({ maintain: table, actions, locked }) {
   for (const box of all("[name=actions]", form)) box.checked = chosen.includes(box.value);
   const note = find("#maintain-locked");
   note.hidden = !locked;
-  note.textContent = `The table is locked by ${locked}: until that lets go of it only a dry run is possible.`;
+  note.textContent = `The table is locked by ${locked}. Until the lock is released, only a dry run is possible.`;
   find(".report", maintain).hidden = true;
   showKind();
   maintain.showModal();
@@ -542,7 +542,7 @@ function openMaintain({ maintain: table, actions, locked }) {
 
 function showKind() {
   const dry = find("[name=dry_run]", maintain).checked;
-  find("[type=submit]", maintain).textContent = dry ? "Run dry" : "Maintain";
+  find("[type=submit]", maintain).textContent = dry ? "Preview" : "Maintain";
 }
 
 async function showHealth(table) {
@@ -558,7 +558,7 @@ async function showHealth(table) {
       return pair;
     }));
     list.hidden = !list.hasChildNodes();
-  } catch { /* the catalog does not answer: maintenance can be asked for without the numbers */ }
+  } catch { /* the catalog does not respond: maintenance can be requested without the numbers */ }
 }
 
 maintain?.addEventListener("change", showKind);
@@ -567,7 +567,7 @@ maintain?.addEventListener("submit", async (event) => {
   const form = event.target;
   const report = find(".report", maintain);
   const actions = all("[name=actions]:checked", form).map((box) => box.value);
-  if (!actions.length) return tell(report, { text: "Choose at least one action.", refused: true });
+  if (!actions.length) return showReport(report, { text: "Choose at least one action.", refused: true });
   const where = find("[name=where]", form).value.trim();
   const [dry_run, only_if_needed] = ["dry_run", "only_if_needed"].map((name) => find(`[name=${name}]`, form).checked);
   const data = { actions, dry_run, only_if_needed, ...(where && { where }) };
@@ -576,7 +576,7 @@ maintain?.addEventListener("submit", async (event) => {
   try {
     await submit(find("[data-table]", maintain).textContent, data);
   } catch (problem) {
-    tell(report, { text: problem.message, refused: true });
+    showReport(report, { text: problem.message, refused: true });
   } finally {
     button.disabled = false;
   }
@@ -593,7 +593,7 @@ function applyFilter() {
   const address = filter.getAttribute("action") + (query.size ? `?${query}` : "");
   if (address === location.pathname + location.search) return;
   history.replaceState(null, "", address);
-  tellAirflow();
+  notifyAirflow();
   picked.clear();
   everything = false;
   refresh();
@@ -613,7 +613,7 @@ filter?.addEventListener("submit", (event) => {
 // -- inside of Airflow --------------------------------------------------------------------------------------------------------
 
 /** Airflow writes the frame's address into its own when the frame has loaded; a filter changes the address without a load. */
-function tellAirflow() {
+function notifyAirflow() {
   try {
     window.frameElement?.dispatchEvent(new Event("load"));
   } catch { /* framed by another origin */ }
@@ -664,7 +664,7 @@ document.addEventListener("click", (event) => {
   else if (target.id === "theme") nextTheme(target);
 });
 
-const places = { t: "/ui/", j: "/ui/jobs", s: "/ui/schedules", p: "/ui/pending", e: "/ui/events", b: "/ui/builds", n: "/ui/lineage", i: "/ui/interim", l: "/ui/locks", q: "/ui/queue", a: "/ui/audit" };
+const places = Object.fromEntries(all("#help [data-place]").map((place) => [place.dataset.place, place.dataset.address]));
 let waitingForPlace = false;
 
 document.addEventListener("keydown", (event) => {
@@ -708,14 +708,14 @@ document.addEventListener("visibilitychange", () => (document.hidden ? clearTime
 addEventListener("online", () => paused || refresh());
 for (const id of ["#keys", ...(document.documentElement.dataset.framed ? [] : ["#theme"])]) if (find(id)) find(id).hidden = false;
 try {
-  const told = sessionStorage.getItem("snowpack-toast");
-  if (told) toast(told);
+  const shown = sessionStorage.getItem("snowpack-toast");
+  if (shown) toast(shown);
   sessionStorage.removeItem("snowpack-toast");
-} catch { /* no storage, nothing to tell */ }
-// In a wide drawing of lineage, the table that was asked for.
+} catch { /* no storage, no toast */ }
+// In a wide drawing of lineage, the requested table.
 find(".lineage [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
-tellTimes();
+showTimes();
 showSelection();
 showPaused();
-setInterval(tellTimes, 1000);
+setInterval(showTimes, 1000);
 schedule();
