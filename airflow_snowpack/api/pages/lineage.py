@@ -17,7 +17,7 @@ from airflow_snowpack.store.operation_log import OperationPage, Place
 
 PAGE = 50
 WAYS: dict[str, tuple[str, tuple[Direction, ...]]] = {
-    "up": ("What it came from", (Direction.UP,)),
+    "up": ("Upstream", (Direction.UP,)),
     "": ("Both", tuple(Direction)),
     "down": ("Downstream", (Direction.DOWN,)),
 }

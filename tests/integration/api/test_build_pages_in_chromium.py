@@ -71,17 +71,17 @@ def test_builds_are_found_by_keys_served_and_cleaned_up(page: Page, made: Built,
     page.wait_for_url("**/ui/builds/flights")
 
     page.get_by_role("button", name=f"Make {FIRST}").click()
-    expect(page.locator("#confirm-title")).to_have_text(f"Let readers of flights see {FIRST}?")
+    expect(page.locator("#confirm-title")).to_have_text(f"Make {FIRST} the current build of flights?")
     page.get_by_role("button", name="Keep as it is").click()
     assert served(made.storage) == SECOND
     page.get_by_role("button", name=f"Make {FIRST}").click()
-    page.get_by_role("button", name="Make current").click()
-    expect(page.locator("#toasts")).to_contain_text(f"Readers of flights see {FIRST} now.")
+    page.locator("#confirm-go").click()
+    expect(page.locator("#toasts")).to_contain_text(f"{FIRST} is the current build of flights.")
     expect(page.locator(f'tr[data-key="{FIRST}"]')).to_contain_text("current")
     assert served(made.storage) == FIRST
 
     page.get_by_label("Published runs to keep").fill("2")
-    page.get_by_role("button", name="Look").click()
+    page.get_by_role("button", name="Preview").click()
     page.wait_for_url("**keep_runs=2*")
     expect(page.locator("#cleanup")).to_contain_text("Nothing has been deleted yet")
     page.get_by_role("button", name="Clean up…").click()

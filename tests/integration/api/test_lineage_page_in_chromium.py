@@ -57,7 +57,7 @@ def test_keys_lead_from_table_to_table_and_the_table_that_was_asked_for_is_in_vi
         assert box.locator("rect").evaluate("each => getComputedStyle(each).strokeWidth") == "2.5px"
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", name="Lineage of lake.interim.by_day")).to_be_visible()
-        page.get_by_label("Downstream").check(force=True)
+        page.get_by_role("radio", name="Downstream").check(force=True)
         expect(page.locator(".box")).to_have_count(3)
         browser.close()
     assert wrong == []

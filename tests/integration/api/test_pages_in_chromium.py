@@ -182,9 +182,9 @@ def test_all_250_jobs_of_a_filter_are_cancelled_and_the_others_are_not(world: Wo
     assert page.get_by_role("button", name="Cancel…").is_disabled()
     page.get_by_role("checkbox", name="Select all on this page").check()
     page.get_by_text("50 selected").wait_for()
-    page.get_by_role("button", name="Select all 250 that the filter shows").click()
+    page.get_by_role("button", name="Select all 250 that match the filter").click()
     page.get_by_role("button", name="Cancel…").click()
-    assert page.get_by_role("heading", name="Cancel all 250 jobs that the filter shows?").is_visible()
+    assert page.get_by_role("heading", name="Cancel all 250 jobs that match the filter?").is_visible()
     page.get_by_role("button", name="Cancel all 250").click()
     page.get_by_text("250 jobs cancelled.").wait_for()
     assert world.jobs.count().by_status[JobStatus.CANCELLED] == 250
@@ -196,7 +196,7 @@ def test_a_batch_reports_what_was_refused(world: World, page: Page) -> None:
     ended = world.submit("analytics.sessions")
     world.run(ended, [compacted(2, 1, 1)])
     page.goto("/ui/jobs")
-    page.get_by_role("button", name="Select all 121 that there are").click()
+    page.get_by_role("button", name="Select all 121 in total").click()
     page.get_by_role("button", name="Cancel…").click()
     page.get_by_role("button", name="Cancel all 121").click()
     report = page.locator("#confirm-report")
@@ -247,7 +247,7 @@ def test_on_a_phone_each_row_is_a_card_and_nothing_sticks_out(world: World, page
     world.submit("analytics.page_views", owner="compact_lakehouse/manual__2026-11-21T22:00:00+00:00/maintain_everything[0]")
     world.clock.move(minutes=20)
     page.set_viewport_size({"width": 400, "height": 800})
-    labels = {"/ui/": "Next step", "/ui/jobs": "Submitted", "/ui/locks": "Until", "/ui/queue": "Instances", "/ui/audit": "Who"}
+    labels = {"/ui/": "Next step", "/ui/jobs": "Submitted", "/ui/locks": "Expires", "/ui/queue": "Instances", "/ui/audit": "Actor"}
     fits = "[...document.querySelectorAll('.scroll')].every((each) => each.scrollWidth <= each.clientWidth)"
     for address, label in labels.items():
         page.goto(address)
@@ -281,7 +281,7 @@ def test_a_failed_job_is_run_again_as_a_new_job(world: World, page: Page) -> Non
     world.run(job, [did(Action.REWRITE_DATA_FILES, "Failed", 3, {}, ActionOutcome.FAILED, "no space")], "no space")
     page.goto(f"/ui/jobs/{job.job_id}")
     page.get_by_role("button", name="Re-run…").click()
-    page.get_by_role("button", name="Re-run").click()
+    page.locator("#confirm-go").click()
     page.wait_for_url(lambda url: "/ui/jobs/" in url and job.job_id not in url)
     page.get_by_text("Waits for a worker: it is the next").wait_for()
     (again,) = world.jobs.page(JobFilter(statuses=frozenset({JobStatus.PENDING}))).items
@@ -550,7 +550,7 @@ def test_ten_thousand_jobs_are_a_page_of_fifty_and_an_offer_for_all(world: World
     many_jobs(world, 10_000, JobStatus.COMPLETED)
     page.goto("/ui/jobs?status=completed")
     assert len(rows(page)) == 50
-    page.get_by_role("button", name="Select all 9,999 that the filter shows").wait_for()
+    page.get_by_role("button", name="Select all 9,999 that match the filter").wait_for()
     page.get_by_role("link", name="Older").click()
     page.wait_for_url("**cursor=**")
     assert len(rows(page)) == 50

@@ -63,7 +63,7 @@ def test_a_schedule_is_suspended_resumed_and_run_from_the_list(page: Page, made:
     for button, go, then in (
         ("Suspend", "Suspend", "suspended"),
         ("Resume", "Resume", "enabled"),
-        ("Run", "Run now", "being started"),
+        ("Run", "Run now", "starting"),
     ):
         row.get_by_role("button", name=button).click()
         page.locator("#confirm-go", has_text=go).click()
@@ -81,7 +81,7 @@ def test_progress_comes_by_itself_and_the_keys_lead_from_page_to_page(page: Page
     made.arrive(1)
     made.work()
     expect(page.locator('tr[data-key="counts"]')).to_contain_text("4 of 5 partitions", timeout=20_000)
-    for key, heading in (("p", "Pending"), ("e", "Events"), ("s", "Schedules")):
+    for key, heading in (("p", "Pending runs"), ("e", "Events"), ("s", "Schedules")):
         page.keyboard.press("g")
         page.keyboard.press(key)
         expect(page.locator("h1")).to_have_text(heading)

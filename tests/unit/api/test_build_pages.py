@@ -75,7 +75,7 @@ def test_an_installation_without_builds_says_how_to_begin(get: Get) -> None:
 def test_the_list_tells_what_readers_of_each_dataset_see(get: Get, made: Built) -> None:
     page = get("/ui/builds")
     assert SECOND in row(page, "flights")
-    assert row(page, "empty").startswith("empty \u2013 \u2013")
+    assert row(page, "empty").startswith(" empty \u2013 \u2013")
     assert "No more datasets" in words(get("/ui/builds?after=flights"))
 
 
