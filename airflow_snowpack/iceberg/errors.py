@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.redaction import redacted
-
-if TYPE_CHECKING:
-    from airflow_snowpack.iceberg.names import TableName
 
 
 class InvalidTableName(SnowpackError, kind=Kind.INVALID):
@@ -55,10 +50,10 @@ class TableUnreadable(SnowpackError, kind=Kind.UNAVAILABLE):
 class WrongCatalog(SnowpackError, kind=Kind.REFUSED):
     """The table is in another catalog."""
 
-    def __init__(self, table: TableName, reached: str) -> None:
+    def __init__(self, table: str, catalog: str, catalog_id: str, reached: str) -> None:
         super().__init__(
-            f"The table {table.dotted!r} is in the catalog {catalog_label(table.catalog, table.catalog_id)}, and this process "
-            f"reaches the catalog {catalog_label(table.catalog, reached)}. Use the catalog connection that the job was submitted "
+            f"The table {table!r} is in the catalog {catalog_label(catalog, catalog_id)}, and this process reaches the catalog "
+            f"{catalog_label(catalog, reached)}. Use the catalog connection that the job was submitted "
             "with (catalog_conn_id, --catalog-conn-id)."
         )
 
@@ -84,7 +79,7 @@ class CatalogUnreachable(SnowpackError, kind=Kind.UNAVAILABLE):
 
 
 def catalog_label(name: str, catalog_id: str) -> str:
-    """Return a catalog as people tell it from others, such as ``lake (3f2a91bc04de)``."""
+    """Return a catalog's name and identity for people, such as ``lake (3f2a91bc04de)``."""
     return f"{name} ({catalog_id or 'not recorded'})"
 
 

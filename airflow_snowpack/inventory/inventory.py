@@ -146,7 +146,7 @@ class Inventory:
         if self.has(table):
             return
         if table.catalog_id != self.catalog_id:
-            raise WrongCatalog(table, self.catalog_id)
+            raise WrongCatalog(table.dotted, table.catalog, table.catalog_id, self.catalog_id)
         load_table(self.catalog(), table)
         self._store.transact(lambda conn: self._insert(conn, [table]))
 

@@ -106,7 +106,7 @@ class RunMaintenanceJobOperator(RunsJob):
 
         job_id, worker = read_text(self.job_id), worker_of(context)
         if job_id is not None and (job := jobs.get(job_id)).table.catalog_id != catalog_id:
-            raise WrongCatalog(job.table, catalog_id)
+            raise WrongCatalog(job.table.dotted, job.table.catalog, job.table.catalog_id, catalog_id)
         again = context["ti"].try_number > 1
         claim = jobs.reclaim(TaskRef.of(context["ti"]).any_try, worker, job_id=job_id, catalog_id=catalog_id) if again else None
         claim = claim or jobs.claim(worker, job_id=job_id, catalog_id=catalog_id)

@@ -3,11 +3,12 @@
 Importing this room is cheap: pyspark and the JVM come with the first session.
 """
 
-from airflow_snowpack.spark.causes import JavaCause, java_causes, translate
+from airflow_snowpack.spark.causes import java_causes, translate
 from airflow_snowpack.spark.config import SparkConfig
 from airflow_snowpack.spark.connect import ConnectServer, connect_session, end_session, leave_session, session_id_of, turns
 from airflow_snowpack.spark.errors import (
     CatalogNotConfigured,
+    JavaCause,
     OrphanStillRunning,
     SparkDied,
     SparkFailed,

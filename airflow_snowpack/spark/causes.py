@@ -12,32 +12,13 @@ Py4J reports the outermost exception only, and pyspark turns some into its own c
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
-from airflow_snowpack.spark.errors import SparkDied, SparkFailed
+from airflow_snowpack.spark.errors import JavaCause, SparkDied, SparkFailed
 from airflow_snowpack.spark.jvm import has_ended, why_gone
 
 # A chain of causes may in theory be a circle.
 MAX_DEPTH = 20
 CAUSED_BY = re.compile(r"^Caused by: (?P<class_name>[\w.$]+)(?:: (?P<message>.*))?$", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class JavaCause:
-    """One exception of the chain.
-
-    :param class_name: such as ``org.apache.iceberg.exceptions.ValidationException``.
-    """
-
-    class_name: str
-    message: str
-
-    @property
-    def short_name(self) -> str:
-        return self.class_name.rpartition(".")[2]
-
-    def __str__(self) -> str:
-        return f"{self.short_name}: {self.message}" if self.message else self.short_name
 
 
 def java_causes(error: BaseException) -> tuple[JavaCause, ...]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from airflow_snowpack.errors import Kind, SnowpackError
-
-if TYPE_CHECKING:
-    from airflow_snowpack.spark.causes import JavaCause
 
 
 class SparkUnavailable(SnowpackError, kind=Kind.FAILED):
@@ -41,6 +38,24 @@ class SparkInterrupted(SnowpackError, kind=Kind.FAILED):
         super().__init__(
             "The Spark work was interrupted. What it had committed until then stays; everything else is as it was. Run it again."
         )
+
+
+@dataclass(frozen=True, slots=True)
+class JavaCause:
+    """One exception of the chain.
+
+    :param class_name: such as ``org.apache.iceberg.exceptions.ValidationException``.
+    """
+
+    class_name: str
+    message: str
+
+    @property
+    def short_name(self) -> str:
+        return self.class_name.rpartition(".")[2]
+
+    def __str__(self) -> str:
+        return f"{self.short_name}: {self.message}" if self.message else self.short_name
 
 
 class SparkFailed(SnowpackError, kind=Kind.FAILED):
