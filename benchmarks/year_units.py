@@ -372,7 +372,7 @@ async def _defer(year: Year, *, poll_seconds: float) -> list[asyncio.Future[Any]
 @contextmanager
 def _looks() -> Iterator[list[None]]:
     """Gets an entry for each look of a sensor."""
-    from airflow_snowpack.scheduling.consumer import Consumer
+    from airflow_snowpack.scheduling.sources.consumer import Consumer
 
     looks: list[None] = []
     judge = Consumer.judge

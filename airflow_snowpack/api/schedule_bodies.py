@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         StoredSchedule,
         SyncReport,
     )
-    from airflow_snowpack.scheduling.sources import Source
+    from airflow_snowpack.scheduling.sources.source import Source
     from airflow_snowpack.scheduling.triggers.trigger import Judgement
 
 

@@ -6,8 +6,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from airflow_snowpack.scheduling import PendingQueue
 from airflow_snowpack.scheduling.backlog import read_backlog
-from airflow_snowpack.scheduling.listened_tables import read_table_lag
 from airflow_snowpack.scheduling.schedules import Schedules
+from airflow_snowpack.scheduling.sources.source_problems import read_table_lag
 
 
 def schedule_metrics(schedules: Schedules) -> Iterator[Metric]:

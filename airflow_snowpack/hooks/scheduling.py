@@ -1,6 +1,6 @@
 """The scheduler's parts as this installation wants them: its poller, and its declared schedules.
 
-with Polling(open_poller(store, settings, Broker(catalog_hook.config.load))): ...
+with open_poller(store, settings, Broker(catalog_hook.config.load)).worker(sign): ...
 deploy(store, settings, dags_folder, by="dispatcher")
 """
 

@@ -90,14 +90,14 @@ class SnowpackDispatcherOperator(BaseOperator):
         from airflow_snowpack.hooks.scheduling import open_poller, runs_for_a_task
         from airflow_snowpack.iceberg.broker import brokers
         from airflow_snowpack.operators.sign_of_life import sign_of_task
-        from airflow_snowpack.scheduling import POLLER_PERIOD, Polling, Scheduler
+        from airflow_snowpack.scheduling import POLLER_PERIOD, Scheduler
         from airflow_snowpack.store.signs_of_life import BEAT, Role
 
         store, runs = hook.store(), runs_for_a_task(hook.settings, self.airflow_conn_id)
         scheduler = Scheduler(store, runs, runs, worker_of(context), sign_of_task(store, Role.SCHEDULER, context, BEAT))
         polls = sign_of_task(store, Role.POLLER, context, POLLER_PERIOD)
         config = IcebergCatalogHook(self.catalog_conn_id).config
-        with brokers.join(config) as broker, Polling(open_poller(store, hook.settings, broker), polls):
+        with brokers.join(config) as broker, open_poller(store, hook.settings, broker).worker(polls):
             launched += self._until_idle(scheduler, lambda: store.clock() < until)
         if store.clock() < until:
             self._wait(context, until, launched)

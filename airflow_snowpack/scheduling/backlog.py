@@ -7,7 +7,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.subscriber import CURSOR
+from airflow_snowpack.scheduling.events.event_log import CURSOR
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import event_cursors, events
 

@@ -19,7 +19,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.errors import InvalidSchedule
-from airflow_snowpack.scheduling.events import AHEAD, number_in_turn
+from airflow_snowpack.scheduling.events.event_log import AHEAD, number_in_turn
 from airflow_snowpack.scheduling.pending_runs.gated_runs import GateState
 from airflow_snowpack.scheduling.pending_runs.model import is_open
 from airflow_snowpack.scheduling.schedule import Schedule

@@ -14,12 +14,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.counting import count_events
+from airflow_snowpack.scheduling.events.counting import count_events
 from airflow_snowpack.scheduling.pending_runs.gated_runs import GatedRun, waiting_at_gates
 from airflow_snowpack.scheduling.pending_runs.model import OPEN, PendingRun, PendingState, Reason, pending_from
 from airflow_snowpack.scheduling.schedules import Schedules, StoredSchedule
-from airflow_snowpack.scheduling.source_problems import NO_WIDER_THAN, SourceProblem, dag_source, read_problems
-from airflow_snowpack.scheduling.sources import Source, blocking, source_key, sources_of, with_problems
+from airflow_snowpack.scheduling.sources.source import Source, blocking, source_key, sources_of, with_problems
+from airflow_snowpack.scheduling.sources.source_problems import NO_WIDER_THAN, SourceProblem, dag_source, read_problems
 from airflow_snowpack.scheduling.triggers.trigger import TABLES, Judgement
 from airflow_snowpack.store.schedule_tables import launches, pending_jobs, schedule_clocks, table_places
 from airflow_snowpack.store.signs_of_life import Role, is_alive, last_seen

@@ -1,27 +1,53 @@
-"""Schedules in YAML files.
+"""Finds the schedules that files declare: YAML files, and Python files such as DAG files.
 
-    schedules:
-      - name: page_views_nightly
-        dag_id: maintain_page_views
-        trigger:
-          any_of:
-            - partitions_added: {table: analytics.page_views, count: 5}
-            - every: 4h
-        constraints:
-          - time_window: {start: "22:00", end: "06:00", tz: America/New_York}
-        timeout: {after: 1d, then: discard}
+    declared = collect(dags_folder, ["**/schedules.yaml", "snowpack_schedules.py"])
 
-A file is read whole or not at all: one schedule that cannot be used is an error that names the file, the schedule and
-the field.
+A Python file is run as Airflow runs DAG files, and gives the schedules that it has at its top level: as single names, or in lists
+and tuples. The invariant: everything or nothing. A file that cannot be read is an error, since the schedules that it declares
+would otherwise look as if they had been removed. What the files import from the folder is forgotten when they have been read: a
+scheduler collects for weeks, and is to see what has been changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib
+import runpy
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.schedule import Schedule
+
+YAML = (".yaml", ".yml")
+PYTHON = ".py"
+INSTALLED = tuple(Path(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib", "purelib", "platlib"))
+"""What stands here was installed and does not change with the DAG files, even where it stands below their folder."""
+
+
+def collect(root: Path, patterns: Iterable[str]) -> list[Schedule]:
+    """The schedules of all files below a folder that one of the patterns fits.
+
+    :param patterns: such as ``**/schedules.yaml``, relative to the folder.
+    :raises InvalidSchedule: a file cannot be read, or declares something that is no schedule.
+    """
+    found: list[Schedule] = []
+    with _importing_from(root):
+        for file in find_files(root, patterns):
+            for schedule in load_schedules(file) if file.suffix in YAML else _run(file):
+                if schedule not in found:  # one that a file imports from another is the same one
+                    found.append(schedule)
+    return found
+
+
+def find_files(root: Path, patterns: Iterable[str]) -> list[Path]:
+    """The files that the patterns fit, each one once, in the order of their names."""
+    fitting = {file for pattern in patterns for file in root.glob(pattern)}
+    return sorted(file for file in fitting if file.is_file() and file.suffix in (*YAML, PYTHON))
 
 
 def load_schedules(file: Path) -> list[Schedule]:
@@ -54,6 +80,78 @@ def parse_schedules(text: str, source: str, *, one_alone: bool = False) -> list[
     if not isinstance(said, Mapping) or set(said) != {"schedules"} or not isinstance(said["schedules"], list):
         raise InvalidSchedule(source, text[:80], "it must have one key, `schedules`, with a list of schedules")
     return [_read(source, number, one) for number, one in enumerate(said["schedules"])]
+
+
+def load_module(file: Path, root: Path) -> list[Schedule]:
+    """The schedules at the top level of a Python file.
+
+    :param root: where it may import from, as DAG files import from their folder.
+    :raises InvalidSchedule: it cannot be run.
+    """
+    with _importing_from(root):
+        return _run(file)
+
+
+def _run(file: Path) -> list[Schedule]:
+    try:
+        names = runpy.run_path(str(file), run_name=f"snowpack_declared_{file.stem}")
+    except InvalidSchedule as error:
+        raise error.below(file.name) from error
+    except Exception as error:
+        raise InvalidSchedule(file.name, str(file), f"it cannot be run: {type(error).__name__}: {error}") from error
+    return list(_schedules_of(names))
+
+
+def _schedules_of(names: Mapping[str, Any]) -> Iterator[Schedule]:
+    for value in names.values():
+        if isinstance(value, Schedule):
+            yield value
+        elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
+            yield from (each for each in value if isinstance(each, Schedule))
+
+
+@contextmanager
+def _importing_from(root: Path) -> Iterator[None]:
+    """Let files import from the folder. What came from there meanwhile is forgotten afterwards, and read anew the next time."""
+    there = set(sys.modules)
+    importlib.invalidate_caches()  # files may have come since somebody looked, within what a folder's time of change can tell
+    sys.path.insert(0, str(root))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(root))
+        from_here = _Origin(root.resolve())
+        # A copy, since other threads of a scheduler import while this one reads where each module is from.
+        for name in [name for name, module in sys.modules.copy().items() if name not in there and from_here.has(name, module)]:
+            _forget(name)
+
+
+class _Origin:
+    """Tells which modules are from a folder."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._installed = [place for place in INSTALLED if place.is_relative_to(root)]
+
+    def has(self, name: str, module: ModuleType) -> bool:
+        spec = getattr(module, "__spec__", None)
+        # Whoever has this package below the folder wants one of it, not two.
+        if spec is None or name.partition(".")[0] == __name__.partition(".")[0]:
+            return False
+        # A folder without an __init__.py is a module without a file, and may be spread over several folders.
+        places = [spec.origin] if spec.has_location else list(spec.submodule_search_locations or ())
+        return bool(places) and all(self._holds(Path(place).resolve()) for place in places)
+
+    def _holds(self, place: Path) -> bool:
+        return place.is_relative_to(self._root) and not any(place.is_relative_to(installed) for installed in self._installed)
+
+
+def _forget(name: str) -> None:
+    module = sys.modules.pop(name)
+    package, _, child = name.rpartition(".")
+    # ``from package import child`` would find it in the package, where that was there before.
+    if package in sys.modules and getattr(sys.modules[package], child, None) is module:
+        delattr(sys.modules[package], child)
 
 
 def _read(file: str, number: int, said: object) -> Schedule:

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.scheduling.errors import NameTaken, RunExists, RunNotFound
-from airflow_snowpack.scheduling.events import number_in_turn
+from airflow_snowpack.scheduling.events.event_log import number_in_turn
 from airflow_snowpack.scheduling.registered_run import RegisteredRun
 from airflow_snowpack.scheduling.schedule_writer import Origin, ScheduleWriter
 from airflow_snowpack.store import Actor, IdMaker, Store, new_id, storable, write_audit

@@ -16,7 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.counted_period import longest_of_gates, periods_in
-from airflow_snowpack.scheduling.subscriber import CURSOR
+from airflow_snowpack.scheduling.events.event_log import CURSOR
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.retention import Kind
 from airflow_snowpack.store.schedule_tables import (

@@ -16,7 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.preservation import Preservation
-from airflow_snowpack.scheduling.events import number_in_turn
+from airflow_snowpack.scheduling.events.event_log import number_in_turn
 from airflow_snowpack.scheduling.launches.reservation import Wanted
 from airflow_snowpack.scheduling.launches.run_now import ask_for, asked_before
 from airflow_snowpack.scheduling.pending_runs.model import PendingRun

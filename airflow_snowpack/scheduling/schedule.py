@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -269,3 +269,33 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "enabled": parse_flag,
     "description": parse_description,
 }
+
+
+class Definitions:
+    """Some schedules by name.
+
+    :param read: their names and what is stored of them.
+    """
+
+    def __init__(self, read: Iterable[tuple[str, Any]]) -> None:
+        self._parsed: dict[str, tuple[Any, Schedule | None]] = {name: (said, _readable(said)) for name, said in read}
+
+    @property
+    def readable(self) -> list[Schedule]:
+        """Those that this version can read."""
+        return [schedule for _, schedule in self._parsed.values() if schedule is not None]
+
+    def read(self, name: str, said: Any) -> Schedule:
+        """Return the schedule that is stored so.
+
+        :raises InvalidSchedule: it cannot be read.
+        """
+        known, schedule = self._parsed.get(name, (None, None))
+        return schedule if schedule is not None and known == said else Schedule.from_json(said)
+
+
+def _readable(said: object) -> Schedule | None:
+    try:
+        return Schedule.from_json(said)
+    except InvalidSchedule:
+        return None  # said when its job is evaluated

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.constraints.constraint import RequiredFacts
 from airflow_snowpack.scheduling.errors import InvalidSchedule, ScheduleExists, ScheduleNotFound, ScheduleNotReadable
-from airflow_snowpack.scheduling.events import last_number
+from airflow_snowpack.scheduling.events.event_log import last_number
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.launches.run_ends import watch_runs
 from airflow_snowpack.scheduling.launches.slot_reservations import let_go

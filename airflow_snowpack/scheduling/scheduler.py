@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.scheduling.airflow_port import AirflowPort, Starter
-from airflow_snowpack.scheduling.intake import Intake
+from airflow_snowpack.scheduling.events.event_intake import Intake
 from airflow_snowpack.scheduling.launches.launcher import Launcher, LaunchReport
 from airflow_snowpack.scheduling.launches.run_ends import RunEnds
 from airflow_snowpack.scheduling.pending_runs.checker import Checker
@@ -53,7 +53,7 @@ class RoundReport:
 
 
 class Scheduler:
-    """All parts of the scheduler but the poller, which has a thread of its own (:class:`Polling`).
+    """All parts of the scheduler but the poller, which has a thread of its own (:meth:`Poller.worker`).
 
     :param airflow: tells how things stand in Airflow; ``starter``: starts runs there.
     :param name: who holds the claims on launches, for people who look.

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.errors import InvalidSchedule, KeptByRun, NameTaken, ScheduleNotFound, ScheduleNotReadable
-from airflow_snowpack.scheduling.events import number_in_turn
+from airflow_snowpack.scheduling.events.event_log import number_in_turn
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.schedule_writer import Origin, ScheduleWriter
 from airflow_snowpack.store import Actor, IdMaker, Store, new_id, storable

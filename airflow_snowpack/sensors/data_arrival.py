@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_snowpack.scheduling.consumer import Look
+    from airflow_snowpack.scheduling.sources.consumer import Look
     from airflow_snowpack.scheduling.triggers.trigger import Trigger
     from airflow_snowpack.triggers import DataArrivalTrigger
 
@@ -104,7 +104,7 @@ class IcebergDataArrivalSensor(DecidesOnTimeout):
         """
         from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
         from airflow_snowpack.hooks.store import SnowpackHook
-        from airflow_snowpack.scheduling.consumer import Consumer
+        from airflow_snowpack.scheduling.sources.consumer import Consumer
 
         owner, began_at = owner_of(context), None if self._until is None else self._began_at(self._until)
         with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:

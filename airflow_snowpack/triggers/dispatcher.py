@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from airflow.triggers.base import TriggerEvent
 
-    from airflow_snowpack.scheduling import Polling
     from airflow_snowpack.store import Store
     from airflow_snowpack.store.signs_of_life import Role, SignOfLife
+    from airflow_snowpack.store.worker import Worker
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class DispatcherTrigger(BaseTrigger):
         self.of_dag = of_dag
         self.of_task = of_task
         self._sign: SignOfLife | None = None
-        self._polling: Polling | None = None
+        self._polling: Worker | None = None
         self._joined = ExitStack()
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -110,14 +110,14 @@ class DispatcherTrigger(BaseTrigger):
 
     async def _start_polling(self, store: Store) -> None:
         from airflow_snowpack.hooks.scheduling import open_poller
-        from airflow_snowpack.scheduling import POLLER_PERIOD, Polling
+        from airflow_snowpack.scheduling import POLLER_PERIOD
         from airflow_snowpack.settings import Settings
         from airflow_snowpack.store.signs_of_life import Role
 
         if self._polling is None:
             broker = await join_broker(self._joined, self.catalog_conn_id)
             sign = self._sign_of(store, Role.POLLER, POLLER_PERIOD)
-            self._polling = Polling(open_poller(store, Settings.load(), broker), sign)
+            self._polling = open_poller(store, Settings.load(), broker).worker(sign)
             self._polling.start()
 
     def _stop_polling(self) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.iceberg.arrivals import Arrival
     from airflow_snowpack.iceberg.names import TableName
-    from airflow_snowpack.scheduling.watched import WatchedTable
+    from airflow_snowpack.scheduling.sources.watcher_cursor import WatchedTable
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class ArrivalProducer(SharedStreamProducer):
     async def open_stream(self) -> AsyncIterator[tuple[Any, Any]]:
         """Arrivals as they come, oldest first."""
         from airflow_snowpack.iceberg import CatalogUnreachable
-        from airflow_snowpack.scheduling.watched import place_of
+        from airflow_snowpack.scheduling.sources.watcher_cursor import place_of
 
         name = self._name()
         failing = Recurring(log)
@@ -97,7 +97,7 @@ class ArrivalProducer(SharedStreamProducer):
         return TableName.parse(self._table, catalog=catalog_name())
 
     async def _open(self, name: TableName) -> WatchedTable:
-        from airflow_snowpack.scheduling.watched import WatchedTable
+        from airflow_snowpack.scheduling.sources.watcher_cursor import WatchedTable
 
         store = await shared_store(self._store_conn_id)
         return WatchedTable(store, self._watcher, name, load=lambda name: self._latest[name])

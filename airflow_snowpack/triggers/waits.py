@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.jobs import JobNotFound, JobStatus, TableLock
     from airflow_snowpack.scheduling import GatePlace, Line
     from airflow_snowpack.scheduling.constraints.constraint import Constraint
-    from airflow_snowpack.scheduling.consumer import Consumer, Kept, Look
+    from airflow_snowpack.scheduling.sources.consumer import Consumer, Kept, Look
     from airflow_snowpack.scheduling.triggers.trigger import Trigger
     from airflow_snowpack.store import Store
 
@@ -189,7 +189,7 @@ class DataArrivalTrigger(WaitFor):
 
     async def _open(self) -> _Counter:
         from airflow_snowpack.scheduling import parse_trigger
-        from airflow_snowpack.scheduling.consumer import tables_of
+        from airflow_snowpack.scheduling.sources.consumer import tables_of
         from airflow_snowpack.settings import catalog_name
 
         trigger, catalog = parse_trigger(self.awaited), catalog_name()
@@ -230,7 +230,7 @@ class _Counter:
 
     def consumer(self, store: Store) -> Consumer:
         """Return its consumer, which remembers what it has read of its tables."""
-        from airflow_snowpack.scheduling.consumer import Consumer
+        from airflow_snowpack.scheduling.sources.consumer import Consumer
 
         if self._consumer is None or self._consumer.store is not store:
             self._consumer = Consumer(store, self.name, self.trigger, catalog_name=self.catalog_name, began_at=self.began_at)
@@ -268,7 +268,7 @@ def _called(store: Store, waiting: frozenset[_Waiting]) -> dict[_Waiting, bool |
 
 
 def _read_places(store: Store, counters: frozenset[_Counter]) -> dict[_Counter, tuple[Consumer, Kept] | Exception]:
-    from airflow_snowpack.scheduling.consumer import read_places
+    from airflow_snowpack.scheduling.sources.consumer import read_places
 
     places = read_places(store, {counter.name for counter in counters})
 

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.iceberg.broker import Broker
-from airflow_snowpack.scheduling import Checker, Intake, Launcher, Poller, Polling, Scheduler, send_event
+from airflow_snowpack.scheduling import Checker, Intake, Launcher, Poller, Scheduler, send_event
 from airflow_snowpack.store import Actor, Store, open_store, utc_now
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
@@ -133,8 +133,7 @@ def step_of(part: str, world: World, store: Store) -> Callable[[], object]:
             return lambda: send_next(store, world.shared)
         case _:
             rounds = Scheduler(store, runs, runs, name)
-            polling = Polling(world.poller(store), SignOfLife(store, Role.POLLER), pause=timedelta(seconds=IDLE_S))
-            polling.start()
+            world.poller(store).worker(SignOfLife(store, Role.POLLER), timedelta(seconds=IDLE_S)).start()
             never, a_while = threading.Event(), timedelta(seconds=1)
             return lambda: rounds.keep_going(never, timedelta(seconds=IDLE_S), until=store.clock() + a_while)
 

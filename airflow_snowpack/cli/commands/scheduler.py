@@ -39,7 +39,7 @@ DEPLOY_EVERY = timedelta(minutes=55)
 def schedule(args: Namespace) -> ExitCode | None:
     """``scheduler``"""
     from airflow_snowpack.iceberg.broker import Broker
-    from airflow_snowpack.scheduling import POLLER_PERIOD, Polling, Scheduler
+    from airflow_snowpack.scheduling import POLLER_PERIOD, Scheduler
     from airflow_snowpack.store.signs_of_life import Role
 
     _log_to_stderr()
@@ -53,7 +53,7 @@ def schedule(args: Namespace) -> ExitCode | None:
         polls = sign_of_process(store, Role.POLLER, period=POLLER_PERIOD)
         log.info("Scheduler %s works on the store at %s and the Airflow at %s", name, store.where, rest.where)
         broker = Broker(lambda: reach_catalog(args.catalog_conn_id))
-        with Polling(open_poller(store, hook.settings, broker), polls):
+        with open_poller(store, hook.settings, broker).worker(polls):
             while not stop.is_set():
                 deploy(store, hook.settings, dags_folder(), gone_dags=_gone_dags(runs), by=name)
                 scheduler.keep_going(stop, pause, until=store.clock() + DEPLOY_EVERY)

@@ -20,8 +20,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.airflow_port import Launch
-from airflow_snowpack.scheduling.counting import count_events, fired_by, listed_events
 from airflow_snowpack.scheduling.errors import InvalidSchedule
+from airflow_snowpack.scheduling.events.counting import count_events, fired_by, listed_events
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.launches.slot_reservations import let_go
 from airflow_snowpack.scheduling.pending_runs.model import PendingState, is_open

@@ -23,10 +23,17 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.scheduling.airflow_port import AirflowPort, EndedRun, EndsFound, EndsQuery, Unavailable
-from airflow_snowpack.scheduling.events import last_number
+from airflow_snowpack.scheduling.events.event_log import last_number
 from airflow_snowpack.scheduling.launches.active_runs import launched_runs
 from airflow_snowpack.scheduling.launches.runs import Runs, end_source
-from airflow_snowpack.scheduling.source_problems import Found, ProblemKind, dag_source, is_news, read_problems, write_problem
+from airflow_snowpack.scheduling.sources.source_problems import (
+    Found,
+    ProblemKind,
+    dag_source,
+    is_news,
+    read_problems,
+    write_problem,
+)
 from airflow_snowpack.scheduling.triggers.trigger import run_key
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import events, run_places, schedule_dags, schedule_runs

@@ -13,9 +13,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.clocks import restart_periods
 from airflow_snowpack.scheduling.errors import InvalidSchedule, ScheduleNotFound, ScheduleNotReadable
-from airflow_snowpack.scheduling.events import number_in_turn
+from airflow_snowpack.scheduling.events.clocks import restart_periods
+from airflow_snowpack.scheduling.events.event_log import number_in_turn
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.launches.reservation import Wanted, reserve_run, run_id_of
 from airflow_snowpack.scheduling.pending_runs.model import PendingRun, PendingState, Reason, pending_from, reasons_to_json

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.scheduling.constraints.constraint import dag_wait_key, group_wait_key
-from airflow_snowpack.scheduling.events import Event, publish
+from airflow_snowpack.scheduling.events.event_log import Event, publish
 from airflow_snowpack.scheduling.launches.slot_reservations import let_go
 from airflow_snowpack.scheduling.pending_runs.gated_runs import end_gates, groups_of_gates, was_turned_away
 from airflow_snowpack.scheduling.pending_runs.wait_queue import next_in_line, wake

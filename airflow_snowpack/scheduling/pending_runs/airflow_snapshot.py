@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.airflow_port import AirflowPort, DagRuns, Snapshot, Unavailable, ask_probe
 from airflow_snowpack.scheduling.constraints.constraint import Constraint, RequiredFacts
-from airflow_snowpack.scheduling.events import last_number
+from airflow_snowpack.scheduling.events.event_log import last_number
 from airflow_snowpack.scheduling.launches.active_runs import dags_of_group, launched_runs
 from airflow_snowpack.scheduling.launches.runs import Runs
 from airflow_snowpack.scheduling.launches.slot_reservations import note_shown

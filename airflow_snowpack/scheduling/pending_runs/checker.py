@@ -22,11 +22,11 @@ import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.airflow_port import AirflowPort, Snapshot
 from airflow_snowpack.scheduling.constraints.constraint import CONSTRAINTS, Constraint, counted_keys, dag_wait_key, group_wait_key
-from airflow_snowpack.scheduling.definitions import Definitions
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.pending_runs.airflow_snapshot import SnapshotReader
 from airflow_snowpack.scheduling.pending_runs.evaluation import Evaluation, Outcomes
 from airflow_snowpack.scheduling.pending_runs.model import PendingState, is_open
+from airflow_snowpack.scheduling.schedule import Definitions
 from airflow_snowpack.store import Store, StoreError
 from airflow_snowpack.store.schedule_tables import pending_jobs, schedule_groups, schedules
 

@@ -22,11 +22,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.airflow_port import Snapshot
-from airflow_snowpack.scheduling.clocks import restart_periods
 from airflow_snowpack.scheduling.constraints.constraint import RECHECK, counted_keys, dag_wait_key, group_wait_key
-from airflow_snowpack.scheduling.counting import Counted, count_each, listed_events_of_each, why_it_runs
-from airflow_snowpack.scheduling.definitions import Definitions
 from airflow_snowpack.scheduling.errors import InvalidSchedule
+from airflow_snowpack.scheduling.events.clocks import restart_periods
+from airflow_snowpack.scheduling.events.counting import Counted, count_each, listed_events_of_each, why_it_runs
 from airflow_snowpack.scheduling.history import line, note, write_lines
 from airflow_snowpack.scheduling.launches.reservation import Reservation, Wanted, reserve_runs, run_id_of
 from airflow_snowpack.scheduling.launches.runs import LOOK_AGAIN, ended_meanwhile
@@ -44,7 +43,7 @@ from airflow_snowpack.scheduling.pending_runs.model import (
 from airflow_snowpack.scheduling.pending_runs.rulings import Rulings, rule_all
 from airflow_snowpack.scheduling.pending_runs.shared_facts import BatchFacts, SharedFacts
 from airflow_snowpack.scheduling.pending_runs.wait_queue import SELDOM, Fronts, elder_due, next_in_line, wake
-from airflow_snowpack.scheduling.schedule import LaunchBacklog, Schedule, Then
+from airflow_snowpack.scheduling.schedule import Definitions, LaunchBacklog, Schedule, Then
 from airflow_snowpack.scheduling.triggers.trigger import Judgement
 from airflow_snowpack.store import Store, storable
 from airflow_snowpack.store.advisory_locks import lock_keys

@@ -20,7 +20,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.counting import Counted, count_anew, count_recorded_before
+from airflow_snowpack.scheduling.events.counting import Counted, count_anew, count_recorded_before
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.pending_runs.model import PendingState, Reason, reasons_to_json
 from airflow_snowpack.scheduling.schedule import Schedule

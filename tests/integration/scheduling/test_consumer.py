@@ -11,7 +11,7 @@ import pytest
 
 from airflow_snowpack.iceberg import CatalogConfig, TableNotFound, load_table
 from airflow_snowpack.scheduling import CommitsAdded, Cron, CustomEvents, Every
-from airflow_snowpack.scheduling.consumer import Consumer
+from airflow_snowpack.scheduling.sources.consumer import Consumer
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from bounded import PATIENCE_S
 from scripted_engine import eventually
 
 from airflow_snowpack.scheduling import CustomEvents, Delay, Every, Intake, Subscriber
-from airflow_snowpack.scheduling.clocks import restart_periods
+from airflow_snowpack.scheduling.events.clocks import restart_periods
 from airflow_snowpack.scheduling.pending_runs.model import PendingState, move
 from airflow_snowpack.store import Store, open_store
 from airflow_snowpack.store.schedule_tables import pending_events

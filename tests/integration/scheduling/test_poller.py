@@ -15,8 +15,8 @@ from rest_catalog import rest_catalog
 from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable
 from airflow_snowpack.iceberg.broker import Broker
 from airflow_snowpack.scheduling import CommitsAdded, EventLog, Poller, RecordsAdded, Schedule, explain
-from airflow_snowpack.scheduling.listened_tables import read_table_lag
-from airflow_snowpack.scheduling.poller import period_of
+from airflow_snowpack.scheduling.sources.poller import period_of
+from airflow_snowpack.scheduling.sources.source_problems import read_table_lag
 from airflow_snowpack.store.schedule_tables import table_places
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def test_a_table_that_is_not_there_is_asked_for_again_only_after_the_period(sche
 def test_of_more_tables_than_one_step_reads_the_one_that_waited_longest_comes_first(
     scheduler: Any, store: Store, lake: CatalogConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_snowpack.scheduling.poller.NO_WIDER_THAN", 1)
+    monkeypatch.setattr("airflow_snowpack.scheduling.sources.poller.NO_WIDER_THAN", 1)
     names = ["a", "b", "c"]
     for name in names:
         lake.load().create_table(("web", name), rows().schema)

@@ -30,7 +30,7 @@ from airflow_snowpack.scheduling import (
     SinceLastRun,
     Subscriber,
 )
-from airflow_snowpack.scheduling.events import publish
+from airflow_snowpack.scheduling.events.event_log import publish
 from airflow_snowpack.scheduling.triggers.trigger import custom_key
 from airflow_snowpack.store import Store, utc_now
 from airflow_snowpack.store.schedule_tables import pending_events, pending_jobs, schedule_history

@@ -65,11 +65,11 @@ from airflow_snowpack.scheduling import (
     sync,
 )
 from airflow_snowpack.scheduling.backlog import read_backlog
-from airflow_snowpack.scheduling.consumer import Consumer, read_places
 from airflow_snowpack.scheduling.errors import WrongTransition
 from airflow_snowpack.scheduling.pending_runs.model import move
+from airflow_snowpack.scheduling.sources.consumer import Consumer, read_places
+from airflow_snowpack.scheduling.sources.watcher_cursor import WatchedTable, place_of
 from airflow_snowpack.scheduling.triggers.trigger import custom_key, table_key
-from airflow_snowpack.scheduling.watched import WatchedTable, place_of
 from airflow_snowpack.store import Actor
 from airflow_snowpack.store.schedule_tables import pending_jobs, schedules
 

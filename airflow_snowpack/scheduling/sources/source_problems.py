@@ -20,8 +20,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.errors import TableNotFound
+from airflow_snowpack.scheduling.triggers.trigger import TABLES
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.schedule_tables import source_problems
+from airflow_snowpack.store.schedule_tables import schedule_triggers, source_problems, table_places
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -122,3 +123,34 @@ def problem_from(row: sa.Row[Any]) -> SourceProblem:
 def dag_source(dag_id: str) -> str:
     """The key of a DAG among the sources."""
     return f"dag:{dag_id}"
+
+
+def listened_tables() -> tuple[sa.Subquery, sa.Join]:
+    """Return the tables that schedules listen to, and these with their places and problems, where there are some.
+
+    The columns of the first are ``listened_to``, the table's key, and ``since``, when the first of its listeners began.
+    """
+    name = sa.func.substr(schedule_triggers.c.event_key, len(TABLES) + 1)
+    # Grouped by itself: Postgres does not group by a column of JSON, which a place has.
+    tables = (
+        sa.select(name.label("listened_to"), sa.func.min(schedule_triggers.c.counts_from).label("since"))
+        .where(sa.func.substr(schedule_triggers.c.event_key, 1, len(TABLES)) == TABLES)
+        .group_by(name)
+        .subquery()
+    )
+    places = tables.outerjoin(table_places, table_places.c.table_key == tables.c.listened_to)
+    return tables, places.outerjoin(source_problems, source_problems.c.key == TABLES + tables.c.listened_to)
+
+
+def read_table_lag(store: Store) -> timedelta:
+    """Return how long the most overdue of the tables has been due to be read; zero while all are read in time.
+
+    Costs what is polled, however many schedules listen. A table that does not exist, or was never read, is left out.
+    """
+    key = TABLES + table_places.c.table_key
+    is_missing = sa.and_(source_problems.c.key == key, source_problems.c.kind == ProblemKind.MISSING.value)
+    query = sa.select(sa.func.min(table_places.c.look_at)).where(
+        sa.exists().where(schedule_triggers.c.event_key == key), ~sa.exists().where(is_missing)
+    )
+    oldest = store.read(lambda conn: conn.execute(query).scalar())
+    return timedelta(0) if oldest is None else max(timedelta(0), store.clock() - oldest)

@@ -23,6 +23,9 @@ from airflow_snowpack.scheduling.errors import InvalidEvent
 from airflow_snowpack.store import Store, new_id
 from airflow_snowpack.store.schedule_tables import events
 
+CURSOR = "subscriber"
+"""The name of the place up to which events have been matched to schedules."""
+
 MAX_KEY = 1_000
 AHEAD = timedelta(hours=1)
 """So far ahead may the clock of a sender be. One that is further ahead would delay all that counts from its events."""

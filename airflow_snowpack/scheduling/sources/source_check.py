@@ -17,10 +17,17 @@ import sqlalchemy as sa
 
 from airflow_snowpack.iceberg.catalog import load_table
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.scheduling.consumer import tables_of
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.scheduling.source_problems import Found, ProblemKind, SourceProblem, dag_source, found_in, found_with
-from airflow_snowpack.scheduling.sources import blocking, sources_of, with_problems
+from airflow_snowpack.scheduling.sources.consumer import tables_of
+from airflow_snowpack.scheduling.sources.source import blocking, sources_of, with_problems
+from airflow_snowpack.scheduling.sources.source_problems import (
+    Found,
+    ProblemKind,
+    SourceProblem,
+    dag_source,
+    found_in,
+    found_with,
+)
 from airflow_snowpack.scheduling.triggers.trigger import table_key
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import schedules

@@ -14,23 +14,27 @@ import math
 import time
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.scheduling.clock_recovery import recover_from_set_back
-from airflow_snowpack.scheduling.clocks import Clocks
-from airflow_snowpack.scheduling.counting import count_each
 from airflow_snowpack.scheduling.errors import InvalidSchedule
+from airflow_snowpack.scheduling.events.clocks import Clocks
+from airflow_snowpack.scheduling.events.counting import count_each
+from airflow_snowpack.scheduling.events.event_log import CURSOR
+from airflow_snowpack.scheduling.events.matching import Batch, Overtaken, look_ahead, take
 from airflow_snowpack.scheduling.pending_runs.model import PendingState, Reason, is_open, reasons_to_json
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.scheduling.subscriber import BATCH, CURSOR, Subscriber
-from airflow_snowpack.store import Store
+from airflow_snowpack.store import Store, new_id
 from airflow_snowpack.store.schedule_tables import event_cursors, events, launches, pending_jobs, schedules
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
 RECOVER_EVERY = timedelta(minutes=10)
 """Beside a host whose clock stays ahead, the clock of every other one looks as if it had been set back, in each round."""
+BATCH = 10_000
 AT_ONCE = 500
 A_TRANSACTION = 100
 """So many jobs are held together at most: who wants one of them waits until all are written."""
@@ -40,6 +44,46 @@ COUNTED = (
     .where(pending_jobs.c.pending_id == sa.bindparam("b_job"))
     .values({name: sa.bindparam(name) for name in ("reasons", "next_check_at", "counted_to", "progress")} | {"waits_for": None})
 )
+
+
+class Subscriber:
+    """Takes events in the order of their numbers."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def step(self, limit: int = BATCH) -> int:
+        """One batch.
+
+        :returns: how many events it took; 0 when there was none, or another process is at it.
+        """
+        hold_first = False
+        while True:
+            try:
+                return self._store.transact(partial(self._take, limit=limit, hold_first=hold_first))
+            except Overtaken:  # with the jobs held, only by a second skip of a job that a first one left in between
+                hold_first = True
+
+    def _take(self, conn: sa.Connection, *, limit: int, hold_first: bool) -> int:
+        position = self._cursor(conn)
+        if position is None:
+            return 0
+        ahead = look_ahead(conn, position, most=limit)
+        if ahead.upto is None:
+            return 0
+        take(conn, Batch(new_id(), position, ahead.upto, self._store.clock()), hold_first=hold_first)
+        conn.execute(sa.update(event_cursors).where(event_cursors.c.name == CURSOR).values(position=ahead.upto))
+        return ahead.number
+
+    def _cursor(self, conn: sa.Connection) -> int | None:
+        """Where the last batch ended, held for this transaction; ``None`` when somebody else holds it."""
+        query = sa.select(event_cursors.c.position).where(event_cursors.c.name == CURSOR)
+        position = conn.execute(query.with_for_update(skip_locked=True)).scalar()
+        if position is None and conn.execute(query).first() is None:
+            insert = postgresql.insert if self._store.is_postgres else sqlite.insert
+            conn.execute(insert(event_cursors).values(name=CURSOR, position=0).on_conflict_do_nothing())
+            position = conn.execute(query.with_for_update(skip_locked=True)).scalar()
+        return position
 
 
 class Intake:

@@ -26,7 +26,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.iceberg.arrivals import Arrivals, Place, head_of, read_arrivals
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.scheduling.events import Event, last_number
+from airflow_snowpack.scheduling.events.event_log import Event, last_number
 from airflow_snowpack.scheduling.triggers.trigger import TABLES, Clock, Judgement, Leaf, Progress, Trigger, table_key
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.by_keys import read_by_keys

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.declared import parse_text
 from airflow_snowpack.scheduling.errors import InvalidEvent
-from airflow_snowpack.scheduling.events import Event, RecordedEvent, find_event, publish
+from airflow_snowpack.scheduling.events.event_log import Event, RecordedEvent, find_event, publish
 from airflow_snowpack.scheduling.triggers.trigger import custom_key
 from airflow_snowpack.store import Actor, Store, new_id, write_audit
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from airflow_snowpack.scheduling.source_problems import ProblemKind, SourceProblem
+from airflow_snowpack.scheduling.sources.source_problems import ProblemKind, SourceProblem
 from airflow_snowpack.scheduling.triggers.trigger import Judgement, Leaf, Trigger
 
 

@@ -17,11 +17,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.errors import InvalidSchedule
-from airflow_snowpack.scheduling.events import Event, last_number, number_in_turn, publish
+from airflow_snowpack.scheduling.events.event_log import CURSOR, Event, last_number, number_in_turn, publish
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.pending_runs.model import OPEN, PendingState
 from airflow_snowpack.scheduling.schedule import Missed, Schedule
-from airflow_snowpack.scheduling.subscriber import CURSOR
 from airflow_snowpack.scheduling.triggers.trigger import Clock, Leaf, clock_key
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import (

@@ -19,7 +19,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.iceberg.arrivals import Arrival, Arrivals, Place, head_of, read_arrivals
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.scheduling.consumer import place_from_json, place_to_json
+from airflow_snowpack.scheduling.sources.consumer import place_from_json, place_to_json
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import considered
 

@@ -30,21 +30,23 @@ from airflow_snowpack.iceberg.arrivals import EXPIRED, Arrival, Arrivals, Place,
 from airflow_snowpack.iceberg.broker import Broker, raise_outage
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.recurring import Recurring
-from airflow_snowpack.scheduling.events import Event, number_in_turn, publish
-from airflow_snowpack.scheduling.listened_tables import listened_tables
-from airflow_snowpack.scheduling.source_problems import (
+from airflow_snowpack.scheduling.events.event_log import Event, number_in_turn, publish
+from airflow_snowpack.scheduling.sources.source_problems import (
     Found,
     ProblemKind,
     SourceProblem,
     found_in,
     found_with,
     is_news,
+    listened_tables,
     write_problem,
 )
 from airflow_snowpack.scheduling.triggers.trigger import table_key
 from airflow_snowpack.store import Store, StoreError
 from airflow_snowpack.store.schedule_tables import source_problems, table_places
+from airflow_snowpack.store.signs_of_life import SignOfLife
 from airflow_snowpack.store.types import UtcDateTime
+from airflow_snowpack.store.worker import Worker
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -60,6 +62,10 @@ PROBLEM = tuple(
     source_problems.c[name].label(f"problem_{label}")
     for name, label in (("kind", "kind"), ("problem", "says"), ("began_at", "began_at"), ("asked_at", "asked_at"))
 )
+
+
+POLLER_PERIOD = timedelta(minutes=5)
+"""How long reading all watched tables may take before the poller counts as missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +109,18 @@ class Poller:
         self._problems: dict[TableName, Recurring] = {}
         self._in_vain: dict[str, datetime] = {}
         """When this poller asked in vain, by the key of the table."""
+
+    def worker(self, sign: SignOfLife, pause: timedelta = timedelta(seconds=1)) -> Worker:
+        """Return a worker that polls in a thread of its own, so that a catalog that does not answer delays nothing else.
+
+        :param sign: reported after each step that succeeded; a thread that hangs in a catalog reports none.
+        :param pause: between two steps.
+        """
+
+        def poll() -> None:
+            self.step()
+
+        return Worker(poll, name="snowpack-poller", failure="tables_not_polled", every=pause, sign=sign)
 
     def step(self) -> PollReport:
         """Look at each table that is due once; one that cannot be read does not keep the others from being read."""
