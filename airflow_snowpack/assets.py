@@ -25,7 +25,7 @@ from airflow_snowpack import setting
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from airflow.sdk import DAG, Context
+    from airflow.sdk import DAG, BaseOperator, Context
 
     from airflow_snowpack.iceberg.names import TableName
 
@@ -147,6 +147,21 @@ def withhold_event(context: Context, outlet: Asset | AssetAlias) -> None:
     """Leave no event on a declared asset. Airflow reads a task's outlets once it has succeeded, from the copy that runs."""
     task = context["ti"].task
     task.outlets = [each for each in task.outlets if each != outlet]
+
+
+def declare_outlet(operator: BaseOperator, outlet: Asset | AssetAlias | None, alias: AssetAlias) -> Asset | AssetAlias | None:
+    """Declare the asset on which an operator emits events.
+
+    :param alias: used instead where the DAG's author declared it: on a mapped task, which Airflow creates only when it runs.
+    :returns: ``None`` for no events: an event on the asset would start the operator's own DAG again.
+    """
+    outlet = alias if alias in operator.outlets else outlet
+    if outlet is None or outlet in operator.outlets:
+        return outlet
+    if operator.has_dag() and is_started_by(operator.dag, outlet):  # type: ignore[no-untyped-call]  # Airflow's is untyped
+        return None
+    operator.outlets.append(outlet)
+    return outlet
 
 
 def is_started_by(dag: DAG, outlet: Asset | AssetAlias) -> bool:

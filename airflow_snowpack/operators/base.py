@@ -1,4 +1,4 @@
-"""What the operators share: the identity of the task instance, which errors are retried, the end of a killed task, and lineage."""
+"""What the operators share: identity of the task instance, which errors are retried, the end of a killed task, and lineage."""
 
 from __future__ import annotations
 

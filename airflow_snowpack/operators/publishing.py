@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.assets import (
-    is_started_by,
+    declare_outlet,
     publication_outlet,
     published_builds,
     record_publication,
@@ -40,13 +40,7 @@ class PublishesBuild(ReportsLineage, UsesDataset):
 
         :param dataset: its name as the DAG file has it; a template, or ``None``, for one that is known when the task runs.
         """
-        alias = published_builds()  # declared by the caller: a mapped task, which Airflow makes only when it runs
-        outlet = alias if alias in self.outlets else publication_outlet(dataset)
-        if outlet not in self.outlets:
-            if self.has_dag() and is_started_by(self.dag, outlet):  # type: ignore[no-untyped-call]  # Airflow's is untyped
-                return
-            self.outlets.append(outlet)
-        self._outlet = outlet
+        self._outlet = declare_outlet(self, publication_outlet(dataset), published_builds())
 
     def leave_event(self, context: Context, report: Mapping[str, Any]) -> None:
         """Leave the event of a pointer that has moved.

@@ -44,7 +44,7 @@ class MaintenanceJobSensor(WaitingSensor):
         """Read the job."""
         from airflow_snowpack.hooks.store import SnowpackHook
         from airflow_snowpack.jobs import JobStatus
-        from airflow_snowpack.operators.report import job_report
+        from airflow_snowpack.operators.jobs import job_report
 
         with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
             job = hook.jobs().get(self.job_id)

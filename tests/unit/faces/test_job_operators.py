@@ -13,8 +13,6 @@ from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import AuditTrail, JobStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from airflow.sdk import Asset, Context
 
     from airflow_snowpack.jobs import Claim, Job, Jobs
@@ -366,11 +364,11 @@ def test_a_retry_of_a_worker_task_takes_the_job_over_that_its_try_before_holds(
     jobs.flush()  # a moment later than the claim, history.py says
     taken: list[Claim] = []
 
-    def take_only(_self: object, _jobs: object, take: Callable[[], Claim], *_: object) -> Job:
-        taken.append(take())
-        return taken[0].job
+    def claim_only(_self: object, _context: object, claim: Claim) -> Job:
+        taken.append(claim)
+        return claim.job
 
-    monkeypatch.setattr(operators.RunMaintenanceJobOperator, "run_claim", take_only)
+    monkeypatch.setattr(operators.RunMaintenanceJobOperator, "run_attempt", claim_only)
     operator = operators.RunMaintenanceJobOperator(task_id="work", job_id=job.job_id if named else None)
     outcome = run_operator(operator, try_number=2)
 

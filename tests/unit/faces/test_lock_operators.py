@@ -67,7 +67,7 @@ def test_waiting_for_a_lock_happens_in_the_triggerer_and_ends_with_the_lock(
     assert waiting.message.classpath == "airflow_snowpack.triggers.waits.TableLockTrigger"
 
     jobs.locks.release(table, "etl/nightly")
-    resume = ("execute_when_free", {**waiting.message.next_kwargs, "event": {"table": "demo.flights", "free": True}})
+    resume = ("execute_complete", {**waiting.message.next_kwargs, "event": {"table": "demo.flights", "free": True}})
     resumed = run_operator(
         operators.AcquireTableLockOperator(task_id="acquire", table="demo.flights", if_locked="wait"), resume=resume
     )
@@ -82,7 +82,7 @@ def test_somebody_faster_after_a_wait_means_another_wait_until_the_same_moment(
 ) -> None:
     jobs.locks.acquire(table, "etl/nightly", ttl=HOUR)
     first = run_operator(operators.AcquireTableLockOperator(task_id="acquire", table="demo.flights", if_locked="wait"))
-    resume = ("execute_when_free", {**first.message.next_kwargs, "event": {"table": "demo.flights", "free": True}})
+    resume = ("execute_complete", {**first.message.next_kwargs, "event": {"table": "demo.flights", "free": True}})
     second = run_operator(
         operators.AcquireTableLockOperator(task_id="acquire", table="demo.flights", if_locked="wait"), resume=resume
     )
@@ -93,7 +93,7 @@ def test_somebody_faster_after_a_wait_means_another_wait_until_the_same_moment(
 
 def test_a_wait_that_is_over_fails_and_names_the_holder(run_operator: Runner, jobs: Jobs) -> None:
     event = {"table": "demo.flights", "free": False, "holder": "etl/nightly"}
-    resume = ("execute_when_free", {"event": event, "until": "2026-01-01T00:00:00+00:00"})
+    resume = ("execute_complete", {"event": event, "until": "2026-01-01T00:00:00+00:00"})
     outcome = run_operator(
         operators.AcquireTableLockOperator(task_id="acquire", table="demo.flights", if_locked="wait"), resume=resume
     )

@@ -33,7 +33,7 @@ def test_a_build_that_another_attempt_has_taken_over_is_not_retried() -> None:
 def test_an_attempt_that_was_replaced_is_retried_only_when_its_job_waits_again(status: JobStatus) -> None:
     from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-    from airflow_snowpack.operators.running import _left
+    from airflow_snowpack.operators.jobs import replaced
 
     end = AirflowException if status is JobStatus.PENDING else AirflowFailException
-    assert type(_left(StaleAttempt("job", "attempt", status))) is end
+    assert type(replaced(StaleAttempt("job", "attempt", status))) is end

@@ -1,0 +1,200 @@
+"""Maintain one table: in the task itself, or by a job that a worker runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow_snowpack.assets import declare_outlet, maintained_tables, maintenance_outlet, record_maintenance
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.links import MaintenanceJobLink, show_job
+from airflow_snowpack.operators.arguments import read_flag, read_names, read_object, read_text
+from airflow_snowpack.operators.base import owner_of, worker_of
+from airflow_snowpack.operators.jobs import RunsJob, job_report
+from airflow_snowpack.operators.locks import WaitsForTable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from airflow.sdk import Asset, AssetAlias, Context
+    from pyiceberg.catalog import Catalog
+
+    from airflow_snowpack.hooks.store import SnowpackHook
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.maintenance.submit import MaintenanceRequest
+
+EVENT = ("job_id", "catalog_id", "actions", "before", "after")
+
+
+class RequestsMaintenance(WaitsForTable):
+    """Base of the operators that request maintenance of one table. The arguments are those of :class:`MaintainTableOperator`."""
+
+    template_fields: Sequence[str] = (
+        "table",
+        "actions",
+        "options",
+        "where",
+        "only_if_needed",
+        "dry_run",
+        "store_conn_id",
+        "catalog_conn_id",
+    )
+    template_fields_renderers: ClassVar[dict[str, str]] = {"actions": "json", "options": "json", "where": "sql"}
+    ui_color = "#dff3fb"
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        actions: Sequence[str] | str | None = None,
+        options: Mapping[str, Mapping[str, Any]] | str | None = None,
+        where: str | None = None,
+        only_if_needed: bool | str = True,
+        dry_run: bool | str = False,
+        catalog_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.actions = actions
+        self.options = options
+        self.where = where
+        self.only_if_needed = only_if_needed
+        self.dry_run = dry_run  # type: ignore[assignment, method-assign]  # BaseOperator has a debugging method of this name
+        self.catalog_conn_id = catalog_conn_id
+        self._outlet = self.declare_events()
+
+    def declare_events(self) -> Asset | AssetAlias | None:
+        """Declare the asset on which the task emits events."""
+        return None
+
+    def attempt(self, context: Context) -> dict[str, Any]:
+        """Preview or request the maintenance, or raise ``TableLocked``."""
+        from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+        from airflow_snowpack.hooks.store import SnowpackHook
+        from airflow_snowpack.maintenance.submit import dry_run, refuse_if_draining
+
+        with SnowpackHook(self.store_conn_id) as hook:
+            jobs, owner = hook.jobs(), owner_of(context)
+            refuse_if_draining(jobs, owner=owner)
+            catalog_hook = IcebergCatalogHook(self.catalog_conn_id)
+            request = self._request(hook, catalog_hook.config.catalog_id)
+            if not read_flag("dry_run", self.dry_run):
+                return self.request(context, hook, catalog_hook.catalog, request)
+            job = dry_run(jobs, catalog_hook.catalog, request, submitted_by=owner)
+            show_job(self, context, job.job_id)
+            for result in job.results:
+                self.log.info("%s: %s", result.action, result.message)
+            return job_report(job)
+
+    def request(self, context: Context, hook: SnowpackHook, catalog: Catalog, request: MaintenanceRequest) -> dict[str, Any]:
+        """Submit the request, and return its job."""
+        raise NotImplementedError
+
+    def _request(self, hook: SnowpackHook, catalog_id: str) -> MaintenanceRequest:
+        from airflow_snowpack.maintenance.submit import ALL_ACTIONS, MaintenanceRequest
+
+        return MaintenanceRequest.parse(
+            self.table,
+            ALL_ACTIONS if self.actions is None else read_names("actions", self.actions),
+            catalog=hook.settings.catalog_name,
+            catalog_id=catalog_id,
+            options=read_object("options", self.options),
+            where=read_text(self.where),
+            only_if_needed=read_flag("only_if_needed", self.only_if_needed),
+            order=hook.settings.action_order,
+        )
+
+
+class MaintainTableOperator(RequestsMaintenance, RunsJob):
+    """Maintains one table in the task itself, under its lock. Most DAGs need only this operator.
+
+        MaintainTableOperator(
+            task_id="maintain",
+            table="demo.flights",
+            actions=["rewrite_data_files", "expire_snapshots"],
+            options={"expire_snapshots": {"retain_last": 10}},
+        )
+
+    A retry, or a clear, of the same task instance takes over its own job at once, even if the process of the try before is still
+    alive: what that process writes no longer counts.
+
+    :param table: ``database.table``.
+    :param actions: names of actions, in any order: a list, a JSON array, or text with commas; ``None`` for all five.
+    :param options: per action, a dictionary or a JSON object.
+    :param where: a Spark predicate that limits the rewrites, such as ``month = 3``.
+    :param only_if_needed: skip, without Spark, each action that has nothing to do by the table's metadata; ``False`` runs all.
+    :param dry_run: report, from metadata, what each action would do; no lock and no JVM.
+    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``catalog_conn_id`` and
+        ``spark_conn_id``.
+    :param if_locked: what to do when another process has locked the table: ``fail``, ``skip``, or ``wait`` in the triggerer.
+    :param wait_timeout: how long to wait at most.
+    :param poll_interval: the time between two checks while waiting.
+    :param continue_on_error: run the remaining actions after one that failed; ``None``: ``[snowpack] continue_on_error``.
+
+    Returns the job as a dictionary: ``job_id``, ``status``, ``results`` with messages and metrics, ``before`` and ``after``.
+    After maintenance, not after a dry run, the task emits an event with the same numbers on the asset of the table (see
+    :func:`~airflow_snowpack.assets.iceberg_asset`), unless its DAG is scheduled on that asset.
+    """
+
+    template_fields: Sequence[str] = (*RequestsMaintenance.template_fields, "spark_conn_id")
+
+    def declare_events(self) -> Asset | AssetAlias | None:
+        """Declare the asset of the table, unless the task never maintains it."""
+        dry_run: Any = self.dry_run
+        outlet = maintenance_outlet(self.table, dry_run=dry_run, catalog_conn_id=self.catalog_conn_id)
+        return declare_outlet(self, outlet, maintained_tables())
+
+    def request(self, context: Context, hook: SnowpackHook, catalog: Catalog, request: MaintenanceRequest) -> dict[str, Any]:
+        """Submit, claim and run the job."""
+        from airflow_snowpack.maintenance.submit import claim_own
+
+        owner, before = owner_of(context), _numbers(catalog, request.table)
+        engine = self.engine(hook, catalog)
+        with self.kill_postponed():
+            claim = claim_own(hook.jobs(), catalog, request, worker_of(context), owner=owner, submitted_by=owner)
+            self.begin(hook, claim, engine)
+        job = self.run_attempt(context, claim)
+        report = job_report(job, before, self._numbers_after(catalog, request.table))
+        if self._outlet is not None:
+            event = {key: report[key] for key in EVENT if key in report}
+            record_maintenance(context, self._outlet, request.table, event, catalog_conn_id=self.catalog_conn_id)
+        return report
+
+    def _numbers_after(self, catalog: Catalog, table: TableName) -> Mapping[str, int] | None:
+        try:
+            return _numbers(catalog, table)
+        except SnowpackError:
+            # The work is done and recorded; a retry for the sake of some numbers would repeat it.
+            self.log.warning("The numbers of %s after the maintenance could not be read", table, exc_info=True)
+            return None
+
+
+class SubmitMaintenanceOperator(RequestsMaintenance):
+    """Locks a table and queues a job for it, which a worker runs.
+
+        submitted = SubmitMaintenanceOperator(task_id="submit", table="demo.flights", actions=["expire_snapshots"])
+        done = MaintenanceJobSensor(task_id="done", job_id="{{ ti.xcom_pull('submit')['job_id'] }}")
+
+    A retry whose first try had submitted already returns that job.
+
+    The arguments are those of :class:`MaintainTableOperator`, without ``spark_conn_id`` and ``continue_on_error``.
+
+    Returns the job as a dictionary, with its ``job_id``.
+    """
+
+    operator_extra_links = (MaintenanceJobLink(),)
+
+    def request(self, context: Context, hook: SnowpackHook, catalog: Catalog, request: MaintenanceRequest) -> dict[str, Any]:
+        """Queue the job."""
+        from airflow_snowpack.maintenance.submit import submit_once
+
+        owner = owner_of(context)
+        job = submit_once(hook.jobs(), catalog, request, owner=owner, submitted_by=owner)
+        show_job(self, context, job.job_id)
+        return job_report(job)
+
+
+def _numbers(catalog: Catalog, table: TableName) -> Mapping[str, int]:
+    from airflow_snowpack.iceberg import load_table, read_numbers
+
+    return read_numbers(load_table(catalog, table)).to_metrics()
