@@ -23,7 +23,7 @@ help: ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
 
 demo: $(READY) ## watch a fragmented Iceberg table become healthy through an Airflow DAG
-	@$(BIN)/python -m airflow_snowpack.demo $(DEMO)
+	@$(BIN)/python -m examples.demo $(DEMO)
 
 test: $(READY) ## unit, integration and system tests, three at a time; TESTS=path or TESTS="-k words" for some of them
 	$(ARCHIVE_CLASSES)
@@ -69,7 +69,7 @@ airflow: export AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT = $(shell expr $(PORT)
 airflow: export AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL := 10
 airflow: $(READY) ## a local Airflow with the example DAGs and their tables on http://127.0.0.1:8080; PORT=9090 for another port
 	@mkdir -p "$(AIRFLOW_HOME)"
-	@$(BIN)/python -m airflow_snowpack.demo.tables
+	@$(BIN)/python -m examples.demo.tables
 	@echo "Airflow starts on $$AIRFLOW__API__BASE_URL. The password of the user admin: $(AIRFLOW_HOME)/simple_auth_manager_passwords.json.generated"
 	$(BIN)/airflow standalone
 

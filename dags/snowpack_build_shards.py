@@ -44,8 +44,8 @@ with DAG(
     @task
     def load_flights(table: str) -> int:
         """Two weeks of the demo's flights, where there is no such table yet; gives how many were loaded."""
-        from airflow_snowpack.demo.tables import make_flights
         from airflow_snowpack.hooks import IcebergCatalogHook
+        from examples.demo.tables import make_flights
 
         hook = IcebergCatalogHook()
         return make_flights(hook.catalog, hook.table_name(table))

@@ -39,7 +39,7 @@ with DAG(
     @task.snowpack
     def ingest(params: dict[str, Any]) -> pa.Table:
         """The first days of 2013, from a file: Arrow writes the table, no Spark is started."""
-        from airflow_snowpack.demo.flights import read_flights
+        from examples.demo.flights import read_flights
 
         return read_flights(params["days"])
 

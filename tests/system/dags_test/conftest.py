@@ -20,10 +20,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
-from airflow_snowpack.demo.tables import make_tables
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.scheduling import PartitionsAdded
 from airflow_snowpack.scheduling.sources.consumer import Consumer
+from examples.demo.tables import make_tables
 from tests.system.conftest import AirflowHome, create_table, embedded_catalog, embedded_config, embedded_jobs
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedPr
     home = tmp_path_factory.mktemp("demo")
     (home / ".airflow-snowpack-demo").touch()
     (home / "spark.log").write_text("from the demo before")
-    command = [sys.executable, "-m", "airflow_snowpack.demo", "--days", str(DAYS), "--home", str(home)]
+    command = [sys.executable, "-m", "examples.demo", "--days", str(DAYS), "--home", str(home)]
     with started(command, patience_s=LONGEST_S, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         out, err = process.communicate()
     return subprocess.CompletedProcess(command, process.returncode, out, err)

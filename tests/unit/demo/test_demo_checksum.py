@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_snowpack.demo.flights import create_table, read_flights
-from airflow_snowpack.demo.measure import checksum
 from airflow_snowpack.iceberg import CatalogConfig, TableName
+from examples.demo.flights import create_table, read_flights
+from examples.demo.measure import checksum
 
 
 @pytest.fixture(scope="module")

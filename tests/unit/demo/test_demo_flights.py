@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 
-from airflow_snowpack.demo.flights import days_of, read_flights
+from examples.demo.flights import days_of, read_flights
 
 
 def test_the_whole_year_has_365_days_and_336776_flights_in_the_order_of_time() -> None:

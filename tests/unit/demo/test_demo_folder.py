@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_snowpack.demo.errors import DemoRuns, NotADemoFolder
-from airflow_snowpack.demo.folder import fresh_folder
+from examples.demo.errors import DemoRuns, NotADemoFolder
+from examples.demo.folder import fresh_folder
 
 
 def test_a_second_demo_finds_the_folder_empty(tmp_path: Path) -> None:

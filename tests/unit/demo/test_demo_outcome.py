@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from airflow_snowpack.demo.measure import Measurement
-from airflow_snowpack.demo.run import Outcome
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Job, JobStatus
+from examples.demo.measure import Measurement
+from examples.demo.run import Outcome
 
 BEFORE = Measurement(365, 365, 358, 377, 377, 298, 11_000_000, 72_000_000, 5.0, 328_521, "43a7", "328521:99")
 AFTER = replace(BEFORE, data_files=12, small_files=12, delete_files=0, manifests=1, snapshots=3, orphan_files=0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_snowpack import hooks
-from airflow_snowpack.demo.tables import main
+from examples.demo.tables import main
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.one_database
 def test_every_setting_that_holds_the_port_follows_it(tmp_path: Path, port: int | None, expected: int) -> None:
     tables, airflow = made_airflow(tmp_path, port)
 
-    assert tables.arguments == ["python", "-m", "airflow_snowpack.demo.tables"]
+    assert tables.arguments == ["python", "-m", "examples.demo.tables"]
     assert airflow.arguments == ["airflow", "standalone"]
     assert tables.environment == airflow.environment == {
         "AIRFLOW_HOME": str(tmp_path),

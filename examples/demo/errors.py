@@ -20,7 +20,7 @@ class AirflowFailed(SnowpackError, kind=Kind.FAILED):
 
 
 class NoDags(SnowpackError, kind=Kind.MISCONFIGURED):
-    """The example DAGs are not beside the package."""
+    """The example DAGs are missing."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(f"There are no example DAGs at {folder}. Run the demo from a checkout of the repository: make demo.")

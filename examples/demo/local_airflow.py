@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.demo.errors import AirflowFailed, NoDags
+from examples.demo.errors import AirflowFailed, NoDags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

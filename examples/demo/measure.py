@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.demo.wear import folder_of
 from airflow_snowpack.iceberg import find_orphans, load_table, read_health
 from airflow_snowpack.store import utc_now
+from examples.demo.wear import folder_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

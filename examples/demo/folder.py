@@ -11,7 +11,7 @@ import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.demo.errors import DemoRuns, NotADemoFolder
+from examples.demo.errors import DemoRuns, NotADemoFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

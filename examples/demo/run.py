@@ -21,14 +21,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-import airflow_snowpack
-from airflow_snowpack.demo.errors import JobMissing
-from airflow_snowpack.demo.flights import create_table, days_of, read_flights
-from airflow_snowpack.demo.local_airflow import LocalAirflow
-from airflow_snowpack.demo.measure import Measurement, measure
-from airflow_snowpack.demo.report import show_job, show_numbers, summary
-from airflow_snowpack.demo.wear import Wear
 from airflow_snowpack.iceberg import load_table
+from examples.demo.errors import JobMissing
+from examples.demo.flights import create_table, days_of, read_flights
+from examples.demo.local_airflow import LocalAirflow
+from examples.demo.measure import Measurement, measure
+from examples.demo.report import show_job, show_numbers, summary
+from examples.demo.wear import Wear
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-REPOSITORY = Path(airflow_snowpack.__file__).parent.parent
+REPOSITORY = Path(__file__).parents[2]
 DAG_ID = "snowpack_maintain_table"
 TABLE = "demo.flights"
 WHOLE_YEAR = 365

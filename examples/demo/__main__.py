@@ -1,4 +1,4 @@
-"""``python -m airflow_snowpack.demo``, which is ``make demo``.
+"""``python -m examples.demo``, which is ``make demo``.
 
 The exit code is 0 only if the job completed and every row is what it was. The last line of the output is JSON.
 """
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from airflow_snowpack.demo.folder import fresh_folder
-from airflow_snowpack.demo.run import REPOSITORY, WHOLE_YEAR, Demo
 from airflow_snowpack.errors import SnowpackError
+from examples.demo.folder import fresh_folder
+from examples.demo.run import REPOSITORY, WHOLE_YEAR, Demo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

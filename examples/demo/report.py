@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from airflow_snowpack.demo.measure import Measurement
     from airflow_snowpack.jobs import HistoryEntry, Job
+    from examples.demo.measure import Measurement
 
 COUNTS = {
     "data_files": "data files",

@@ -1,4 +1,4 @@
-"""The tables that README's first DAG and the DAGs in ``dags/`` work on: ``python -m airflow_snowpack.demo.tables``.
+"""The tables that README's first DAG and the DAGs in ``dags/`` work on: ``python -m examples.demo.tables``.
 
     make_tables(catalog, "lake")          # ['demo.flights', 'demo.airports', 'demo.planes']
     make_tables(catalog, "lake")          # []
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.demo.flights import create_table, days_of, read_flights, read_reference
 from airflow_snowpack.iceberg import TableName
+from examples.demo.flights import create_table, days_of, read_flights, read_reference
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
