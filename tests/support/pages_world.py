@@ -312,7 +312,7 @@ def _last_hours(world: World) -> None:
         ],
         actor=world.actor("jana"),
     )
-    made["dry"] = dry.job
+    made["dry"] = dry
 
     clock.moment = end - timedelta(minutes=14)
     running = world.submit("analytics.events_raw", *Action, by="jana")

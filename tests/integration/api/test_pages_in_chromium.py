@@ -247,7 +247,13 @@ def test_on_a_phone_each_row_is_a_card_and_nothing_sticks_out(world: World, page
     world.submit("analytics.page_views", owner="compact_lakehouse/manual__2026-11-21T22:00:00+00:00/maintain_everything[0]")
     world.clock.move(minutes=20)
     page.set_viewport_size({"width": 400, "height": 800})
-    labels = {"/ui/": "Next step", "/ui/jobs": "Submitted", "/ui/locks": "Expires", "/ui/queue": "Instances", "/ui/audit": "Actor"}
+    labels = {
+        "/ui/": "Next step",
+        "/ui/jobs": "Submitted",
+        "/ui/locks": "Expires",
+        "/ui/queue": "Instances",
+        "/ui/audit": "Actor",
+    }
     fits = "[...document.querySelectorAll('.scroll')].every((each) => each.scrollWidth <= each.clientWidth)"
     for address, label in labels.items():
         page.goto(address)
