@@ -47,7 +47,8 @@ D = TypeVar("D", bound="Declared")
 @dataclass_transform(frozen_default=True)
 def declaration(kind: type[D]) -> type[D]:
     """Take the annotations of a class, except for ``ClassVar``, as its fields, after those of its parent."""
-    names = [name for name, said in vars(kind).get("__annotations__", {}).items() if not said.startswith("ClassVar")]
+    # As text, since they are text in a module with ``from __future__ import annotations``, and objects in others.
+    names = [name for name, of in vars(kind).get("__annotations__", {}).items() if "ClassVar" not in str(of)]
     kind.fields = {**kind.fields, **{name: vars(kind).get(name, REQUIRED) for name in names}}
     return kind
 

@@ -10,8 +10,9 @@ read when a kind is not one of the package's own.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterable, Mapping
-from functools import cached_property
+from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -54,7 +55,7 @@ class Kinds(Generic[D]):
     def all(self) -> dict[str, type[D]]:
         """Load and return every kind, the package's own first; entry points that cannot be loaded are logged and left out."""
         found = {}
-        for kind in [*self._own, *sorted(self._added.keys() - self._own.keys())]:
+        for kind in self._names():
             try:
                 found[kind] = self[kind]
             except InvalidSchedule as problem:
@@ -76,11 +77,9 @@ class Kinds(Generic[D]):
         ((kind, fields),) = value.items()
         return self[kind].from_fields(fields)
 
-    @cached_property
+    @property
     def _added(self) -> dict[str, EntryPoint]:
-        from importlib.metadata import entry_points
-
-        return {point.name: point for point in reversed(entry_points(group=self.group))}  # the first on the path wins
+        return _entry_points(self.group, tuple(sys.path))
 
     def _load(self, kind: str) -> type[D]:
         if kind in self._own:
@@ -100,3 +99,15 @@ class Kinds(Generic[D]):
 
     def _names(self) -> Iterable[str]:
         return [*self._own, *sorted(self._added.keys() - self._own.keys())]
+
+
+@lru_cache
+def _entry_points(group: str, path: tuple[str, ...]) -> dict[str, EntryPoint]:
+    """Return the entry points of a group by name; of several, the first on the path.
+
+    :param path: where distributions are looked for.
+    """
+    from importlib.metadata import distributions
+
+    points = [point for found in distributions(path=list(path)) for point in found.entry_points if point.group == group]
+    return {point.name: point for point in reversed(points)}
