@@ -72,12 +72,12 @@ from .pending_runs.gated_runs import GatedRun as GatedRun
 from .pending_runs.gated_runs import GatePlace as GatePlace
 from .pending_runs.gated_runs import GateState as GateState
 from .pending_runs.gated_runs import longest_at_gates as longest_at_gates
-from .pending_runs.line import Line as Line
 from .pending_runs.listing import PendingQueue as PendingQueue
 from .pending_runs.listing import QueuedRun as QueuedRun
 from .pending_runs.model import PendingRun as PendingRun
 from .pending_runs.model import PendingState as PendingState
 from .pending_runs.model import Reason as Reason
+from .pending_runs.wait_queue import gate_is_due as gate_is_due
 from .registered_run import RegisteredRun as RegisteredRun
 from .registered_runs import Became as Became
 from .registered_runs import RegisteredRuns as RegisteredRuns

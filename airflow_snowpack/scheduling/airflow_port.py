@@ -168,10 +168,10 @@ class Starter(Protocol):
         ...
 
 
-def ask_probe(probe: str) -> float:
-    """What a load probe says.
+def call_probe(probe: str) -> float:
+    """Return what a load probe returns.
 
-    :raises Exception: whatever it raises; the caller says so as the constraint's reason.
+    :raises Exception: what the probe raises.
     """
     module, _, function = probe.partition(":")
     return float(getattr(import_module(module), function)())

@@ -84,14 +84,16 @@ class RunConstraintSensor(DecidesOnTimeout):
 
     def question(self, context: Context, until: datetime) -> RunConstraintTrigger:
         """Wait until the constraints may be met."""
+        from airflow_snowpack.store import utc_now
         from airflow_snowpack.triggers import RunConstraintTrigger
 
         place, not_before = _place_of(context), self._waiting.not_before
+        if not_before is not None and not_before <= utc_now():
+            not_before = None  # it was due, and Airflow did not answer: it is due again after the recheck interval
         return RunConstraintTrigger(
             dag_id=place.dag_id,
             run_id=place.run_id,
             task_key=place.task,
-            constraints=[constraint.to_json() for constraint in self._constraints()],
             until=until.isoformat(),
             not_before=None if not_before is None else not_before.isoformat(),
             store_conn_id=self.store_conn_id,
@@ -125,7 +127,7 @@ class RunConstraintSensor(DecidesOnTimeout):
                 run = gate.ask()
             except AirflowUnreachable as problem:
                 self.log.warning("%s", problem)
-                run = gate.stands()
+                run = gate.last()
         self.log.info("%s: %s", run.state.capitalize(), run.says)
         if run.state == "waiting":
             self._waiting = run

@@ -292,6 +292,7 @@ gated_runs = sa.Table(
     sa.Column("task", sa.Text, primary_key=True),
     sa.Column("constraints", sa.JSON, nullable=False),
     sa.Column("group_names", sa.JSON, nullable=False),
+    sa.Column("priority", sa.Integer, nullable=False, server_default="0"),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("arrived_at", UtcDateTime, nullable=False),
     sa.Column("looked_at", UtcDateTime, nullable=False),
@@ -309,6 +310,12 @@ sa.Index(
     gated_runs.c.dag_id,
     postgresql_where=gated_runs.c.ended_at.is_(None),
     sqlite_where=gated_runs.c.ended_at.is_(None),
+)
+sa.Index(
+    "ix_gated_runs_waits_for",
+    gated_runs.c.waits_for,
+    postgresql_where=gated_runs.c.waits_for.is_not(None),
+    sqlite_where=gated_runs.c.waits_for.is_not(None),
 )
 gate_ended = gated_runs.c.ended_at.is_not(None)
 sa.Index("ix_gated_runs_ended_at", gated_runs.c.ended_at, postgresql_where=gate_ended, sqlite_where=gate_ended)

@@ -13,7 +13,7 @@ from airflow_snowpack.store.leases import lease_columns
 from airflow_snowpack.store.owner_dag import owner_dag
 from airflow_snowpack.store.types import UtcDateTime
 
-REVISION = "0009_versions_of_polled_tables"
+REVISION = "0010_gates_in_the_wait_queue"
 """The newest migration; a test compares it with what Alembic finds."""
 
 metadata = sa.MetaData(

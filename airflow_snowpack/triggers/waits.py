@@ -14,14 +14,11 @@ from airflow_snowpack.triggers.shared_reads import SharedReads, join_tables, one
 from airflow_snowpack.triggers.wait_for import WaitFor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyiceberg.table import Table
 
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.jobs import JobNotFound, JobStatus, TableLock
-    from airflow_snowpack.scheduling import GatePlace, Line
-    from airflow_snowpack.scheduling.constraints.constraint import Constraint
+    from airflow_snowpack.scheduling import GatePlace
     from airflow_snowpack.scheduling.sources.consumer import Consumer, Kept, Look
     from airflow_snowpack.scheduling.triggers.trigger import Trigger
     from airflow_snowpack.store import Store
@@ -112,7 +109,6 @@ class RunConstraintTrigger(WaitFor):
     Only the sensor evaluates the constraints, since they need Airflow.
 
     :param task_key: the task that waits, with its map index.
-    :param constraints: as JSON.
     :param not_before: when the constraints can be met at the earliest, as ISO 8601 text.
     :param recheck_seconds: how often the first run in the queue fires without any news.
     """
@@ -120,7 +116,6 @@ class RunConstraintTrigger(WaitFor):
     dag_id: str
     run_id: str
     task_key: str
-    constraints: list[dict[str, Any]]
     until: str
     not_before: str | None = None
     store_conn_id: str | None = None
@@ -141,10 +136,9 @@ class RunConstraintTrigger(WaitFor):
 
     @cached_property
     def _waiting(self) -> _Waiting:
-        from airflow_snowpack.scheduling import GatePlace, parse_constraints
+        from airflow_snowpack.scheduling import GatePlace
 
-        place, recheck = GatePlace(self.dag_id, self.run_id, self.task_key), timedelta(seconds=self.recheck_seconds)
-        return _Waiting(place, parse_constraints(self.constraints), recheck)
+        return _Waiting(GatePlace(self.dag_id, self.run_id, self.task_key), timedelta(seconds=self.recheck_seconds))
 
     async def _at(self, named: datetime) -> dict[str, Any] | None:
         from airflow_snowpack.store import utc_now
@@ -203,16 +197,7 @@ class _Waiting:
     """A run that waits at a gate."""
 
     place: GatePlace
-    constraints: Sequence[Constraint]
     recheck: timedelta
-    _line: Line | None = None
-
-    def line(self, store: Store) -> Line:
-        """Return its place in the queue, which remembers the question before."""
-        from airflow_snowpack.scheduling import Line
-
-        self._line = self._line or Line(store, self.place, self.constraints, recheck=self.recheck)
-        return self._line
 
 
 @dataclass(slots=True, eq=False)
@@ -264,7 +249,9 @@ def _read_locks(store: Store, tables: frozenset[TableName]) -> dict[TableName, T
 
 
 def _called(store: Store, waiting: frozenset[_Waiting]) -> dict[_Waiting, bool | Exception]:
-    return one_by_one(waiting, lambda each: each.line(store).calls())
+    from airflow_snowpack.scheduling import gate_is_due
+
+    return one_by_one(waiting, lambda each: gate_is_due(store, each.place, each.recheck))
 
 
 def _read_places(store: Store, counters: frozenset[_Counter]) -> dict[_Counter, tuple[Consumer, Kept] | Exception]:

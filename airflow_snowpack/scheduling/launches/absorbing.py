@@ -25,7 +25,7 @@ from airflow_snowpack.scheduling.events.counting import count_events, fired_by, 
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.launches.slot_reservations import let_go
 from airflow_snowpack.scheduling.pending_runs.model import PendingState, is_open
-from airflow_snowpack.scheduling.pending_runs.wait_queue import next_in_line, wake
+from airflow_snowpack.scheduling.pending_runs.wait_queue import wake_next
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schedule_tables import (
@@ -91,8 +91,7 @@ def reopen_launch(conn: sa.Connection, store: Store, launch: Launch) -> None:
         conn.execute(sa.update(pending_jobs).where(mine).values(**ended, next_check_at=None, waits_for=None))
         note(conn, store, job.schedule, "absorbed", job.pending_id, because=why)
         if job.waits_for is not None:
-            now = store.clock()
-            wake(conn, next_in_line(conn, [job.waits_for], now), now, skip_locked=True)
+            wake_next(conn, [job.waits_for], store.clock(), skip_locked=True)
 
 
 def _later_jobs(conn: sa.Connection, launch: Launch) -> Sequence[sa.Row[Any]]:

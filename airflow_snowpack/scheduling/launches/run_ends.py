@@ -24,7 +24,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.scheduling.airflow_port import AirflowPort, EndedRun, EndsFound, EndsQuery, Unavailable
 from airflow_snowpack.scheduling.events.event_log import last_number
-from airflow_snowpack.scheduling.launches.active_runs import launched_runs
+from airflow_snowpack.scheduling.launches.active_runs import active_runs
 from airflow_snowpack.scheduling.launches.runs import Runs, end_source
 from airflow_snowpack.scheduling.sources.source_problems import (
     Found,
@@ -95,7 +95,8 @@ class RunEnds:
 
     def _close_launched(self, dag_ids: Iterable[str]) -> int:
         """The ends of runs that schedules launched, those included that somebody deleted."""
-        launched = {dag_id: ids for dag_id, ids in self._store.read(lambda conn: launched_runs(conn, dag_ids)).items() if ids}
+        active = self._store.read(lambda conn: active_runs(conn, dag_ids))
+        launched = {dag_id: frozenset(runs.started) for dag_id, runs in active.items() if runs.started}
         found = self._airflow.dag_runs(launched) if launched else {}
         return sum(
             self._runs.ended(dag_id, run_id, end.state, end.at, began_at=end.began_at)

@@ -19,8 +19,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from airflow_snowpack.scheduling.constraints.constraint import dag_wait_key, group_wait_key
 from airflow_snowpack.scheduling.events.event_log import Event, publish
 from airflow_snowpack.scheduling.launches.slot_reservations import let_go
-from airflow_snowpack.scheduling.pending_runs.gated_runs import end_gates, groups_of_gates, was_turned_away
-from airflow_snowpack.scheduling.pending_runs.wait_queue import next_in_line, wake
+from airflow_snowpack.scheduling.pending_runs.gated_runs import end_gates, groups_of_gates, was_skipped
+from airflow_snowpack.scheduling.pending_runs.wait_queue import wake_next
 from airflow_snowpack.scheduling.triggers.trigger import run_key
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.advisory_locks import lock_keys
@@ -83,7 +83,7 @@ class Runs:
         run = sa.and_(schedule_runs.c.dag_id == dag_id, schedule_runs.c.run_id == run_id)
         earlier = sa.or_(schedule_runs.c.ended_at.is_(None), schedule_runs.c.ended_at <= at)
         conn.execute(sa.update(schedule_runs).where(run, earlier).values(ended_at=at, state=state))
-        if state == SUCCESS and not was_turned_away(conn, dag_id, run_id):
+        if state == SUCCESS and not was_skipped(conn, dag_id, run_id):
             self._note_success(conn, dag_id, run_id, at)
         let_go(conn, dag_id, run_id)
         self._wake(conn, dag_id, ended=run_id)
@@ -107,7 +107,7 @@ class Runs:
 
     def _wake(self, conn: sa.Connection, dag_id: str, *, ended: str | None = None) -> None:
         now, but = self._store.clock(), None if ended is None else (dag_id, ended)
-        wake(conn, next_in_line(conn, _wait_keys(conn, dag_id), now, but=but), now)
+        wake_next(conn, _wait_keys(conn, dag_id), now, ended=but)
 
 
 def end_source(dag_id: str, run_id: str, at: datetime, began_at: datetime | None, state: str) -> str:

@@ -1,78 +1,71 @@
-"""Asking Airflow what constraints want to know of it: everything at once, and outside of any transaction.
+"""Reads from Airflow what constraints require: everything at once, and outside of any transaction.
 
-    snapshot = SnapshotReader(store, airflow).ask([("maintain_page_views", MaxConcurrent(1))])
+    snapshot = take_snapshot(store, airflow, [("maintain_page_views", MaxConcurrent(1))])
 
-The invariant: the end of a run that nobody told the store of is told now, so that no run holds its place for ever.
+The invariant: the end of a run that was not reported to the store is recorded here, so that no run counts as active for ever.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-import sqlalchemy as sa
-
-from airflow_snowpack.scheduling.airflow_port import AirflowPort, DagRuns, Snapshot, Unavailable, ask_probe
+from airflow_snowpack.scheduling.airflow_port import AirflowPort, DagRuns, Snapshot, Unavailable, call_probe
 from airflow_snowpack.scheduling.constraints.constraint import Constraint, RequiredFacts
 from airflow_snowpack.scheduling.events.event_log import last_number
-from airflow_snowpack.scheduling.launches.active_runs import dags_of_group, launched_runs
+from airflow_snowpack.scheduling.launches.active_runs import active_runs, dags_of_groups
 from airflow_snowpack.scheduling.launches.runs import Runs
 from airflow_snowpack.scheduling.launches.slot_reservations import note_shown
+from airflow_snowpack.scheduling.pending_runs.gated_runs import GatePlace
 from airflow_snowpack.store import Store
 
 log = logging.getLogger(__name__)
 
-Known = Callable[[sa.Connection, Iterable[str]], Mapping[str, frozenset[str]]]
 
+def take_snapshot(
+    store: Store, airflow: AirflowPort, asked: Sequence[tuple[str, Constraint]], *, at_gate: GatePlace | None = None
+) -> Snapshot:
+    """Read the state of Airflow that these constraints require, each with the DAG whose run it is about.
 
-class SnapshotReader:
-    """Asks for some constraints.
-
-    :param airflow: how things stand in Airflow.
-    :param known: which runs of some DAGs the store takes for active and can tell apart from others.
+    :param at_gate: the run at a gate that asks: in DAGs with a gate, only the ends of runs that passed it matter.
     """
+    required = RequiredFacts.merged(each.required_facts(dag_id) for dag_id, each in asked)
+    taken_at, newest = store.clock(), store.read(last_number)
+    members = store.read(lambda conn: dags_of_groups(conn, required.groups)) if required.groups else {}
+    dag_ids = {dag_id for of_group in members.values() for dag_id in of_group}.union(required.dag_runs)
+    snapshot = Snapshot(
+        dag_runs=_dag_runs(store, airflow, dag_ids, at_gate) if dag_ids else {},
+        free_slots=airflow.free_slots(sorted(required.pools)) if required.pools else {},
+        loads={probe: _load(probe) for probe in sorted(required.probes)},
+        taken_at=taken_at,
+        newest_event=newest,
+    )
+    note_shown(store, snapshot)
+    return snapshot
 
-    def __init__(self, store: Store, airflow: AirflowPort, known: Known = launched_runs) -> None:
-        self._store = store
-        self._airflow = airflow
-        self._known = known
-        self._runs = Runs(store)
 
-    def ask(self, asked: Sequence[tuple[str, Constraint]]) -> Snapshot:
-        """How things stand for these constraints, each with the DAG whose run it is about."""
-        required = RequiredFacts.merged(each.required_facts(dag_id) for dag_id, each in asked)
-        dag_ids, pools = set(required.dag_runs), required.pools
-        taken_at, newest = self._store.clock(), self._store.read(last_number)
-        for group in required.groups:
-            dag_ids.update(self._store.read(lambda conn, group=group: dags_of_group(conn, group)))  # type: ignore[misc]  # mypy takes the default for an argument
-        snapshot = Snapshot(
-            dag_runs=self._ask_for_runs(dag_ids) if dag_ids else {},
-            free_slots=self._airflow.free_slots(sorted(pools)) if pools else {},
-            loads={probe: _load(probe) for probe in sorted(required.probes)},
-            taken_at=taken_at,
-            newest_event=newest,
-        )
-        note_shown(self._store, snapshot)
-        return snapshot
-
-    def _ask_for_runs(self, dag_ids: Iterable[str]) -> Mapping[str, DagRuns | Unavailable]:
-        """The runs of these DAGs; the end of one that nobody told the store of is told now."""
-        asked_at = self._store.clock()
-        known = self._store.read(lambda conn: self._known(conn, dag_ids))
-        found = self._airflow.dag_runs(known)
-        for dag_id, runs in found.items():
-            if isinstance(runs, Unavailable):
-                log.warning("runs_not_known: of the DAG %s, and what counts them waits: %s", dag_id, runs.why)
-                continue
-            for run_id, ended in runs.ended.items():
-                seen_at = max(asked_at, ended.at)
-                self._runs.ended(dag_id, run_id, ended.state, ended.at, began_at=ended.began_at, seen_at=seen_at)
-        return found
+def _dag_runs(
+    store: Store, airflow: AirflowPort, dag_ids: Iterable[str], at_gate: GatePlace | None
+) -> Mapping[str, DagRuns | Unavailable]:
+    """Read the runs of these DAGs, and record the ends that were not reported."""
+    asked_at, known = store.clock(), {}
+    for dag_id, active in store.read(lambda conn: active_runs(conn, dag_ids)).items():
+        own = {at_gate.run_id} if at_gate is not None and at_gate.dag_id == dag_id else set()
+        known[dag_id] = frozenset(active.passed - own if at_gate is not None and active.has_gate else active.started)
+    found = airflow.dag_runs(known)
+    for dag_id, runs in found.items():
+        if isinstance(runs, Unavailable):
+            log.warning("runs_not_known: of the DAG %s, and what counts them waits: %s", dag_id, runs.why)
+            continue
+        for run_id, ended in runs.ended.items():
+            seen_at = max(asked_at, ended.at)
+            Runs(store).ended(dag_id, run_id, ended.state, ended.at, began_at=ended.began_at, seen_at=seen_at)
+    return found
 
 
 def _load(probe: str) -> float:
     try:
-        return ask_probe(probe)
-    except Exception:  # the installation's own code: whatever it is, what asks it waits
-        log.warning("The load probe %s failed; what asks it waits", probe, exc_info=True)
+        return call_probe(probe)
+    except Exception:  # the installation's own code: whatever it is, what counts the load waits
+        log.warning("The load probe %s failed; runs that need it wait", probe, exc_info=True)
         return float("inf")

@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from airflow_snowpack.scheduling.airflow_port import AirflowPort, Snapshot
 from airflow_snowpack.scheduling.constraints.constraint import CONSTRAINTS, Constraint, counted_keys, dag_wait_key, group_wait_key
 from airflow_snowpack.scheduling.errors import InvalidSchedule
-from airflow_snowpack.scheduling.pending_runs.airflow_snapshot import SnapshotReader
+from airflow_snowpack.scheduling.pending_runs.airflow_snapshot import take_snapshot
 from airflow_snowpack.scheduling.pending_runs.evaluation import Evaluation, Outcomes
 from airflow_snowpack.scheduling.pending_runs.model import PendingState, is_open
 from airflow_snowpack.scheduling.schedule import Definitions
@@ -74,7 +74,7 @@ class Checker:
 
     def __init__(self, store: Store, airflow: AirflowPort) -> None:
         self._store = store
-        self._asking = SnapshotReader(store, airflow)
+        self._airflow = airflow
 
     def step(self, limit: int | None = None) -> CheckReport:
         """Evaluate the pending jobs that are due now.
@@ -110,7 +110,8 @@ class Checker:
     def _evaluate(self, jobs: Sequence[sa.Row[Any]]) -> Outcomes:
         named = sa.select(schedules.c.name, schedules.c.definition).where(schedules.c.name.in_([job.schedule for job in jobs]))
         definitions = Definitions((name, said) for name, said in self._store.read(lambda conn: conn.execute(named).all()))
-        snapshot = self._asking.ask([(one.dag_id, each) for one in definitions.readable for each in one.constraints])
+        asked = [(one.dag_id, each) for one in definitions.readable for each in one.constraints]
+        snapshot = take_snapshot(self._store, self._airflow, asked)
         outcomes: Outcomes = {}
         left, most = [job.pending_id for job in jobs], A_TRANSACTION
         while left:

@@ -29,6 +29,7 @@ from airflow_snowpack.scheduling.events.counting import Counted, count_each, lis
 from airflow_snowpack.scheduling.history import line, note, write_lines
 from airflow_snowpack.scheduling.launches.reservation import Reservation, Wanted, reserve_runs, run_id_of
 from airflow_snowpack.scheduling.launches.runs import LOOK_AGAIN, ended_meanwhile
+from airflow_snowpack.scheduling.pending_runs.constraint_context import Facts
 from airflow_snowpack.scheduling.pending_runs.leftovers import begin_with_late_events, expiry, keep_unmet, keep_unmet_of_expired
 from airflow_snowpack.scheduling.pending_runs.model import (
     PendingState,
@@ -41,8 +42,7 @@ from airflow_snowpack.scheduling.pending_runs.model import (
     write_all,
 )
 from airflow_snowpack.scheduling.pending_runs.rulings import Rulings, rule_all
-from airflow_snowpack.scheduling.pending_runs.shared_facts import BatchFacts, SharedFacts
-from airflow_snowpack.scheduling.pending_runs.wait_queue import SELDOM, Fronts, elder_due, next_in_line, wake
+from airflow_snowpack.scheduling.pending_runs.wait_queue import FALLBACK_CHECK_INTERVAL, Fronts, elder_due, wake_next
 from airflow_snowpack.scheduling.schedule import Definitions, LaunchBacklog, Schedule, Then
 from airflow_snowpack.scheduling.triggers.trigger import Judgement
 from airflow_snowpack.store import Store, storable
@@ -134,7 +134,7 @@ class Evaluation:
         self._definitions = definitions
         self._failed = failed
         self._now = store.clock()
-        self._shared = SharedFacts(conn, snapshot, self._now)
+        self._facts = Facts(conn, snapshot, self._now)
         self._fronts = Fronts(conn)
         self._waiting: list[_Waiting] = []
         self._lines: list[dict[str, Any]] = []
@@ -213,8 +213,8 @@ class Evaluation:
                 asking.append(job.schedule)
             taken.append(job)
         lock_keys(self._conn, keys)
-        self._shared = SharedFacts(self._conn, self._snapshot, self._store.clock())
-        self._shared.read(asking)
+        self._facts = Facts(self._conn, self._snapshot, self._store.clock())
+        self._facts.read(asking)
         return taken
 
     # --- one job --------------------------------------------------------------------------------------------------------
@@ -245,16 +245,7 @@ class Evaluation:
     def _constrain(self, due: _Due) -> PendingState:
         """Ask the constraints, and send the run off, let it wait, or discard it."""
         now, schedule = self._now, due.schedule
-        facts = BatchFacts(
-            self._conn,
-            self._snapshot,
-            now,
-            schedule.dag_id,
-            schedule.name,
-            schedule.priority,
-            triggered_at=due.triggered_at,
-            shared=self._shared,
-        )
+        facts = self._facts.context(schedule, due.triggered_at, now)
         rulings = rule_all(schedule.constraints, facts, reasons_from_json(due.row.reasons)[1:])
         reasons = (due.trigger, *rulings.reasons)
         if rulings.skips and not due.is_discarded_at(now):
@@ -312,7 +303,7 @@ class Evaluation:
 
     def _wait(self, row: sa.Row[Any], write: Write, latest: datetime | None = None) -> PendingState:
         self._waiting.append(_Waiting(row, write, latest))
-        self._shared.move(row.priority, row.waits_for, write.values["waits_for"])
+        self._facts.move(row.priority, row.waits_for, write.values["waits_for"])
         if row.waits_for not in (None, write.values["waits_for"]):
             self._left.add(row.waits_for)
         return write.state
@@ -334,7 +325,7 @@ class Evaluation:
         else:  # at once, or it would be due before those behind it
             write_all(self._conn, [start])
         self._leave_line(row)
-        self._shared.reserve(schedule.dag_id, run_id, schedule.constraints)
+        self._facts.reserve(schedule.dag_id, run_id, schedule.constraints)
         self._started.append((due, run_id))
         return PendingState.LAUNCH
 
@@ -352,7 +343,7 @@ class Evaluation:
     def _leave_line(self, row: sa.Row[Any]) -> None:
         """The job behind it may be next now."""
         if row.waits_for is not None:
-            self._shared.move(row.priority, row.waits_for, None)
+            self._facts.move(row.priority, row.waits_for, None)
             self._fronts.leave(row, row.waits_for)
             self._left.add(row.waits_for)
 
@@ -382,7 +373,7 @@ class Evaluation:
         for one in waiting:
             if one.latest is not None and one.write.values["next_check_at"] is None:
                 is_first, key = one.row.pending_id in in_front, one.write.values["waits_for"]
-                pause = soon.get(key, RECHECK) if is_first else SELDOM
+                pause = soon.get(key, RECHECK) if is_first else FALLBACK_CHECK_INTERVAL
                 one.write.values["next_check_at"] = min(self._now + pause, one.latest)
         write_all(self._conn, [one.write for one in waiting])
 
@@ -412,7 +403,7 @@ class Evaluation:
             if key == dag_wait_key(name):
                 dags[key] = [name]
             elif key == group_wait_key(name):
-                dags[key] = self._shared.members.get(name, ())
+                dags[key] = self._facts.members.get(name, ())
         return ended_meanwhile(self._conn, dags, self._snapshot.newest_event, self._now) if dags else {}
 
     def _finish(self) -> None:
@@ -421,7 +412,7 @@ class Evaluation:
         write_all(self._conn, self._starts)
         if self._started:
             self._reserve()
-        wake(self._conn, next_in_line(self._conn, sorted(self._left), self._now), self._now, skip_locked=True)
+        wake_next(self._conn, self._left, self._now, skip_locked=True)
 
     def _reserve(self) -> None:
         listed = listed_events_of_each(self._conn, [due.row.pending_id for due, _ in self._started])

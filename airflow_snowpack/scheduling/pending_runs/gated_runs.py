@@ -1,11 +1,11 @@
-"""The runs that came to a gate: which of them wait there, and which have passed and take a place.
+"""The runs that came to a gate: which of them wait there, and which have passed and count as active.
 
-    gated = active_gates(conn, ["maintain_page_views"])
+    rows = active_gates(conn, ["maintain_page_views"])
     end_gates(conn, "maintain_page_views", run_id, as_of)
 
 A gate is a task of a DAG that lets a run continue when its constraints are met
-(:mod:`airflow_snowpack.scheduling.pending_runs.gate`). The invariant: a run takes a place from when it passed the gate until it
-ends. A run that waits at its gate takes no place from other runs that wait.
+(:mod:`airflow_snowpack.scheduling.pending_runs.gate`). The invariant: a run counts from when it passed the gate until it ends. A
+run that waits at its gate takes no place from other runs that wait.
 """
 
 from __future__ import annotations
@@ -21,13 +21,16 @@ import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.pending_runs.model import Reason, reasons_from_json
 from airflow_snowpack.store import Store
+from airflow_snowpack.store.mapping import row_mapper
 from airflow_snowpack.store.schedule_tables import gated_runs
 
 is_active = gated_runs.c.ended_at.is_(None)
+REOPENED_LIMIT = 100
+"""So many of a DAG's latest runs Airflow is asked about whether their tasks were cleared."""
 
 
 class GateState(StrEnum):
-    """Whether a run waits at a gate, has passed it, or was turned away."""
+    """Whether a run waits at a gate, has passed it, or was skipped there."""
 
     WAITING = "waiting"
     PASSED = "passed"
@@ -54,12 +57,12 @@ class GatePlace:
 
 @dataclass(frozen=True, slots=True)
 class GatedRun:
-    """How a run stands at a gate.
+    """A run at a gate.
 
     :param arrived_at: when it came to the gate.
-    :param not_before: no constraint is asked again before this moment; ``None`` when nobody knows one.
-    :param waits_for: the key of what it stands in line for.
-    :param reasons: what the constraints said when they were last asked.
+    :param not_before: no constraint is evaluated before this moment; ``None`` when no moment is known.
+    :param waits_for: the key of the queue that it waits in.
+    :param reasons: the result of each constraint at the last evaluation.
     """
 
     place: GatePlace
@@ -72,59 +75,61 @@ class GatedRun:
 
     @property
     def blocked_by(self) -> tuple[Reason, ...]:
-        """The constraints that keep it, or kept it when its time was up."""
+        """The constraints that are not met, or were not when its time was up."""
         return tuple(reason for reason in self.reasons if not reason.met)
 
     @property
     def says(self) -> str:
-        """Why it waits, or that nothing keeps it."""
+        """Why it waits, or that nothing blocks it."""
         return "; ".join(_sentence(reason) for reason in self.blocked_by) or "all constraints are met"
 
 
-def gated_run_from(row: sa.Row[Any]) -> GatedRun:
-    return GatedRun(
-        place=GatePlace(row.dag_id, row.run_id, row.task),
-        state=GateState(row.state),
-        arrived_at=row.arrived_at,
-        not_before=row.not_before,
-        waits_for=row.waits_for,
-        reasons=reasons_from_json(row.reasons),
-        passed_at=row.passed_at,
-    )
+gated_run_from = row_mapper(
+    GatedRun,
+    {"state": GateState, "reasons": reasons_from_json},
+    place=lambda row: GatePlace(row.dag_id, row.run_id, row.task),
+)
 
 
 def waiting_at_gates(conn: sa.Connection, dag_ids: Iterable[str]) -> list[GatedRun]:
-    """The runs of these DAGs that wait at a gate, in the order in which they came."""
+    """Return the runs of these DAGs that wait at a gate, in the order in which they came."""
     waiting = [row for row in active_gates(conn, dag_ids) if row.state == GateState.WAITING]
     return [gated_run_from(row) for row in sorted(waiting, key=lambda row: (row.arrived_at, row.run_id, row.task))]
 
 
 def longest_at_gates(store: Store, limit: int) -> list[GatedRun]:
-    """The runs of whatever DAG that wait at a gate, those first that came first."""
+    """Return runs of any DAG that wait at a gate, those first that came first."""
     waiting = sa.select(gated_runs).where(is_active, gated_runs.c.state == GateState.WAITING.value)
     in_order = (gated_runs.c.arrived_at, gated_runs.c.dag_id, gated_runs.c.run_id, gated_runs.c.task)
-    rows = store.read(lambda conn: conn.execute(waiting.order_by(*in_order).limit(limit)).all())
-    return [gated_run_from(row) for row in rows]
+    return [gated_run_from(row) for row in store.all(waiting.order_by(*in_order).limit(limit))]
 
 
 def read_gate(store: Store, place: GatePlace) -> GatedRun | None:
-    """One of them; ``None`` when it has not come to this gate."""
-    row = store.read(lambda conn: conn.execute(sa.select(gated_runs).where(place.row)).first())
+    """Return one run at a gate; ``None`` when it has not come there."""
+    row = store.first(sa.select(gated_runs).where(place.row))
     return None if row is None else gated_run_from(row)
 
 
 def active_gates(conn: sa.Connection, dag_ids: Iterable[str]) -> Sequence[sa.Row[Any]]:
-    """What there is of these DAGs' runs that have not ended."""
+    """Return the rows of these DAGs' runs that have not ended."""
     return conn.execute(sa.select(gated_runs).where(gated_runs.c.dag_id.in_(sorted(set(dag_ids))), is_active)).all()
 
 
-def runs_at_gates(conn: sa.Connection, dag_ids: Iterable[str]) -> dict[str, frozenset[str]]:
-    """The runs of these DAGs that wait at a gate and have passed none, by DAG."""
-    waiting: dict[str, set[str]] = {}
-    passed: dict[str, set[str]] = {}
-    for row in active_gates(conn, dag_ids):
-        (passed if row.state == GateState.PASSED else waiting).setdefault(row.dag_id, set()).add(row.run_id)
-    return {dag_id: frozenset(run_ids - passed.get(dag_id, set())) for dag_id, run_ids in waiting.items()}
+def passes_since(conn: sa.Connection, place: GatePlace, moment: datetime) -> tuple[datetime, ...]:
+    """Return when runs passed this gate after the moment, oldest first."""
+    here = (gated_runs.c.dag_id == place.dag_id, gated_runs.c.task == place.task, gated_runs.c.passed_at > moment)
+    return tuple(conn.execute(sa.select(gated_runs.c.passed_at).where(*here).order_by(gated_runs.c.passed_at)).scalars())
+
+
+def passed_and_ended(conn: sa.Connection, dag_ids: Iterable[str], *, but: GatePlace) -> dict[str, frozenset[str]]:
+    """Return the latest runs of each DAG that passed a gate and have ended."""
+    found = {}
+    for dag_id in dag_ids:
+        ended = (gated_runs.c.state == GateState.PASSED.value, gated_runs.c.ended_at.is_not(None))
+        query = sa.select(gated_runs.c.run_id).where(gated_runs.c.dag_id == dag_id, *ended)
+        latest = conn.execute(query.order_by(gated_runs.c.passed_at.desc()).limit(REOPENED_LIMIT)).scalars()
+        found[dag_id] = frozenset(latest) - ({but.run_id} if dag_id == but.dag_id else set())
+    return found
 
 
 def dags_with_gates(conn: sa.Connection) -> list[tuple[str, str]]:
@@ -136,21 +141,21 @@ def dags_with_gates(conn: sa.Connection) -> list[tuple[str, str]]:
 
 
 def groups_of_gates(conn: sa.Connection, dag_id: str) -> set[str]:
-    """The groups that the gates of a DAG count by."""
+    """Return the groups that the gates of a DAG count by."""
     return {name for row in active_gates(conn, [dag_id]) for name in row.group_names}
 
 
-def was_turned_away(conn: sa.Connection, dag_id: str, run_id: str) -> bool:
-    """Whether the run passed no gate and was skipped at one: Airflow calls its end a success, but it has done nothing."""
+def was_skipped(conn: sa.Connection, dag_id: str, run_id: str) -> bool:
+    """Return whether the run passed no gate and was skipped at one: Airflow calls its end a success, but it has done nothing."""
     run = sa.and_(gated_runs.c.dag_id == dag_id, gated_runs.c.run_id == run_id)
     states = set(conn.execute(sa.select(gated_runs.c.state).where(run)).scalars())
     return GateState.SKIPPED in states and GateState.PASSED not in states
 
 
 def end_gates(conn: sa.Connection, dag_id: str, run_id: str, as_of: datetime) -> None:
-    """The run has ended: it takes no place any more.
+    """Record that the run has ended: it counts no more, and leaves its queue.
 
-    :param as_of: since when that is known. A run that was cleared and has come to its gate since is another one.
+    :param as_of: when that was known. A run that was cleared and has come to its gate since is another one.
     """
     run = sa.and_(gated_runs.c.dag_id == dag_id, gated_runs.c.run_id == run_id, is_active, gated_runs.c.looked_at <= as_of)
     conn.execute(sa.update(gated_runs).where(run).values(ended_at=as_of, waits_for=None))

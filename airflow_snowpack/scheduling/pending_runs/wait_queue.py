@@ -1,12 +1,18 @@
-"""The lines of pending jobs that wait for the same: who is looked at when a place becomes free, and how often meanwhile.
+"""The queue of runs that wait for the same: pending runs of schedules, and runs that wait at a gate inside of their DAG.
 
-    wake(conn, next_in_line(conn, ["group:compaction"], now), now)     # a place has become free
-    fronts.has(row, "group:compaction")                                # whether to look at it every now and then
-    elder_due(conn, row, keys, now)                                    # whether others are to be looked at before it
+    wake_next(conn, ["group:compaction"], now)      # a place has become free
+    fronts.has(row, "group:compaction")             # whether to evaluate a pending run now and then, though nothing woke it
+    elder_due(conn, row, keys, now)                 # whether another pending run is to be evaluated before it
+    gate_is_due(store, place, recheck)              # whether a run at its gate is to be evaluated
 
-A look costs a question to Airflow and a transaction, and thousands may wait for one place. The invariant: **as many are woken as
-there are places, those who came first, and the first of the line in any case**; and nobody takes a place while one is due who
-came before it and waits for the same. Whoever leaves a line, for whatever reason, wakes the next.
+An evaluation costs a question to Airflow and a transaction, for a gate even a process, and thousands may wait for one place.
+The invariant: **as many are woken as there are places, by priority and then in the order in which they came**, and a pending
+run that is the first of the queue in any case. A pending run takes no place while another one is due that came before it and
+waits for the same. Whatever leaves a queue, for whatever reason, wakes the next.
+
+A pending run that is woken is evaluated by any scheduler. A run at a gate is evaluated by its own task, so that a gate needs no
+scheduler. Because a task may die while it waits, nothing waits for a gate: one that was not seen for :data:`GONE` is not in the
+queue, and the first of the gates that are left is due again after its recheck interval.
 """
 
 from __future__ import annotations
@@ -22,26 +28,32 @@ import sqlalchemy as sa
 from airflow_snowpack.scheduling.constraints.constraint import CONSTRAINTS, dag_wait_key, group_wait_key
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.launches.active_runs import runs_that_count
+from airflow_snowpack.scheduling.pending_runs.gated_runs import GatePlace, GateState, is_active
 from airflow_snowpack.scheduling.pending_runs.model import is_open
-from airflow_snowpack.store.schedule_tables import pending_jobs, schedules
+from airflow_snowpack.store import Store
+from airflow_snowpack.store.schedule_tables import gated_runs, pending_jobs, schedules
 
-FRONT = 10
-"""So many of a line are looked at as often as if they waited alone."""
-SELDOM = timedelta(minutes=5)
-"""How soon one further back is looked at when nobody wakes it, which is what it relies on."""
-AT_ONCE = 20
-"""So many of a line are woken together at most; each that leaves it wakes more."""
-AS_FAR = 100
-"""So far into a line it is looked for those who can use the places, where some allow for fewer runs than others."""
+FRONT_SIZE = 10
+"""So many pending runs at the front of a queue are evaluated as often as if they waited alone."""
+FALLBACK_CHECK_INTERVAL = timedelta(minutes=5)
+"""How soon a pending run behind the front is evaluated when nothing wakes it."""
+WAKE_LIMIT = 20
+"""So many of a queue are woken together at most; each that leaves it wakes more."""
+QUEUE_DEPTH = 100
+"""How many of a queue are read to find those that fit the free places, as some allow fewer active runs than others."""
+BEAT = timedelta(seconds=30)
+"""How often a run at a gate is marked as seen."""
+GONE = 5 * BEAT
+"""A run at a gate that was not seen for so long has left the queue: its task died, and its row is a remainder."""
 
 Place = tuple[int, datetime, str]
-IN_LINE = (pending_jobs.c.priority.desc(), pending_jobs.c.created_at, pending_jobs.c.pending_id)
+IN_ORDER = (pending_jobs.c.priority.desc(), pending_jobs.c.created_at, pending_jobs.c.pending_id)
 
 
 class Fronts:
-    """The fronts of several lines, as they change while a batch of jobs is evaluated.
+    """The fronts of several queues, as they change while a batch of pending runs is evaluated.
 
-    What a transaction has not written yet is entered here, so that each job meets the line as it is behind those before it.
+    What the transaction has not written yet is entered here, so that each run meets the queue behind those before it.
     """
 
     def __init__(self, conn: sa.Connection) -> None:
@@ -49,36 +61,36 @@ class Fronts:
         self._known: dict[str, list[Place]] = {}
 
     def read(self, keys: Iterable[str]) -> None:
-        """Read the fronts of these lines that are not known yet, in one statement."""
+        """Read the fronts of these queues that are not known yet, in one statement."""
         new = sorted(set(keys) - self._known.keys())
         if not new:
             return
         self._known |= {key: [] for key in new}
         columns = [pending_jobs.c[name] for name in ("waits_for", "priority", "created_at", "pending_id")]
-        place = sa.func.row_number().over(partition_by=pending_jobs.c.waits_for, order_by=IN_LINE)
+        place = sa.func.row_number().over(partition_by=pending_jobs.c.waits_for, order_by=IN_ORDER)
         ranked = sa.select(*columns, place.label("place"))
         ranked_rows = ranked.where(pending_jobs.c.waits_for.in_(new), is_open).subquery()
-        for row in self._conn.execute(sa.select(ranked_rows).where(ranked_rows.c.place <= AS_FAR)):
+        for row in self._conn.execute(sa.select(ranked_rows).where(ranked_rows.c.place <= QUEUE_DEPTH)):
             self._known[row.waits_for].append(_place(row))
         for line in self._known.values():
             line.sort()
 
     def has(self, row: sa.Row[Any], key: str) -> bool:
-        """Whether fewer than :data:`FRONT` are before it in the line.
+        """Whether fewer than :data:`FRONT_SIZE` are before it in the queue.
 
-        :param row: of the pending job.
+        :param row: of the pending run.
         """
-        return bisect_left(self._known[key], _place(row)) < FRONT
+        return bisect_left(self._known[key], _place(row)) < FRONT_SIZE
 
     def enter(self, row: sa.Row[Any], key: str) -> None:
-        """It waits in the line from now on."""
+        """Enter the run in the queue."""
         line, place = self._known[key], _place(row)
         at = bisect_left(line, place)
-        if at < AS_FAR and (at == len(line) or line[at] != place):
+        if at < QUEUE_DEPTH and (at == len(line) or line[at] != place):
             line.insert(at, place)
 
     def leave(self, row: sa.Row[Any], key: str) -> None:
-        """It waits in the line no more."""
+        """Remove the run from the queue."""
         if _place(row) in (line := self._known.get(key, [])):
             line.remove(_place(row))
 
@@ -88,9 +100,9 @@ def _place(row: sa.Row[Any]) -> Place:
 
 
 def elder_due(conn: sa.Connection, row: sa.Row[Any], keys: Collection[str], now: datetime) -> str | None:
-    """What somebody waits for who is due and before it in line; ``None`` when nobody is.
+    """Return the wait key of a pending run that is due and before this one in a queue; ``None`` without one.
 
-    :param keys: what its own constraints count.
+    :param keys: the wait keys that its own constraints count.
     """
     before = sa.or_(pending_jobs.c.priority > row.priority, pending_jobs.c.created_at < row.created_at)
     query = sa.select(pending_jobs.c.waits_for).where(pending_jobs.c.waits_for.in_(sorted(keys)), is_open)
@@ -99,63 +111,142 @@ def elder_due(conn: sa.Connection, row: sa.Row[Any], keys: Collection[str], now:
     return key
 
 
-def next_in_line(
-    conn: sa.Connection, keys: Iterable[str], now: datetime, *, but: tuple[str, str] | None = None
-) -> frozenset[str]:
-    """Those to wake: as many of each line as there are places, as far as the store knows, and the first in any case.
+def wake_next(
+    conn: sa.Connection,
+    keys: Iterable[str],
+    now: datetime,
+    *,
+    ended: tuple[str, str] | None = None,
+    skip_locked: bool = False,
+) -> None:
+    """Make those due that are next in these queues: as many as the store knows places for, and the first in any case.
 
-    :param but: the DAG and the id of a run that is over, and takes no place.
+    :param ended: the DAG and the id of a run that has ended, and takes no place.
+    :param skip_locked: leave out pending runs that another transaction has locked, instead of waiting; for a transaction that
+        has locked others.
     """
-    return frozenset(pending_id for key in keys for pending_id in _next(conn, key, now, but))
+    woken = [row for key in sorted(keys) for row in _next(conn, key, now, ended)]
+    _wake_pending(conn, {row.pending_id for row in woken if row.pending_id is not None}, now, skip_locked=skip_locked)
+    _wake_gates(conn, {(row.dag_id, row.run_id, row.task) for row in woken if row.pending_id is None}, now)
 
 
-def wake(conn: sa.Connection, pending_ids: Collection[str], now: datetime, *, skip_locked: bool = False) -> None:
-    """Have them looked at now.
-
-    :param skip_locked: leave out those whom somebody else has in hand, instead of waiting; for a caller who holds others.
-    """
+def _wake_pending(conn: sa.Connection, pending_ids: Collection[str], now: datetime, *, skip_locked: bool) -> None:
     if not pending_ids:
         return
-    # In one order for everybody, as the subscriber locks them too.
+    # In one order in every transaction, as the subscriber locks them too.
     in_order = (pending_jobs.c.schedule, pending_jobs.c.generation)
     late = sa.or_(pending_jobs.c.next_check_at.is_(None), pending_jobs.c.next_check_at > now)
     query = sa.select(pending_jobs.c.pending_id).where(pending_jobs.c.pending_id.in_(sorted(pending_ids)), is_open, late)
-    held = conn.execute(query.order_by(*in_order).with_for_update(skip_locked=skip_locked)).scalars().all()
-    if held:
-        conn.execute(sa.update(pending_jobs).where(pending_jobs.c.pending_id.in_(held)).values(next_check_at=now))
+    locked = conn.execute(query.order_by(*in_order).with_for_update(skip_locked=skip_locked)).scalars().all()
+    if locked:
+        conn.execute(sa.update(pending_jobs).where(pending_jobs.c.pending_id.in_(locked)).values(next_check_at=now))
 
 
-def _next(conn: sa.Connection, key: str, now: datetime, but: tuple[str, str] | None) -> list[str]:
-    line = _line(conn, key)
-    # A pool, or a load, has room for one as far as the store knows.
-    active = len(runs_that_count(conn, key) - {but}) if line and key.startswith((dag_wait_key(""), group_wait_key(""))) else 0
-    woken: list[str] = []
+def _wake_gates(conn: sa.Connection, places: Collection[tuple[str, str, str]], now: datetime) -> None:
+    """Never wait for a gate's row: its evaluation, which has locked it, may wait for a lock that this transaction has."""
+    if not places:
+        return
+    row = sa.tuple_(*GATE_KEY)
+    sleeping = sa.select(*GATE_KEY).where(row.in_(sorted(places)), *_AT_GATE, gated_runs.c.not_before.is_(None))
+    locked = [tuple(found) for found in conn.execute(sleeping.with_for_update(skip_locked=True))]
+    if locked:
+        conn.execute(sa.update(gated_runs).where(row.in_(locked)).values(not_before=now))
+
+
+def _next(conn: sa.Connection, key: str, now: datetime, ended: tuple[str, str] | None) -> list[sa.Row[Any]]:
+    counts_runs = key.startswith((dag_wait_key(""), group_wait_key("")))
+    active: dict[str | None, frozenset[tuple[str, str]]] = {}
+    woken: list[sa.Row[Any]] = []
     taken = 0
-    for place, row in enumerate(line):
-        has_room = _limit(row, key) - active > taken
-        taken += has_room  # also by one that is due already: it is to be looked at before those behind it
-        if (has_room or place == 0) and (row.next_check_at is None or row.next_check_at > now):
-            woken.append(row.pending_id)
-        if len(woken) == AT_ONCE:
+    queue = [row for row in _queue(conn, key, now) if (row.dag_id, row.run_id) != ended]
+    for place, row in enumerate(queue):
+        gate_of = None if row.pending_id is not None else row.dag_id
+        if counts_runs and gate_of not in active:
+            active[gate_of] = runs_that_count(conn, key, at_gate_of=gate_of)
+        # A pool, or a load, has room for one as far as the store knows.
+        counted = active.get(gate_of, frozenset()) - {ended, (row.dag_id, row.run_id)}
+        has_room = _limit(row, key) - len(counted) > taken
+        taken += has_room  # also by one that is due already: it is to be evaluated before those behind it
+        first = place == 0 and gate_of is None  # the first at a gate is due now and then in any case, which costs a process
+        if (has_room or first) and (row.next_check_at is None or row.next_check_at > now):
+            woken.append(row)
+        if len(woken) == WAKE_LIMIT:
             break
     return woken
 
 
-def _line(conn: sa.Connection, key: str) -> list[sa.Row[Any]]:
+def _queue(conn: sa.Connection, key: str, now: datetime) -> list[sa.Row[Any]]:
+    """Return those that wait for the key, in order; ``pending_id`` is null for a run at a gate."""
     columns = [pending_jobs.c[name] for name in ("pending_id", "schedule", "dag_id", "priority", "created_at", "next_check_at")]
-    first = sa.select(*columns).where(pending_jobs.c.waits_for == key, is_open).order_by(*IN_LINE).limit(AS_FAR).subquery()
-    definition = sa.select(schedules.c.definition).where(schedules.c.name == first.c.schedule).scalar_subquery()
-    query = sa.select(first, definition.label("definition"))
-    return list(conn.execute(query.order_by(first.c.priority.desc(), first.c.created_at, first.c.pending_id)))
+    pending = (
+        sa.select(*columns).where(pending_jobs.c.waits_for == key, is_open).order_by(*IN_ORDER).limit(QUEUE_DEPTH).subquery()
+    )
+    declared = sa.select(schedules.c.definition["constraints"]).where(schedules.c.name == pending.c.schedule).scalar_subquery()
+    nothing = sa.null().cast(sa.Text)
+    of_schedules = sa.select(
+        pending.c.pending_id,
+        pending.c.dag_id,
+        nothing.label("run_id"),
+        nothing.label("task"),
+        pending.c.priority,
+        pending.c.created_at,
+        pending.c.next_check_at,
+        declared.label("constraints"),
+    )
+    alive = gated_runs.c.seen_at > now - GONE
+    names = ("dag_id", "run_id", "task", "priority", "arrived_at", "not_before", "constraints")
+    waiting = sa.select(*(gated_runs.c[name] for name in names)).where(gated_runs.c.waits_for == key, *_AT_GATE, alive)
+    gates = waiting.order_by(gated_runs.c.priority.desc(), gated_runs.c.arrived_at, *GATE_KEY).limit(QUEUE_DEPTH).subquery()
+    at_gates = sa.select(nothing, *(gates.c[name] for name in names))
+    found = conn.execute(sa.union_all(of_schedules, at_gates)).all()
+    in_order = sorted(found, key=lambda row: (-row.priority, row.created_at, row.pending_id or row.run_id, row.task or ""))
+    return in_order[:QUEUE_DEPTH]
 
 
 def _limit(row: sa.Row[Any], key: str) -> int:
-    """How many may run at once for this one to be among them; one where nothing says."""
-    declared = row.definition.get("constraints") if isinstance(row.definition, dict) else None
+    """Return how many runs may be active at once for this one to be among them; one where no constraint gives a number."""
     limits = []
-    for one in declared if isinstance(declared, list) else ():
+    for one in row.constraints if isinstance(row.constraints, list) else ():
         with suppress(InvalidSchedule):  # one of a newer version; its evaluation reports it
             constraint = CONSTRAINTS.parse(one)
             if constraint.max_active is not None and constraint.wait_key(row.dag_id) == key:
                 limits.append(constraint.max_active)
     return min(limits, default=1)
+
+
+def gate_is_due(store: Store, place: GatePlace, recheck: timedelta) -> bool:
+    """Return whether a run that waits at its gate is to be evaluated, and mark it as seen.
+
+    :param recheck: how often the first of the queue is due when nothing wakes it.
+    """
+
+    def read(conn: sa.Connection) -> bool:
+        now = store.clock()
+        row = conn.execute(sa.select(gated_runs).where(place.row)).first()
+        if row is None or row.state != GateState.WAITING or row.ended_at is not None:
+            return True  # whatever has happened, it is not waiting
+        if now - row.seen_at >= BEAT:
+            conn.execute(sa.update(gated_runs).where(place.row).values(seen_at=now))
+        if row.not_before is not None and now < row.not_before:
+            return False
+        if row.not_before is not None and row.looked_at <= row.not_before:
+            return True
+        return bool(now >= row.looked_at + recheck) and conn.execute(_ahead_at_gate(row, now)).first() is None
+
+    return store.read(read)
+
+
+def _ahead_at_gate(row: sa.Row[Any], now: datetime) -> sa.Select[Any]:
+    """Select a run at a gate that is before this one, and waits for the same."""
+    columns = (gated_runs.c.arrived_at, *GATE_KEY)
+    came_before = sa.tuple_(*columns) < sa.tuple_(*(sa.literal(getattr(row, each.name), each.type) for each in columns))
+    more_urgent = gated_runs.c.priority > row.priority
+    before = sa.or_(more_urgent, sa.and_(gated_runs.c.priority == row.priority, came_before))
+    same = gated_runs.c.waits_for == row.waits_for
+    if row.waits_for is None:  # it waits for an answer of Airflow's; others without a key wait for a moment
+        same = sa.and_(same, gated_runs.c.not_before.is_(None))
+    return sa.select(gated_runs.c.run_id).where(same, before, *_AT_GATE, gated_runs.c.seen_at > now - GONE).limit(1)
+
+
+GATE_KEY = (gated_runs.c.dag_id, gated_runs.c.run_id, gated_runs.c.task)
+_AT_GATE = (gated_runs.c.state == GateState.WAITING.value, is_active)

@@ -23,13 +23,13 @@ from airflow_snowpack.scheduling import (
     GatedRun,
     GatePlace,
     GateState,
-    Line,
     MaxConcurrent,
     MaxRuns,
     PoolSlots,
     SinceLastRun,
     TimeWindow,
     explain,
+    gate_is_due,
 )
 from airflow_snowpack.store import open_store
 
@@ -67,8 +67,8 @@ class Gates:
         self.airflow.running[dag_id].discard(run_id)
         self.scheduler.runs.ended(dag_id, run_id, state, self.store.clock())
 
-    def line(self, run_id: str, *constraints: Constraint, dag_id: str = "maintain") -> Line:
-        return Line(self.store, GatePlace(dag_id, run_id, "gate"), constraints)
+    def is_due(self, run_id: str, *, dag_id: str = "maintain") -> bool:
+        return gate_is_due(self.store, GatePlace(dag_id, run_id, "gate"), timedelta(seconds=30))
 
 
 @pytest.fixture
@@ -445,10 +445,9 @@ class TestTheEndOfTheTime:
         late.ask()
         late.time_out(WAITING)
         gates.ask("c", MaxConcurrent(1))
-        line = gates.line("c", MaxConcurrent(1))
-        assert not line.calls()
+        assert not gates.is_due("c")
         gates.end("a")
-        assert line.calls()
+        assert gates.is_due("c")
 
     @pytest.mark.one_database
     def test_a_run_that_has_passed_in_the_last_moment_has_passed(self, gates: Gates) -> None:
@@ -460,19 +459,17 @@ class TestTheEndOfTheTime:
 class TestTheLine:
     def test_when_a_place_becomes_free_the_first_in_the_line_is_called_and_nobody_else(self, gates: Gates, clock: Any) -> None:
         limit = MaxConcurrent(1)
-        lines = {}
         for name in "abcd":
             gates.ask(name, limit)
             clock.forward(seconds=1)
-            lines[name] = gates.line(name, limit)
-        assert [lines[name].calls() for name in "bcd"] == [False, False, False]
+        assert [gates.is_due(name) for name in "bcd"] == [False, False, False]
         gates.end("a")
-        assert [lines[name].calls() for name in "bcd"] == [True, False, False]
+        assert [gates.is_due(name) for name in "bcd"] == [True, False, False]
 
         gates.ask("b", limit)
-        assert [lines[name].calls() for name in "cd"] == [False, False]
+        assert [gates.is_due(name) for name in "cd"] == [False, False]
         gates.end("b")
-        assert [lines[name].calls() for name in "cd"] == [True, False]
+        assert [gates.is_due(name) for name in "cd"] == [True, False]
 
     @pytest.mark.one_database
     def test_the_first_is_called_now_and_then_although_nothing_was_told(self, gates: Gates, clock: Any) -> None:
@@ -480,30 +477,130 @@ class TestTheLine:
         for name in "bc":
             gates.ask(name, MaxConcurrent(1))
             clock.forward(seconds=1)
-        lines = [gates.line(name, MaxConcurrent(1)) for name in "bc"]
-        assert [line.calls() for line in lines] == [False, False]
+        assert [gates.is_due(name) for name in "bc"] == [False, False]
         clock.forward(seconds=30)
-        assert [line.calls() for line in lines] == [True, False]
+        assert [gates.is_due(name) for name in "bc"] == [True, False]
 
     @pytest.mark.one_database
     def test_whoever_waits_for_a_moment_is_called_then_and_stands_in_no_line(self, gates: Gates, clock: Any) -> None:
         gates.ask("a", MaxConcurrent(1))
         gates.ask("b", TimeWindow("20:00", "21:00"), MaxConcurrent(1))
         gates.ask("c", MaxConcurrent(1))
-        waits, stands = gates.line("b", TimeWindow("20:00", "21:00"), MaxConcurrent(1)), gates.line("c", MaxConcurrent(1))
-        assert (waits.calls(), stands.calls()) == (False, False)
+        assert (gates.is_due("b"), gates.is_due("c")) == (False, False)
         gates.end("a")
-        assert (waits.calls(), stands.calls()) == (False, True)
+        assert (gates.is_due("b"), gates.is_due("c")) == (False, True)
         clock.forward(hours=8)
-        assert waits.calls()
+        assert gates.is_due("b")
 
     def test_whoever_is_gone_is_not_waited_for(self, gates: Gates, clock: Any) -> None:
         gates.ask("a", MaxConcurrent(1))
         gates.ask("gone", MaxConcurrent(1))
         clock.forward(seconds=1)
         gates.ask("c", MaxConcurrent(1))
-        line = gates.line("c", MaxConcurrent(1))
         for _ in range(6):
             clock.forward(seconds=30)
-            called = line.calls()
-        assert called
+            is_due = gates.is_due("c")
+        assert is_due
+
+
+class TestOneQueue:
+    """Runs at gates and pending runs of schedules wait in one queue."""
+
+    GROUP = MaxConcurrent(1, group="g")
+
+    @pytest.fixture
+    def held(self, gates: Gates) -> Gates:
+        """The only place of the group is taken by a run that has passed its gate."""
+        assert gates.state("a", self.GROUP) is PASSED
+        gates.scheduler.declare("other", CustomEvents("go"), self.GROUP, dag_id="no_gate")
+        return gates
+
+    def wait_at_gate(self, gates: Gates, run_id: str, **arguments: Any) -> None:
+        assert gates.state(run_id, self.GROUP, **arguments) is WAITING
+        gates.store.clock.forward(seconds=1)
+
+    @staticmethod
+    def wait_as_schedule(gates: Gates) -> None:
+        gates.scheduler.send("go")
+        gates.scheduler.work()
+        gates.store.clock.forward(seconds=1)
+
+    @staticmethod
+    def schedule_is_due(gates: Gates) -> bool:
+        (pending,) = gates.scheduler.pending("other")
+        return bool(pending.next_check_at <= gates.store.clock())
+
+    def test_a_place_goes_to_the_gate_that_came_before_a_pending_run(self, held: Gates) -> None:
+        self.wait_at_gate(held, "b")
+        self.wait_as_schedule(held)
+        held.end("a")
+        assert (held.is_due("b"), self.schedule_is_due(held)) == (True, False)
+        assert held.state("b", self.GROUP) is PASSED
+
+    def test_a_place_goes_to_the_pending_run_that_came_before_a_gate(self, held: Gates) -> None:
+        self.wait_as_schedule(held)
+        self.wait_at_gate(held, "b")
+        held.end("a")
+        assert (held.is_due("b"), self.schedule_is_due(held)) == (False, True)
+
+    def test_a_place_goes_to_the_gate_of_a_higher_priority(self, held: Gates) -> None:
+        self.wait_as_schedule(held)
+        self.wait_at_gate(held, "b")
+        self.wait_at_gate(held, "urgent", priority=9)
+        held.end("a")
+        assert [held.is_due(name) for name in ("urgent", "b")] == [True, False]
+        assert not self.schedule_is_due(held)
+
+    def test_a_task_that_died_at_its_gate_leaves_no_ghost_in_the_queue(self, held: Gates, clock: Any) -> None:
+        self.wait_at_gate(held, "dead")
+        self.wait_as_schedule(held)
+        clock.forward(minutes=3)
+        held.scheduler.work()
+        held.end("a")
+        assert self.schedule_is_due(held)
+
+    def test_a_run_that_ends_while_it_waits_at_its_gate_leaves_no_ghost_in_the_queue(self, held: Gates) -> None:
+        self.wait_at_gate(held, "cleared")
+        self.wait_as_schedule(held)
+        held.end("cleared", "failed")
+        held.end("a")
+        assert self.schedule_is_due(held)
+
+    def test_a_run_that_is_skipped_after_it_was_woken_wakes_the_next(self, held: Gates) -> None:
+        late = held.gate("b", self.GROUP)
+        self.wait_at_gate(held, "b")
+        self.wait_at_gate(held, "c")
+        held.end("a")
+        assert (held.is_due("b"), held.is_due("c")) == (True, False)
+        late.time_out(SKIPPED)
+        assert held.is_due("c")
+
+    def test_a_gate_that_was_woken_does_not_pass_without_a_place(self, held: Gates) -> None:
+        self.wait_at_gate(held, "b")
+        held.end("a")
+        assert held.is_due("b")
+        assert held.gate("early", self.GROUP).ask().state is PASSED
+        assert held.state("b", self.GROUP) is WAITING
+        assert not held.is_due("b")
+
+    def test_a_scheduler_that_finds_a_place_for_a_gate_leaves_it_to_the_task_of_the_gate(self, held: Gates) -> None:
+        self.wait_at_gate(held, "b")
+        held.end("a")
+        held.scheduler.work()
+        assert held.is_due("b")
+        assert held.state("c", self.GROUP) is PASSED, "no place is taken for a task that may never come"
+
+    @pytest.mark.one_database
+    def test_a_gate_that_was_woken_while_airflow_does_not_answer_is_due_again_after_its_interval(
+        self, held: Gates, clock: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.wait_at_gate(held, "b")
+        held.end("a")
+        assert held.is_due("b")
+        clock.forward(seconds=1)
+        monkeypatch.setattr(held.airflow, "dag_runs", lambda known: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            held.ask("b", self.GROUP)
+        assert not held.is_due("b")
+        clock.forward(seconds=30)
+        assert held.is_due("b")

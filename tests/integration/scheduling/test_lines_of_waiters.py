@@ -109,7 +109,7 @@ def test_who_is_far_back_in_the_line_is_looked_at_seldom(held: Any) -> None:
     assert held.work().looked_at == 40
     held.clock.forward(seconds=30)
     assert due(held) == [f"w{place:04}" for place in range(10)]
-    held.clock.now = now + timedelta(seconds=1) + wait_queue.SELDOM
+    held.clock.now = now + timedelta(seconds=1) + wait_queue.FALLBACK_CHECK_INTERVAL
     assert len(due(held)) == 40, "and not never, should nobody wake it"
 
 

@@ -353,10 +353,8 @@ def test_runs_at_gates_share_one_connection(rounds: TriggerRounds, far_store: St
     states = [Gate(far_store, QuietAirflow(), place, [MaxConcurrent(1)]).ask().state for place in places]  # type: ignore[arg-type]  # as far as gates ask
     assert states == [GateState.PASSED, *[GateState.WAITING] * 9]
     far_store.close()
-    constraint = MaxConcurrent(1).to_json()
     gates: list[BaseTrigger] = [
-        triggers.RunConstraintTrigger("dag", place.run_id, "gate", [constraint], LONG, recheck_seconds=3_600.0)
-        for place in places[1:]
+        triggers.RunConstraintTrigger("dag", place.run_id, "gate", LONG, recheck_seconds=3_600.0) for place in places[1:]
     ]
 
     async def act(tasks: Tasks) -> None:

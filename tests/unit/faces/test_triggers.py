@@ -11,7 +11,7 @@ import pytest
 
 from airflow_snowpack import hooks, triggers
 from airflow_snowpack.jobs import Jobs, JobStatus
-from airflow_snowpack.scheduling import DagRuns, Gate, GatePlace, GateState, MaxConcurrent, Runs, TimeWindow
+from airflow_snowpack.scheduling import DagRuns, Gate, GatePlace, GateState, MaxConcurrent, Runs
 from airflow_snowpack.store import StoreTooSlow, open_store
 from airflow_snowpack.triggers import shared_reads, wait_for
 
@@ -49,7 +49,7 @@ def fired(trigger: BaseTrigger) -> dict[str, Any]:
     [
         ("MaintenanceJobTrigger", ("0123", "store", 2.5)),
         ("TableLockTrigger", ("demo.flights", "lake", "2026-01-01T00:00:00+00:00", "store", 2.5)),
-        ("RunConstraintTrigger", ("dag", "run", "gate", [{"delay": {"period": "1h"}}], LONG, LONG, "store", 2.5)),
+        ("RunConstraintTrigger", ("dag", "run", "gate", LONG, LONG, "store", 2.5)),
     ],
 )
 def test_a_trigger_comes_back_as_it_was(kind: str, arguments: tuple[Any, ...]) -> None:
@@ -74,9 +74,9 @@ def ready(name: str, jobs: Jobs, flights: TableName) -> BaseTrigger:
         "arrival, too late": triggers.DataArrivalTrigger("c", "o", {"every": {"period": "1h"}}, now, now),
         "dispatcher, over": triggers.DispatcherTrigger(now),
         "dispatcher, in vain": triggers.DispatcherTrigger(LONG, "nowhere"),
-        "gate": triggers.RunConstraintTrigger("dag", "run", "gate", [], LONG),
-        "gate, at its moment": triggers.RunConstraintTrigger("dag", "run", "gate", [], LONG, now),
-        "gate, over": triggers.RunConstraintTrigger("dag", "run", "gate", [], now),
+        "gate": triggers.RunConstraintTrigger("dag", "run", "gate", LONG),
+        "gate, at its moment": triggers.RunConstraintTrigger("dag", "run", "gate", LONG, now),
+        "gate, over": triggers.RunConstraintTrigger("dag", "run", "gate", now),
     }
     return every[name]
 
@@ -150,7 +150,7 @@ def test_the_gates_trigger_calls_a_run_when_the_place_that_it_waits_for_becomes_
     for name in ("first", "second"):
         state = at_gate(name, MaxConcurrent(1))[0].ask().state
     assert state is GateState.WAITING
-    trigger = triggers.RunConstraintTrigger("dag", "second", "gate", [MaxConcurrent(1).to_json()], LONG, recheck_seconds=3600.0)
+    trigger = triggers.RunConstraintTrigger("dag", "second", "gate", LONG, recheck_seconds=3600.0)
 
     async def end_the_first_meanwhile() -> dict[str, Any]:
         waiting = asyncio.create_task(first_event(trigger))
@@ -167,7 +167,7 @@ def test_the_gates_trigger_looks_at_nothing_before_the_moment_that_was_named(job
         raise AssertionError("it looked")
 
     monkeypatch.setattr(shared_reads.StoreReads, "get", never)
-    trigger = triggers.RunConstraintTrigger("dag", "run", "gate", [TimeWindow("20:00", "21:00").to_json()], LONG, LONG)
+    trigger = triggers.RunConstraintTrigger("dag", "run", "gate", LONG, LONG)
 
     async def wait() -> bool:
         waiting = asyncio.create_task(first_event(trigger))

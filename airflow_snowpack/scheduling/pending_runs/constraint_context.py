@@ -1,0 +1,251 @@
+"""The facts that constraints read: from a snapshot of Airflow before the transaction, and from the store within it.
+
+    facts = Facts(conn, snapshot, now)
+    facts.read(schedules)                                   # while the locks on what they count are held: a few statements
+    rulings = rule_all(constraints, facts.context(schedule, triggered_at, now))
+    facts.reserve("maintain", run_id, constraints)          # what is decided counts for the next run of the batch
+
+The invariant: **each run gets the facts that it would get if those before it in the batch had been written.** Whatever takes a
+place that the batch counts needs a lock that the transaction holds, so that what was read stays true until it ends. A run that
+ends meanwhile only makes room, and wakes the next in the queue.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import sqlalchemy as sa
+
+from airflow_snowpack.scheduling.airflow_port import DagRuns, FreeSlots, Snapshot, Unavailable
+from airflow_snowpack.scheduling.constraints.constraint import (
+    Constraint,
+    FactUnavailable,
+    RequiredFacts,
+    counted_keys,
+    dag_wait_key,
+)
+from airflow_snowpack.scheduling.launches.active_runs import ActiveRuns, active_runs, dags_of_groups
+from airflow_snowpack.scheduling.launches.slot_reservations import amounts_of, held
+from airflow_snowpack.scheduling.pending_runs.gated_runs import GatePlace, passes_since
+from airflow_snowpack.scheduling.pending_runs.model import is_open
+from airflow_snowpack.store.schedule_tables import dag_successes, pending_jobs, schedule_runs
+
+
+class Constrained(Protocol):
+    """A run that waits for its constraints: of a schedule, or at a gate."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def dag_id(self) -> str: ...
+    @property
+    def constraints(self) -> Sequence[Constraint]: ...
+    @property
+    def priority(self) -> int: ...
+
+
+class Facts:
+    """What the store contains about the constraints of some runs, as it changes while they are evaluated.
+
+    :param snapshot: the state of Airflow before the transaction.
+    """
+
+    def __init__(self, conn: sa.Connection, snapshot: Snapshot, now: datetime) -> None:
+        self.conn = conn
+        self.snapshot = snapshot
+        self.now = now
+        self.members: dict[str, list[str]] = {}
+        self.active: dict[str, ActiveRuns] = {}
+        self.successes: dict[str, datetime] = {}
+        self._launches: defaultdict[str, list[datetime]] = defaultdict(list)
+        self._held: dict[str, int] = {}
+        self._of_group: dict[str, int] = {}
+        self._more_urgent: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        self._lowest = 0
+
+    def read(self, runs: Sequence[Constrained]) -> None:
+        """Read what the constraints of these runs require."""
+        required = {each.name: RequiredFacts.of(each.constraints, each.dag_id) for each in runs}
+        together = RequiredFacts.merged(required.values())
+        self.members = dags_of_groups(self.conn, together.groups)
+        counted = {dag_id for dag_ids in self.members.values() for dag_id in dag_ids}.union(together.dag_runs)
+        self.active = active_runs(self.conn, counted) if counted else {}
+        self._read_successes(together.successes)
+        self._read_launches([name for name, facts in required.items() if facts.launches_within], together.launches_within)
+        self._lowest = min((each.priority for each in runs), default=0)
+        self._read_more_urgent({key for each in runs for key in counted_keys(each.dag_id, each.constraints)})
+
+    def context(self, run: Constrained, triggered_at: datetime, now: datetime) -> RunContext:
+        """Return the context of one of these runs."""
+        return RunContext(self, run, triggered_at, now)
+
+    def active_of_dag(self, dag_id: str) -> int:
+        """Count the active runs of a DAG.
+
+        :raises FactUnavailable: Airflow does not report how many runs it has.
+        """
+        runs = self._in_airflow(dag_id)
+        return runs.others + len(self.active[dag_id].every - runs.ended.keys())
+
+    def active_of_group(self, group: str) -> int:
+        """Count the active runs of the group's DAGs.
+
+        :raises FactUnavailable: Airflow does not report how many runs one of them has.
+        """
+        if group not in self._of_group:
+            known = {dag_id: self._in_airflow(dag_id) for dag_id in self.members[group]}
+            counted = (runs.others + len(self.active[one].counted_in_group - runs.ended.keys()) for one, runs in known.items())
+            self._of_group[group] = sum(counted)
+        return self._of_group[group]
+
+    def launches_since(self, schedule: str, moment: datetime) -> tuple[datetime, ...]:
+        """Return when the schedule launched after the moment, oldest first."""
+        launches = self._launches[schedule]
+        return tuple(launches[bisect_right(launches, moment) :])
+
+    def held(self, key: str) -> int:
+        """Return how much of a pool or of a load is reserved."""
+        if key not in self._held:
+            self._held[key] = held(self.conn, key, self.snapshot.taken_at or self.now)
+        return self._held[key]
+
+    def more_urgent(self, key: str, priority: int) -> int:
+        """Count the pending runs of a higher priority with this wait key."""
+        return sum(number for other, number in self._more_urgent[key].items() if other > priority)
+
+    def reserve(self, dag_id: str, run_id: str, constraints: Iterable[Constraint]) -> None:
+        """Count the run from now on, though it is written with the rest of the batch."""
+        if dag_id in self.active:
+            self.active[dag_id].every.add(run_id)
+            self._of_group.clear()
+        for key, amount in amounts_of(constraints).items():
+            self._held[key] = self.held(key) + amount
+
+    def move(self, priority: int, was: str | None, to: str | None) -> None:
+        """Move a pending run of this priority from one wait key to another."""
+        if priority <= self._lowest:
+            return
+        if was is not None:
+            self._more_urgent[was][priority] -= 1
+        if to is not None:
+            self._more_urgent[to][priority] += 1
+
+    def _in_airflow(self, dag_id: str) -> DagRuns:
+        runs = self.snapshot.dag_runs.get(dag_id, DagRuns())
+        if isinstance(runs, Unavailable):
+            raise FactUnavailable(f"the runs of {dag_id} are not known: {runs.why}")
+        return runs
+
+    def _read_successes(self, dag_ids: Iterable[str]) -> None:
+        wanted = sorted(set(dag_ids))
+        if wanted:
+            query = sa.select(dag_successes.c.dag_id, dag_successes.c.ended_at).where(dag_successes.c.dag_id.in_(wanted))
+            self.successes = {row.dag_id: row.ended_at for row in self.conn.execute(query)}
+
+    def _read_launches(self, names: Sequence[str], longest: timedelta) -> None:
+        if not names:
+            return
+        runs = schedule_runs.c
+        query = sa.select(runs.schedule, runs.reserved_at).order_by(runs.reserved_at)
+        query = query.where(runs.schedule.in_(sorted(names)), runs.reserved_at > self.now - longest)
+        for row in self.conn.execute(query):
+            self._launches[row.schedule].append(row.reserved_at)
+
+    def _read_more_urgent(self, keys: Iterable[str]) -> None:
+        wanted = sorted(keys)
+        if not wanted:
+            return
+        waiting = (pending_jobs.c.waits_for.in_(wanted), is_open, pending_jobs.c.priority > self._lowest)
+        columns = (pending_jobs.c.waits_for, pending_jobs.c.priority)
+        for key, priority, number in self.conn.execute(sa.select(*columns, sa.func.count()).where(*waiting).group_by(*columns)):
+            self._more_urgent[key][priority] = number
+
+
+@dataclass
+class RunContext:
+    """The facts about one run; a :class:`~airflow_snowpack.scheduling.constraints.constraint.ConstraintContext`."""
+
+    facts: Facts
+    run: Constrained
+    triggered_at: datetime
+    now: datetime
+
+    @property
+    def dag_id(self) -> str:
+        return self.run.dag_id
+
+    @property
+    def schedule(self) -> str:
+        return self.run.name
+
+    @property
+    def priority(self) -> int:
+        return self.run.priority
+
+    def active_runs(self, dag_id: str) -> int:
+        return self.facts.active_of_dag(dag_id)
+
+    def active_runs_of_group(self, group: str) -> int:
+        return self.facts.active_of_group(group)
+
+    def last_success(self, dag_id: str) -> datetime | None:
+        return self.facts.successes.get(dag_id)
+
+    def launches_since(self, moment: datetime) -> tuple[datetime, ...]:
+        return self.facts.launches_since(self.run.name, moment)
+
+    def free_slots(self, pool: str) -> int | None:
+        slots = self.facts.snapshot.free_slots.get(pool)
+        if isinstance(slots, Unavailable):
+            raise FactUnavailable(f"the free slots of pool {pool} are not known: {slots.why}")
+        return slots.free if isinstance(slots, FreeSlots) else slots
+
+    def load(self, probe: str) -> float:
+        return self.facts.snapshot.loads[probe]
+
+    def held(self, key: str) -> int:
+        return self.facts.held(key)
+
+    def more_urgent(self, key: str) -> int:
+        return self.facts.more_urgent(key, self.priority)
+
+
+@dataclass
+class GateContext(RunContext):
+    """The facts about one run at its gate.
+
+    In a DAG that has a gate, a run counts from when it passed: all runs of the DAG come to the gate, and none may wait for
+    another that waits itself, or that has yet to come. So neither this run counts, nor any that waits, nor any that is on its
+    way.
+
+    :param reopened: by DAG, how many runs that had passed and ended are active again.
+    """
+
+    place: GatePlace
+    reopened: Mapping[str, int] = field(default_factory=dict)
+
+    def active_runs(self, dag_id: str) -> int:
+        runs = self.facts.active[dag_id]
+        if not runs.has_gate and dag_id != self.place.dag_id:
+            return super().active_runs(dag_id)
+        own = {self.place.run_id} if dag_id == self.place.dag_id else set()
+        return len(runs.passed - own) + self.reopened.get(dag_id, 0)
+
+    def active_runs_of_group(self, group: str) -> int:
+        return sum(self.active_runs(dag_id) for dag_id in self.facts.members[group])
+
+    def launches_since(self, moment: datetime) -> tuple[datetime, ...]:
+        return passes_since(self.facts.conn, self.place, moment)
+
+    def held(self, key: str) -> int:
+        own = (self.place.dag_id, self.place.run_id)
+        return held(self.facts.conn, key, self.facts.snapshot.taken_at or self.now, but=own)
+
+    def more_urgent(self, key: str) -> int:
+        """Return none for runs of this DAG: a schedule counts them from their start, and would wait for this very run."""
+        return 0 if key == dag_wait_key(self.place.dag_id) else super().more_urgent(key)
