@@ -112,6 +112,7 @@ dag_id: maintain
 enabled: true
 trigger: {any_of: [{readings: 500}, {every: 30d}]}
 constraints: [{business_days: {}}]
+timeout: 7d
 """
 
 
