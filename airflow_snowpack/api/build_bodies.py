@@ -9,9 +9,13 @@ from airflow_snowpack.api.bodies import Body, moment
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from airflow_snowpack.builds.model import BuildRun, CleanupAction, Key, Manifest
-    from airflow_snowpack.builds.registry.model import BuildDataset, Publication, PublishOutcome
-    from airflow_snowpack.builds.run_inspection import AttemptSeen, RunSeen, ShardSeen
+    from airflow_snowpack.builds.model import (
+        CleanupAction,
+        Key,
+        Manifest,
+    )
+    from airflow_snowpack.builds.registry.model import BuildDataset, BuildRun, Publication, PublishOutcome
+    from airflow_snowpack.builds.run_inspection import AttemptInspection, RunInspection, ShardInspection
 
 
 def dataset_body(dataset: BuildDataset) -> Body:
@@ -24,8 +28,8 @@ def dataset_body(dataset: BuildDataset) -> Body:
         "current_run": dataset.current_run,
         "moved_at": moment(dataset.moved_at),
         "newest_as_of": moment(dataset.newest_as_of),
-        "held_by": dataset.held_by,
-        "held_until": moment(dataset.held_until),
+        "held_by": dataset.locked_by,
+        "held_until": moment(dataset.locked_until),
     }
 
 
@@ -68,7 +72,7 @@ def publication_body(publication: Publication) -> Body:
     }
 
 
-def seen_body(seen: RunSeen, current_run: str | None) -> Body:
+def seen_body(seen: RunInspection, current_run: str | None) -> Body:
     """A run with a page of its shards."""
     return {
         **run_body(seen.run, current_run),
@@ -93,7 +97,7 @@ def manifest_body(manifest: Manifest) -> Body:
     }
 
 
-def shard_body(shard: ShardSeen) -> Body:
+def shard_body(shard: ShardInspection) -> Body:
     """A shard, its winner, and all attempts at it that are in the storage."""
     winner = shard.winner
     return {
@@ -114,7 +118,7 @@ def shard_body(shard: ShardSeen) -> Body:
     }
 
 
-def attempt_body(attempt: AttemptSeen) -> Body:
+def attempt_body(attempt: AttemptInspection) -> Body:
     """An attempt's folder."""
     return {
         "folder": attempt.folder,

@@ -6,7 +6,13 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field
 
 from airflow_snowpack.api.shapes import Moment, Shape
-from airflow_snowpack.builds.model import CleanupPhase, KeyType, RunStatus, ShardFormat, ShardingKind
+from airflow_snowpack.builds.model import (
+    CleanupPhase,
+    KeyType,
+    ShardFormat,
+    ShardingKind,
+)
+from airflow_snowpack.builds.registry.model import RunStatus
 
 RUN_ID = "20260425T000000Z"
 

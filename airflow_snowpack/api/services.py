@@ -37,7 +37,7 @@ from airflow_snowpack.store.signs_of_life import SignOfLife
 from airflow_snowpack.store.worker import Worker
 
 if TYPE_CHECKING:
-    from airflow_snowpack.builds.manager import BuildDesk
+    from airflow_snowpack.builds.manager import BuildManager
     from airflow_snowpack.builds.storage import Storage
     from airflow_snowpack.interim.desk import InterimDesk
     from airflow_snowpack.interim.registry import InterimRegistry
@@ -107,15 +107,12 @@ class Services:
         """Return the catalogue of registered runs; ``actor`` is recorded for each change."""
         return self.installation.registered_runs(actor)
 
-    def builds(self, actor: Actor | None = None) -> "BuildDesk":
-        """The desk of builds.
+    def builds(self) -> "BuildManager":
+        """Return the manager of builds."""
+        # Imported here: Arrow takes long to import, and requests about jobs do not need it.
+        from airflow_snowpack.builds.manager import BuildManager
 
-        :param actor: on whose behalf they are changed.
-        """
-        # Imported here: Arrow takes its time, and whoever asks for jobs only needs none of it.
-        from airflow_snowpack.builds.manager import BuildDesk
-
-        return BuildDesk(self.installation.builds, self.open_storage, actor)
+        return BuildManager(self.installation.builds, self.open_storage)
 
     def interim(self) -> "InterimRegistry":
         """Return the registry of interim tables."""

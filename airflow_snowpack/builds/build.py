@@ -8,8 +8,8 @@
     manifest = build.select(handle, build_input, spec, sharding)
     outcome = build.publish(handle, manifest)
 
-The invariants: while it works, the run's lease is renewed, and when somebody else has the run, the work stops; and **a run that
-will not be published says so**, with its reason, as far as the registry can be reached.
+Each step renews the run's lease and stops the work when another attempt has the run. A run that will not be published is failed
+with its reason, as far as the registry can be reached.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from datetime import datetime
 
 from airflow_snowpack.builds.build_spec import BuildInput, BuildSource, BuildSpec, Interrupt
 from airflow_snowpack.builds.cleanup import cleanup
-from airflow_snowpack.builds.errors import BuildError, DatasetBusy, StorageFailed
+from airflow_snowpack.builds.errors import BuildError, BuildLeaseRanOut, DatasetBusy, StaleBuild, StorageFailed
 from airflow_snowpack.builds.model import CleanupAction, Manifest, Retention, Sharding
 from airflow_snowpack.builds.publish import publish
-from airflow_snowpack.builds.registry.heartbeat import Heartbeat
 from airflow_snowpack.builds.registry.model import PublishOutcome, RunHandle
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.selection import keep_selection, read_attempts, select
 from airflow_snowpack.store import StoreError
+from airflow_snowpack.store.keep_alive import KeepAlive, Loss
 
 log = logging.getLogger(__name__)
 
 
 class Build:
-    """The steps of builds of one dataset.
+    """The steps of a dataset's builds.
 
     :param storage: the dataset's root.
     """
@@ -44,7 +44,7 @@ class Build:
         self.registry = registry
         self.storage = storage
         self.interrupt = Interrupt()
-        """Call it to stop whatever this build is writing; from a signal handler too."""
+        """Call it to stop the writing; a signal handler may."""
 
     def run(
         self,
@@ -56,13 +56,13 @@ class Build:
         label: str | None = None,
         on_begin: Callable[[RunHandle], None] | None = None,
     ) -> PublishOutcome:
-        """All steps.
+        """Do all steps.
 
-        :param as_of: the moment that the data is of: the end of the data interval.
-        :param owner: whose tries these are, such as a task instance; a later try takes an earlier one's run over.
-        :param label: what the run is named after, instead of ``as_of``.
-        :param on_begin: told of the run as soon as there is one.
-        :raises BuildError: it was not published; the registry has the reason.
+        :param as_of: the time of the data: the end of the data interval.
+        :param owner: the task instance; a later try of the same owner takes over an earlier one's run.
+        :param label: the run's name; ``None`` for ``as_of``.
+        :param on_begin: called with the run as soon as it has begun.
+        :raises BuildError: the run was not published; the registry has the reason.
         """
         sharding = self.sharding(source, spec)
         handle = self.begin(spec, sharding, as_of=as_of, owner=owner, label=label)
@@ -76,7 +76,7 @@ class Build:
         return outcome
 
     def sharding(self, source: BuildSource, spec: BuildSpec) -> Sharding:
-        """How the rows of a source will be placed; it may have to count its keys."""
+        """Return how the rows are distributed; this may count the keys of the source."""
         return spec.placed(lambda: source.count_keys(spec.key, self.interrupt))
 
     def begin(
@@ -96,61 +96,60 @@ class Build:
     def write(self, handle: RunHandle, source: BuildSource, spec: BuildSpec, sharding: Sharding) -> BuildInput:
         """Write all shards of a run.
 
-        :raises StaleBuild: somebody else has the run.
+        :raises StaleBuild: another attempt has the run, or its lease expired.
         """
-        with self._failing(handle, BaseException), self._alive(handle) as beat:
+        with self._fails_run(handle, BaseException), self._kept_alive(handle) as lease:
             try:
                 build_input = source.write(self.storage, handle.run_id, spec, sharding, self.interrupt)
             except Exception:
-                beat.check()  # then that is why the work was stopped
+                check_lease(lease, handle)  # the loss of the lease is then what stopped the work
                 raise
-            beat.check()
+            check_lease(lease, handle)
             return build_input
 
     def select(self, handle: RunHandle, build_input: BuildInput, spec: BuildSpec, sharding: Sharding) -> Manifest:
-        """Choose the winners among the attempts, by their durable records.
+        """Select the winners among the attempts, by their records.
 
         :raises ShardCoverageError: a shard has no successful attempt.
         """
-        with self._failing(handle, BuildError), self._alive(handle):
+        with self._fails_run(handle, BuildError), self._kept_alive(handle):
             attempts = read_attempts(self.storage, handle.run_id)
             return select(handle, attempts, build_input, sharding, spec.shard_format, self.registry.store.clock())
 
     def publish(self, handle: RunHandle, manifest: Manifest) -> PublishOutcome:
-        """Have readers served what was selected; see :func:`publish`."""
-        # Other errors may have left the pointer on this run; whoever has the dataset's lock next finds out.
-        with self._failing(handle, StorageFailed), self._alive(handle):
+        """Publish what was selected; see :func:`publish`."""
+        # After other errors the pointer may name this run; the process that has the dataset's lock next finds out.
+        with self._fails_run(handle, StorageFailed), self._kept_alive(handle):
             try:
                 return publish(self.registry, self.storage, handle, manifest)
             except DatasetBusy:
-                keep_selection(self.storage, manifest)  # the run is whole: whoever wants to may publish it
+                keep_selection(self.storage, manifest)  # the run is complete and can be published later
                 raise
 
     def clean_up(self, dataset: str, retention: Retention) -> list[CleanupAction]:
-        """Clean up after a publication, as far as that is possible: a failure is logged, and the next cleanup makes up for it."""
+        """Clean up after a publication. A failure is logged, and the next cleanup deletes what is left."""
         try:
             return cleanup(self.registry, self.storage, dataset, retention)
         except (BuildError, StoreError) as error:
-            log.warning("cleanup_failed: %s; the next one makes up for it: %s", dataset, error)
+            log.warning("cleanup_failed: %s; the next cleanup deletes what is left: %s", dataset, error)
             return []
 
     @contextmanager
-    def _alive(self, handle: RunHandle) -> Iterator[Heartbeat]:
-        """Keep the run's lease; stop the work when it is lost."""
+    def _kept_alive(self, handle: RunHandle) -> Iterator[KeepAlive]:
+        """Renew the run's lease, and stop the work when it is lost."""
         policy = self.registry.policy
-        beat = Heartbeat(
+        with KeepAlive(
             lambda: self.registry.heartbeat(handle),
             every=policy.heartbeat,
-            lease=policy.run_lease,
-            what=f"the run {handle.run_id} of {handle.dataset}",
+            lost_after=policy.run_lease,
+            what=str(handle),
             on_lost=self.interrupt,
-        )
-        with beat:
-            yield beat
+        ) as lease:
+            yield lease
 
     @contextmanager
-    def _failing(self, handle: RunHandle, *errors: type[BaseException]) -> Iterator[None]:
-        """Note in the registry that the run will not be published, when one of these errors ends it."""
+    def _fails_run(self, handle: RunHandle, *errors: type[BaseException]) -> Iterator[None]:
+        """Fail the run in the registry when one of these errors ends the block."""
         try:
             yield
         except errors as error:
@@ -159,3 +158,11 @@ class Build:
             except StoreError:
                 log.warning("failed_but_not_recorded: %s of %s: %s", handle.run_id, handle.dataset, error, exc_info=True)
             raise
+
+
+def check_lease(lease: KeepAlive, handle: RunHandle) -> None:
+    """:raises StaleBuild: the lease is lost."""
+    if lease.lost is Loss.RAN_OUT:
+        raise BuildLeaseRanOut(str(handle))
+    if lease.lost is not None:
+        raise StaleBuild(str(handle))

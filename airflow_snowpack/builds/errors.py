@@ -15,7 +15,7 @@ class BuildError(SnowpackError, kind=Kind.FAILED):
 class InvalidBuild(BuildError, kind=Kind.INVALID):
     """Invalid build declaration.
 
-    :ivar field: the parameter that is to blame.
+    :ivar field: the invalid parameter.
     """
 
     def __init__(self, field: str, value: object, problem: str) -> None:
@@ -40,12 +40,14 @@ class ShardCoverageError(BuildError, kind=Kind.DAMAGED):
     def __init__(self, run_id: str, num_shards: int, missing: Sequence[int], unknown: Sequence[int]) -> None:
         self.missing = tuple(missing)
         self.unknown = tuple(unknown)
-        told = []
+        problems = []
         if missing:
-            told.append(f"no attempt at {_few(missing)} succeeded")
+            problems.append(f"no attempt at {_few(missing)} succeeded")
         if unknown:
-            told.append(f"attempts name {_few(unknown)}, outside of 0 to {num_shards - 1}")
-        super().__init__(f"The run {run_id} of {num_shards} shards cannot be published: {' and '.join(told)}. Build it again.")
+            problems.append(f"attempts name {_few(unknown)}, outside of 0 to {num_shards - 1}")
+        super().__init__(
+            f"The run {run_id} of {num_shards} shards cannot be published: {' and '.join(problems)}. Build it again."
+        )
 
 
 def _few(ids: Sequence[int]) -> str:
@@ -59,7 +61,7 @@ class ShardFailed(BuildError, kind=Kind.FAILED):
 
     def __init__(self, shard_id: int, attempts: int, cause: object) -> None:
         self.shard_id = shard_id
-        super().__init__(f"Shard {shard_id} could not be written in {attempts} attempts; the last one ended with: {cause}")
+        super().__init__(f"Shard {shard_id} could not be written in {attempts} attempts. Last error: {cause}")
 
 
 class TooManyKeys(BuildError, kind=Kind.FAILED):
@@ -76,15 +78,15 @@ class DatasetNotFound(BuildError, kind=Kind.NOT_FOUND):
     """Dataset not found."""
 
     def __init__(self, dataset: str) -> None:
-        super().__init__(f"There is no dataset {dataset!r}. `airflow snowpack builds list` shows those that were built.")
+        super().__init__(f"There is no dataset {dataset!r}. List the datasets with `airflow snowpack builds list`.")
 
 
 class BuildNotFound(BuildError, kind=Kind.NOT_FOUND):
     """Build not found."""
 
-    def __init__(self, dataset: str, asked: object, problem: str = "no run, manifest or publication has this name") -> None:
+    def __init__(self, dataset: str, ref: object, problem: str = "no run, manifest or publication has this name") -> None:
         super().__init__(
-            f"{dataset} has no build {asked!r}: {problem}. `airflow snowpack builds show {dataset}` lists those there are."
+            f"{dataset} has no build {ref!r}: {problem}. List its builds with `airflow snowpack builds show {dataset}`."
         )
 
 
@@ -94,16 +96,16 @@ class DatasetBusy(BuildError, kind=Kind.CONFLICT):
     def __init__(self, dataset: str, holder: str, until: datetime) -> None:
         self.until = until
         super().__init__(
-            f"The dataset {dataset} is held by {holder} until {until.isoformat(timespec='seconds')}, "
-            "or for as long as that renews it. Try again later."
+            f"The dataset {dataset} is locked by {holder} until {until.isoformat(timespec='seconds')} or longer, if the lock is "
+            "renewed. Try again later."
         )
 
 
 class StaleBuild(BuildError, kind=Kind.REFUSED):
     """Another attempt has replaced this one."""
 
-    def __init__(self, held: str) -> None:
-        super().__init__(f"Another attempt has taken over {held}; this one stops without writing anything more.")
+    def __init__(self, what: str) -> None:
+        super().__init__(f"Another attempt has taken over {what}. This attempt stops and writes nothing more.")
 
 
 class LockLost(StaleBuild, kind=Kind.CONFLICT):
@@ -113,11 +115,11 @@ class LockLost(StaleBuild, kind=Kind.CONFLICT):
 class BuildLeaseRanOut(StaleBuild, kind=Kind.UNAVAILABLE):
     """The build's lease expired while the store did not answer."""
 
-    def __init__(self, held: str) -> None:
+    def __init__(self, what: str) -> None:
         BuildError.__init__(
             self,
-            f"The lease of {held} ran out, because the store did not answer for longer than it lasts. This attempt stops without "
-            "writing anything more. No other attempt is known to have taken over: retry the task.",
+            f"The lease of {what} expired, because the store did not answer for longer than it lasts. This attempt stops and "
+            "writes nothing more. No other attempt is known to have taken over. Retry the task.",
         )
 
 
@@ -135,8 +137,8 @@ class PointerMoved(PublishFailed, kind=Kind.REFUSED):
         BuildError.__init__(
             self,
             f"The run {run_id} was not published: _CURRENT of {dataset} is at publication {found}, and this would be {mine}. "
-            "Another installation publishes this dataset as well. Give both the same store, or each a dataset of its own, and "
-            "build again.",
+            "Another installation publishes this dataset as well. Let both use the same store, or give each a dataset of its "
+            "own, and build again.",
         )
 
 
@@ -146,29 +148,29 @@ class PointerUnknown(PublishFailed, kind=Kind.UNAVAILABLE):
     def __init__(self, dataset: str, run_id: str, tries: int, cause: object) -> None:
         BuildError.__init__(
             self,
-            f"Whether the run {run_id} was published is not known: setting _CURRENT of {dataset} failed in {tries} tries, and "
-            f"then it could not be read: {cause} The next publication or cleanup of {dataset} finds out and finishes it.",
+            f"It is unknown whether the run {run_id} was published: setting _CURRENT of {dataset} failed in {tries} tries, and "
+            f"then it could not be read: {cause} The next publication, rollback or cleanup of {dataset} completes it.",
         )
 
 
 class CleanupIncomplete(BuildError, kind=Kind.FAILED):
     """Some datasets could not be cleaned up.
 
-    :param problems: what was in the way, by the dataset.
+    :param problems: the error of each such dataset.
     """
 
     def __init__(self, problems: Mapping[str, str]) -> None:
         self.problems = dict(problems)
-        told = " ".join(f"{dataset}: {problem}" for dataset, problem in self.problems.items())
+        each = " ".join(f"{dataset}: {problem}" for dataset, problem in self.problems.items())
         number = f"{len(problems)} dataset{'s' if len(problems) > 1 else ''}"
-        super().__init__(f"{number} could not be cleaned up, while all others were. {told}")
+        super().__init__(f"{number} could not be cleaned up; the others were. {each}")
 
 
 class NothingPublished(BuildError, kind=Kind.NOT_FOUND):
     """No published build."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(f"There is no published build at {url}: it has no _CURRENT. Publish one, or correct the address.")
+        super().__init__(f"There is no published build at {url}: it has no _CURRENT. Publish a build, or correct the URL.")
 
 
 class ManifestDamaged(BuildError, kind=Kind.DAMAGED):
@@ -198,9 +200,9 @@ class ObjectChanged(StorageFailed, kind=Kind.UNAVAILABLE):
 
 
 def raised_elsewhere(name: str, message: str) -> BuildError:
-    """The error that another process has raised, by the name of its class; it carries the message and nothing else."""
+    """Return an error that another process has raised, from the name of its class and its message."""
     kind = globals().get(name)
     if not (isinstance(kind, type) and issubclass(kind, BuildError)):
         return BuildError(message)
-    # Past the constructor, which would compose the message anew.
+    # Without the constructor, which would compose a message of its own.
     return kind.__new__(kind, message)

@@ -192,47 +192,6 @@ class Current:
     previous_checksum: str | None = None
 
 
-class RunStatus(StrEnum):
-    """Where a run is. ``SUCCEEDED``: published, though perhaps behind a newer one. ``FAILED``: it will never be."""
-
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class BuildRun:
-    """A row of the run registry.
-
-    :param lease_until: until when its attempt has it, if nobody renews that.
-    :param error: why it failed.
-    :param losers_left: phase 1 will look at it, or look once more, as an attempt may still have been writing at the first time.
-    :param deleted_at: since when cleanup has been deleting, or has deleted, its objects; it can no longer be published.
-    :param owner: who began it; a later try of the same owner takes it over.
-    :param manifest: the path of its manifest, once it is published, if only into history.
-    """
-
-    dataset: str
-    run_id: str
-    as_of: datetime
-    sequence: int
-    status: RunStatus
-    holder: str | None
-    attempt_id: str | None
-    lease_until: datetime | None
-    started_at: datetime
-    finished_at: datetime | None
-    num_shards: int
-    rows: int | None
-    bytes: int | None
-    error: str | None
-    losers_left: bool
-    deleted_at: datetime | None
-    owner: str | None = None
-    manifest: str | None = None
-    checksum: str | None = None
-
-
 class CleanupPhase(StrEnum):
     """The specification's three phases, in their order."""
 

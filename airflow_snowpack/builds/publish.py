@@ -1,11 +1,16 @@
-"""Publishes a build: its manifest first, then the pointer, then the registry.
+"""Publish a build, or roll back to an older one: the manifest first, then the pointer, then the registry.
 
     outcome = publish(registry, storage, handle, manifest)
     outcome.moved or print(outcome.reason)     # an older build goes into history
+    rollback(registry, storage, "flights", to="-1", by="ada")                       # the published build before the current one
+    rollback(registry, storage, "flights", to="20260101T000000Z", by="ada")         # a run
+    rollback(registry, storage, "flights", to="manifests/20260101T000000Z/1.json", by="ada")
 
-The invariants: readers see the build before or this one, whole, wherever a kill falls; no build is published unless all of its
-files exist with their sizes; an older run never replaces a newer one; and the registry ends up with what readers may have seen,
-because the process that takes the dataset's lock next reconciles the two.
+The invariants: readers see the build before or this one, complete, wherever a process is killed; no build is published unless
+all of its files exist with their sizes; an older run never replaces a newer one by itself; and the registry ends up with what
+readers may have seen, because the process that next takes the dataset's lock reconciles the two. A rollback is a publication
+with a higher number; the newest run stays the newest, so that a run older than the one that was rolled back does not become
+current by itself.
 """
 
 from __future__ import annotations
@@ -22,25 +27,40 @@ from airflow_snowpack.builds.errors import (
     BuildNotFound,
     InvalidBuild,
     ManifestDamaged,
-    ObjectMissing,
     PointerUnknown,
     PublishFailed,
     ShardCoverageError,
     StaleBuild,
 )
 from airflow_snowpack.builds.json_format import checksum_of, read_manifest, to_json
-from airflow_snowpack.builds.model import BuildRun, Manifest, RunStatus
-from airflow_snowpack.builds.pointer import check_files, set_pointer
+from airflow_snowpack.builds.model import Manifest
+from airflow_snowpack.builds.pointer import check_files, manifest_at, set_pointer
 from airflow_snowpack.builds.reconcile import reconcile
 from airflow_snowpack.builds.registry.dataset_lock import DatasetLock
-from airflow_snowpack.builds.registry.model import Publication, PublicationKind, PublishOutcome, RunHandle, run_from
-from airflow_snowpack.builds.registry.publications import Also, Moves, Served, Standing, pointer_of
-from airflow_snowpack.builds.registry.runs import BuildRegistry
+from airflow_snowpack.builds.registry.model import (
+    BuildRun,
+    Publication,
+    PublicationKind,
+    PublishOutcome,
+    RunHandle,
+    RunStatus,
+    run_from,
+)
+from airflow_snowpack.builds.registry.publications import (
+    AuditedChange,
+    Publications,
+    PublicationState,
+    StoredManifest,
+    pointer_of,
+)
+from airflow_snowpack.builds.registry.runs import NEWEST_FIRST, BuildRegistry
 from airflow_snowpack.builds.storage import Storage
-from airflow_snowpack.store import StoreError, StoreTooSlow, StoreUnreachable, storable
+from airflow_snowpack.store import Actor, StoreError, StoreTooSlow, StoreUnreachable, storable
 from airflow_snowpack.store.build_tables import build_runs
 
 log = logging.getLogger(__name__)
+
+OFFSET = re.compile(r"-[1-9]\d{0,5}")
 
 
 def publish(
@@ -50,76 +70,126 @@ def publish(
     manifest: Manifest,
     *,
     by: str | None = None,
-    also: Also | None = None,
+    actor: Actor | None = None,
 ) -> PublishOutcome:
-    """Publish a run that this attempt holds.
+    """Publish a run that this attempt has. Repeating it changes nothing and returns the same outcome.
 
-    It waits ``policy.lock_wait`` for whoever else publishes the dataset. Publishing a run again that is published already changes
-    nothing, and gives the same outcome.
+    It waits ``policy.lock_wait`` for the dataset's lock.
 
-    :param by: for people who look; ``None`` for the run's owner.
-    :param also: written in the registry's last transaction.
-    :raises ShardCoverageError, InvalidBuild: the manifest is not one of this run.
-    :raises ManifestDamaged: a winner's file is missing or has another size; the run has failed, and the pointer is what it was.
-    :raises PublishFailed: the pointer could not be set; the run has failed, and the pointer is what it was.
-    :raises StaleBuild: somebody else has the run.
-    :raises DatasetBusy: somebody else has the dataset still.
+    :param by: the publisher's name, for people; ``None`` for the run's owner.
+    :param actor: the user, for the audit trail.
+    :raises ShardCoverageError, InvalidBuild: the manifest does not belong to this run.
+    :raises ManifestDamaged: a winner's file is missing or has another size; the run has failed, the current build is unchanged.
+    :raises PublishFailed: the pointer could not be set; the run has failed, the current build is unchanged.
+    :raises StaleBuild: another attempt has the run.
+    :raises DatasetBusy: another process still has the dataset's lock.
     :raises StorageFailed: the manifest could not be written; it may be tried again.
     """
     _check(handle, manifest)
     by = by if by is not None else handle.owner
+    change = None if actor is None else AuditedChange(actor, "publish_build", {"run_id": handle.run_id})
     with registry.lock(handle.dataset, by, wait=registry.policy.lock_wait) as lock:
-        standing = reconcile(registry, storage, lock)
+        state = reconcile(registry, storage, lock)
         published = outcome_of(registry, handle.dataset, handle.run_id)
         if published is not None:
             return published
         registry.check(handle)
         _check_files(registry, storage, handle, manifest)
-        served = _write_manifest(storage, lock, handle, manifest, standing)
-        moves = Moves(registry.store, lock)
-        if standing.newest is not None and (handle.as_of, handle.sequence) < standing.newest:
-            moves.keep_in_history(handle, served, also=also)
-            return _in_history(handle.dataset, handle.run_id, served.path, standing)
-        kind, previous = PublicationKind.PUBLISH, _previous(standing)
-        publication = moves.intend(kind, served, previous=previous, above=standing.seen, by=by, held_by=handle)
-        return move(registry, storage, lock, publication, served, standing, handle=handle, also=also)
+        stored = _write_manifest(storage, lock, handle, manifest, state)
+        publications = Publications(registry.store, lock)
+        if state.newest is not None and (handle.as_of, handle.sequence) < state.newest:
+            publications.keep_in_history(handle, stored, change=change)
+            return _in_history(handle, stored, state)
+        previous, above = _previous(state), state.pointer_number
+        publication = publications.prepare(PublicationKind.PUBLISH, stored, previous=previous, above=above, by=by, handle=handle)
+        return _make_current(registry, storage, lock, publication, stored, state, handle=handle, change=change)
 
 
-def move(
+def rollback(
+    registry: BuildRegistry,
+    storage: Storage,
+    dataset: str,
+    to: str,
+    by: str | None,
+    *,
+    once: bool = False,
+    actor: Actor | None = None,
+) -> PublishOutcome:
+    """Make another published build current.
+
+    :param to: a run's id, a manifest's path, or ``-1`` for the published build before the current one in the order of their data,
+        ``-2`` for the one before that, and so on.
+    :param by: the name of the user or task, for people.
+    :param once: for a ``by`` that may repeat the call, such as a retried task. An offset counts from the current build, so while
+        the current publication is a rollback by the same ``by``, nothing changes, and the outcome is that of the first call.
+    :param actor: the user, for the audit trail; the entry is written only if the current build changes.
+    :raises DatasetNotFound, BuildNotFound: there is no such build to roll back to.
+    :raises ManifestDamaged: its manifest or one of its files is damaged; the current build is unchanged.
+    :raises DatasetBusy: another process still has the dataset's lock.
+    :raises PublishFailed: the pointer could not be set; the current build is unchanged.
+    """
+    change = None if actor is None else AuditedChange(actor, "rollback_build", {"to": to})
+    with registry.lock(dataset, by, wait=registry.policy.lock_wait) as lock:
+        state = reconcile(registry, storage, lock)
+        if once and (done := _rolled_back_already(state, to, by)) is not None:
+            return done
+        run = find_published(registry, state, to)
+        if state.current is not None and run.run_id == state.current.run_id:
+            return _unchanged(state, run)
+        stored = _checked(storage, run)
+        previous, above = _fallback(registry, stored.manifest), state.pointer_number
+        publications = Publications(registry.store, lock)
+        publication = publications.prepare(PublicationKind.ROLLBACK, stored, previous=previous, above=above, by=by)
+        return _make_current(registry, storage, lock, publication, stored, state, change=change)
+
+
+def outcome_of(registry: BuildRegistry, dataset: str, run_id: str) -> PublishOutcome | None:
+    """Return the outcome of a run that is published already; ``None`` for any other."""
+    run = registry.find_run(dataset, run_id)
+    if run is None or run.status is not RunStatus.SUCCEEDED or run.manifest is None:
+        return None
+    known = registry.dataset(run.dataset)
+    if known.current_run == run.run_id:
+        return PublishOutcome(run.dataset, run.run_id, run.manifest, True, known.publication)
+    reason = f"It is published already, and the current build of {run.dataset} is {known.current_run}."
+    return PublishOutcome(run.dataset, run.run_id, run.manifest, False, reason=reason)
+
+
+def _make_current(
     registry: BuildRegistry,
     storage: Storage,
     lock: DatasetLock,
     publication: Publication,
-    served: Served,
-    standing: Standing,
+    stored: StoredManifest,
+    state: PublicationState,
     *,
     handle: RunHandle | None = None,
-    also: Also | None = None,
+    change: AuditedChange | None = None,
 ) -> PublishOutcome:
-    """Set the pointer to what was noted, and confirm it.
+    """Set the pointer to a prepared publication, and confirm it.
 
-    :param handle: the run to fail when it cannot be set.
+    :param handle: the run to fail when the pointer cannot be set.
     """
     try:
-        _set(registry, storage, lock, publication, standing, handle)
-        return _confirm(registry, lock, publication, served, standing, also)
+        _set(registry, storage, lock, publication, state, handle)
+        return _confirm(registry, lock, publication, stored, state, change)
     except StaleBuild:
-        # Whoever got the lock has found the note of it, and may have completed it; and what was written here may stand over what
-        # came after.
-        _set_right(registry, storage, publication)
+        # The process that got the lock has found the record and may have completed it; and this process may have overwritten a
+        # later pointer.
+        _reconcile_once(registry, storage, publication)
         published = outcome_of(registry, publication.dataset, publication.run_id)
         if published is None:
             raise
         return published
 
 
-def _set_right(registry: BuildRegistry, storage: Storage, publication: Publication) -> None:
-    """Once, and if nobody has the dataset: whoever has it next does the same."""
+def _reconcile_once(registry: BuildRegistry, storage: Storage, publication: Publication) -> None:
+    """Reconcile if the lock is free; otherwise the process that has it next does so."""
     try:
         with registry.lock(publication.dataset, publication.by) as lock:
             reconcile(registry, storage, lock)
     except (BuildError, StoreError) as error:
-        log.warning("pointer_not_set_right: of %s, after the lock was lost: %s", publication.dataset, error)
+        log.warning("pointer_not_reconciled: of %s, after the lock was lost: %s", publication.dataset, error)
 
 
 def _set(
@@ -127,49 +197,38 @@ def _set(
     storage: Storage,
     lock: DatasetLock,
     publication: Publication,
-    standing: Standing,
+    state: PublicationState,
     handle: RunHandle | None,
 ) -> None:
     try:
-        policy = registry.policy
-        set_pointer(storage, pointer_of(publication), lock, above=standing.seen, waits=policy.pointer_waits, sleep=registry.sleep)
+        waits, pointer = registry.policy.pointer_waits, pointer_of(publication)
+        set_pointer(storage, pointer, lock, above=state.pointer_number, waits=waits, sleep=registry.sleep)
     except PointerUnknown:
-        raise  # the note stays: whoever has the lock next finds out which of the two it is
+        raise  # the record stays: the process that has the lock next finds out which of the two it is
     except PublishFailed as error:
         try:
-            Moves(registry.store, lock).withdraw(publication, handle, error)
+            Publications(registry.store, lock).withdraw(publication, handle, error)
         except (StoreUnreachable, StoreTooSlow):
             log.exception("failed_but_not_recorded: %s of %s was not published", publication.run_id, publication.dataset)
         raise
 
 
 def _confirm(
-    registry: BuildRegistry, lock: DatasetLock, publication: Publication, served: Served, standing: Standing, also: Also | None
+    registry: BuildRegistry,
+    lock: DatasetLock,
+    publication: Publication,
+    stored: StoredManifest,
+    state: PublicationState,
+    change: AuditedChange | None,
 ) -> PublishOutcome:
-    moved = PublishOutcome(publication.dataset, publication.run_id, publication.manifest, True, publication.number)
+    outcome = PublishOutcome(publication.dataset, publication.run_id, publication.manifest, True, publication.number)
     try:
-        Moves(registry.store, lock).confirm(publication, served, standing.newest, also=also)
+        Publications(registry.store, lock).confirm(publication, stored, state.newest, change=change)
     except (StoreUnreachable, StoreTooSlow):
-        log.exception("published_but_not_recorded: %s of %s is served", publication.run_id, publication.dataset)
-        return replace(moved, recorded=False)
+        log.exception("published_but_not_recorded: %s of %s is the current build", publication.run_id, publication.dataset)
+        return replace(outcome, recorded=False)
     log.info("published: %s of %s as number %d", publication.run_id, publication.dataset, publication.number)
-    return moved
-
-
-def outcome_of(registry: BuildRegistry, dataset: str, run_id: str) -> PublishOutcome | None:
-    """How the publication of a run ended that is published already; ``None`` for one that is not."""
-    run = registry.find_run(dataset, run_id)
-    if run is None or run.status is not RunStatus.SUCCEEDED or run.manifest is None:
-        return None
-    return _outcome(registry, run, run.manifest)
-
-
-def _outcome(registry: BuildRegistry, run: BuildRun, manifest: str) -> PublishOutcome:
-    known = registry.dataset(run.dataset)
-    if known.current_run == run.run_id:
-        return PublishOutcome(run.dataset, run.run_id, manifest, True, known.publication)
-    reason = f"It is published, and _CURRENT of {run.dataset} stands on {known.current_run}."
-    return PublishOutcome(run.dataset, run.run_id, manifest, False, reason=reason)
+    return outcome
 
 
 def _check(handle: RunHandle, manifest: Manifest) -> None:
@@ -185,7 +244,7 @@ def _check(handle: RunHandle, manifest: Manifest) -> None:
 
 
 def _check_files(registry: BuildRegistry, storage: Storage, handle: RunHandle, manifest: Manifest) -> None:
-    """Fail the run when a winner's file is missing or has another size, or readers would refuse the manifest."""
+    """Fail the run when a winner's file is missing or has another size, or when readers would refuse the manifest."""
     path = layout.manifest(handle.run_id, handle.attempt)
     try:
         read_manifest(to_json(manifest), path)
@@ -195,76 +254,38 @@ def _check_files(registry: BuildRegistry, storage: Storage, handle: RunHandle, m
         raise
 
 
-def _write_manifest(storage: Storage, lock: DatasetLock, handle: RunHandle, manifest: Manifest, standing: Standing) -> Served:
-    # Only the registry knows what orders runs and what is served now.
-    final = replace(manifest, as_of=handle.as_of, previous=_previous(standing)[0])
+def _write_manifest(
+    storage: Storage, lock: DatasetLock, handle: RunHandle, manifest: Manifest, state: PublicationState
+) -> StoredManifest:
+    # Only the registry knows the order of runs and the current build.
+    final = replace(manifest, as_of=handle.as_of, previous=_previous(state)[0])
     data = to_json(final)
-    served = Served(layout.manifest(handle.run_id, handle.attempt), checksum_of(data), final)
+    stored = StoredManifest(layout.manifest(handle.run_id, handle.attempt), checksum_of(data), final)
     lock.check()
-    storage.write(served.path, data)
-    return served
+    storage.write(stored.path, data)
+    return stored
 
 
-def _previous(standing: Standing) -> tuple[str | None, str | None]:
-    current = standing.current
-    return (None, None) if current is None else (current.manifest, current.checksum)
+def _previous(state: PublicationState) -> tuple[str | None, str | None]:
+    return (None, None) if state.current is None else (state.current.manifest, state.current.checksum)
 
 
-def _in_history(dataset: str, run_id: str, manifest: str, standing: Standing) -> PublishOutcome:
-    assert standing.newest is not None
-    newest = standing.newest[0].isoformat(timespec="seconds")
-    reason = f"It went into history: {dataset} has already been at data of {newest}, or at a later run of the same moment."
-    log.info("published_into_history: %s of %s", run_id, dataset)
-    return PublishOutcome(dataset, run_id, manifest, False, reason=reason)
+def _in_history(handle: RunHandle, stored: StoredManifest, state: PublicationState) -> PublishOutcome:
+    assert state.newest is not None
+    newest = state.newest[0].isoformat(timespec="seconds")
+    reason = f"It went into history: {handle.dataset} has had a newer current build, with data as of {newest}."
+    log.info("published_into_history: %s of %s", handle.run_id, handle.dataset)
+    return PublishOutcome(handle.dataset, handle.run_id, stored.path, False, reason=reason)
 
 
-OFFSET = re.compile(r"-[1-9]\d{0,5}")
+def find_published(registry: BuildRegistry, state: PublicationState, to: str) -> BuildRun:
+    """Return the run that ``to`` of :func:`rollback` names.
 
-
-def rollback(
-    registry: BuildRegistry,
-    storage: Storage,
-    dataset: str,
-    to: str,
-    by: str | None,
-    *,
-    once: bool = False,
-    also: Also | None = None,
-) -> PublishOutcome:
-    """Let readers see another published build.
-
-    :param to: a run's id, a manifest's path, or ``-1`` for the published build before the current one in the order of their data,
-        ``-2`` for the one before that, and so on.
-    :param once: for a ``by`` that may ask the same again, such as the later try of a task: an offset is counted from where the
-        pointer stands, so while that is where ``by`` has gone back to, it stays there, and the outcome is that of the first time.
-    :param also: written in the registry's last transaction, if the pointer moves.
-    :raises DatasetNotFound, BuildNotFound: there is nothing that could be served.
-    :raises ManifestDamaged: its manifest or one of its files is not what was written; the pointer is what it was.
-    :raises DatasetBusy: somebody else has the dataset still.
-    :raises PublishFailed: the pointer could not be set, and is what it was.
+    :raises BuildNotFound: there is none, or it is not published, or it was cleaned up.
     """
-    with registry.lock(dataset, by, wait=registry.policy.lock_wait) as lock:
-        standing = reconcile(registry, storage, lock)
-        if once and (done := _gone_back_already(standing, to, by)) is not None:
-            return done
-        run = find_published(registry, standing, to)
-        if standing.current is not None and run.run_id == standing.current.run_id:
-            return _stays(standing, run)
-        served = _checked(storage, run)
-        previous = _fallback(registry, served.manifest)
-        kind = PublicationKind.ROLLBACK
-        publication = Moves(registry.store, lock).intend(kind, served, previous=previous, above=standing.seen, by=by)
-        return move(registry, storage, lock, publication, served, standing, also=also)
-
-
-def find_published(registry: BuildRegistry, standing: Standing, to: str) -> BuildRun:
-    """The run that ``to`` means.
-
-    :raises BuildNotFound: there is none, or it is not published, or cleaned up.
-    """
-    dataset = standing.dataset
+    dataset = state.dataset
     if OFFSET.fullmatch(to):
-        return _before_current(registry, standing, to)
+        return _before_current(registry, state, to)
     by_path = to.startswith(layout.MANIFESTS)
     run = registry.run(dataset, to.split("/")[1] if by_path else to)
     if by_path and run.manifest != to:
@@ -276,36 +297,31 @@ def find_published(registry: BuildRegistry, standing: Standing, to: str) -> Buil
     return run
 
 
-def _before_current(registry: BuildRegistry, standing: Standing, to: str) -> BuildRun:
-    dataset, current = standing.dataset, standing.current
+def _before_current(registry: BuildRegistry, state: PublicationState, to: str) -> BuildRun:
+    dataset, current = state.dataset, state.current
     if current is None:
         raise BuildNotFound(dataset, to, "nothing is published yet")
     at = registry.run(dataset, current.run_id)
     run = build_runs.c
     kept = sa.and_(run.dataset == dataset, run.status == sa.literal_column("'succeeded'"), run.deleted_at.is_(None))
-    older = sa.tuple_(run.as_of, run.sequence) < sa.tuple_(sa.literal(at.as_of, run.as_of.type), sa.literal(at.sequence))
-    newest_first = (run.as_of.desc(), run.sequence.desc())
-    query = sa.select(build_runs).where(kept, older).order_by(*newest_first).offset(-int(to) - 1).limit(1)
-    found = registry.store.read(lambda conn: conn.execute(query).first())
+    query = sa.select(build_runs).where(kept, NEWEST_FIRST.after((at.as_of, at.sequence)))
+    found = registry.store.first(query.order_by(*NEWEST_FIRST.order()).offset(-int(to) - 1).limit(1))
     if found is None:
-        raise BuildNotFound(dataset, to, "so many published builds are not kept before the current one")
+        raise BuildNotFound(dataset, to, "fewer published builds than that are kept before the current one")
     return run_from(found)
 
 
-def _checked(storage: Storage, run: BuildRun) -> Served:
-    """The run's manifest, and every file that it names is there."""
+def _checked(storage: Storage, run: BuildRun) -> StoredManifest:
+    """Read the run's manifest, and check that every file exists."""
     assert run.manifest is not None
     assert run.checksum is not None
-    try:
-        manifest = read_manifest(storage.read(run.manifest), run.manifest, run.checksum)
-    except ObjectMissing as error:
-        raise ManifestDamaged(run.manifest, "it is not there any more") from error
+    manifest = manifest_at(storage, run.manifest, run.checksum)
     check_files(storage, run.manifest, manifest)
-    return Served(run.manifest, run.checksum, manifest)
+    return StoredManifest(run.manifest, run.checksum, manifest)
 
 
 def _fallback(registry: BuildRegistry, manifest: Manifest) -> tuple[str | None, str | None]:
-    """What was served before the build that is gone back to, as the one that is left may be why; nothing when it is gone."""
+    """Return the predecessor of the build that is rolled back to, as the current one may be damaged; nothing if it is deleted."""
     if manifest.previous is None:
         return None, None
     run = registry.find_run(manifest.dataset, manifest.previous.split("/")[1])
@@ -314,8 +330,8 @@ def _fallback(registry: BuildRegistry, manifest: Manifest) -> tuple[str | None, 
     return run.manifest, run.checksum
 
 
-def _gone_back_already(standing: Standing, to: str, by: str | None) -> PublishOutcome | None:
-    current = standing.current
+def _rolled_back_already(state: PublicationState, to: str, by: str | None) -> PublishOutcome | None:
+    current = state.current
     if by is None or current is None or not OFFSET.fullmatch(to):
         return None
     if (current.kind, current.by) != (PublicationKind.ROLLBACK, storable(by)):
@@ -323,7 +339,7 @@ def _gone_back_already(standing: Standing, to: str, by: str | None) -> PublishOu
     return PublishOutcome(current.dataset, current.run_id, current.manifest, True, current.number)
 
 
-def _stays(standing: Standing, run: BuildRun) -> PublishOutcome:
+def _unchanged(state: PublicationState, run: BuildRun) -> PublishOutcome:
     assert run.manifest is not None
     reason = f"{run.run_id} is the current build of {run.dataset} already."
-    return PublishOutcome(run.dataset, run.run_id, run.manifest, False, standing.number, reason)
+    return PublishOutcome(run.dataset, run.run_id, run.manifest, False, state.number, reason)

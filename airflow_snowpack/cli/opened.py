@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.catalog import Catalog
 
-    from airflow_snowpack.builds.manager import BuildDesk
+    from airflow_snowpack.builds.manager import BuildManager
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.interim.collection.collector import Collector
     from airflow_snowpack.interim.collection.model import RunStates
@@ -77,15 +77,15 @@ class Opened:
         """The catalogue of registered runs, on behalf of this user."""
         return self._hook.installation.registered_runs(self.actor)
 
-    def builds(self, storage_conn_id: str | None) -> BuildDesk:
-        """The desk of builds, on behalf of this user.
+    def builds(self, storage_conn_id: str | None) -> BuildManager:
+        """The builds.
 
         :param storage_conn_id: of the storage; ``None`` for what the setting says.
         """
-        from airflow_snowpack.builds.manager import BuildDesk
+        from airflow_snowpack.builds.manager import BuildManager
         from airflow_snowpack.hooks.build_storage import BuildStorageHook
 
-        return BuildDesk(self._hook.builds(), BuildStorageHook(storage_conn_id).storage, self.actor)
+        return BuildManager(self._hook.builds(), BuildStorageHook(storage_conn_id).storage)
 
     @cached_property
     def interim(self) -> InterimRegistry:

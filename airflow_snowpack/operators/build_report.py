@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from airflow_snowpack.builds.model import BuildRun, CleanupAction, Manifest
-    from airflow_snowpack.builds.registry.model import PublishOutcome
+    from airflow_snowpack.builds.model import (
+        CleanupAction,
+        Manifest,
+    )
+    from airflow_snowpack.builds.registry.model import BuildRun, PublishOutcome
 
 MOST_PROBLEMS = 20
 MOST_PATHS = 50

@@ -74,11 +74,11 @@ class BuildsShards(TakesBuildArguments, StopsWhenKilled):
         """The sources, and the dataset."""
         if self._lineage is None:
             return (), ()
-        from airflow_snowpack.builds.registry.publications import tables_among
+        from airflow_snowpack.builds.registry.publications import source_tables
         from airflow_snowpack.store.operation import DatasetAt
 
         url, run_id, sources = self._lineage
-        return tables_among(sources), (DatasetAt(url, run_id),)
+        return source_tables(sources), (DatasetAt(url, run_id),)
 
     def leave_run(self) -> None:
         """From now on a kill leaves the run as it is: it may be published, and whoever has the dataset's lock next finds out."""

@@ -120,7 +120,8 @@ class CleanupBuildsOperator(UsesDataset):
             show_build(self, context, named)
             yield named
             return
-        after = None
-        while page := registry.datasets(after=after):
-            yield from (each.dataset for each in page)
-            after = page[-1].dataset
+        page = registry.datasets()
+        yield from (each.dataset for each in page.items)
+        while page.next is not None:
+            page = registry.datasets(after=page.next)
+            yield from (each.dataset for each in page.items)

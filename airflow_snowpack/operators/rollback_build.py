@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RollbackBuildOperator(PublishesBuild):
-    """Moves the pointer of a dataset to an earlier build.
+    """Publications the pointer of a dataset to an earlier build.
 
     :param dataset: of which dataset.
     :param to: a run's id, a manifest's path, or how many builds back: ``"-1"`` is the published one before the one

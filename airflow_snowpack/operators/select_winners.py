@@ -42,7 +42,7 @@ class SelectWinnersOperator(UsesDataset):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Select."""
-        from airflow_snowpack.builds.model import RunStatus
+        from airflow_snowpack.builds.registry.model import RunStatus
         from airflow_snowpack.builds.write.selection import keep_selection, read_attempts, select
         from airflow_snowpack.operators.base import owner_of
 

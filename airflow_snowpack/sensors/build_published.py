@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_snowpack.builds.registry.current_build import Awaited
+    from airflow_snowpack.builds.registry.current_build import WantedBuild
     from airflow_snowpack.triggers import BuildPublishedTrigger
 
 
@@ -52,12 +52,12 @@ class BuildPublishedSensor(WaitingSensor):
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Read the current build."""
-        from airflow_snowpack.builds.registry.current_build import served_build
+        from airflow_snowpack.builds.registry.current_build import current_build
         from airflow_snowpack.hooks.store import SnowpackHook
 
         with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
             awaited = self._awaited(context)
-            current = served_build(hook.store(), self.dataset)
+            current = current_build(hook.store(), self.dataset)
         if current is None or not awaited.is_met(current):
             self.log.info("%s", awaited.unmet(current))
             return PokeReturnValue(is_done=False)
@@ -79,10 +79,10 @@ class BuildPublishedSensor(WaitingSensor):
         as_of = awaited.as_of.isoformat() if awaited.as_of else None
         return BuildPublishedTrigger(self.dataset, as_of, awaited.newer_than, self.store_conn_id, self.poke_interval)
 
-    def _awaited(self, context: Context) -> Awaited:
-        from airflow_snowpack.builds.registry.current_build import Awaited
+    def _awaited(self, context: Context) -> WantedBuild:
+        from airflow_snowpack.builds.registry.current_build import WantedBuild
 
         as_of, newer_than = read_moment("as_of", self.as_of), read_number("newer_than", self.newer_than)
         if as_of is None and newer_than is None:
             as_of = context.get("data_interval_end")
-        return Awaited(self.dataset, as_of, newer_than)
+        return WantedBuild(self.dataset, as_of, newer_than)

@@ -92,10 +92,10 @@ class BuildPublishedTrigger(WaitFor):
 
     async def ask(self) -> dict[str, Any] | None:
         """Return the number of the publication that is recent enough."""
-        from airflow_snowpack.builds.registry.current_build import Awaited, served_builds
+        from airflow_snowpack.builds.registry.current_build import WantedBuild, current_builds
 
-        awaited = Awaited(self.dataset, datetime.fromisoformat(self.as_of) if self.as_of else None, self.newer_than)
-        served = await self.store.get(served_builds, self.dataset)
+        awaited = WantedBuild(self.dataset, datetime.fromisoformat(self.as_of) if self.as_of else None, self.newer_than)
+        served = await self.store.get(current_builds, self.dataset)
         if served is not None and awaited.is_met(served):
             return {"dataset": self.dataset, "publication": served.publication}
         log.info("%s", awaited.unmet(served))

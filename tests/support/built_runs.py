@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.builds import layout
+from airflow_snowpack.builds.cleanup import cleanup
 from airflow_snowpack.builds.errors import ManifestDamaged, ObjectMissing
 from airflow_snowpack.builds.json_format import checksum_of, read_manifest, to_json
-from airflow_snowpack.builds.model import KeyType, Manifest, ShardAttemptResult, ShardFormat, Sharding
+from airflow_snowpack.builds.model import CleanupPhase, KeyType, Manifest, ShardAttemptResult, ShardFormat, Sharding
 from airflow_snowpack.builds.pointer import read_pointer
 from airflow_snowpack.builds.publish import publish
 from airflow_snowpack.builds.write.selection import read_attempts, select_winners
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 MIDNIGHT = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
 DATASET = "flights"
+
+cleanup_losers = partial(cleanup, phases=(CleanupPhase.LOSERS,))
+cleanup_stale_attempts = partial(cleanup, phases=(CleanupPhase.STALE_ATTEMPTS,))
+cleanup_old_runs = partial(cleanup, phases=(CleanupPhase.OLD_RUNS,))
 
 
 class MovedClock:

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from airflow_snowpack.builds.model import BuildRun, RunStatus
 from airflow_snowpack.builds.read.reader import SnapshotReader
+from airflow_snowpack.builds.registry.model import (
+    BuildRun,
+    RunStatus,
+)
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 
 if TYPE_CHECKING:
@@ -86,7 +89,7 @@ def test_a_backfill_never_takes_readers_back_and_who_waits_hears_of_what_they_ar
     assert [airflow.ended(run) for run in past] == ["success"] * 3
     assert [airflow.result(run, "build")["moved"] for run in past] == [False] * 3
     assert served("system_days").manifest.run_id == newest["run_id"]
-    history = {run.run_id: run.status for run in builds.runs("system_days")}
+    history = {run.run_id: run.status for run in builds.runs("system_days").items}
     assert history == dict.fromkeys(
         [newest["run_id"], "20260108T000000Z", "20260107T000000Z", "20260106T000000Z"], RunStatus.SUCCEEDED
     )
@@ -110,7 +113,7 @@ def writing(airflow: RunningAirflow, builds: BuildRegistry, tmp_path: Path) -> C
         run = airflow.trigger("system_slow_build", {"dataset": dataset, "pids": str(pids)})
 
         def look() -> psutil.Process | None:
-            if not builds.runs(dataset) or not pids.exists():
+            if not builds.runs(dataset).items or not pids.exists():
                 return None
             process = psutil.Process(int(pids.read_text().splitlines()[0]))
             return process if process.children(recursive=True) else None
@@ -141,7 +144,7 @@ def test_a_build_whose_process_is_killed_is_built_anew_by_the_retry(
     os.kill(process.pid, signal.SIGKILL)
 
     assert airflow.ended(run) == "success"
-    runs = builds.runs("system_killed")
+    runs = builds.runs("system_killed").items
     assert len(runs) == 2
     assert only(runs, RunStatus.SUCCEEDED).run_id == served("system_killed").manifest.run_id
     assert "later try" in (only(runs, RunStatus.FAILED).error or "")
@@ -157,6 +160,6 @@ def test_a_build_that_is_marked_failed_ends_its_writers_and_says_so(
     airflow.set_task_state(run, "build", "failed")
 
     airflow.until(lambda: all(gone(each) for each in (process, *writers)), "the task and its writers are gone")
-    (left,) = builds.runs("system_marked")
+    (left,) = builds.runs("system_marked").items
     assert (left.status, left.error) == (RunStatus.FAILED, "Airflow ended the task system_slow_build.build")
     assert builds.dataset("system_marked").publication is None

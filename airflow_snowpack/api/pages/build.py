@@ -13,8 +13,9 @@ from airflow_snowpack.api.pages.audit import WORDS
 from airflow_snowpack.api.pages.page import Here, Page, PageRoute
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.errors import DatasetNotFound
-from airflow_snowpack.builds.manager import BuildDesk, audit_subject
+from airflow_snowpack.builds.manager import BuildManager
 from airflow_snowpack.builds.model import CleanupAction, CleanupPhase, Retention
+from airflow_snowpack.builds.registry.publications import audit_subject
 from airflow_snowpack.builds.run_inspection import can_roll_back_to
 from airflow_snowpack.durations import parse_duration
 from airflow_snowpack.store import AuditTrail
@@ -57,26 +58,22 @@ class Plan:
 
 @router.get("/builds/{dataset}")
 def build(dataset: str, page: Here) -> HTMLResponse:
-    desk = page.services.builds()
-    known = desk.registry.dataset(checked_dataset(dataset))
+    manager = page.services.builds()
+    known = manager.registry.dataset(checked_dataset(dataset))
     before = page.asked("before")
-    place = None
-    if before:
-        last = desk.registry.run(dataset, checked_run(dataset, before))
-        place = last.as_of, last.sequence
-    found = desk.registry.runs(dataset, limit=RUNS + 1, before=place)
+    found = manager.registry.runs(dataset, limit=RUNS, before=checked_run(dataset, before) if before else None)
     asked = {"keep_runs": page.asked("keep_runs") or "7", "stale_attempt_age": page.asked("stale_attempt_age") or "1d"}
     return page.render(
         "build.html",
         f"Dataset {dataset}",
         known=known,
-        runs=found[:RUNS],
+        runs=found.items,
         before=before,
-        next=found[RUNS - 1].run_id if len(found) > RUNS else None,
+        next=found.next,
         can_roll_back_to=can_roll_back_to,
-        moves=desk.registry.publications(dataset, limit=MOVES),
+        moves=manager.registry.publications(dataset, limit=MOVES),
         asked=asked,
-        plan=_plan(page, desk, dataset, asked) if page.asked("plan") else None,
+        plan=_plan(page, manager, dataset, asked) if page.asked("plan") else None,
         phases=PHASES,
         words=WORDS,
         audit=AuditTrail(page.services.jobs.store).latest(CHANGES, subject=audit_subject(dataset)),
@@ -90,7 +87,7 @@ def checked_dataset(name: str) -> str:
     return name
 
 
-def _plan(page: Page, desk: BuildDesk, dataset: str, asked: dict[str, str]) -> Plan:
+def _plan(page: Page, manager: BuildManager, dataset: str, asked: dict[str, str]) -> Plan:
     keep = asked["keep_runs"]
     if not (keep.isascii() and keep.isdigit() and 1 <= int(keep) <= MOST_RUNS):
         raise InvalidRequest.at("keep_runs", f"it must be a whole number from 1 to {MOST_RUNS}")
@@ -98,5 +95,5 @@ def _plan(page: Page, desk: BuildDesk, dataset: str, asked: dict[str, str]) -> P
         retention = Retention(int(keep), parse_duration(asked["stale_attempt_age"]))
     except ValueError as error:
         raise InvalidRequest.at("stale_attempt_age", f"it {error}") from None
-    actions = page.services.ask_storage(dataset, lambda: desk.cleanup(dataset, retention, dry_run=True))
+    actions = page.services.ask_storage(dataset, lambda: manager.cleanup(dataset, retention, actor=None))
     return Plan(tuple(actions), urlencode(asked))

@@ -18,12 +18,12 @@ router = APIRouter(route_class=PageRoute)
 
 @router.get("/builds/{dataset}/runs/{run_id}")
 def build_run(dataset: str, run_id: str, page: Here) -> HTMLResponse:
-    desk = page.services.builds()
-    known = desk.registry.dataset(checked_dataset(dataset))
+    manager = page.services.builds()
+    known = manager.registry.dataset(checked_dataset(dataset))
     checked_run(dataset, run_id)
     asked = page.asked("after")
     after = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 7 else -1
-    seen = page.services.ask_storage(dataset, lambda: desk.look(dataset, run_id, after=after, limit=SHARDS))
+    seen = page.services.ask_storage(dataset, lambda: manager.inspect(dataset, run_id, after=after, limit=SHARDS))
     manifest = seen.manifest
     return page.render(
         "build_run.html",

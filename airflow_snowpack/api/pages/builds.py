@@ -13,11 +13,11 @@ router = APIRouter(route_class=PageRoute)
 @router.get("/builds")
 def builds(page: Here) -> HTMLResponse:
     after = page.asked("after")
-    found = page.services.builds().registry.datasets(limit=PAGE + 1, after=after or None)
+    found = page.services.builds().registry.datasets(limit=PAGE, after=after or None)
     return page.render(
         "builds.html",
         "Builds",
-        datasets=found[:PAGE],
+        datasets=found.items,
         after=after,
-        next=found[PAGE - 1].dataset if len(found) > PAGE else None,
+        next=found.next,
     )

@@ -43,10 +43,8 @@ def list_datasets(
     after: Annotated[str | None, text_parameter("Only names that come after this one: the next page.")] = None,
     limit: Limit = 100,
 ) -> JSONResponse:
-    found = services.builds().registry.datasets(limit=limit + 1, after=after)
-    shown = found[:limit]
-    next_ = shown[-1].dataset if len(found) > limit else None
-    return JSONResponse({"datasets": [dataset_body(each) for each in shown], "next": next_})
+    found = services.builds().registry.datasets(limit=limit, after=after)
+    return JSONResponse({"datasets": [dataset_body(each) for each in found.items], "next": found.next})
 
 
 @router.get("/builds/{dataset:name}", **documented("get_dataset", "Get a dataset and its runs", DatasetRunsShape, 404))
@@ -60,18 +58,13 @@ def get_dataset(
     """The newest data first; and the last moves of the pointer."""
     registry = services.builds().registry
     known = registry.dataset(dataset)
-    place = None
-    if before is not None:
-        last = registry.run(dataset, checked_run(dataset, before))
-        place = last.as_of, last.sequence
-    found = registry.runs(dataset, limit=limit + 1, before=place)
-    shown = found[:limit]
+    found = registry.runs(dataset, limit=limit, before=None if before is None else checked_run(dataset, before))
     return JSONResponse(
         {
             **dataset_body(known),
             "publications": [publication_body(each) for each in registry.publications(dataset, limit=MOVES)],
-            "runs": [run_body(each, known.current_run) for each in shown],
-            "next": shown[-1].run_id if len(found) > limit else None,
+            "runs": [run_body(each, known.current_run) for each in found.items],
+            "next": found.next,
         }
     )
 
@@ -89,10 +82,10 @@ def get_run(
     limit: Limit = 100,
 ) -> JSONResponse:
     """Attempts are those that are in the storage: losing ones are gone after a cleanup."""
-    desk = services.builds()
-    known = desk.registry.dataset(dataset)
+    manager = services.builds()
+    known = manager.registry.dataset(dataset)
     first = -1 if after is None else after
-    seen = services.ask_storage(dataset, lambda: desk.look(dataset, run_id, after=first, limit=limit))
+    seen = services.ask_storage(dataset, lambda: manager.inspect(dataset, run_id, after=first, limit=limit))
     return JSONResponse(seen_body(seen, known.current_run))
 
 
@@ -102,8 +95,8 @@ def get_run(
 )
 def publish(dataset: DatasetName, run_id: RunName, actor: Asking, services: Open) -> JSONResponse:
     """An older run than what was published goes into history. Publishing it again changes nothing."""
-    desk = services.builds(actor)
-    return JSONResponse(outcome_body(services.ask_storage(dataset, lambda: desk.publish(dataset, run_id))))
+    manager = services.builds()
+    return JSONResponse(outcome_body(services.ask_storage(dataset, lambda: manager.publish(dataset, run_id, actor=actor))))
 
 
 @router.post(
@@ -117,8 +110,8 @@ def rollback(dataset: DatasetName, actor: Asking, services: Open, sent: RawBody)
         raise InvalidRequest.at("to", "it holds a NUL character")
     if not to.isascii():
         raise BuildNotFound(dataset, to)
-    desk = services.builds(actor)
-    return JSONResponse(outcome_body(services.ask_storage(dataset, lambda: desk.rollback(dataset, to))))
+    manager = services.builds()
+    return JSONResponse(outcome_body(services.ask_storage(dataset, lambda: manager.rollback(dataset, to, actor=actor))))
 
 
 CLEANUP = documented("clean_up", "Delete losing attempts, runs that failed, and old runs", CleanupShape, 404, 409)
@@ -128,12 +121,12 @@ CLEANUP["responses"][202] = {"description": "It goes on in the background.", "mo
 @router.post("/builds/{dataset:name}/cleanup", **CLEANUP)
 def cleanup(dataset: DatasetName, actor: AskingUnlessDry, services: Open, retention: Keeping) -> JSONResponse:
     """What takes long goes on in the background, and is answered with status 202 and `"done": false`."""
-    desk = services.builds(actor)
-    desk.registry.dataset(dataset)
+    manager = services.builds()
+    manager.registry.dataset(dataset)
     if actor is None:
-        planned = services.ask_storage(dataset, lambda: desk.cleanup(dataset, retention, dry_run=True))
+        planned = services.ask_storage(dataset, lambda: manager.cleanup(dataset, retention, actor=None))
         return JSONResponse(cleanup_body(dataset, planned, dry_run=True))
-    done = services.begin_at_storage(lambda: desk.cleanup(dataset, retention))
+    done = services.begin_at_storage(lambda: manager.cleanup(dataset, retention, actor=actor))
     if done is None:
         return JSONResponse({**cleanup_body(dataset, [], dry_run=False), "done": False}, 202)
     return JSONResponse(cleanup_body(dataset, done.result(), dry_run=False))

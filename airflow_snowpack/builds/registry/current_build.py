@@ -1,11 +1,11 @@
-"""What is served now, and whether that is what somebody waits for.
+"""The current build of a dataset, and whether it is what a sensor waits for.
 
-    awaited = Awaited("features", as_of=midnight)
-    served = served_build(store, "features")
-    awaited.is_met(served) or print(awaited.unmet(served))
+    wanted = WantedBuild("features", as_of=midnight)
+    current = current_build(store, "features")
+    wanted.is_met(current) or print(wanted.unmet(current))
 
-The invariant: only what the pointer stands on counts. A build that went into history behind a newer one is served to nobody, and
-the newer one is as good for whoever waits; after a rollback it is not.
+Only the build that the pointer names counts: a build that was published into history, behind a newer one, is never current. The
+newer build satisfies the wait as well; an older build after a rollback does not.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from airflow_snowpack.store.by_keys import read_by_keys
 
 
 @dataclass(frozen=True, slots=True)
-class ServedBuild:
-    """The build that readers of a dataset are given.
+class CurrentBuild:
+    """The build that readers of a dataset get.
 
     :param publication: the number of the pointer.
-    :param rows: ``None`` where the registry does not know.
+    :param rows: ``None`` if the registry does not know.
     """
 
     dataset: str
@@ -39,12 +39,12 @@ class ServedBuild:
 
 
 @dataclass(frozen=True, slots=True)
-class Awaited:
-    """What somebody waits for. With neither bound, for the first publication.
+class WantedBuild:
+    """A condition for the current build; without bounds, any publication meets it.
 
-    :param as_of: data of this moment or later.
-    :param newer_than: a publication of a greater number than this.
-    :raises InvalidBuild: the name is none, or the moment has no time zone.
+    :param as_of: data of this time or later.
+    :param newer_than: a publication with a greater number.
+    :raises InvalidBuild: the dataset's name is not allowed, or the time has no time zone.
     """
 
     dataset: str
@@ -56,37 +56,37 @@ class Awaited:
         if self.as_of is not None and self.as_of.tzinfo is None:
             raise InvalidBuild("as_of", self.as_of.isoformat(), "it must have a time zone")
 
-    def is_met(self, served: ServedBuild | None) -> bool:
-        """Whether the wait is over."""
-        if served is None:
+    def is_met(self, current: CurrentBuild | None) -> bool:
+        """Return whether the current build meets the condition."""
+        if current is None:
             return False
-        recent = self.as_of is None or served.as_of >= self.as_of
-        return recent and (self.newer_than is None or served.publication > self.newer_than)
+        recent = self.as_of is None or current.as_of >= self.as_of
+        return recent and (self.newer_than is None or current.publication > self.newer_than)
 
-    def unmet(self, served: ServedBuild | None) -> str:
-        """What is missing, as a sentence."""
-        if served is None:
-            return f"Nothing of {self.dataset} is published yet."
+    def unmet(self, current: CurrentBuild | None) -> str:
+        """Return what is missing, as a sentence."""
+        if current is None:
+            return f"No build of {self.dataset} is published yet."
         bounds = [f"data as of {self.as_of.isoformat()} or later"] if self.as_of is not None else []
         bounds += [f"a publication after number {self.newer_than}"] if self.newer_than is not None else []
         return (
-            f"{self.dataset} serves the run {served.run_id}, as of {served.as_of.isoformat()}, as publication number "
-            f"{served.publication}; awaited is {' in '.join(bounds)}."
+            f"The current build of {self.dataset} is the run {current.run_id}, as of {current.as_of.isoformat()}, publication "
+            f"number {current.publication}. Waiting for {' in '.join(bounds)}."
         )
 
 
-def served_build(store: Store, dataset: str) -> ServedBuild | None:
-    """What the registry knows to be served; ``None`` when nothing is, or nothing was ever built under this name."""
-    return served_builds(store, [dataset])[dataset]
+def current_build(store: Store, dataset: str) -> CurrentBuild | None:
+    """Return the current build by the registry, or ``None`` if nothing is published under this name."""
+    return current_builds(store, [dataset])[dataset]
 
 
-def served_builds(store: Store, datasets: Collection[str]) -> dict[str, ServedBuild | None]:
-    """As :func:`served_build`, for several datasets in one statement."""
-    run_key = build_datasets.c.dataset + "/" + build_datasets.c.current_run  # as ``rows.build_id`` makes it
+def current_builds(store: Store, datasets: Collection[str]) -> dict[str, CurrentBuild | None]:
+    """Return the current builds of several datasets, in one statement."""
+    run_key = build_datasets.c.dataset + "/" + build_datasets.c.current_run  # as ``build_id`` makes it
     columns = (build_datasets.c.dataset, build_datasets.c.publication, build_runs.c.run_id, build_runs.c.as_of, build_runs.c.rows)
     query = sa.select(*columns).join(build_runs, build_runs.c.build_id == run_key)
     query = query.where(build_datasets.c.publication.is_not(None))
-    named, served = {storable(dataset): dataset for dataset in datasets}, dict[str, ServedBuild | None].fromkeys(datasets)
+    named, current = {storable(dataset): dataset for dataset in datasets}, dict[str, CurrentBuild | None].fromkeys(datasets)
     for row in read_by_keys(store, query, build_datasets.c.dataset, datasets):
-        served[named[row.dataset]] = ServedBuild(row.dataset, row.run_id, row.publication, row.as_of, row.rows)
-    return served
+        current[named[row.dataset]] = CurrentBuild(row.dataset, row.run_id, row.publication, row.as_of, row.rows)
+    return current

@@ -1,12 +1,12 @@
-"""A dataset's lock: one at a time publishes, rolls back or cleans up.
+"""The lock of a dataset: one process at a time publishes, rolls back or cleans up.
 
     with take_lock(store, policy, "flights", "dag/run/publish", wait=policy.lock_wait) as lock:
-        lock.check()                       # right before each step that others could see
+        lock.check()                       # immediately before each step that others can see
         storage.write(layout.CURRENT, …)
 
-It is a lease on the dataset's row. A heartbeat renews it, and a lock whose holder was killed is free once the lease has run out.
-The invariant: whatever is written to the registry under the lock carries its ``attempt_id``, so that a holder that was taken for
-dead, and was not, changes nothing any more.
+The lock is a lease on the dataset's row, which a heartbeat renews; after a crash the dataset is free when the lease has expired.
+The invariant: whatever is written to the registry under the lock carries its ``attempt_id``, so that a process that has lost the
+lock changes nothing any more.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from typing import Self
 import sqlalchemy as sa
 
 from airflow_snowpack.builds.errors import DatasetBusy, DatasetNotFound, LockLost
-from airflow_snowpack.builds.registry.heartbeat import Heartbeat
 from airflow_snowpack.builds.registry.model import BuildPolicy
 from airflow_snowpack.store import IdMaker, Leases, Store, StoreTooSlow, StoreUnreachable, new_id, repeatable, storable
 from airflow_snowpack.store.build_tables import build_datasets
+from airflow_snowpack.store.keep_alive import KeepAlive
 
 log = logging.getLogger(__name__)
 
 LOCKS = Leases(build_datasets, key=build_datasets.c.dataset, order=build_datasets.c.created_at)
-LOOK_AGAIN = timedelta(seconds=1)
+RETRY_INTERVAL = timedelta(seconds=1)
 
 
 class DatasetLock:
-    """The lock, while it is held; a context manager that keeps it alive and lets go of it at the end.
+    """A lock that this process has; the context manager renews it and releases it at the end.
 
     :ivar attempt_id: the fence.
     """
@@ -44,20 +44,20 @@ class DatasetLock:
         self.dataset = dataset
         self.attempt_id = attempt_id
         self._what = f"the dataset {dataset}"
-        self._beat = Heartbeat(self._renew, every=policy.heartbeat, lease=policy.lock_lease, what=self._what)
+        self._lease = KeepAlive(self._renew, every=policy.heartbeat, lost_after=policy.lock_lease, what=self._what)
 
     def check(self) -> None:
-        """Make sure that the lock is ours, for a whole lease from now on.
+        """Renew the lock for a whole lease.
 
-        :raises LockLost: somebody else has taken it.
+        :raises LockLost: another process has it.
         """
-        if self._beat.lost or not self._renew():
+        if self._lease.lost is not None or not self._renew():
             raise LockLost(self._what)
 
-    def holds(self, conn: sa.Connection) -> None:
-        """Within a transaction: keep everybody else from taking the lock until it ends.
+    def renew_in(self, conn: sa.Connection) -> None:
+        """Renew the lock within a transaction, which keeps other processes from taking it until the transaction ends.
 
-        :raises LockLost: somebody else has taken it.
+        :raises LockLost: another process has it.
         """
         until = self.store.clock() + self.policy.lock_lease
         if not LOCKS.renew(conn, self.dataset, self.attempt_id, until):
@@ -68,16 +68,16 @@ class DatasetLock:
         return self.store.transact(lambda conn: LOCKS.renew(conn, self.dataset, self.attempt_id, until))
 
     def __enter__(self) -> Self:
-        self._beat.__enter__()
+        self._lease.__enter__()
         return self
 
     def __exit__(self, *exc: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._beat.__exit__(*exc)
+        self._lease.__exit__(*exc)
         now = self.store.clock()
         try:
             self.store.transact(lambda conn: LOCKS.give_back(conn, self.dataset, self.attempt_id, now))
         except (StoreUnreachable, StoreTooSlow):
-            log.warning("lock_not_released: %s stays locked until its lease runs out", self._what, exc_info=True)
+            log.warning("lock_not_released: %s stays locked until its lease expires", self._what, exc_info=True)
 
 
 def take_lock(
@@ -92,10 +92,10 @@ def take_lock(
 ) -> DatasetLock:
     """Take a dataset's lock.
 
-    :param holder: for people who look.
-    :param wait: for how long to wait while somebody else has it.
-    :raises DatasetNotFound: nothing was ever built under this name.
-    :raises DatasetBusy: somebody else has it still.
+    :param holder: this process, for people.
+    :param wait: how long to wait while another process has the lock.
+    :raises DatasetNotFound: no build of this name was ever begun.
+    :raises DatasetBusy: another process still has the lock.
     """
     waited = timedelta(0)
     while True:
@@ -104,8 +104,8 @@ def take_lock(
         except DatasetBusy:
             if waited >= wait:
                 raise
-        sleep(LOOK_AGAIN.total_seconds())
-        waited += LOOK_AGAIN
+        sleep(RETRY_INTERVAL.total_seconds())
+        waited += RETRY_INTERVAL
 
 
 def _take(store: Store, policy: BuildPolicy, dataset: str, holder: str, attempt_id: str) -> DatasetLock:

@@ -1,4 +1,4 @@
-"""What the run registry hands out beside :class:`BuildRun`: the run that one holds, the datasets, and what was published when.
+"""The values of the build registry: datasets, runs and publications, and how they are read from rows.
 
 handle = registry.begin("flights", "s3://lake/builds/flights", as_of=interval_end, num_shards=8, owner="dag/run/task")
 outcome = publish(registry, storage, handle, manifest)
@@ -14,18 +14,18 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.builds.model import BuildRun, RunStatus
+from airflow_snowpack.store.mapping import row_mapper
 
 
 @dataclass(frozen=True, slots=True)
 class BuildPolicy:
-    """How long what is held is held.
+    """Periods of leases and locks.
 
-    :param run_lease: a run that is not renewed for this long counts as left by its attempt.
-    :param lock_lease: the same for a dataset's lock; so long a crash keeps others from it.
-    :param heartbeat: how often a lease is renewed; never less than three times a lease.
-    :param lock_wait: how long a publication or rollback waits for a dataset that somebody else holds.
-    :param pointer_waits: before the second and third try to set the pointer.
+    :param run_lease: the lease of a run; an attempt that does not renew it loses the run.
+    :param lock_lease: the lease of a dataset's lock; after a crash the dataset stays locked for this long.
+    :param heartbeat: the period of renewals; at least three renewals fit into a lease.
+    :param lock_wait: how long a publication, rollback or cleanup waits for the dataset's lock.
+    :param pointer_waits: the pauses before the second and third try to set the pointer.
     """
 
     run_lease: timedelta = timedelta(minutes=30)
@@ -35,13 +35,55 @@ class BuildPolicy:
     pointer_waits: tuple[timedelta, ...] = (timedelta(seconds=1), timedelta(seconds=2))
 
 
+class RunStatus(StrEnum):
+    """The state of a run. ``SUCCEEDED``: published, though perhaps behind a newer run. ``FAILED``: never to be published."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRun:
+    """A run.
+
+    :param holder: the attempt that has the lease, for people.
+    :param lease_until: the end of the lease unless it is renewed.
+    :param error: why the run failed.
+    :param losers_left: cleanup has still to look for losing attempts, or to look again for attempts that were still writing.
+    :param deleted_at: when cleanup began to delete its objects; from then on it can no longer be published.
+    :param owner: the task instance that began it; a later try of the same owner takes it over.
+    :param manifest: the path of its manifest, once published, if only into history.
+    """
+
+    dataset: str
+    run_id: str
+    as_of: datetime
+    sequence: int
+    status: RunStatus
+    holder: str | None
+    attempt_id: str | None
+    lease_until: datetime | None
+    started_at: datetime
+    finished_at: datetime | None
+    num_shards: int
+    rows: int | None
+    bytes: int | None
+    error: str | None
+    losers_left: bool
+    deleted_at: datetime | None
+    owner: str | None = None
+    manifest: str | None = None
+    checksum: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class RunHandle:
-    """A run, held by the attempt that began or resumed it.
+    """A run and the fence of the attempt that began or resumed it.
 
     :param url: the dataset's root.
-    :param sequence: counts the dataset's runs; it decides between two runs of the same moment.
-    :param attempt_id: the fence: every write about the run carries it.
+    :param sequence: counts the dataset's runs, and orders two runs of the same ``as_of``.
+    :param attempt_id: the fence, which every write about the run carries.
     :param attempt: counts the attempts that had the run, from 1.
     """
 
@@ -56,14 +98,17 @@ class RunHandle:
     attempt: int
     lease_until: datetime
 
+    def __str__(self) -> str:
+        return f"the run {self.run_id} of {self.dataset}"
+
 
 @dataclass(frozen=True, slots=True)
 class BuildDataset:
-    """A dataset as the registry knows it.
+    """A dataset.
 
-    :param publication: the number of the pointer as it was last set; ``None`` before the first.
-    :param newest_as_of: the newest moment that was ever current; an older run is published into history only.
-    :param held_by: who publishes, rolls back or cleans up right now.
+    :param publication: the number of the current publication; ``None`` before the first.
+    :param newest_as_of: the newest ``as_of`` that was ever current; an older run is published into history only.
+    :param locked_by: the process that publishes, rolls back or cleans up, for people.
     """
 
     dataset: str
@@ -73,12 +118,12 @@ class BuildDataset:
     current_run: str | None
     moved_at: datetime | None
     newest_as_of: datetime | None
-    held_by: str | None
-    held_until: datetime | None
+    locked_by: str | None
+    locked_until: datetime | None
 
 
 class PublicationKind(StrEnum):
-    """Why the pointer was moved. ``REPAIR``: it stood on something that is not there, and went back to the current run."""
+    """Why the pointer was set. ``REPAIR``: it named a manifest that does not exist, and went back to the current run."""
 
     PUBLISH = "publish"
     ROLLBACK = "rollback"
@@ -87,10 +132,10 @@ class PublicationKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """One move of the pointer.
+    """One change of the pointer.
 
-    :param number: grows with each move, not always by one.
-    :param previous: the manifest that readers fall back to.
+    :param number: grows with each publication, not always by one.
+    :param previous: the manifest to which readers fall back.
     """
 
     dataset: str
@@ -107,13 +152,13 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class PublishOutcome:
-    """How a publication or a rollback ended.
+    """The result of a publication or rollback.
 
-    :param moved: whether ``_CURRENT`` stands on this run now.
-    :param publication: the pointer's number; ``None`` when it was not moved.
-    :param reason: why it was not moved.
-    :param recorded: ``False``: the run is served, but the registry could not be reached to note it; the next one who publishes or
-        cleans up does so.
+    :param moved: the run is the current build now.
+    :param publication: the pointer's number; ``None`` when it was not set.
+    :param reason: why the pointer was not set.
+    :param recorded: ``False``: the run is current, but the registry could not be reached to confirm it; the next publication,
+        rollback or cleanup does so.
     """
 
     dataset: str
@@ -126,76 +171,28 @@ class PublishOutcome:
 
 
 def build_id(dataset: str, run_id: str) -> str:
-    """The key of a run's row; neither name has a "/"."""
+    """Return the key of a run's row; neither name has a "/"."""
     return f"{dataset}/{run_id}"
 
 
-def run_from(row: sa.Row[Any]) -> BuildRun:
-    status = RunStatus(row.status)
-    return BuildRun(
-        dataset=row.dataset,
-        run_id=row.run_id,
-        as_of=row.as_of,
-        sequence=row.sequence,
-        status=status,
-        holder=row.claimed_by,
-        attempt_id=row.attempt_id,
-        lease_until=row.visible_at if row.claimed_at is not None else None,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-        num_shards=row.num_shards,
-        rows=row.rows,
-        bytes=row.bytes,
-        error=row.error,
-        losers_left=status is RunStatus.SUCCEEDED and row.cleanup_at is not None and row.deleted_at is None,
-        deleted_at=row.deleted_at,
-        owner=row.owner,
-        manifest=row.manifest,
-        checksum=row.checksum,
-    )
+def _claimed(column: str) -> Any:
+    return lambda row: getattr(row, column) if row.claimed_at is not None else None
+
+
+run_from = row_mapper(
+    BuildRun,
+    {"status": RunStatus},
+    holder="claimed_by",
+    lease_until=_claimed("visible_at"),
+    losers_left=lambda row: row.status == RunStatus.SUCCEEDED and row.cleanup_at is not None and row.deleted_at is None,
+)
+dataset_from = row_mapper(BuildDataset, locked_by=_claimed("claimed_by"), locked_until=_claimed("visible_at"))
+publication_from = row_mapper(Publication, {"kind": PublicationKind})
 
 
 def handle_from(row: sa.Row[Any], url: str) -> RunHandle:
-    """The run of a row that this attempt holds."""
-    return RunHandle(
-        dataset=row.dataset,
-        run_id=row.run_id,
-        url=url,
-        as_of=row.as_of,
-        sequence=row.sequence,
-        num_shards=row.num_shards,
-        owner=row.owner,
-        attempt_id=row.attempt_id,
-        attempt=row.attempt_count,
-        lease_until=row.visible_at,
-    )
+    """Return the handle of the attempt that has the run now.
 
-
-def dataset_from(row: sa.Row[Any]) -> BuildDataset:
-    held = row.claimed_at is not None
-    return BuildDataset(
-        dataset=row.dataset,
-        url=row.url,
-        created_at=row.created_at,
-        publication=row.publication,
-        current_run=row.current_run,
-        moved_at=row.moved_at,
-        newest_as_of=row.newest_as_of,
-        held_by=row.claimed_by if held else None,
-        held_until=row.visible_at if held else None,
-    )
-
-
-def publication_from(row: sa.Row[Any]) -> Publication:
-    return Publication(
-        dataset=row.dataset,
-        number=row.number,
-        run_id=row.run_id,
-        kind=PublicationKind(row.kind),
-        manifest=row.manifest,
-        checksum=row.checksum,
-        previous=row.previous,
-        previous_checksum=row.previous_checksum,
-        at=row.at,
-        by=row.by,
-    )
+    :param url: the dataset's root.
+    """
+    return row_mapper(RunHandle, url=lambda _: url, attempt="attempt_count", lease_until="visible_at")(row)

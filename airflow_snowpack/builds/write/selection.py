@@ -1,10 +1,13 @@
-"""What was selected of a run, kept beside its shards until it is published: what somebody has checked is what readers are given.
+"""Select, for each shard, the one attempt that counts, and keep the selection until it is published.
 
-    manifest = select(storage, run, build_input, Sharding.hash(8), ShardFormat.SQLITE, now)
-    keep_selection(storage, manifest)                                    # in one process
-    publish(registry, storage, handle, kept_selection(storage, run_id))  # in another, an hour later
+    attempts = read_attempts(storage, run_id)
+    manifest = select(run, attempts, build_input, Sharding.hash(8), ShardFormat.SQLITE, now)
+    keep_selection(storage, manifest)                                             # in one process
+    publish(registry, storage, handle, kept_selection(storage, "flights", run_id))      # in another, an hour later
 
-The invariant: a selection carries its own checksum, and its winners are attempts of its own run.
+Several successful attempts at a shard are normal, as writers retry and speculate. The winner is the smallest ``(attempt,
+task_attempt_id or 2^63 - 1, url or "")``, in whatever order the attempts are read. They are read from their own records, as the
+process that started them sees only one attempt of each shard. A kept selection carries its own checksum.
 """
 
 from __future__ import annotations
@@ -18,11 +21,14 @@ from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.build_spec import BuildInput
 from airflow_snowpack.builds.errors import BuildNotFound, ManifestDamaged, ObjectMissing, ShardCoverageError
 from airflow_snowpack.builds.json_format import read_attempt, read_selection, selection_json, to_json
-from airflow_snowpack.builds.model import NO_TASK_ATTEMPT, BuildRun, Manifest, ShardAttemptResult, ShardFormat, Sharding
-from airflow_snowpack.builds.registry.model import RunHandle
+from airflow_snowpack.builds.model import NO_TASK_ATTEMPT, Manifest, ShardAttemptResult, ShardFormat, Sharding
+from airflow_snowpack.builds.registry.model import BuildRun, RunHandle
 from airflow_snowpack.builds.storage import Storage
 
+log = logging.getLogger(__name__)
+
 SELECTED = "_SELECTED.json"
+PARALLEL_READS = 16
 
 
 def select(
@@ -33,9 +39,9 @@ def select(
     shard_format: ShardFormat,
     now: datetime,
 ) -> Manifest:
-    """The manifest of a run's winners.
+    """Return the manifest of a run's winners.
 
-    :param attempts: what :func:`read_attempts` gave.
+    :param attempts: the result of :func:`read_attempts`.
     :raises ShardCoverageError: a shard has no successful attempt.
     """
     return Manifest(
@@ -53,44 +59,10 @@ def select(
     )
 
 
-def keep_selection(storage: Storage, manifest: Manifest) -> str:
-    """Keep what was selected; its path, relative to the dataset's root."""
-    path = _path(manifest.run_id)
-    storage.write(path, selection_json(manifest))
-    return path
-
-
-def kept_selection(storage: Storage, dataset: str, run_id: str) -> Manifest:
-    """What was selected last.
-
-    :raises BuildNotFound: nothing was.
-    :raises ManifestDamaged: it is not what was written.
-    """
-    try:
-        return read_selection(storage.read(_path(run_id)), _path(run_id))
-    except ObjectMissing:
-        raise BuildNotFound(dataset, run_id, "its winners were not selected yet") from None
-
-
-def _path(run_id: str) -> str:
-    return f"{layout.run_folder(run_id)}{SELECTED}"
-
-
-log = logging.getLogger(__name__)
-
-READERS = 16
-
-
-def winner_sort_key(attempt: ShardAttemptResult) -> tuple[int, int, str]:
-    """The specification's comparator: the smallest of a shard's attempts wins."""
-    task_attempt_id = NO_TASK_ATTEMPT if attempt.task_attempt_id is None else attempt.task_attempt_id
-    return attempt.attempt, task_attempt_id, attempt.url or ""
-
-
 def select_winners(attempts: Iterable[ShardAttemptResult], num_shards: int, run_id: str) -> tuple[ShardAttemptResult, ...]:
-    """The winners, in the order of their shards.
+    """Return the winners, in the order of their shards.
 
-    :raises ShardCoverageError: shards without an attempt, or attempts at shards outside of ``[0, num_shards)``.
+    :raises ShardCoverageError: a shard has no attempt, or an attempt is at a shard outside of ``[0, num_shards)``.
     """
     winners: dict[int, ShardAttemptResult] = {}
     for attempt in attempts:
@@ -104,16 +76,22 @@ def select_winners(attempts: Iterable[ShardAttemptResult], num_shards: int, run_
     return tuple(winners[shard_id] for shard_id in range(num_shards))
 
 
+def winner_sort_key(attempt: ShardAttemptResult) -> tuple[int, int, str]:
+    """Return the key by which the smallest of a shard's attempts wins."""
+    task_attempt_id = NO_TASK_ATTEMPT if attempt.task_attempt_id is None else attempt.task_attempt_id
+    return attempt.attempt, task_attempt_id, attempt.url or ""
+
+
 def _is_before(one: ShardAttemptResult, other: ShardAttemptResult) -> bool:
     mine, theirs = winner_sort_key(one), winner_sort_key(other)
-    # Two attempts that the comparator takes for the same must not be told apart by who came first.
+    # Attempts with equal keys are ordered by their content, so that the order of reading does not decide.
     return to_json(one) < to_json(other) if mine == theirs else mine < theirs
 
 
 def read_attempts(storage: Storage, run_id: str) -> list[ShardAttemptResult]:
-    """All successful attempts of a run, by their records. What has no sound record did not succeed, and is logged.
+    """Read all successful attempts of a run from their records; a damaged record is logged and does not count.
 
-    :raises StorageFailed: the storage cannot be read, so that nobody knows.
+    :raises StorageFailed: the storage could not be read.
     """
     sizes = {found.path: found.bytes for found in storage.objects(layout.run_folder(run_id))}
     records = sorted(path for path in sizes if path.endswith(f"/{layout.RECORD}"))
@@ -127,18 +105,42 @@ def read_attempts(storage: Storage, run_id: str) -> list[ShardAttemptResult]:
             return None
         return attempt
 
-    with ThreadPoolExecutor(READERS, thread_name_prefix="snowpack-attempts") as readers:
-        return [attempt for attempt in readers.map(read, records) if attempt is not None]
+    with ThreadPoolExecutor(PARALLEL_READS, thread_name_prefix="snowpack-attempts") as pool:
+        return [attempt for attempt in pool.map(read, records) if attempt is not None]
 
 
 def _check(attempt: ShardAttemptResult, run_id: str, path: str, sizes: dict[str, int]) -> None:
-    """A record tells of its own folder, and of a file that is there."""
+    """:raises ManifestDamaged: the record does not belong to its folder, or its file is missing or has another size."""
     folder = path.removesuffix(layout.RECORD)
     if attempt.run_id != run_id or not folder.startswith(layout.shard_folder(run_id, attempt.shard_id)):
-        raise ManifestDamaged(path, f"it tells of shard {attempt.shard_id} of the run {attempt.run_id}, and stands elsewhere")
+        problem = f"it is the record of shard {attempt.shard_id} of the run {attempt.run_id}, in a folder of another one"
+        raise ManifestDamaged(path, problem)
     if attempt.url is None:
         return
     if not attempt.url.startswith(folder):
-        raise ManifestDamaged(path, f"its file {attempt.url} stands in another folder")
+        raise ManifestDamaged(path, f"its file {attempt.url} is in another folder")
     if sizes.get(attempt.url) != attempt.bytes:
         raise ManifestDamaged(path, f"its file {attempt.url} of {attempt.bytes} bytes has {sizes.get(attempt.url, 'no')} bytes")
+
+
+def keep_selection(storage: Storage, manifest: Manifest) -> str:
+    """Keep a selection beside its shards, and return its path, relative to the dataset's root."""
+    path = _path(manifest.run_id)
+    storage.write(path, selection_json(manifest))
+    return path
+
+
+def kept_selection(storage: Storage, dataset: str, run_id: str) -> Manifest:
+    """Return the last selection of a run.
+
+    :raises BuildNotFound: there is none.
+    :raises ManifestDamaged: it is not what was written.
+    """
+    try:
+        return read_selection(storage.read(_path(run_id)), _path(run_id))
+    except ObjectMissing:
+        raise BuildNotFound(dataset, run_id, "its winners are not selected yet") from None
+
+
+def _path(run_id: str) -> str:
+    return f"{layout.run_folder(run_id)}{SELECTED}"

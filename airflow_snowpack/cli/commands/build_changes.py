@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def publish(args: Namespace) -> ExitCode | None:
     """``builds publish``"""
     with opened(args) as here:
-        _tell(args, here.builds(args.storage_conn_id).publish(args.dataset, args.run))
+        _tell(args, here.builds(args.storage_conn_id).publish(args.dataset, args.run, actor=here.actor))
     return None
 
 
@@ -33,10 +33,10 @@ def publish(args: Namespace) -> ExitCode | None:
 def rollback(args: Namespace) -> ExitCode | None:
     """``builds rollback``"""
     with opened(args) as here:
-        desk = here.builds(args.storage_conn_id)
-        current = desk.registry.dataset(args.dataset).current_run
+        manager = here.builds(args.storage_conn_id)
+        current = manager.registry.dataset(args.dataset).current_run
         confirm(f"Readers of {args.dataset} see {current or 'nothing yet'}. Let them see {args.to}?", yes=args.yes)
-        _tell(args, desk.rollback(args.dataset, args.to))
+        _tell(args, manager.rollback(args.dataset, args.to, actor=here.actor))
     return None
 
 
@@ -45,14 +45,14 @@ def cleanup(args: Namespace) -> ExitCode | None:
     """``builds cleanup``"""
     retention = _retention(args)
     with opened(args) as here:
-        desk = here.builds(args.storage_conn_id)
+        manager = here.builds(args.storage_conn_id)
         if not args.dry_run and not args.yes:
-            planned = desk.cleanup(args.dataset, retention, dry_run=True)
+            planned = manager.cleanup(args.dataset, retention, actor=None)
             if not planned:
                 _tell_actions(args, planned)
                 return None
             confirm(f"Delete {_sum(planned)} of {args.dataset}? --dry-run tells which.", yes=False)
-        actions = desk.cleanup(args.dataset, retention, dry_run=args.dry_run)
+        actions = manager.cleanup(args.dataset, retention, actor=None if args.dry_run else here.actor)
     _tell_actions(args, actions)
     return ExitCode.UNREACHABLE if any(action.error for action in actions) else None
 

@@ -16,11 +16,10 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from datetime import datetime
 
-    from airflow_snowpack.builds.manager import BuildDesk
-    from airflow_snowpack.builds.model import BuildRun
+    from airflow_snowpack.builds.manager import BuildManager
     from airflow_snowpack.builds.read.verify import ShardProblem, Verification
-    from airflow_snowpack.builds.registry.model import BuildDataset
-    from airflow_snowpack.builds.run_inspection import ShardSeen
+    from airflow_snowpack.builds.registry.model import BuildDataset, BuildRun
+    from airflow_snowpack.builds.run_inspection import ShardInspection
 
 PROGRAMS = ("json", "yaml")
 MOVES = 20
@@ -30,9 +29,8 @@ MOVES = 20
 def list_datasets(args: Namespace) -> ExitCode | None:
     """``builds list``"""
     with opened(args) as here:
-        found, now = here.builds(None).registry.datasets(limit=args.limit + 1, after=args.after), here.now
-    shown = found[: args.limit]
-    after = shown[-1].dataset if len(found) > args.limit else None
+        found, now = here.builds(None).registry.datasets(limit=args.limit, after=args.after), here.now
+    shown, after = found.items, found.next
     if args.output in PROGRAMS:
         print_data(args.output, {"datasets": [bodies.dataset_body(each) for each in shown], "next": after})
         return None
@@ -46,11 +44,11 @@ def list_datasets(args: Namespace) -> ExitCode | None:
 def show(args: Namespace) -> ExitCode | None:
     """``builds show``"""
     with opened(args) as here:
-        desk, now = here.builds(args.storage_conn_id), here.now
+        manager, now = here.builds(args.storage_conn_id), here.now
         if args.run is None:
-            _show_dataset(args, desk, now)
+            _show_dataset(args, manager, now)
         else:
-            _show_run(args, desk, now)
+            _show_run(args, manager, now)
     return None
 
 
@@ -75,16 +73,11 @@ def _verification_body(found: Verification) -> dict[str, object]:
     return {"dataset": found.dataset, "run_id": found.run_id, "manifest": found.manifest} | numbers | {"problems": problems}
 
 
-def _show_dataset(args: Namespace, desk: BuildDesk, now: datetime) -> None:
-    registry = desk.registry
+def _show_dataset(args: Namespace, manager: BuildManager, now: datetime) -> None:
+    registry = manager.registry
     known = registry.dataset(args.dataset)
-    place = None
-    if args.before is not None:
-        last = registry.run(args.dataset, args.before)
-        place = last.as_of, last.sequence
-    found = registry.runs(args.dataset, limit=args.limit + 1, before=place)
-    shown = found[: args.limit]
-    before = shown[-1].run_id if len(found) > args.limit else None
+    found = registry.runs(args.dataset, limit=args.limit, before=args.before)
+    shown, before = found.items, found.next
     if args.output in PROGRAMS:
         moves = registry.publications(args.dataset, limit=MOVES)
         body = bodies.dataset_body(known) | {
@@ -99,7 +92,7 @@ def _show_dataset(args: Namespace, desk: BuildDesk, now: datetime) -> None:
         "stands at": known.url,
         "readers see": known.current_run or "nothing yet",
         "since": ago(known.moved_at, now),
-        **({"held by": f"{known.held_by}, until {moment(known.held_until)}"} if known.held_by else {}),
+        **({"locked by": f"{known.locked_by}, until {moment(known.locked_until)}"} if known.locked_by else {}),
     }
     print_one(args.output, bodies.dataset_body(known), fields)
     print()
@@ -108,10 +101,10 @@ def _show_dataset(args: Namespace, desk: BuildDesk, now: datetime) -> None:
         say(f"There are more: --before {before} goes on.")
 
 
-def _show_run(args: Namespace, desk: BuildDesk, now: datetime) -> None:
-    known = desk.registry.dataset(args.dataset)
+def _show_run(args: Namespace, manager: BuildManager, now: datetime) -> None:
+    known = manager.registry.dataset(args.dataset)
     first = -1 if args.after_shard is None else args.after_shard
-    seen = desk.look(args.dataset, args.run, after=first, limit=args.limit)
+    seen = manager.inspect(args.dataset, args.run, after=first, limit=args.limit)
     body = bodies.seen_body(seen, known.current_run)
     if args.output in PROGRAMS:
         print_data(args.output, body)
@@ -151,7 +144,7 @@ def _dataset_columns(now: datetime) -> list[Column[BuildDataset]]:
         Column("readers see", lambda each: each.current_run, lambda each: each.current_run or "nothing yet"),
         Column("since", lambda each: moment(each.moved_at), lambda each: ago(each.moved_at, now)),
         Column("newest data", lambda each: moment(each.newest_as_of), lambda each: ago(each.newest_as_of, now)),
-        Column("held by", lambda each: each.held_by),
+        Column("locked by", lambda each: each.locked_by),
         Column("stands at", lambda each: each.url),
     ]
 
@@ -176,11 +169,11 @@ PROBLEM_COLUMNS: list[Column[ShardProblem]] = [
 ]
 
 
-def _size(shard: ShardSeen) -> str:
+def _size(shard: ShardInspection) -> str:
     return size(shard.winner.bytes) if shard.winner else ""
 
 
-SHARD_COLUMNS: list[Column[ShardSeen]] = [
+SHARD_COLUMNS: list[Column[ShardInspection]] = [
     Column("shard", lambda shard: shard.shard_id),
     Column("rows", lambda shard: shard.winner and shard.winner.rows),
     Column("size", lambda shard: shard.winner and shard.winner.bytes, _size),

@@ -100,5 +100,5 @@ def test_what_cannot_be_published_is_refused_with_its_reason(page: Page, made: B
     page.goto(f"/ui/builds/flights/runs/{WRITING}")
     page.get_by_role("button", name="Publish…").click()
     page.get_by_role("button", name="Publish", exact=True).click()
-    expect(page.locator("#confirm-report")).to_contain_text("its winners were not selected yet")
+    expect(page.locator("#confirm-report")).to_contain_text("its winners are not selected yet")
     assert made.registry.run("flights", WRITING).holder == "build_flights/run_5/build"

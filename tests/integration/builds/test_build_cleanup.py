@@ -8,15 +8,33 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from built_runs import DATASET, DAY, MIDNIGHT, MovedClock, begun, built, manifest_of, published, selected, served, write_attempt
+from built_runs import (
+    DATASET,
+    DAY,
+    MIDNIGHT,
+    MovedClock,
+    begun,
+    built,
+    cleanup_losers,
+    cleanup_old_runs,
+    manifest_of,
+    published,
+    selected,
+    served,
+    write_attempt,
+)
 
 from airflow_snowpack.builds import layout
-from airflow_snowpack.builds.cleanup import cleanup, cleanup_losers, cleanup_old_runs
-from airflow_snowpack.builds.cleanup_plan import CleanupLedger
+from airflow_snowpack.builds.cleanup import cleanup
+from airflow_snowpack.builds.cleanup_plan import CleanupRuns
 from airflow_snowpack.builds.errors import BuildNotFound, DatasetBusy, DatasetNotFound, InvalidBuild, StaleBuild
 from airflow_snowpack.builds.json_format import to_json
-from airflow_snowpack.builds.model import BuildRun, CleanupAction, Retention
+from airflow_snowpack.builds.model import (
+    CleanupAction,
+    Retention,
+)
 from airflow_snowpack.builds.publish import publish, rollback
+from airflow_snowpack.builds.registry.model import BuildRun
 from airflow_snowpack.builds.storage import Deleted, Storage
 
 if TYPE_CHECKING:
@@ -118,7 +136,7 @@ def test_a_run_that_was_deleted_can_neither_be_published_nor_gone_back_to(
         publish(registry, storage, left, manifest)
     with pytest.raises(BuildNotFound, match="it was cleaned up at 2026-01-03T00:00:00"):
         rollback(registry, storage, DATASET, to=old, by=None)
-    with pytest.raises(BuildNotFound, match="are not kept"):
+    with pytest.raises(BuildNotFound, match="are kept before the current one"):
         rollback(registry, storage, DATASET, to="-1", by=None)
 
 
@@ -130,7 +148,7 @@ def test_what_a_failed_run_still_writes_is_found_later(registry: BuildRegistry, 
     write_attempt(storage, handle.run_id, 0, task=5)
     clock.move(DAY)
     (action,) = cleanup(registry, storage, DATASET)
-    assert action.reason == "something was written after the failed run had been deleted"
+    assert action.reason == "something was written after the failed run was deleted"
     clock.move(DAY)
     assert cleanup(registry, storage, DATASET) == []
     assert everything(storage) == set()
@@ -216,7 +234,7 @@ def test_a_run_that_is_being_deleted_can_neither_be_gone_back_to_nor_taken_over(
         def delete(self, path: str) -> Deleted:
             with pytest.raises(BuildNotFound, match="it was cleaned up"):
                 rollback(registry, self, DATASET, to=old, by=None)
-            with pytest.raises(BuildNotFound, match="has failed already"):
+            with pytest.raises(BuildNotFound, match="has already failed"):
                 registry.resume(DATASET, left.run_id)
             return super().delete(path)
 
@@ -231,14 +249,14 @@ def test_a_run_that_is_being_deleted_can_neither_be_gone_back_to_nor_taken_over(
 def test_a_cleanup_that_lost_the_dataset_deletes_nothing(
     registry: BuildRegistry, storage: Storage, clock: MovedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    find = CleanupLedger.beyond
+    find = CleanupRuns.beyond
 
-    def find_slowly(ledger: CleanupLedger, now: datetime, keep: int, *, served: str | None = None) -> list[BuildRun]:
+    def find_slowly(runs: CleanupRuns, now: datetime, keep: int, *, current: str | None = None) -> list[BuildRun]:
         clock.move(registry.policy.lock_lease)
         registry.lock(DATASET, "another")
-        return find(ledger, now, keep, served=served)
+        return find(runs, now, keep, current=current)
 
-    monkeypatch.setattr(CleanupLedger, "beyond", find_slowly)
+    monkeypatch.setattr(CleanupRuns, "beyond", find_slowly)
     published(registry, storage, 0, 1, 2)
     with pytest.raises(StaleBuild, match="the dataset flights"):
         cleanup_old_runs(registry, storage, DATASET, Retention(keep_runs=1))

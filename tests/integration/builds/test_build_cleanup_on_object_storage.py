@@ -10,7 +10,7 @@ from built_runs import DATASET, DAY, MIDNIGHT, MovedClock, begun, built, selecte
 from gcs_server import gcs_server
 from s3_server import s3_server
 
-from airflow_snowpack.builds.cleanup import cleanup, strangers
+from airflow_snowpack.builds.cleanup import cleanup, unknown_folders
 from airflow_snowpack.builds.model import Retention
 from airflow_snowpack.builds.publish import publish, rollback
 from airflow_snowpack.builds.registry.runs import BuildRegistry
@@ -60,9 +60,9 @@ def test_builds_are_published_and_cleaned_up_and_nothing_else_is_touched(
         left = {found.path.split("/")[1] for found in storage.objects("data/")}
         assert left == {"20260104T000000Z", like_the_winner.run_id}
         assert sum(1 for _ in storage.objects(f"data/{like_the_winner.run_id}/")) == 2
-        assert strangers(registry, storage, DATASET) == []
+        assert unknown_folders(registry, storage, DATASET) == []
         storage.write("data/of_nobody/shard=00000/attempt=00-1/shard.parquet", b"rows")
-        assert strangers(registry, storage, DATASET) == ["data/of_nobody/"]
+        assert unknown_folders(registry, storage, DATASET) == ["data/of_nobody/"]
         assert beside.exists(kept.url or "")
 
 

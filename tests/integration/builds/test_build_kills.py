@@ -22,10 +22,11 @@ from bounded import PATIENCE_S, started
 from built_runs import DATASET, DAY, MIDNIGHT, begun, built, complete, served, write_attempt
 from effort import rounds
 
-from airflow_snowpack.builds.cleanup import cleanup, strangers
-from airflow_snowpack.builds.model import Retention, RunStatus
+from airflow_snowpack.builds.cleanup import cleanup, unknown_folders
+from airflow_snowpack.builds.model import Retention
 from airflow_snowpack.builds.pointer import read_pointer
 from airflow_snowpack.builds.publish import publish
+from airflow_snowpack.builds.registry.model import RunStatus
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.store import Store, utc_now
@@ -77,8 +78,8 @@ def doomed(url: str, folder: Path) -> Iterator[Callable[[int], str]]:
 
 def assert_healed(registry: BuildRegistry, storage: Storage) -> None:
     """What is there is what is on record, and all of it is whole."""
-    assert strangers(registry, storage, DATASET) == []
-    kept = [run for run in registry.runs(DATASET, limit=10_000, status=RunStatus.SUCCEEDED) if run.deleted_at is None]
+    assert unknown_folders(registry, storage, DATASET) == []
+    kept = [run for run in registry.runs(DATASET, limit=10_000, status=RunStatus.SUCCEEDED).items if run.deleted_at is None]
     assert set(storage.folders("data/")) == {run.run_id for run in kept}
     for run in kept:
         assert run.manifest is not None

@@ -15,10 +15,10 @@ from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.cleanup import cleanup
 from airflow_snowpack.builds.errors import InvalidBuild, PointerUnknown, PublishFailed, StaleBuild, StorageFailed
 from airflow_snowpack.builds.json_format import to_json
-from airflow_snowpack.builds.model import Retention, RunStatus
+from airflow_snowpack.builds.model import Retention
 from airflow_snowpack.builds.pointer import read_pointer
 from airflow_snowpack.builds.publish import publish, rollback
-from airflow_snowpack.builds.registry.model import BuildPolicy, PublicationKind
+from airflow_snowpack.builds.registry.model import BuildPolicy, PublicationKind, RunStatus
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.store import Store, StoreUnreachable, upgrade_schema
@@ -199,7 +199,7 @@ def test_when_nobody_knows_whether_the_pointer_was_set_the_next_one_finds_out(
         mute.after = fall_silent
     else:
         mute.before = fall_silent
-    with pytest.raises(PointerUnknown, match="is not known"):
+    with pytest.raises(PointerUnknown, match="It is unknown"):
         publish(registry, mute, handle, manifest)
     assert registry.run(DATASET, handle.run_id).status is RunStatus.RUNNING
     with pytest.raises(StorageFailed):
@@ -332,7 +332,7 @@ def test_a_lost_registry_never_says_of_a_published_run_that_it_is_its_own(
     silent = failing_storage(tmp_path / "flights", not_listed)
     with pytest.raises(StorageFailed, match="not now"):
         begun(fresh, silent, MIDNIGHT, owner="task")
-    assert fresh.runs(DATASET) == []
+    assert fresh.runs(DATASET).items == ()
     again, _ = built(fresh, storage, MIDNIGHT + DAY, owner="task")
     fresh.fail(again, "it was no good")
     clock.move(3 * DAY)
@@ -385,7 +385,7 @@ def test_a_pointer_ahead_that_names_nothing_goes_back_with_a_higher_number(regis
 def test_the_folder_of_another_dataset_is_not_touched(registry: BuildRegistry, storage: Storage, tmp_path: Path) -> None:
     published(registry, storage, 0)
     registry.begin("other", str(tmp_path / "other"), as_of=MIDNIGHT, num_shards=1)
-    with pytest.raises(InvalidBuild, match="the dataset flights stands there, and not other"):
+    with pytest.raises(InvalidBuild, match="the folder belongs to the dataset flights, not to other"):
         cleanup(registry, storage, "other")
 
 

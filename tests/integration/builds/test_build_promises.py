@@ -14,7 +14,20 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from built_runs import DATASET, DAY, MIDNIGHT, MovedClock, begun, complete, selected, served, write_attempt
+from built_runs import (
+    DATASET,
+    DAY,
+    MIDNIGHT,
+    MovedClock,
+    begun,
+    cleanup_losers,
+    cleanup_old_runs,
+    cleanup_stale_attempts,
+    complete,
+    selected,
+    served,
+    write_attempt,
+)
 from effort import SOAK, rounds
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -31,12 +44,20 @@ from hypothesis.stateful import (
 from random_examples import UNHURRIED
 
 from airflow_snowpack.builds import layout
-from airflow_snowpack.builds.cleanup import cleanup, cleanup_losers, cleanup_old_runs, cleanup_stale_attempts, strangers
+from airflow_snowpack.builds.cleanup import cleanup, unknown_folders
 from airflow_snowpack.builds.errors import BuildNotFound, DatasetBusy, DatasetNotFound, StaleBuild
-from airflow_snowpack.builds.model import BuildRun, Manifest, Retention, RunStatus
+from airflow_snowpack.builds.model import (
+    Manifest,
+    Retention,
+)
 from airflow_snowpack.builds.pointer import read_pointer
 from airflow_snowpack.builds.publish import publish, rollback
-from airflow_snowpack.builds.registry.model import BuildPolicy, PublicationKind
+from airflow_snowpack.builds.registry.model import (
+    BuildPolicy,
+    BuildRun,
+    PublicationKind,
+    RunStatus,
+)
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Deleted, Storage
 from airflow_snowpack.store import Store
@@ -173,7 +194,7 @@ class Promises(RuleBasedStateMachine):
         with suppress(BuildNotFound, DatasetBusy, DatasetNotFound, Killed):
             rollback(self.registry, self.doomed(changes, True), DATASET, to, None)
 
-    @precondition(lambda self: self.registry.datasets())
+    @precondition(lambda self: self.registry.datasets().items)
     @rule(changes=st.none() | st.integers(0, 3), after=st.booleans())
     def clean_up(self, changes: int | None, after: bool) -> None:
         live = {run.run_id: self.objects_of(run.run_id) for run in self.living()}
@@ -186,7 +207,7 @@ class Promises(RuleBasedStateMachine):
             assert done == told
         assert all(self.objects_of(run_id) >= objects for run_id, objects in live.items()), "a run in flight survives"
 
-    @precondition(lambda self: self.registry.datasets())
+    @precondition(lambda self: self.registry.datasets().items)
     @rule(phase=st.sampled_from([cleanup_losers, cleanup_old_runs, cleanup_stale_attempts]))
     def clean_up_in_part(self, phase: Callable[..., object]) -> None:
         with suppress(DatasetBusy):
@@ -203,11 +224,11 @@ class Promises(RuleBasedStateMachine):
         self.taken["steps"] += 1
 
     def is_there(self, handle: RunHandle) -> bool:
-        """Writers that outlive the second look of cleanup are told by ``strangers``, and tested elsewhere."""
+        """Writers that outlive the second look of cleanup are told by ``unknown_folders``, and tested elsewhere."""
         return self.registry.run(DATASET, handle.run_id).deleted_at is None
 
     def living(self) -> list[BuildRun]:
-        runs = self.registry.runs(DATASET, limit=1000, status=RunStatus.RUNNING)
+        runs = self.registry.runs(DATASET, limit=1000, status=RunStatus.RUNNING).items
         return [run for run in runs if run.lease_until is not None and run.lease_until > self.clock.now]
 
     def objects_of(self, run_id: str) -> set[str]:
@@ -233,7 +254,7 @@ class Promises(RuleBasedStateMachine):
             return
         assert served(self.storage) is not None
 
-    @precondition(lambda self: self.registry.datasets())
+    @precondition(lambda self: self.registry.datasets().items)
     @invariant()
     def the_newest_never_gets_older(self) -> None:
         known = self.registry.dataset(DATASET)
@@ -247,7 +268,7 @@ class Promises(RuleBasedStateMachine):
             assert known.current_run is not None
             assert self.registry.run(DATASET, known.current_run).as_of == known.newest_as_of
 
-    @precondition(lambda self: self.registry.datasets())
+    @precondition(lambda self: self.registry.datasets().items)
     @rule()
     def let_it_heal(self) -> None:
         """Once nobody holds anything, two cleanups leave exactly what is on record, and the pointer is the registry's."""
@@ -255,11 +276,11 @@ class Promises(RuleBasedStateMachine):
             self.clock.move(DAY)
             cleanup(self.registry, self.storage, DATASET, RETENTION)
         assert cleanup(self.registry, self.storage, DATASET, RETENTION) == []
-        assert strangers(self.registry, self.storage, DATASET) == []
+        assert unknown_folders(self.registry, self.storage, DATASET) == []
         known, pointer = self.registry.dataset(DATASET), read_pointer(self.storage)
         seen = (pointer.run_id, pointer.publication) if pointer is not None else (None, None)
         assert seen == (known.current_run, known.publication)
-        kept = [run for run in self.registry.runs(DATASET, limit=1000, status=RunStatus.SUCCEEDED) if run.deleted_at is None]
+        kept = [run for run in self.registry.runs(DATASET, limit=999, status=RunStatus.SUCCEEDED).items if run.deleted_at is None]
         assert set(self.storage.folders("data/")) == {run.run_id for run in kept}
         for run in kept:
             assert run.manifest is not None

@@ -17,9 +17,9 @@ from airflow_snowpack.builds.errors import (
     ManifestDamaged,
     ShardCoverageError,
 )
-from airflow_snowpack.builds.model import RunStatus
 from airflow_snowpack.builds.pointer import read_pointer
 from airflow_snowpack.builds.publish import publish, rollback
+from airflow_snowpack.builds.registry.model import RunStatus
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.selection import keep_selection, kept_selection
@@ -48,7 +48,7 @@ def test_a_manifest_of_another_run_or_of_other_shards_is_refused(registry: Build
     assert served(storage) is None
 
 
-@pytest.mark.parametrize(("left", "said"), [(None, "is not there"), (b"shorter", "has 7 bytes")])
+@pytest.mark.parametrize(("left", "said"), [(None, "does not exist"), (b"shorter", "has 7 bytes")])
 def test_a_build_whose_files_are_not_all_there_is_never_published(
     registry: BuildRegistry, storage: Storage, left: bytes | None, said: str
 ) -> None:
@@ -115,14 +115,14 @@ def test_a_run_that_cannot_be_named_is_refused_before_anything_is_written(
     usual: dict[str, Any] = {"dataset": DATASET, "url": "/x", "as_of": MIDNIGHT, "num_shards": 1}
     with pytest.raises(InvalidBuild, match=said):
         registry.begin(**usual | wrong)
-    assert registry.datasets() == []
+    assert registry.datasets().items == ()
 
 
 def test_what_the_storage_has_already_is_never_written_into(registry: BuildRegistry, storage: Storage) -> None:
     write_attempt(storage, "20260101T000000Z", 0)
     handle = registry.begin(DATASET, storage.url, as_of=MIDNIGHT, num_shards=1, storage=storage)
     assert handle.run_id == "20260101T000000Z.2"
-    assert [run.run_id for run in registry.runs(DATASET)] == [handle.run_id], "of the other one the registry says nothing"
+    assert [run.run_id for run in registry.runs(DATASET).items] == [handle.run_id], "of the other one the registry says nothing"
 
 
 def test_a_later_try_of_the_same_task_goes_back_no_further(registry: BuildRegistry, storage: Storage) -> None:
@@ -148,7 +148,7 @@ def test_only_what_is_published_and_whole_can_be_gone_back_to(registry: BuildReg
     with pytest.raises(BuildNotFound, match="no run, manifest or publication"):
         rollback(registry, storage, DATASET, to=f"manifests/{first}/2.json", by=None)
     storage.delete(f"data/{first}/shard=00001/attempt=00-0/shard.parquet")
-    with pytest.raises(ManifestDamaged, match=r"shard.parquet of .* bytes is not there"):
+    with pytest.raises(ManifestDamaged, match=r"shard.parquet of .* bytes does not exist"):
         rollback(registry, storage, DATASET, to=first, by=None)
     storage.write(f"manifests/{second}/1.json", b"{}")
     with pytest.raises(ManifestDamaged, match="its checksum is"):

@@ -11,12 +11,12 @@ from bounded import PATIENCE_S
 from built_runs import DATASET, DAY, MIDNIGHT, begun, built, served
 from effort import rounds
 
-from airflow_snowpack.builds.cleanup import cleanup, strangers
+from airflow_snowpack.builds.cleanup import cleanup, unknown_folders
 from airflow_snowpack.builds.errors import DatasetBusy
-from airflow_snowpack.builds.model import Retention, RunStatus
+from airflow_snowpack.builds.model import Retention
 from airflow_snowpack.builds.pointer import read_pointer
 from airflow_snowpack.builds.publish import publish
-from airflow_snowpack.builds.registry.model import BuildPolicy
+from airflow_snowpack.builds.registry.model import BuildPolicy, RunStatus
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 
 if TYPE_CHECKING:
@@ -66,12 +66,12 @@ def test_builds_that_finish_at_once_take_turns_and_the_newest_is_current(store: 
     newest = f"{MIDNIGHT + max(days) * DAY:%Y%m%dT%H%M%SZ}"
     assert served(storage) == newest
     assert seen == sorted(seen), "the pointer never went back"
-    assert len(registry.runs(DATASET, limit=1000, status=RunStatus.SUCCEEDED)) == len(ready)
+    assert len(registry.runs(DATASET, limit=1000, status=RunStatus.SUCCEEDED).items) == len(ready)
     moves = registry.publications(DATASET, limit=1000)
     as_of = [registry.run(DATASET, move.run_id).as_of for move in moves]
     assert as_of == sorted(as_of, reverse=True)
     cleanup(registry, storage, DATASET, Retention(keep_runs=2))
-    assert strangers(registry, storage, DATASET) == []
+    assert unknown_folders(registry, storage, DATASET) == []
     assert len(storage.folders("data/")) == 2
 
 

@@ -50,7 +50,7 @@ def test_runs_go_when_their_files_are_gone_and_the_current_build_is_read_as_befo
     assert planned == {"build_runs": 4, "build_publications": 4}, "all moves but the current one; the two runs that are kept stay"
     assert scans(store, sent, ["build_runs", "build_publications"]) == []
     listing = BuildRegistry(store)
-    assert [run.run_id for run in listing.runs("flights")] == [runs[4], runs[3]]
+    assert [run.run_id for run in listing.runs("flights").items] == [runs[4], runs[3]]
     assert [move.run_id for move in listing.publications("flights")] == [runs[4]]
 
     rollback(registry, storage, "flights", to="-1", by=None)

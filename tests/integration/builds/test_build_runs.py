@@ -18,9 +18,13 @@ from built_runs import DAY, MIDNIGHT, MovedClock, built, served
 from airflow_snowpack.builds.build import Build
 from airflow_snowpack.builds.build_spec import BuildSpec
 from airflow_snowpack.builds.errors import DatasetBusy, InvalidBuild, InvalidRowKey, ShardCoverageError, StaleBuild, TooManyKeys
-from airflow_snowpack.builds.model import CleanupPhase, Retention, RunStatus, Sharding
+from airflow_snowpack.builds.model import (
+    CleanupPhase,
+    Retention,
+    Sharding,
+)
 from airflow_snowpack.builds.read.reader import SnapshotReader
-from airflow_snowpack.builds.registry.model import BuildPolicy, RunHandle
+from airflow_snowpack.builds.registry.model import BuildPolicy, RunHandle, RunStatus
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.attempt import AttemptPlace, ShardPlan, write_attempt
@@ -92,7 +96,7 @@ def test_a_build_whose_run_is_taken_over_stops_and_is_not_published(store: Store
         build.run(RowsSource(rows()), SPEC, as_of=MIDNIGHT, owner="dag/run/task")
     assert status_of(registry, "20260101T000000Z") == (
         RunStatus.FAILED,
-        "A later try of the same task took over and began anew.",
+        "A later try of the same task has begun a new run.",
     )
     assert status_of(registry, "20260101T000000Z.2")[0] is RunStatus.RUNNING
     assert served(storage) is None

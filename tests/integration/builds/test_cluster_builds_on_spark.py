@@ -43,7 +43,7 @@ class Cluster:
         self.scratch = folder / "scratch"
         self.scratch.mkdir()
 
-    def look_at(self, request: Request) -> bool:
+    def inspect_run(self, request: Request) -> bool:
         if request.method in ("PUT", "POST"):
             self.before(request)
         return True

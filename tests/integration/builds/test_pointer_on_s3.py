@@ -13,9 +13,9 @@ from s3_server import Request, s3_server
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.errors import ObjectChanged, PointerMoved
 from airflow_snowpack.builds.json_format import read_current, to_json
-from airflow_snowpack.builds.model import RunStatus
 from airflow_snowpack.builds.pointer import read_pointer
 from airflow_snowpack.builds.publish import publish
+from airflow_snowpack.builds.registry.model import RunStatus
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.store import Store

@@ -10,15 +10,34 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from built_runs import DATASET, DAY, MIDNIGHT, MovedClock, begun, built, published, served, write_attempt
+from built_runs import (
+    DATASET,
+    DAY,
+    MIDNIGHT,
+    MovedClock,
+    begun,
+    built,
+    cleanup_losers,
+    cleanup_old_runs,
+    cleanup_stale_attempts,
+    published,
+    served,
+    write_attempt,
+)
 
-from airflow_snowpack.builds.cleanup import cleanup, cleanup_losers, cleanup_old_runs, cleanup_stale_attempts, strangers
+from airflow_snowpack.builds.cleanup import cleanup, unknown_folders
 from airflow_snowpack.builds.errors import BuildNotFound, DatasetBusy, InvalidBuild, StaleBuild
-from airflow_snowpack.builds.model import CleanupAction, CleanupPhase, Retention, RunStatus
+from airflow_snowpack.builds.model import (
+    CleanupAction,
+    CleanupPhase,
+    Retention,
+)
 from airflow_snowpack.builds.publish import publish, rollback
-from airflow_snowpack.builds.registry.model import BuildPolicy, PublicationKind
+from airflow_snowpack.builds.registry.model import BuildPolicy, PublicationKind, RunStatus
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.store import Actor, AuditTrail
+from airflow_snowpack.store.paging import Page
 
 if TYPE_CHECKING:
     from airflow_snowpack.store import Store
@@ -44,7 +63,7 @@ def test_a_published_build_is_served_and_on_record(registry: BuildRegistry, stor
     run = registry.run(DATASET, handle.run_id)
     assert (run.status, run.rows, run.holder, run.manifest) == (RunStatus.SUCCEEDED, 2, None, outcome.manifest)
     known = registry.dataset(DATASET)
-    assert (known.current_run, known.publication, known.newest_as_of, known.held_by) == (handle.run_id, 1, MIDNIGHT, None)
+    assert (known.current_run, known.publication, known.newest_as_of, known.locked_by) == (handle.run_id, 1, MIDNIGHT, None)
     (publication,) = registry.publications(DATASET)
     assert (publication.kind, publication.by) == (PublicationKind.PUBLISH, "dag/run/task")
 
@@ -72,7 +91,7 @@ def test_publishing_twice_gives_the_same_outcome(registry: BuildRegistry, storag
     published(registry, storage, 1)
     late = publish(registry, storage, handle, manifest)
     assert not late.moved
-    assert "stands on 20260102T000000Z" in (late.reason or "")
+    assert "the current build of flights is 20260102T000000Z" in (late.reason or "")
 
 
 def test_a_later_try_of_the_same_task_takes_the_run_over(registry: BuildRegistry, storage: Storage) -> None:
@@ -97,7 +116,7 @@ def test_a_run_handed_to_another_task_is_no_longer_its_first_holders(registry: B
     outcome = publish(registry, storage, second, manifest)
     assert outcome.manifest == f"manifests/{first.run_id}/2.json"
     assert served(storage) == first.run_id
-    with pytest.raises(BuildNotFound, match="has succeeded already"):
+    with pytest.raises(BuildNotFound, match="has already succeeded"):
         registry.resume(DATASET, first.run_id)
     with pytest.raises(BuildNotFound, match="no run, manifest or publication"):
         registry.resume(DATASET, "other")
@@ -120,9 +139,9 @@ def test_a_lease_that_is_renewed_outlasts_its_first_end(registry: BuildRegistry,
 
 def test_a_dataset_stands_in_one_folder_which_is_its_own(registry: BuildRegistry, storage: Storage) -> None:
     published(registry, storage, 0)
-    with pytest.raises(InvalidBuild, match="the dataset flights stands at"):
+    with pytest.raises(InvalidBuild, match="the URL of the dataset flights is"):
         registry.begin(DATASET, f"{storage.url}2", as_of=MIDNIGHT, num_shards=1)
-    with pytest.raises(InvalidBuild, match="the dataset flights stands there"):
+    with pytest.raises(InvalidBuild, match="the dataset flights has this URL"):
         registry.begin("other", storage.url, as_of=MIDNIGHT, num_shards=1)
 
 
@@ -139,24 +158,30 @@ def test_lists_go_on_where_the_page_before_ended(registry: BuildRegistry, storag
     for name in ("a", "z"):
         registry.begin(name, str(tmp_path / name), as_of=MIDNIGHT, num_shards=1)
     first = registry.runs(DATASET, limit=3)
-    rest = registry.runs(DATASET, limit=3, before=(first[-1].as_of, first[-1].sequence))
-    assert [run.as_of.day for run in first + rest] == [5, 4, 3, 1]
+    rest = registry.runs(DATASET, limit=3, before=first.next)
+    assert [run.as_of.day for run in first.items + rest.items] == [5, 4, 3, 1]
+    assert rest.next is None
     moves = registry.publications(DATASET, limit=1)
     assert [each.number for each in registry.publications(DATASET, before=moves[-1].number)] == [1]
     names = registry.datasets(limit=2)
-    assert [each.dataset for each in names + registry.datasets(limit=2, after=names[-1].dataset)] == ["a", DATASET, "z"]
-    assert registry.runs(DATASET, status=RunStatus.FAILED) == registry.runs("nowhere") == []
+    more = registry.datasets(limit=2, after=names.next)
+    assert [each.dataset for each in names.items + more.items] == ["a", DATASET, "z"]
+    assert registry.runs(DATASET, status=RunStatus.FAILED) == registry.runs("nowhere") == Page((), None)
 
 
-def test_a_row_of_somebody_elses_change_is_written_with_the_publication_or_not_at_all(
-    registry: BuildRegistry, storage: Storage
-) -> None:
-    notes: list[str] = []
+def test_an_actors_change_has_its_audit_entry(registry: BuildRegistry, storage: Storage) -> None:
+    ada = Actor("ada", via="api")
     handle, manifest = built(registry, storage, MIDNIGHT)
-    publish(registry, storage, handle, manifest, also=lambda conn: notes.append("published"))
-    published(registry, storage, 1)
-    rollback(registry, storage, DATASET, to="-1", by=None, also=lambda conn: notes.append("rolled back"))
-    assert notes == ["published", "rolled back"]
+    publish(registry, storage, handle, manifest, actor=ada)
+    published(registry, storage, 1)  # a task's, which has none
+    publish(registry, storage, *built(registry, storage, MIDNIGHT - DAY), actor=ada)
+    rollback(registry, storage, DATASET, to="-1", by="ada", actor=ada)
+    entries = AuditTrail(registry.store).of("build:flights")
+    assert [(each.actor, each.change, dict(each.detail)) for each in entries] == [
+        ("ada", "publish_build", {"run_id": handle.run_id}),
+        ("ada", "publish_build", {"run_id": "20251231T000000Z"}),
+        ("ada", "rollback_build", {"to": "-1"}),
+    ]
 
 
 # -- rollbacks -------------------------------------------------------------------------------------------------------------
@@ -188,7 +213,7 @@ def test_an_offset_counts_published_builds_in_the_order_of_their_data(registry: 
     registry.fail(failed, "x")
     assert rollback(registry, storage, DATASET, to="-1", by=None).run_id == "20260103T000000Z"
     assert rollback(registry, storage, DATASET, to="-1", by=None).run_id == "20260101T000000Z"
-    with pytest.raises(BuildNotFound, match="so many published builds are not kept"):
+    with pytest.raises(BuildNotFound, match="fewer published builds than that are kept"):
         rollback(registry, storage, DATASET, to="-1", by=None)
     assert rollback(registry, storage, DATASET, to="20260105T000000Z", by=None).moved
     assert rollback(registry, storage, DATASET, to="-2", by=None).run_id == "20260101T000000Z"
@@ -202,10 +227,10 @@ def test_a_publication_waits_for_the_dataset_and_then_gives_up(store: Store, sto
     registry = BuildRegistry(store, BuildPolicy(lock_wait=timedelta(seconds=10)), sleep=naps.append)
     handle, manifest = built(registry, storage, MIDNIGHT)
     with registry.lock(DATASET, "somebody"):
-        with pytest.raises(DatasetBusy, match="is held by somebody until 2026-01-01T00:02:00"):
+        with pytest.raises(DatasetBusy, match="is locked by somebody until 2026-01-01T00:02:00"):
             publish(registry, storage, handle, manifest)
         assert naps == [1.0] * 10
-        assert registry.dataset(DATASET).held_by == "somebody"
+        assert registry.dataset(DATASET).locked_by == "somebody"
     assert publish(registry, storage, handle, manifest).moved
 
 
@@ -251,7 +276,7 @@ def test_runs_that_failed_or_were_left_go_and_those_in_flight_stay(
     clock.move(registry.policy.run_lease)
     registry.heartbeat(alive)
     (action,) = cleanup_stale_attempts(registry, storage, DATASET)
-    assert (action.path, action.reason) == (f"data/{left.run_id}/", "nobody has held the run since 2026-01-01 00:30 UTC")
+    assert (action.path, action.reason) == (f"data/{left.run_id}/", "its lease expired at 2026-01-01 00:30 UTC")
     gone = registry.run(DATASET, left.run_id)
     assert (gone.status, gone.deleted_at) == (RunStatus.FAILED, clock.now)
 
@@ -297,5 +322,5 @@ def test_a_folder_that_the_registry_does_not_know_is_reported_and_never_deleted(
     storage.write("manifests/lost/1.json", b"{}")
     clock.move(9 * DAY)
     cleanup(registry, storage, DATASET, Retention(keep_runs=1))
-    assert strangers(registry, storage, DATASET) == ["manifests/lost/", "data/somebody_elses/"]
+    assert unknown_folders(registry, storage, DATASET) == ["manifests/lost/", "data/somebody_elses/"]
     assert storage.exists(unknown.url or "")

@@ -12,8 +12,8 @@ from s3_server import BUCKET, s3_server
 
 from airflow_snowpack import hooks, operators
 from airflow_snowpack.builds.errors import StaleBuild
-from airflow_snowpack.builds.model import RunStatus
 from airflow_snowpack.builds.read.reader import SnapshotReader
+from airflow_snowpack.builds.registry.model import RunStatus
 from airflow_snowpack.builds.storage import Storage
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from airflow_snowpack.builds.model import BuildRun
+    from airflow_snowpack.builds.registry.model import BuildRun
     from airflow_snowpack.builds.registry.runs import BuildRegistry
     from airflow_snowpack.iceberg import TableName
     from tests.unit.faces.conftest import Runner
@@ -50,7 +50,7 @@ def slow(spark: SparkSession) -> DataFrame:
 
 
 def only_run(builds: BuildRegistry) -> BuildRun:
-    (run,) = builds.runs("numbers")
+    (run,) = builds.runs("numbers").items
     return run
 
 
@@ -59,7 +59,7 @@ def when_shards_are_written(spark: SparkSession, builds: BuildRegistry, action: 
 
     def watch() -> None:
         deadline = time.monotonic() + PATIENCE_S / 2
-        while not builds.runs("numbers") or not spark.sparkContext.statusTracker().getActiveJobsIds():
+        while not builds.runs("numbers").items or not spark.sparkContext.statusTracker().getActiveJobsIds():
             assert time.monotonic() < deadline, "Spark never wrote a shard"
             time.sleep(0.05)
         action()

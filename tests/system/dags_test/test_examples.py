@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 from getting_started import GETTING_STARTED, REPOSITORY
 
-from airflow_snowpack.builds.model import RunStatus
 from airflow_snowpack.builds.read.reader import SnapshotReader
+from airflow_snowpack.builds.registry.model import RunStatus
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.interim import InterimRegistry
 from airflow_snowpack.jobs import ActionOutcome, JobStatus
@@ -95,7 +95,7 @@ def test_dags_test_of_the_example_hands_its_tables_on_to_the_end(examples: Examp
 
 def test_dags_test_of_the_example_looks_an_aeroplane_up(examples: Examples, airflow_home: AirflowHome, jobs: Jobs) -> None:
     """On the embedded defaults, with Spark."""
-    (run,) = BuildRegistry(jobs.store).runs("flights_by_tail")
+    (run,) = BuildRegistry(jobs.store).runs("flights_by_tail").items
     assert (run.status, run.num_shards) == (RunStatus.SUCCEEDED, 8)
     plane = SnapshotReader(airflow_home.home / "snowpack" / "builds" / "flights_by_tail").get("N14228")
     assert plane is not None

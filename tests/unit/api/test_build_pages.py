@@ -209,7 +209,7 @@ def test_each_shard_has_a_bar_until_there_are_too_many(made: Built) -> None:
 
 
 def test_the_audit_trail_leads_to_the_dataset(get: Get, made: Built, world: World) -> None:
-    world.services.builds(_vera()).rollback("flights", FIRST)
+    world.services.builds().rollback("flights", FIRST, actor=_vera())
     page = get("/ui/audit")
     assert 'href="/ui/builds/flights"' in page.text
     assert "rolled back" in words(page)

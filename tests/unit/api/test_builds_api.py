@@ -168,7 +168,7 @@ def test_a_run_whose_winners_are_selected_is_published_once(ask: Ask, made: Buil
 def test_what_has_failed_or_is_being_written_is_not_published(ask: Ask, made: Built) -> None:
     for run_id in (FAILED, WRITING):
         said = refused(ask("POST", f"/builds/flights/runs/{run_id}/publish"), 404, "build_not_found")
-        assert "its winners were not selected yet" in said
+        assert "its winners are not selected yet" in said
     assert made.registry.run("flights", WRITING).holder == "build_flights/run_5/build"
 
 
@@ -219,7 +219,7 @@ def test_a_cleanup_that_takes_long_goes_on_in_the_background(
     held.set()
     assert (answer.status_code, answer.json()["done"]) == (202, False)
     deadline = time.monotonic() + 60
-    while made.registry.dataset("flights").held_by is not None or made.registry.run("flights", FIRST).deleted_at is None:
+    while made.registry.dataset("flights").locked_by is not None or made.registry.run("flights", FIRST).deleted_at is None:
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
@@ -227,7 +227,7 @@ def test_a_cleanup_that_takes_long_goes_on_in_the_background(
 def test_a_dataset_that_somebody_holds_is_not_changed_meanwhile(ask: Ask, made: Built) -> None:
     with made.registry.lock("flights", "somebody"):
         answer = ask("POST", "/builds/flights/rollback", {"to": "-1"})
-    assert "is held by somebody" in refused(answer, 409, "dataset_busy")
+    assert "is locked by somebody" in refused(answer, 409, "dataset_busy")
     assert answer.headers["retry-after"] == "30"
 
 

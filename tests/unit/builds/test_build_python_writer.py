@@ -185,7 +185,7 @@ def test_a_shard_whose_process_is_killed_is_written_by_a_fresh_one(flaky_storage
 
 def test_a_shard_that_fails_too_often_fails_the_build(flaky_storage: Storage, tmp_path: Path) -> None:
     (tmp_path / "left").write_text("100")
-    with pytest.raises(ShardFailed, match="in 1 attempts; the last one ended with: its process ended with signal 9"):
+    with pytest.raises(ShardFailed, match=r"in 1 attempts\. Last error: its process ended with signal 9"):
         write_rows([{"id": 1}], flaky_storage, "r1", Sharding.hash(1), "id", shard_retry=0)
 
 

@@ -125,7 +125,7 @@ def test_a_dataset_that_somebody_holds_is_for_later(snowpack: Run, made: Built, 
     monkeypatch.setattr("airflow_snowpack.cli.opened.LOCK_WAIT", timedelta(0))
     with made.registry.lock("flights", "somebody"):
         said = snowpack("builds", "rollback", "flights", "--to=-1", "--yes")
-    assert (said.code, "is held by somebody" in said.err) == (5, True)
+    assert (said.code, "is locked by somebody" in said.err) == (5, True)
 
 
 def test_a_build_is_read_back_and_what_is_damaged_is_listed(snowpack: Run, jobs: Jobs, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_snowpack import hooks, operators
 from airflow_snowpack.builds.build import Build
-from airflow_snowpack.builds.model import RunStatus
+from airflow_snowpack.builds.registry.model import RunStatus
 from airflow_snowpack.builds.storage import Storage
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def begun(build: Build) -> RunHandle:
 
 
 def status(build: Build) -> tuple[RunStatus, str | None]:
-    (run,) = build.registry.runs("features")
+    (run,) = build.registry.runs("features").items
     return run.status, run.error
 
 

@@ -12,9 +12,9 @@ import sqlalchemy as sa
 from published_builds import publish_build
 
 from airflow_snowpack import hooks, operators
-from airflow_snowpack.builds.model import RunStatus
 from airflow_snowpack.builds.read.reader import SnapshotReader
 from airflow_snowpack.builds.registry.dataset_lock import DatasetLock
+from airflow_snowpack.builds.registry.model import RunStatus
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.store.build_tables import build_datasets
 
@@ -364,7 +364,7 @@ def test_a_cleanup_of_all_datasets_goes_on_behind_one_in_trouble_and_fails_at_it
     outcome = run_operator(operators.CleanupBuildsOperator(task_id="clean", keep_runs=1))
 
     assert outcome.state == "up_for_retry"
-    assert "1 dataset could not be cleaned up, while all others were. features: " in str(outcome.error)
+    assert "1 dataset could not be cleaned up; the others were. features: " in str(outcome.error)
     assert [run.name for run in (folder.parent / "others" / "data").iterdir()] == ["20260102T000000Z"]
 
 

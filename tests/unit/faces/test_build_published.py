@@ -12,7 +12,7 @@ from published_builds import publish_build
 from airflow_snowpack import hooks, sensors, triggers
 from airflow_snowpack.builds.errors import InvalidBuild
 from airflow_snowpack.builds.publish import rollback
-from airflow_snowpack.builds.registry.current_build import Awaited, served_build
+from airflow_snowpack.builds.registry.current_build import WantedBuild, current_build
 from airflow_snowpack.builds.storage import Storage
 
 if TYPE_CHECKING:
@@ -68,16 +68,16 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_served_counts_and_not_what_went_into_history(
     builds: BuildRegistry, publish: Callable[[datetime], PublishOutcome]
 ) -> None:
-    assert served_build(builds.store, "features") is None
+    assert current_build(builds.store, "features") is None
     assert publish(NIGHT[2]).moved
     assert not publish(NIGHT[1]).moved
-    served = served_build(builds.store, "features")
+    served = current_build(builds.store, "features")
 
     assert served is not None
     assert (served.as_of, served.publication, served.rows) == (NIGHT[2], 1, 3)
-    assert Awaited("features", NIGHT[1]).is_met(served)
-    assert not Awaited("features", NIGHT[3]).is_met(served)
-    assert "awaited is data as of 2026-01-04" in Awaited("features", NIGHT[3]).unmet(served)
+    assert WantedBuild("features", NIGHT[1]).is_met(served)
+    assert not WantedBuild("features", NIGHT[3]).is_met(served)
+    assert "Waiting for data as of 2026-01-04" in WantedBuild("features", NIGHT[3]).unmet(served)
 
 
 def test_a_rollback_is_a_newer_publication_of_older_data(
@@ -86,15 +86,15 @@ def test_a_rollback_is_a_newer_publication_of_older_data(
     publish(NIGHT[0])
     publish(NIGHT[1])
     rollback(builds, storage, "features", "-1", by="ann")
-    served = served_build(builds.store, "features")
+    served = current_build(builds.store, "features")
 
-    assert Awaited("features", newer_than=2).is_met(served)
-    assert not Awaited("features", NIGHT[1]).is_met(served)
+    assert WantedBuild("features", newer_than=2).is_met(served)
+    assert not WantedBuild("features", NIGHT[1]).is_met(served)
 
 
 def test_a_moment_without_a_zone_is_refused() -> None:
     with pytest.raises(InvalidBuild, match="time zone"):
-        Awaited("features", datetime(2026, 1, 1))  # noqa: DTZ001 - the very thing
+        WantedBuild("features", datetime(2026, 1, 1))  # noqa: DTZ001 - the very thing
 
 
 def test_the_sensor_returns_what_is_served(run_operator: Runner, publish: Callable[[datetime], PublishOutcome]) -> None:
