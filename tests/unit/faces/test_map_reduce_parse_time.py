@@ -8,7 +8,7 @@ from airflow_snowpack import operators
 
 
 def test_a_dag_file_is_told_what_can_be_seen_to_be_wrong() -> None:
-    with pytest.raises(ValueError, match="is no function"):
+    with pytest.raises(ValueError, match="is not callable"):
         operators.MapRowsOperator(task_id="map", python_callable="times", table="db.t")
     with pytest.raises(Exception, match="fan_in = 1 is not usable"):
         operators.ReduceRowsOperator(task_id="reduce", python_callable=sum, table="db.t", fan_in=1)

@@ -1,10 +1,4 @@
-"""Starts the DAG runs that schedules want: the scheduler of :mod:`airflow_snowpack.scheduling`, as a task.
-
-    SnowpackDispatcherOperator(task_id="dispatch")
-
-Between two rounds it waits in the triggerer, which takes in events meanwhile and wakes it when there is something to check or to
-start. It ends after a while, so that the DAG's next run goes on with fresh code and a log of its own. Any number may run at once.
-"""
+"""Start the DAG runs of schedules, in a task."""
 
 from __future__ import annotations
 
@@ -19,28 +13,33 @@ from airflow.sdk.exceptions import AirflowException
 from airflow_snowpack.operators.base import refusals_are_final, worker_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from airflow.sdk import Context
 
     from airflow_snowpack.hooks.store import SnowpackHook
     from airflow_snowpack.scheduling import Scheduler
 
-PAUSE_S = 0.2
+IDLE_PAUSE_S = 0.2
 
 
 class SnowpackDispatcherOperator(BaseOperator):
-    """Checks what is due and launches what may start, round after round.
+    """Starts the DAG runs of schedules: the scheduler of :mod:`airflow_snowpack.scheduling`, as a task.
 
-    :param run_for: how long, until the task ends.
-    :param linger: how long a task that has nothing to do stays before it waits in the triggerer. While it stays it
-        launches within a second, and holds a worker's slot; for ``[snowpack] resume_delay`` after it has left, nothing wakes it.
-    :param look_interval: the pause between two looks of the triggerer.
-    :param store_conn_id: the store's Airflow connection; ``None`` for the installation's. Likewise ``catalog_conn_id``, and
-        ``airflow_conn_id`` for Airflow's REST API, which constraints on pools need, and which tells ends of runs at less cost.
+        SnowpackDispatcherOperator(task_id="dispatch")
 
-    When the task begins, the schedules that files declare are brought into the store (``[snowpack] schedule_files``). It returns
-    how many DAG runs it launched.
+    When there is nothing to do, the task waits in the triggerer, which records events and resumes it. It ends after ``run_for``,
+    so that the DAG's next run continues with new code and its own log. Any number of dispatchers can run at the same time.
+
+    :param run_for: how long the task runs.
+    :param linger: how long an idle task stays in its worker slot, where it launches within a second, before it waits in the
+        triggerer. After that, nothing resumes it for ``[snowpack] resume_delay``.
+    :param look_interval: the time between two checks in the triggerer.
+    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``catalog_conn_id``, and
+        ``airflow_conn_id`` of Airflow's REST API, which constraints on pools need and which finds ends of runs at less cost.
+
+    When the task begins, it deploys the schedules that files declare (``[snowpack] schedule_files``). Returns how many DAG runs
+    it launched.
     """
 
     template_fields: Sequence[str] = ("store_conn_id", "catalog_conn_id", "airflow_conn_id")
@@ -66,7 +65,7 @@ class SnowpackDispatcherOperator(BaseOperator):
         self.airflow_conn_id = airflow_conn_id
 
     def execute(self, context: Context) -> int:
-        """Bring the declared schedules into the store, and begin."""
+        """Deploy the declared schedules, and start to work."""
         from airflow_snowpack.hooks.scheduling import deploy
         from airflow_snowpack.hooks.store import SnowpackHook
 
@@ -75,8 +74,8 @@ class SnowpackDispatcherOperator(BaseOperator):
             until = hook.store().clock() + self.run_for
             return self._work(context, hook, until, launched=0)
 
-    def go_on(self, context: Context, event: dict[str, Any], until: str, launched: int) -> int:
-        """The triggerer saw something to do, or the end of the time."""
+    def execute_complete(self, context: Context, event: dict[str, Any], until: str, launched: int) -> int:
+        """Continue when something is due, or end when the time is over."""
         from airflow_snowpack.hooks.store import SnowpackHook
 
         if problem := event.get("problem"):
@@ -103,14 +102,14 @@ class SnowpackDispatcherOperator(BaseOperator):
             self._wait(context, until, launched)
         return launched
 
-    def _until_idle(self, scheduler: Scheduler, goes_on: Any) -> int:
-        """Round after round until nothing has happened for a while; gives how many runs were launched."""
+    def _until_idle(self, scheduler: Scheduler, may_continue: Callable[[], bool]) -> int:
+        """Work until nothing has happened for ``linger``, and return how many runs were launched."""
         launched, busy_at = 0, time.monotonic()
-        while goes_on() and time.monotonic() - busy_at <= self.linger.total_seconds():
+        while may_continue() and time.monotonic() - busy_at <= self.linger.total_seconds():
             report = scheduler.step()
             launched += len(report.launched)
             if report.is_idle:
-                time.sleep(PAUSE_S)
+                time.sleep(IDLE_PAUSE_S)
             else:
                 busy_at = time.monotonic()
         return launched
@@ -126,11 +125,11 @@ class SnowpackDispatcherOperator(BaseOperator):
             of_dag=context["ti"].dag_id,
             of_task=context["ti"].task_id,
         )
-        self.defer(trigger=trigger, method_name="go_on", kwargs={"until": until.isoformat(), "launched": launched})
+        self.defer(trigger=trigger, method_name="execute_complete", kwargs={"until": until.isoformat(), "launched": launched})
 
 
 def _folder_of(context: Context) -> Path:
-    """The folder that this DAG's bundle has its files in."""
+    """Return the folder of this DAG's bundle."""
     from airflow_snowpack.hooks.scheduling import dags_folder
 
     bundle = getattr(context["ti"], "bundle_instance", None)

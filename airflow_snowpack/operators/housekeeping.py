@@ -1,0 +1,254 @@
+"""Background work as scheduled tasks: the sweep of jobs, the prune of the store, and the collector of interim tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_snowpack.operators.arguments import UnreadableArgument, read_flag, read_period, read_text
+from airflow_snowpack.operators.base import owner_of, refusals_are_final, worker_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime, timedelta
+
+    from airflow.sdk import Context
+
+    from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+    from airflow_snowpack.hooks.store import SnowpackHook
+    from airflow_snowpack.interim.collection.model import Collected
+    from airflow_snowpack.interim.collection.sweeper import SweepAction
+    from airflow_snowpack.interim.model import InterimTable
+
+MAX_LISTED = 50
+"""How many tables of each kind the XCom lists."""
+
+
+class SweepOperator(BaseOperator):
+    """Sweeps once: requeues jobs whose lease expired, fails those without attempts left, and releases locks of ended jobs.
+
+    Schedule it every few minutes.
+
+    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's.
+
+    Returns ``requeued`` and ``failed`` job ids, ``unlocked`` tables, and ``paused`` while drain mode is on.
+    """
+
+    template_fields: Sequence[str] = ("store_conn_id",)
+
+    def __init__(self, *, store_conn_id: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.store_conn_id = store_conn_id
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Sweep once."""
+        from airflow_snowpack.hooks.store import SnowpackHook
+        from airflow_snowpack.operators.sign_of_life import sign_of_task
+        from airflow_snowpack.store.signs_of_life import Role
+
+        with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
+            report = hook.jobs().sweep()
+            sign_of_task(hook.store(), Role.SWEEPER, context).beat()
+        if report.paused:
+            self.log.info("Drain mode is on: nothing was swept")
+        return {
+            "requeued": list(report.requeued),
+            "failed": list(report.failed),
+            "unlocked": list(report.unlocked),
+            "paused": report.paused,
+        }
+
+
+class PruneStoreOperator(BaseOperator):
+    """Deletes rows of the store that are old and no longer needed: jobs, histories, records of builds, events and lineage.
+
+    Schedule it once a day. A task that was killed leaves nothing half deleted; the next one continues.
+
+    :param older_than: the age, a ``timedelta`` or text such as ``180d``; at least a week.
+    :param dry_run: count what would be deleted.
+    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's.
+
+    Returns how many rows were deleted, by table.
+    """
+
+    template_fields: Sequence[str] = ("older_than", "dry_run", "store_conn_id")
+
+    def __init__(
+        self, *, older_than: timedelta | str, dry_run: bool | str = False, store_conn_id: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.older_than = older_than
+        self.dry_run = dry_run  # type: ignore[assignment, method-assign]  # BaseOperator has a debugging method of this name
+        self.store_conn_id = store_conn_id
+
+    def execute(self, context: Context) -> dict[str, int]:
+        """Delete what is old, in small batches."""
+        from airflow_snowpack.hooks.retention import prune
+        from airflow_snowpack.hooks.store import SnowpackHook
+        from airflow_snowpack.store import Actor
+
+        with refusals_are_final():
+            older_than, dry_run = read_period("older_than", self.older_than), read_flag("dry_run", self.dry_run)
+            with SnowpackHook(self.store_conn_id) as hook:
+                rows = prune(hook.store(), older_than, Actor(owner_of(context), "task"), dry_run=dry_run)
+        self.log.info("%s %s rows that are older than %s", "Would delete" if dry_run else "Deleted", rows.total(), older_than)
+        return dict(rows)
+
+
+class CollectInterimTablesOperator(BaseOperator):
+    """Drops the interim tables that no task needs any more, then sweeps tables and files that no record has.
+
+    Schedule it every few minutes. It reads the states of runs and tasks from Airflow with the task's own identity. A table that
+    cannot be dropped is reported, and the next run tries it again.
+
+    :param sweep: also drop tables and files that are named like interim tables and have no record.
+    :param sweep_after: the age from which these are dropped: a ``timedelta``, or text such as ``2d``; ``None``:
+        ``[snowpack] interim_sweep_after``.
+    :param dry_run: report what would be dropped.
+    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``catalog_conn_id``.
+
+    Returns what was dropped, what could not be dropped, what is kept, and what was swept; at most fifty of each.
+    """
+
+    template_fields: Sequence[str] = ("sweep", "sweep_after", "dry_run", "store_conn_id", "catalog_conn_id")
+    ui_color = "#f2ecdf"
+
+    def __init__(
+        self,
+        *,
+        sweep: bool | str = True,
+        sweep_after: timedelta | str | None = None,
+        dry_run: bool | str = False,
+        store_conn_id: str | None = None,
+        catalog_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.sweep = sweep
+        self.sweep_after = sweep_after
+        self.dry_run = dry_run  # type: ignore[assignment, method-assign]  # BaseOperator has a debugging method of this name
+        self.store_conn_id = store_conn_id
+        self.catalog_conn_id = catalog_conn_id
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Collect, then sweep."""
+        from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+        from airflow_snowpack.hooks.interim import open_collector
+        from airflow_snowpack.hooks.run_states import TaskRunStates
+        from airflow_snowpack.hooks.store import SnowpackHook
+        from airflow_snowpack.operators.sign_of_life import sign_of_task
+        from airflow_snowpack.store.signs_of_life import Role
+
+        with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
+            dry_run, catalog_hook = read_flag("dry_run", self.dry_run), IcebergCatalogHook(self.catalog_conn_id)
+            sweep_after = self._sweep_after(hook)
+            sign = None if dry_run else sign_of_task(hook.store(), Role.COLLECTOR, context)
+            collector = open_collector(hook, TaskRunStates(), catalog_hook, holder=worker_of(context), sign=sign)
+            collected = collector.run(dry_run=dry_run)
+            self._log(collected, dry_run=dry_run)
+            swept, not_swept = self._sweep(hook, catalog_hook, sweep_after, dry_run=dry_run)
+            stays, now = hook.interim().tables(limit=MAX_LISTED), hook.store().clock()
+        report = collection_report(collected, stays, swept, now=now, dry_run=dry_run, not_swept=not_swept)
+        for each in report["stays"]:
+            self.log.info("%s is kept: %s", each["table"], each["because"])
+        return report
+
+    def _sweep_after(self, hook: SnowpackHook) -> timedelta | None:
+        """Return the age from which tables are swept, or ``None`` for no sweep."""
+        if not read_flag("sweep", self.sweep):
+            return None
+        if read_text(self.sweep_after) is None:
+            return hook.settings.interim_sweep_after
+        period = read_period("sweep_after", self.sweep_after)
+        if period.total_seconds() <= 0:
+            raise UnreadableArgument("sweep_after", self.sweep_after, "a positive duration such as 1d")
+        return period
+
+    def _sweep(
+        self, hook: SnowpackHook, catalog_hook: IcebergCatalogHook, older_than: timedelta | None, *, dry_run: bool
+    ) -> tuple[list[SweepAction], str | None]:
+        """Return what was swept, and why the sweep was refused, if it was."""
+        from airflow_snowpack.interim.collection.sweeper import sweep
+        from airflow_snowpack.interim.errors import ForeignNamespace
+
+        if older_than is None:
+            return [], None
+        name = catalog_hook.settings.catalog_name
+        try:
+            swept = sweep(hook.interim(), catalog_hook.catalog, name, older_than=older_than, dry_run=dry_run)
+        except ForeignNamespace as refused:  # what this store has on record was collected before
+            self.log.error("Nothing was swept: %s", refused)
+            return [], str(refused)
+        done = "would be swept" if dry_run else "was swept"
+        for action in swept:
+            since = action.since.isoformat(timespec="seconds")
+            if action.error is None:
+                self.log.info("The %s %s without a record, last written at %s, %s", action.kind, action.name, since, done)
+            else:
+                self.log.warning("The %s %s without a record could not be swept: %s", action.kind, action.name, action.error)
+        return swept, None
+
+    def _log(self, collected: Collected, *, dry_run: bool) -> None:
+        for doomed in collected.dropped if dry_run else ():  # the collector has logged what it dropped
+            self.log.info("%s, written by %s, would be dropped: no task needs it any more", doomed.table, doomed.producer)
+        for each in collected.failed:
+            self.log.warning("%s could not be dropped and will be tried again: %s", each.table.table, each.error)
+        self.log.info(
+            "Checked %s DAG runs. Interim tables: %s %s, %s failed, %s kept",
+            collected.runs,
+            len(collected.dropped),
+            "would be dropped" if dry_run else "dropped",
+            len(collected.failed),
+            collected.kept,
+        )
+
+
+def collection_report(
+    collected: Collected,
+    stays: Iterable[InterimTable],
+    swept: Sequence[SweepAction],
+    *,
+    now: datetime,
+    dry_run: bool,
+    not_swept: str | None = None,
+) -> dict[str, Any]:
+    """Return the XCom of a collection: what was dropped (in a dry run: would be), what failed, what is kept, what was swept.
+
+    :param stays: the tables on record afterwards, newest first.
+    :param not_swept: why the sweep was refused.
+    """
+    from airflow_snowpack.interim.explanation import Outlook, standing_of
+
+    standings = [(table, standing_of(table, now)) for table in stays]
+    left = [(table, standing) for table, standing in standings if standing.outlook is Outlook.STAYS]
+    failed = [action for action in swept if action.error is not None]
+    again = collected.looks_again_at
+    return {
+        "dry_run": dry_run,
+        "runs": collected.runs,
+        "dropped": [_dropped(each) for each in collected.dropped[:MAX_LISTED]],
+        "dropped_count": len(collected.dropped),
+        "failed": [{"table": str(each.table.table), "error": each.error} for each in collected.failed[:MAX_LISTED]],
+        "failed_count": len(collected.failed) + len(failed),
+        "missing": [{"table": str(each.table.table), "why": each.why} for each in collected.missing[:MAX_LISTED]],
+        "stays": [{"table": str(table.table), "because": standing.sentence} for table, standing in left[:MAX_LISTED]],
+        "looks_again_at": None if again is None else again.isoformat(),
+        "swept": [_swept(action) for action in swept[:MAX_LISTED]],
+        "swept_count": len(swept) - len(failed),
+        "not_swept": not_swept,
+    }
+
+
+def _dropped(doomed: Any) -> dict[str, Any]:
+    return {"table": str(doomed.table), "rows": doomed.rows, "made_by": str(doomed.producer)}
+
+
+def _swept(action: SweepAction) -> dict[str, Any]:
+    return {
+        "kind": action.kind.value,
+        "name": action.name,
+        "location": action.location,
+        "last_written": action.since.isoformat(),
+        "error": action.error,
+    }
