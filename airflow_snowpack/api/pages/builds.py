@@ -1,23 +1,144 @@
-"""The list of datasets: what readers of each see, since when, and how new it is."""
+"""The pages of builds: the datasets, one dataset with its runs, publications and cleanup, and one run with its shards."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from airflow_snowpack.api.pages.page import Here, PageRoute
-
-PAGE = 50
+from airflow_snowpack.api.build_bodies import key_text
+from airflow_snowpack.api.build_parameters import MOST_RUNS, checked_run
+from airflow_snowpack.api.errors import InvalidRequest
+from airflow_snowpack.api.pages.audit import WORDS
+from airflow_snowpack.api.pages.links import task_link
+from airflow_snowpack.api.pages.page import Here, Page, PageRoute
+from airflow_snowpack.api.pages.skew_chart import skew_chart
+from airflow_snowpack.builds import layout
+from airflow_snowpack.builds.errors import DatasetNotFound
+from airflow_snowpack.builds.manager import BuildManager
+from airflow_snowpack.builds.model import CleanupAction, CleanupPhase, Retention
+from airflow_snowpack.builds.registry.publications import audit_subject
+from airflow_snowpack.builds.run_inspection import can_publish, can_roll_back_to
+from airflow_snowpack.durations import parse_duration
+from airflow_snowpack.store import AuditTrail
 
 router = APIRouter(route_class=PageRoute)
+
+DATASETS = 50
+RUNS = 50
+PUBLICATIONS = 20
+CHANGES = 20
+SHOWN_ACTIONS = 200
+PHASES = {
+    CleanupPhase.LOSERS: "Losing attempts",
+    CleanupPhase.STALE_ATTEMPTS: "Failed and abandoned runs",
+    CleanupPhase.OLD_RUNS: "Old runs",
+}
+SHARDS = 100
 
 
 @router.get("/builds")
 def builds(page: Here) -> HTMLResponse:
     after = page.asked("after")
-    found = page.services.builds().registry.datasets(limit=PAGE, after=after or None)
+    found = page.services.builds().registry.datasets(limit=DATASETS, after=after or None)
     return page.render(
         "builds.html",
         "Builds",
         datasets=found.items,
         after=after,
         next=found.next,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What cleanup would delete.
+
+    :param query: what to send for exactly this.
+    """
+
+    actions: tuple[CleanupAction, ...]
+    query: str
+
+    @property
+    def shown(self) -> Sequence[CleanupAction]:
+        return self.actions[:SHOWN_ACTIONS]
+
+    @property
+    def objects(self) -> int:
+        return sum(action.objects or 0 for action in self.actions)
+
+    @property
+    def bytes(self) -> int:
+        return sum(action.bytes or 0 for action in self.actions)
+
+
+@router.get("/builds/{dataset}")
+def build(dataset: str, page: Here) -> HTMLResponse:
+    manager = page.services.builds()
+    known = manager.registry.dataset(checked_dataset(dataset))
+    before = page.asked("before")
+    found = manager.registry.runs(dataset, limit=RUNS, before=checked_run(dataset, before) if before else None)
+    asked = {"keep_runs": page.asked("keep_runs") or "7", "stale_attempt_age": page.asked("stale_attempt_age") or "1d"}
+    return page.render(
+        "build.html",
+        f"Dataset {dataset}",
+        known=known,
+        runs=found.items,
+        before=before,
+        next=found.next,
+        can_roll_back_to=can_roll_back_to,
+        moves=manager.registry.publications(dataset, limit=PUBLICATIONS),
+        asked=asked,
+        plan=_plan(page, manager, dataset, asked) if page.asked("plan") else None,
+        phases=PHASES,
+        words=WORDS,
+        audit=AuditTrail(page.services.jobs.store).latest(CHANGES, subject=audit_subject(dataset)),
+    )
+
+
+def checked_dataset(name: str) -> str:
+    """:raises DatasetNotFound: no dataset can be called so."""
+    if len(name) > layout.MAX_NAME or not layout.DATASET.fullmatch(name):
+        raise DatasetNotFound(name)
+    return name
+
+
+def _plan(page: Page, manager: BuildManager, dataset: str, asked: dict[str, str]) -> Plan:
+    keep = asked["keep_runs"]
+    if not (keep.isascii() and keep.isdigit() and 1 <= int(keep) <= MOST_RUNS):
+        raise InvalidRequest.at("keep_runs", f"it must be a whole number from 1 to {MOST_RUNS}")
+    try:
+        retention = Retention(int(keep), parse_duration(asked["stale_attempt_age"]))
+    except ValueError as error:
+        raise InvalidRequest.at("stale_attempt_age", f"it {error}") from None
+    actions = page.services.ask_storage(dataset, lambda: manager.cleanup(dataset, retention, actor=None))
+    return Plan(tuple(actions), urlencode(asked))
+
+
+@router.get("/builds/{dataset}/runs/{run_id}")
+def build_run(dataset: str, run_id: str, page: Here) -> HTMLResponse:
+    manager = page.services.builds()
+    known = manager.registry.dataset(checked_dataset(dataset))
+    checked_run(dataset, run_id)
+    asked = page.asked("after")
+    after = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 7 else -1
+    seen = page.services.ask_storage(dataset, lambda: manager.inspect(dataset, run_id, after=after, limit=SHARDS))
+    manifest = seen.manifest
+    return page.render(
+        "build_run.html",
+        f"Run {run_id} of {dataset}",
+        known=known,
+        run=seen.run,
+        seen=seen,
+        manifest=manifest,
+        chart=skew_chart(manifest.shards) if manifest is not None and manifest.rows else None,
+        after=after,
+        next=seen.shards[-1].shard_id if seen.more and seen.shards else None,
+        page_size=SHARDS,
+        owner_link=task_link(seen.run.owner, page.airflow),
+        may_publish=can_publish(seen.run),
+        may_roll_back=can_roll_back_to(seen.run, known.current_run),
+        key_text=key_text,
     )

@@ -6,8 +6,8 @@ from urllib.parse import urlencode
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
+from airflow_snowpack.api.pages.links import task_link
 from airflow_snowpack.api.pages.page import Here, Page, PageRoute
-from airflow_snowpack.api.pages.task_link import task_link
 from airflow_snowpack.interim.errors import InvalidInterimCursor
 from airflow_snowpack.interim.explanation import Standing, standing_of
 from airflow_snowpack.interim.model import InterimTable, TableState

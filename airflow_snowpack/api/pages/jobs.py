@@ -1,23 +1,27 @@
-"""The list of jobs: filters whose state is in the address, pages by cursor, and what a batch would work on."""
+"""The pages of jobs: the list with its filter, and one job with its timeline."""
 
+import json
 from dataclasses import dataclass
 from datetime import timedelta
 
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
+from airflow_snowpack.api.pages.audit import WORDS
+from airflow_snowpack.api.pages.figures import Figure, figures
 from airflow_snowpack.api.pages.job_query import PERIODS, JobQuery
+from airflow_snowpack.api.pages.links import task_link
 from airflow_snowpack.api.pages.page import Here, Page, PageRoute
 from airflow_snowpack.api.pages.tables import did
-from airflow_snowpack.api.pages.task_link import task_link
-from airflow_snowpack.jobs import EXAMINED, Job, JobCounts, JobPage, JobStatus, QueuePlace
+from airflow_snowpack.api.pages.timeline import spans, steps
+from airflow_snowpack.jobs import EXAMINED, AuditTrail, Job, JobCounts, JobPage, JobStatus, QueuePlace, explain
+
+router = APIRouter(route_class=PageRoute)
 
 PAGE = 50
 COUNTED = 10_000
 """Counts stop here, so that a list of millions costs no more than one of thousands."""
 SUGGESTED_TABLES = 200
-
-router = APIRouter(route_class=PageRoute)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +96,30 @@ def _rows(page: Page, shown: tuple[Job, ...]) -> list[Row]:
     places = page.services.jobs.places(active)
     from_airflow = page.airflow
     return [Row(job, places.get(job.job_id), task_link(job.owner, from_airflow)) for job in shown]
+
+
+@router.get("/jobs/{job_id}")
+def job(job_id: str, page: Here) -> HTMLResponse:
+    reader, now = page.services.jobs, page.now
+    found = reader.get(job_id.replace("\x00", ""))  # which no database takes
+    history = reader.history(job_id)
+    return page.render(
+        "job.html",
+        f"Job {job_id[:8]} · {found.table.dotted}",
+        job=found,
+        explanation=explain(reader, found),
+        place=reader.places([job_id]).get(job_id),
+        progress=progress(found),
+        spans=spans(found, history, now),
+        steps=steps(found, history),
+        figures=_figures(found),
+        options=json.dumps(dict(found.options), indent=2, sort_keys=True) if found.options else None,
+        words=WORDS,
+        audit=list(reversed(AuditTrail(reader.store).of(job_id))),
+        task=task_link(found.owner, page.airflow),
+        lock=reader.locks.get(found.table),
+    )
+
+
+def _figures(found: Job) -> dict[str, list[Figure]]:
+    return {result.action: figures(result, dry_run=found.dry_run) for result in found.results}

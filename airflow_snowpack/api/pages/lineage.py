@@ -8,8 +8,8 @@ from fastapi.responses import HTMLResponse
 from airflow_snowpack.api.lineage_bodies import place_text, read_place
 from airflow_snowpack.api.lineage_name import full_name
 from airflow_snowpack.api.pages.lineage_chart import lineage_chart
+from airflow_snowpack.api.pages.links import task_link
 from airflow_snowpack.api.pages.page import Here, Page, PageRoute
-from airflow_snowpack.api.pages.task_link import task_link
 from airflow_snowpack.builds.errors import DatasetNotFound
 from airflow_snowpack.store.lineage import DEEPEST, DEPTH, Direction, Lineage
 from airflow_snowpack.store.operation import Operation

@@ -19,9 +19,9 @@ from starlette.exceptions import HTTPException
 
 from airflow_snowpack.api.auth import Reader, TokenAuth, User
 from airflow_snowpack.api.pages.assets import versioned
+from airflow_snowpack.api.pages.links import airflow_root
 from airflow_snowpack.api.pages.markup import template
 from airflow_snowpack.api.pages.navigation import MENU
-from airflow_snowpack.api.pages.task_link import airflow_root
 from airflow_snowpack.api.problems import problem_of
 from airflow_snowpack.api.roles import read_roles
 from airflow_snowpack.api.services import Open, Services

@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
+from airflow_snowpack.api.pages.links import run_link
 from airflow_snowpack.api.pages.page import Here, PageRoute
-from airflow_snowpack.api.pages.run_link import run_link
 from airflow_snowpack.scheduling import PendingQueue, PendingState, QueuedRun, longest_at_gates
 from airflow_snowpack.store import InvalidCursor
 from airflow_snowpack.store.paging import Page

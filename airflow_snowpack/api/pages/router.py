@@ -7,30 +7,22 @@ from airflow_snowpack.api.auth import Reader
 from airflow_snowpack.api.pages import (
     assets,
     audit,
-    build,
-    build_run,
     builds,
     events,
     interim,
-    job,
     jobs,
     lineage,
     locks,
     login,
     pending,
     queue,
-    registered_runs,
-    schedule,
     schedules,
     tables,
 )
 from airflow_snowpack.api.pages.page import PageRoute, not_a_page
 
 router = APIRouter(prefix="/ui", include_in_schema=False, route_class=PageRoute)
-for each in (
-    tables, jobs, job, schedules, schedule, registered_runs, pending, events, builds, build, build_run, lineage, interim, locks,
-    queue, audit, assets, login,
-):  # fmt: skip
+for each in (tables, jobs, schedules, pending, events, builds, lineage, interim, locks, queue, audit, assets, login):
     router.include_router(each.router)
 
 

@@ -11,9 +11,9 @@ from starlette.datastructures import QueryParams
 
 from airflow_snowpack.api.pages.figures import figures
 from airflow_snowpack.api.pages.job_query import JobQuery
+from airflow_snowpack.api.pages.links import task_link
 from airflow_snowpack.api.pages.markup import sentence
 from airflow_snowpack.api.pages.queue import chart
-from airflow_snowpack.api.pages.task_link import task_link
 from airflow_snowpack.api.pages.timeline import spans, steps
 from airflow_snowpack.jobs import JobStatus, QueueSample
 from airflow_snowpack.maintenance import Action

@@ -1,4 +1,4 @@
-"""From a job to the Airflow task instance that made it.
+"""Links from the pages to task instances and DAG runs in Airflow's own UI.
 
     task_link("nightly/manual__2026-11-21T06:00:00+00:00/compact[3]", "")
     # '/dags/nightly/runs/manual__2026-11-21T06%3A00%3A00%2B00%3A00/tasks/compact/mapped/3'
@@ -35,3 +35,13 @@ def task_link(owner: str | None, airflow: str | None) -> str | None:
     dag, run, task = (quote(part, safe="") for part in (ref.dag_id, ref.run_id, ref.task_id))
     mapped = f"/mapped/{ref.map_index}" if ref.map_index >= 0 else ""
     return f"{airflow}/dags/{dag}/runs/{run}/tasks/{task}{mapped}"
+
+
+def run_link(dag_id: str, run_id: str | None, airflow: str | None) -> str | None:
+    """Return the address of a DAG run, or ``None`` when there is no run or no Airflow to show it.
+
+    :param airflow: see :func:`airflow_root`.
+    """
+    if run_id is None or airflow is None:
+        return None
+    return f"{airflow}/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}"
