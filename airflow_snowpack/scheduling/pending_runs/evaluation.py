@@ -1,14 +1,14 @@
-"""One transaction of the checker: a batch of pending jobs is evaluated, and the runs that may start are reserved.
+"""One transaction of the checker: a batch of pending runs is evaluated, and the runs that may start are reserved.
 
     outcomes = store.transact(lambda conn: Evaluation(store, conn, snapshot, definitions).evaluate(pending_ids))
 
-The invariant: **checking and reserving is one step, and a batch decides what its jobs would decide one after the other.** The
-transaction holds the rows of its jobs and the turns of what their constraints count, reads each fact once, and enters there what
-it decides (:mod:`airflow_snowpack.scheduling.pending_runs.shared_facts`).
+The invariant: **checking and reserving is one step, and a batch decides what its runs would decide one after the other.** The
+transaction has locked its pending runs and the wait keys that their constraints count, reads each fact once, and enters there
+what it decides (:mod:`airflow_snowpack.scheduling.pending_runs.constraint_context`).
 
-Locks are taken in one order: the jobs and their schedules, of which those that another transaction holds are left out; then the
-turns, the places of the DAGs and the clocks, which are waited for. A transaction stays short: it takes as many turns as
-:data:`MOST_TURNS` and ends as many jobs as :data:`MOST_ENDED`, and leaves the others to the next one.
+Locks are taken in one order: the pending runs and their schedules, of which those that another transaction has locked are left
+out; then the wait keys, the places of the DAGs and the clocks, which are waited for. A transaction stays short: it locks at most
+:data:`LOCK_LIMIT` wait keys and ends at most :data:`DISCARD_LIMIT` pending runs, and leaves the others to the next one.
 """
 
 from __future__ import annotations
@@ -23,19 +23,18 @@ import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.airflow_port import Snapshot
 from airflow_snowpack.scheduling.constraints.constraint import RECHECK, counted_keys, dag_wait_key, group_wait_key
-from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.events.clocks import restart_periods
 from airflow_snowpack.scheduling.events.counting import Counted, count_each, listed_events_of_each, why_it_runs
 from airflow_snowpack.scheduling.history import line, note, write_lines
 from airflow_snowpack.scheduling.launches.reservation import Reservation, Wanted, reserve_runs, run_id_of
 from airflow_snowpack.scheduling.launches.runs import LOOK_AGAIN, ended_meanwhile
+from airflow_snowpack.scheduling.pending_runs.batch import Locked, lock_batch
 from airflow_snowpack.scheduling.pending_runs.constraint_context import Facts
 from airflow_snowpack.scheduling.pending_runs.leftovers import begin_with_late_events, expiry, keep_unmet, keep_unmet_of_expired
 from airflow_snowpack.scheduling.pending_runs.model import (
     PendingState,
     Reason,
     Write,
-    is_open,
     move,
     reasons_from_json,
     reasons_to_json,
@@ -47,37 +46,21 @@ from airflow_snowpack.scheduling.schedule import Definitions, LaunchBacklog, Sch
 from airflow_snowpack.scheduling.triggers.trigger import Judgement
 from airflow_snowpack.store import Store, storable
 from airflow_snowpack.store.advisory_locks import lock_keys
-from airflow_snowpack.store.schedule_tables import pending_jobs, schedules
 
 log = logging.getLogger(__name__)
 
-MOST_TURNS = 256
+LOCK_LIMIT = 256
 """Postgres has room for some thousand locks in all, at its default settings."""
-MOST_ENDED = 50
-"""A job that is discarded costs some statements of its own."""
-MOST_SAID = 300
-"""So many characters of an unexpected error are kept as the reason why a job waits."""
+DISCARD_LIMIT = 50
+"""A pending run that is discarded costs some statements of its own."""
 NONE_FAILED: Mapping[str, Exception] = {}
 
 Outcomes = dict[str, PendingState | None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
-    """A pending job, its row held.
-
-    :param schedule: as it is now; ``None`` where it was changed, or cannot be read.
-    :param problem: why it is set aside.
-    """
-
-    row: sa.Row[Any]
-    schedule: Schedule | None = None
-    problem: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class _Due:
-    """A pending job whose trigger is satisfied.
+    """A pending run whose trigger is satisfied.
 
     :param counted: what its events add up to.
     """
@@ -101,9 +84,9 @@ class _Due:
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A job that goes on waiting, not written yet.
+    """A pending run that continues to wait, not written yet.
 
-    :param write: its row; ``next_check_at`` is missing where its line says when.
+    :param write: its row; ``next_check_at`` is missing where its place in the queue decides it.
     :param latest: it is evaluated again by then.
     """
 
@@ -115,9 +98,9 @@ class _Waiting:
 class Evaluation:
     """Evaluates one batch; used once.
 
-    :param snapshot: how things stood in Airflow before the transaction.
+    :param snapshot: the state of Airflow before the transaction.
     :param definitions: the schedules as they were read for the snapshot.
-    :param failed: jobs whose evaluation raised an error before; they are set aside.
+    :param failed: the errors that evaluations raised before, by pending run; these are set aside.
     """
 
     def __init__(
@@ -137,93 +120,60 @@ class Evaluation:
         self._facts = Facts(conn, snapshot, self._now)
         self._fronts = Fronts(conn)
         self._waiting: list[_Waiting] = []
-        self._lines: list[dict[str, Any]] = []
+        self._entries: list[dict[str, Any]] = []
         self._started: list[tuple[_Due, str]] = []
         self._starts: list[Write] = []
         self._left: set[str] = set()
         self._ended = 0
 
     def evaluate(self, pending_ids: Sequence[str]) -> Outcomes:
-        """Evaluate these jobs in this order.
+        """Evaluate these pending runs in this order.
 
-        :returns: the state of each; ``None`` for one that another process holds, or that is not due any more. Those that are not
-            there have been left to the next transaction; at least one is there.
+        :returns: the state of each; ``None`` for one that another process has locked, or that is not due any more. Those that
+            are missing are left to the next transaction; at least one is there.
         """
-        rows = self._hold(pending_ids)
-        found = self._with_schedules(rows)
+        found = lock_batch(self._conn, pending_ids, self._now, self._definitions, self._failed)
         outcomes: Outcomes = {pending_id: None for pending_id in pending_ids if pending_id not in found}
         in_order = [found[pending_id] for pending_id in pending_ids if pending_id in found]
-        readable = [(job.row, job.schedule) for job in in_order if job.schedule is not None]
+        readable = [(run.row, run.schedule) for run in in_order if run.schedule is not None]
         counted = dict(zip((row.pending_id for row, _ in readable), count_each(self._conn, readable), strict=True))
         judged = {
             row.pending_id: schedule.trigger.evaluate(counted[row.pending_id].progress, self._now) for row, schedule in readable
         }
-        taken = self._take_turns(in_order, judged)
-        for job in taken:
-            if self._ended >= MOST_ENDED:
+        taken = self._lock_keys(in_order, judged)
+        for run in taken:
+            if self._ended >= DISCARD_LIMIT:
                 break
-            pending_id = job.row.pending_id
-            outcomes[pending_id] = self._evaluate(job, counted.get(pending_id), judged.get(pending_id))
+            pending_id = run.row.pending_id
+            outcomes[pending_id] = self._evaluate(run, counted.get(pending_id), judged.get(pending_id))
         self._finish()
         return outcomes
 
-    # --- what is held ---------------------------------------------------------------------------------------------------
-
-    def _hold(self, pending_ids: Sequence[str]) -> Sequence[sa.Row[Any]]:
-        mine = sa.select(pending_jobs).where(pending_jobs.c.pending_id.in_(pending_ids), is_open)
-        mine = mine.where(pending_jobs.c.next_check_at <= self._now)
-        in_order = (pending_jobs.c.schedule, pending_jobs.c.generation)  # as in each transaction that locks several
-        return self._conn.execute(mine.order_by(*in_order).with_for_update(skip_locked=True)).all()
-
-    def _with_schedules(self, rows: Sequence[sa.Row[Any]]) -> dict[str, _Job]:
-        """The jobs with their schedules as they are now; without those whose schedule is being changed."""
-        names = sorted({row.schedule for row in rows})
-        named: sa.Select[Any] = sa.select(schedules.c.name, schedules.c.generation, schedules.c.definition)
-        # Shared, so that no change of a schedule commits between this evaluation and its effect. One that is under way holds the
-        # row already and will want the pending job: so the job is left for later, and neither waits for the other.
-        held = named.where(schedules.c.name.in_(names)).order_by(schedules.c.name).with_for_update(read=True, skip_locked=True)
-        current = {row.name: row for row in self._conn.execute(held)} if names else {}
-        missing = [name for name in names if name not in current]
-        changing = (
-            set(self._conn.execute(sa.select(schedules.c.name).where(schedules.c.name.in_(missing))).scalars()) if missing else ()
-        )
-        return {row.pending_id: self._job(row, current.get(row.schedule)) for row in rows if row.schedule not in changing}
-
-    def _job(self, row: sa.Row[Any], current: sa.Row[Any] | None) -> _Job:
-        if current is None or current.generation != row.generation:
-            return _Job(row)
-        if (failure := self._failed.get(row.pending_id)) is not None:
-            return _Job(row, problem=f"it cannot be evaluated ({type(failure).__name__}: {str(failure)[:MOST_SAID]})")
-        try:
-            return _Job(row, self._definitions.read(current.name, current.definition))
-        except InvalidSchedule as error:
-            return _Job(row, problem=f"its definition cannot be read: {error}")
-
-    def _take_turns(self, jobs: Sequence[_Job], judged: Mapping[str, Judgement]) -> list[_Job]:
-        """Wait for the turns of what these jobs count, and read the facts; the jobs beyond :data:`MOST_TURNS` are left."""
+    def _lock_keys(self, runs: Sequence[Locked], judged: Mapping[str, Judgement]) -> list[Locked]:
+        """Lock the wait keys that these runs count, and read the facts; the runs beyond :data:`LOCK_LIMIT` are left."""
         keys: set[str] = set()
-        taken: list[_Job] = []
+        taken: list[Locked] = []
         asking: list[Schedule] = []
-        for job in jobs:
-            if job.schedule is not None and (job.row.triggered_at is not None or judged[job.row.pending_id].satisfied):
-                counts = counted_keys(job.schedule.dag_id, job.schedule.constraints)
-                if keys and len(keys | counts) > MOST_TURNS:
+        for run in runs:
+            if run.schedule is not None and (run.row.triggered_at is not None or judged[run.row.pending_id].satisfied):
+                counts = counted_keys(run.schedule.dag_id, run.schedule.constraints)
+                if keys and len(keys | counts) > LOCK_LIMIT:
                     break
                 keys |= counts
-                asking.append(job.schedule)
-            taken.append(job)
+                asking.append(run.schedule)
+            taken.append(run)
         lock_keys(self._conn, keys)
         self._facts = Facts(self._conn, self._snapshot, self._store.clock())
         self._facts.read(asking)
         return taken
 
-    # --- one job --------------------------------------------------------------------------------------------------------
+    # --- one pending run -------------------------------------------------------------------------------------------------
 
-    def _evaluate(self, job: _Job, counted: Counted | None, judgement: Judgement | None) -> PendingState:
-        row, schedule = job.row, job.schedule
-        self._now = self._store.clock()  # a job that was woken a moment ago is due, and may come before this one
-        if job.problem is not None:
-            return self._set_aside(row, job.problem)
+    def _evaluate(self, run: Locked, counted: Counted | None, judgement: Judgement | None) -> PendingState:
+        row, schedule = run.row, run.schedule
+        self._now = self._store.clock()  # a run that was woken a moment ago is due, and may come before this one
+        if run.problem is not None:
+            return self._set_aside(row, run.problem)
         if schedule is None or counted is None or judgement is None:
             self._flush()
             return self._discard(row, PendingState(row.state), "the schedule was changed")
@@ -237,13 +187,13 @@ class Evaluation:
         return self._constrain(_Due(row, schedule, trigger, triggered_at, expires_at, counted))
 
     def _set_aside(self, row: sa.Row[Any], problem: str) -> PendingState:
-        """What this process cannot read or evaluate, such as data of a newer version: it waits, and keeps no other waiting."""
+        """Let wait what this process cannot read or evaluate, such as data of a newer version; it blocks no other."""
         log.error("schedule_not_readable: %s: %s", row.schedule, problem)
         reason = Reason("schedule", storable(problem), met=False)
         return self._wait(row, Write.of(row, **_changes((reason,), self._now + RECHECK, None, None)))
 
     def _constrain(self, due: _Due) -> PendingState:
-        """Ask the constraints, and send the run off, let it wait, or discard it."""
+        """Evaluate the constraints, and reserve the run, let it wait, or discard it."""
         now, schedule = self._now, due.schedule
         facts = self._facts.context(schedule, due.triggered_at, now)
         rulings = rule_all(schedule.constraints, facts, reasons_from_json(due.row.reasons)[1:])
@@ -255,26 +205,26 @@ class Evaluation:
             return PendingState.DISCARDED
         if rulings.all_met:
             elder = self._elder(due)
-            return self._send_off(due, reasons) if elder is None else self._stand_back(due, reasons, elder)
+            return self._start(due, reasons) if elder is None else self._yield_to(due, reasons, elder)
         if now >= due.expires_at:
             return self._time_out(due, reasons)
-        return self._wait_in_line(due, reasons, rulings)
+        return self._wait_in_queue(due, reasons, rulings)
 
     def _elder(self, due: _Due) -> str | None:
-        """What a job waits for that is due and before it in line."""
+        """Return the wait key of a due run that is before this one in the queue."""
         keys = counted_keys(due.schedule.dag_id, due.schedule.constraints) if self._now < due.expires_at else set()
         if not keys:
             return None
         self._flush()  # those that were evaluated before it are not due any more
         return elder_due(self._conn, due.row, keys, self._now)
 
-    def _stand_back(self, due: _Due, reasons: tuple[Reason, ...], key: str) -> PendingState:
-        """A job that came before it waits for the same and is due. It is woken if there is room for it too."""
-        line = Reason("line", "a run that came before it is evaluated first", met=False)
+    def _yield_to(self, due: _Due, reasons: tuple[Reason, ...], key: str) -> PendingState:
+        """Wait for a due run that came before it and waits for the same. It is woken if there is room for it too."""
+        first = Reason("queue", "a run that came before it is evaluated first", met=False)
         next_at = min(self._now + LOOK_AGAIN, due.expires_at)
-        return self._wait_for_constraints(due, _changes((*reasons, line), next_at, key, due.counted))
+        return self._wait_for_constraints(due, _changes((*reasons, first), next_at, key, due.counted))
 
-    def _wait_in_line(self, due: _Due, reasons: tuple[Reason, ...], rulings: Rulings) -> PendingState:
+    def _wait_in_queue(self, due: _Due, reasons: tuple[Reason, ...], rulings: Rulings) -> PendingState:
         key = rulings.waits_for
         next_at = None if key is not None else min(rulings.next_look(self._now), due.expires_at)
         return self._wait_for_constraints(due, _changes(reasons, next_at, key, due.counted))
@@ -290,13 +240,13 @@ class Evaluation:
             keep_unmet_of_expired(self._conn, self._store, due.row, due.schedule, due.counted, late)
             return discarded
         note(self._conn, self._store, due.schedule.name, "timed_out", due.row.pending_id, because=why, then="launch")
-        return self._send_off(due, reasons, was=PendingState.CONSTRAINT)
+        return self._start(due, reasons, was=PendingState.CONSTRAINT)
 
     # --- what becomes of it ---------------------------------------------------------------------------------------------
 
     def _wait_for_constraints(self, due: _Due, changes: Mapping[str, Any]) -> PendingState:
         if due.is_new:
-            self._lines.append(self._triggered(due))
+            self._entries.append(self._triggered(due))
         moments: dict[str, Any] = {"triggered_at": due.triggered_at, "expires_at": due.expires_at}
         write = Write.of(due.row, state=PendingState.CONSTRAINT, **moments, **changes)
         return self._wait(due.row, write, due.expires_at)
@@ -308,15 +258,15 @@ class Evaluation:
             self._left.add(row.waits_for)
         return write.state
 
-    def _send_off(self, due: _Due, reasons: tuple[Reason, ...], was: PendingState | None = None) -> PendingState:
-        """Have the run reserved and handed to the launcher at the end of the batch; it counts from now on.
+    def _start(self, due: _Due, reasons: tuple[Reason, ...], was: PendingState | None = None) -> PendingState:
+        """Have the run reserved at the end of the batch, for the launcher to start; it counts from now on.
 
         :param was: the state that is written already.
         """
         row, schedule = due.row, due.schedule
         run_id = run_id_of(schedule.name, row.pending_id, row.created_at)
         if due.is_new and was is None:
-            self._lines.append(self._triggered(due))
+            self._entries.append(self._triggered(due))
         moments: dict[str, Any] = {"triggered_at": due.triggered_at, "expires_at": due.expires_at}
         changes = _changes(reasons, None, None, due.counted)
         start = Write.of(row, state=PendingState.LAUNCH, was=was, run_id=run_id, **moments, **changes)
@@ -324,7 +274,7 @@ class Evaluation:
             self._starts.append(start)
         else:  # at once, or it would be due before those behind it
             write_all(self._conn, [start])
-        self._leave_line(row)
+        self._leave_queue(row)
         self._facts.reserve(schedule.dag_id, run_id, schedule.constraints)
         self._started.append((due, run_id))
         return PendingState.LAUNCH
@@ -336,12 +286,12 @@ class Evaluation:
         ended = {"ended_at": self._now, "ended_because": why, "next_check_at": None, "waits_for": None, **kept}
         move(self._conn, row.pending_id, was, PendingState.DISCARDED, **ended)
         note(self._conn, self._store, row.schedule, what, row.pending_id, because=why)
-        self._leave_line(row)
+        self._leave_queue(row)
         self._ended += 1
         return PendingState.DISCARDED
 
-    def _leave_line(self, row: sa.Row[Any]) -> None:
-        """The job behind it may be next now."""
+    def _leave_queue(self, row: sa.Row[Any]) -> None:
+        """Note that the run behind it may be next now."""
         if row.waits_for is not None:
             self._facts.move(row.priority, row.waits_for, None)
             self._fronts.leave(row, row.waits_for)
@@ -352,7 +302,7 @@ class Evaluation:
         return line(self._store, due.schedule.name, "triggered", due.row.pending_id, says=due.trigger.says, since=since)
 
     def _note_triggered(self, due: _Due) -> None:
-        """Write that its trigger is satisfied now, before what is written at once of the same job."""
+        """Write that its trigger is satisfied now, before what is written at once of the same run."""
         self._flush()
         if due.is_new:
             write_lines(self._conn, [self._triggered(due)])
@@ -362,13 +312,13 @@ class Evaluation:
     # --- writing --------------------------------------------------------------------------------------------------------
 
     def _flush(self) -> None:
-        """Write the jobs that go on waiting."""
+        """Write the runs that continue to wait."""
         waiting, self._waiting = self._waiting, []
-        lines, self._lines = self._lines, []
+        lines, self._entries = self._entries, []
         write_lines(self._conn, lines)
         if not waiting:
             return
-        in_front = self._move_in_lines(waiting)
+        in_front = self._move_in_queues(waiting)
         soon = self._ended_meanwhile({one.write.values["waits_for"] for one in waiting if one.row.pending_id in in_front})
         for one in waiting:
             if one.latest is not None and one.write.values["next_check_at"] is None:
@@ -377,15 +327,15 @@ class Evaluation:
                 one.write.values["next_check_at"] = min(self._now + pause, one.latest)
         write_all(self._conn, [one.write for one in waiting])
 
-    def _move_in_lines(self, waiting: Iterable[_Waiting]) -> set[str]:
-        """Enter these jobs in their lines, one after the other.
+    def _move_in_queues(self, waiting: Iterable[_Waiting]) -> set[str]:
+        """Enter these runs in their queues, one after the other.
 
-        :returns: the ids of those that are among the first of theirs.
+        :returns: the ids of those that are at the front of theirs.
         """
-        lined_up = [one for one in waiting if one.write.values["waits_for"] is not None or one.row.waits_for is not None]
-        self._fronts.read(one.write.values["waits_for"] for one in lined_up if one.write.values["waits_for"] is not None)
+        queued = [one for one in waiting if one.write.values["waits_for"] is not None or one.row.waits_for is not None]
+        self._fronts.read(one.write.values["waits_for"] for one in queued if one.write.values["waits_for"] is not None)
         in_front = set()
-        for one in lined_up:
+        for one in queued:
             was, key = one.row.waits_for, one.write.values["waits_for"]
             if was not in (None, key):
                 self._fronts.leave(one.row, was)
@@ -396,7 +346,7 @@ class Evaluation:
         return in_front
 
     def _ended_meanwhile(self, keys: Iterable[str]) -> dict[str, Any]:
-        """How soon to evaluate those again that wait for a run that has just ended."""
+        """Return how soon to evaluate those again that wait for a run that has just ended."""
         dags: dict[str, Sequence[str]] = {}
         for key in keys:
             _, _, name = key.partition(":")
@@ -407,7 +357,7 @@ class Evaluation:
         return ended_meanwhile(self._conn, dags, self._snapshot.newest_event, self._now) if dags else {}
 
     def _finish(self) -> None:
-        """Write what is left: the jobs that wait, the runs that are to start, and who is next in the lines that were left."""
+        """Write what is left: the runs that wait, those that are to start, and the next of the queues that were left."""
         self._flush()
         write_all(self._conn, self._starts)
         if self._started:
@@ -430,6 +380,6 @@ class Evaluation:
 def _changes(
     reasons: tuple[Reason, ...], next_at: datetime | None, waits_for: str | None, counted: Counted | None
 ) -> dict[str, Any]:
-    """The columns of a job that was evaluated."""
+    """Return the columns of a run that was evaluated."""
     sums = {} if counted is None else counted.to_row()
     return {"reasons": reasons_to_json(reasons), "next_check_at": next_at, "waits_for": waits_for, **sums}

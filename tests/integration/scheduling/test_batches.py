@@ -124,7 +124,7 @@ def test_of_a_batch_that_counts_one_group_as_many_start_as_there_are_places(sche
 def test_a_transaction_takes_a_limited_number_of_turns_and_the_next_goes_on(
     scheduler: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evaluation, "MOST_TURNS", 8)
+    monkeypatch.setattr(evaluation, "LOCK_LIMIT", 8)
     taken: list[int] = []
     monkeypatch.setattr(evaluation, "lock_keys", lambda _conn, keys: taken.append(len(keys)))
     declare_many(scheduler, 20, MaxConcurrent(1))
@@ -134,7 +134,7 @@ def test_a_transaction_takes_a_limited_number_of_turns_and_the_next_goes_on(
 
 @pytest.mark.one_database
 def test_a_transaction_discards_a_limited_number_and_the_next_goes_on(scheduler: Any) -> None:
-    over = evaluation.MOST_ENDED + 20
+    over = evaluation.DISCARD_LIMIT + 20
     scheduler.airflow.pools["spark"] = 0
     declare_many(scheduler, over, PoolSlots("spark"), timeout="10s")
     scheduler.checker.step()

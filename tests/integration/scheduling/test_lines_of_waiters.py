@@ -145,7 +145,7 @@ def test_nobody_takes_the_place_of_one_that_came_before_it(held: Any, by: str) -
     held.checker.step(limit=1)
     (newer,) = held.pending("newer")
     if by == "age":  # the more urgent is looked at first
-        assert [reason.what for reason in newer.reasons if not reason.met] == ["line"]
+        assert [reason.what for reason in newer.reasons if not reason.met] == ["queue"]
     for _ in range(3):
         held.go_on(seconds=2)
     assert [launch.schedule for launch in held.started] == ["holder", "older"]
