@@ -10,11 +10,14 @@ same everywhere. Each service is built when it is first used.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from airflow_snowpack.errors import Kind, SnowpackError
+
 if TYPE_CHECKING:
-    from datetime import timedelta
+    from collections import Counter
 
     from airflow_snowpack.builds.registry.runs import BuildRegistry
     from airflow_snowpack.interim.registry import InterimRegistry
@@ -23,6 +26,19 @@ if TYPE_CHECKING:
     from airflow_snowpack.jobs.orphans import Orphans
     from airflow_snowpack.scheduling import RegisteredRuns, Schedules
     from airflow_snowpack.store import Actor, Store
+    from airflow_snowpack.store.retention import Kind as RowKind
+
+SHORTEST_RETENTION = timedelta(days=7)
+"""A task that waits for a job may be days late, as after a weekend without a triggerer, and must still find the finished job."""
+
+
+class InvalidRetention(SnowpackError, kind=Kind.INVALID):
+    """The retention period is too short."""
+
+    def __init__(self, period: timedelta, shortest: timedelta) -> None:
+        super().__init__(
+            f"Rows that are only {period} old may still be needed. The shortest period is {shortest.days}d, and 180d is usual."
+        )
 
 
 @dataclass(frozen=True)
@@ -98,9 +114,39 @@ class Installation:
 
         return RegisteredRuns(self.store, catalog=self.catalog_name, actor=actor)
 
+    def prune(self, older_than: timedelta, actor: Actor, *, dry_run: bool = False) -> Counter[str]:
+        """Delete rows of all rooms that are older and no longer needed, in small batches. An interrupted call can be repeated.
+
+        :param actor: recorded in the audit trail, before anything is deleted.
+        :param dry_run: only count.
+        :returns: how many rows were deleted, by table.
+        :raises InvalidRetention: the period is shorter than :data:`SHORTEST_RETENTION`.
+        """
+        from airflow_snowpack.store import write_audit
+        from airflow_snowpack.store.retention import Pruner
+
+        if older_than < SHORTEST_RETENTION:
+            raise InvalidRetention(older_than, SHORTEST_RETENTION)
+        store, seconds = self.store, int(older_than.total_seconds())
+        pruner = Pruner(store, retained_rows(store), older_than=older_than, dry_run=dry_run)
+        if not dry_run:
+            store.transact(lambda conn: write_audit(conn, store, actor, "prune", "store", older_than_seconds=seconds))
+        return pruner.run()
+
     def close(self) -> None:
         """Write what is pending and close the connections."""
         if "jobs" in self.__dict__:
             self.jobs.close()
         else:
             self.store.close()
+
+
+def retained_rows(store: Store) -> tuple[RowKind, ...]:
+    """Return all kinds of rows that are deleted when they are old, each before those that it refers to."""
+    from airflow_snowpack.builds.registry.retention import KINDS as OF_BUILDS
+    from airflow_snowpack.jobs.retention import KINDS as OF_JOBS
+    from airflow_snowpack.scheduling.retention import retained as of_schedules
+    from airflow_snowpack.store.audit_retention import AUDIT_TRAIL
+    from airflow_snowpack.store.operation_retention import EDGES, OPERATIONS
+
+    return (OPERATIONS, EDGES, *OF_JOBS, *OF_BUILDS, *of_schedules(store), AUDIT_TRAIL)

@@ -309,10 +309,10 @@ def _old_rows(year: Year) -> Iterator[Work]:
 
 
 def _prune(year: Year, older_than: timedelta) -> Counter[str]:
-    from airflow_snowpack.hooks.retention import retained
+    from airflow_snowpack.installation import retained_rows
     from airflow_snowpack.store.retention import Pruner
 
-    return Pruner(year.store, retained(year.store), older_than=older_than).run(sleep=_none)
+    return Pruner(year.store, retained_rows(year.store), older_than=older_than).run(sleep=_none)
 
 
 # --- sensors ----------------------------------------------------------------------------------------------------------

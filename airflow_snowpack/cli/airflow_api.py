@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.cli.errors import NoAirflow
-from airflow_snowpack.hooks.airflow_rest import AirflowRest
+from airflow_snowpack.hooks.api_client import AirflowRest
 
 if TYPE_CHECKING:
     from argparse import Namespace

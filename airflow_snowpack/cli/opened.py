@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.builds.manager import BuildManager
     from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.installation import Installation
     from airflow_snowpack.interim.collection.collector import Collector
     from airflow_snowpack.interim.collection.model import RunStates
     from airflow_snowpack.interim.desk import InterimDesk
@@ -54,6 +55,11 @@ class Opened:
     @property
     def settings(self) -> Settings:
         return self._hook.settings
+
+    @property
+    def installation(self) -> Installation:
+        """:raises StoreUnreachable, SchemaOutOfDate, UnknownRevision: as :meth:`SnowpackHook.store`."""
+        return self._hook.installation
 
     @property
     def jobs(self) -> Jobs:
@@ -104,13 +110,13 @@ class Opened:
 
         :param period: how often it should run.
         """
-        from airflow_snowpack.hooks.presence import sign_of_process
+        from airflow_snowpack.hooks.services import sign_of_process
 
         sign_of_process(self._hook.store(), role, period=period, instance=f"{command} on {socket.gethostname()}")
 
     def collector(self, run_states: RunStates) -> Collector:
         """The collector of interim tables."""
-        from airflow_snowpack.hooks.interim import open_collector
+        from airflow_snowpack.hooks.services import open_collector
 
         return open_collector(self._hook, run_states, self.catalog_hook)
 

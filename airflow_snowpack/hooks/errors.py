@@ -8,7 +8,6 @@ from airflow_snowpack.errors import Kind, SnowpackError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import timedelta
 
 
 class ConnectionNotFound(SnowpackError, kind=Kind.FAILED):
@@ -28,15 +27,6 @@ class UnsuitableConnection(SnowpackError, kind=Kind.MISCONFIGURED):
         super().__init__(
             f"The Airflow connection {conn_id!r} has the type {given!r}, which cannot be used for {purpose}. "
             f"Use one of the types {', '.join(allowed)}."
-        )
-
-
-class InvalidRetention(SnowpackError, kind=Kind.INVALID):
-    """The retention period is too short."""
-
-    def __init__(self, period: timedelta, shortest: timedelta) -> None:
-        super().__init__(
-            f"Rows that are only {period} old may still be needed. The shortest period is {shortest.days}d, and 180d is usual."
         )
 
 

@@ -1,4 +1,4 @@
-"""The hook of Spark: a session that knows the installation's catalog.
+"""The hook of Spark: a session that has the installation's catalog.
 
     session = IcebergSparkHook().session()
     session.sql("SELECT count(*) FROM lake.demo.flights")
@@ -9,6 +9,7 @@ the driver is the calling process), a ``spark_connect`` connection a Spark Conne
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 from airflow_snowpack.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from airflow.sdk import Connection
     from pyspark.sql import SparkSession
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from airflow_snowpack.spark import ConnectServer, SparkConfig
 
 PURPOSE = "Spark"
+WAIT = timedelta(seconds=30)
+"""How long one call waits for statements to end; the caller repeats it."""
 
 
 class IcebergSparkHook(BaseHook):
@@ -154,3 +157,20 @@ def _connect_url(connection: Connection) -> str:
     if not connection.host:
         raise IncompleteConnection(connection.conn_id, PURPOSE, "host (the address of the Spark Connect server)")
     return str(SparkConnectHook(connection.conn_id).get_connection_url())
+
+
+class ConnectOrphans:
+    """The sessions of job attempts on Spark Connect servers."""
+
+    def end(self, server: str, job_id: str, attempts: Sequence[int]) -> None:
+        """Interrupt what the attempts still run, wait until it has ended, and close their sessions.
+
+        :param server: the id of an Airflow connection of the type ``spark_connect``.
+        :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: the connection cannot be used.
+        :raises SparkUnavailable: the server does not answer, or something still runs.
+        """
+        from airflow_snowpack.spark import end_session, session_id_of
+
+        url = connect_url(server)
+        for attempt in attempts:
+            end_session(url, session_id_of(job_id, attempt), within=WAIT)

@@ -12,7 +12,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from airflow_snowpack.hooks.airflow_rest import AirflowRest, Answer
+from airflow_snowpack.hooks.api_client import AirflowRest, Answer
 from airflow_snowpack.hooks.dag_runs import ACTIVE, AirflowDagRuns, RunState, told
 from airflow_snowpack.hooks.errors import AirflowRefuses
 from airflow_snowpack.scheduling.airflow_port import EndsFound, FreeSlots, NotStarted

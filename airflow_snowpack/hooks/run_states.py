@@ -15,15 +15,15 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from airflow_snowpack.hooks.airflow_rest import AirflowRest
+from airflow_snowpack.hooks.api_client import AirflowRest
 from airflow_snowpack.hooks.errors import AirflowUnreachable
-from airflow_snowpack.hooks.supervisor import Refused, ask_supervisor
+from airflow_snowpack.hooks.task_dag_runs import Refused, ask_supervisor
 from airflow_snowpack.interim.collection.model import RunPhase, RunStanding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from airflow_snowpack.hooks.airflow_rest import Answer
+    from airflow_snowpack.hooks.api_client import Answer
     from airflow_snowpack.interim.collection.model import RunAsked
 
     Key = tuple[str, str]

@@ -34,7 +34,7 @@ def runs_for_a_task(settings: Settings, airflow_conn_id: str | None = None) -> A
 
     :param airflow_conn_id: of the REST API; ``None`` for the installation's.
     """
-    from airflow_snowpack.hooks.airflow_rest import AirflowRest
+    from airflow_snowpack.hooks.api_client import AirflowRest
     from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
     from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
 

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Self
 from airflow.sdk import BaseHook
 
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.hooks.connections import read_connection, read_connection_in_trigger
-from airflow_snowpack.hooks.embedded import refuse_on_remote_executor
+from airflow_snowpack.hooks.connection_test import public_message
+from airflow_snowpack.hooks.connections import read_connection, read_connection_in_trigger, refuse_on_remote_executor
 from airflow_snowpack.hooks.errors import IncompleteConnection, UnsuitableConnection
-from airflow_snowpack.hooks.trial import shown_in_trial
 from airflow_snowpack.settings import Settings
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ class SnowpackHook(BaseHook):
 
         :raises StoreError: as :meth:`store`.
         """
-        from airflow_snowpack.hooks.spark_orphans import ConnectOrphans
+        from airflow_snowpack.hooks.iceberg_spark import ConnectOrphans
         from airflow_snowpack.installation import Installation
         from airflow_snowpack.store import open_store
 
@@ -157,12 +156,12 @@ class SnowpackHook(BaseHook):
         try:
             url = self.url()
         except SnowpackError as problem:
-            return False, shown_in_trial(problem)
+            return False, public_message(problem)
         try:
             with open_store(url, patience=Patience.within(self.settings.request_timeout)) as store:
                 return True, f"The store at {store.where} answers, and its tables are up to date."
         except Exception as problem:  # noqa: BLE001 - whatever it is, it is told to the person who tests
-            return False, shown_in_trial(problem, secrets_of(url))
+            return False, public_message(problem, secrets_of(url))
 
     def close(self) -> None:
         """Write what is pending and close the connections."""

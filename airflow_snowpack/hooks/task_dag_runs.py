@@ -1,19 +1,22 @@
-"""DAG runs from inside of a task, through the Task SDK: Airflow's own identity of the task is all that it takes.
+"""DAG runs from inside a task, through the Task SDK: the task's own identity in Airflow is enough, no credentials are needed.
 
     TaskDagRuns().start(launch)
+    run = ask_supervisor(GetDagRun(dag_id="ingest", run_id="r1"))
 
-The messages go to the task's supervisor, which asks the API server. Pools it cannot be asked about; an Airflow connection for the
-REST API fills that gap.
+The messages go to the task's supervisor, which calls the API server; in ``dag.test()``, which has no supervisor process, they are
+answered in the process itself. Whatever is not an answer is an error, and a refusal differs from an outage. The supervisor does
+not know pools; an Airflow connection for the REST API fills that gap.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 
 from airflow_snowpack.hooks.dag_runs import ACTIVE, AirflowDagRuns, RunState
-from airflow_snowpack.hooks.errors import AirflowRefuses
-from airflow_snowpack.hooks.supervisor import NOT_FOUND, Refused, ask_supervisor
+from airflow_snowpack.hooks.errors import AirflowRefuses, AirflowUnreachable
 from airflow_snowpack.scheduling.airflow_port import EndsFound, NotStarted, Unavailable
 
 if TYPE_CHECKING:
@@ -22,10 +25,78 @@ if TYPE_CHECKING:
     from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
     from airflow_snowpack.scheduling.airflow_port import EndsQuery, Launch, Slots
 
+NOT_FOUND = 404
+REFUSED = range(400, 500)
 ENDED = ("success", "failed")
 AT_ONCE = 100
 """So many runs are looked at in one step of a search."""
 MOMENT = re.compile(r"\d{4}-?\d\d-?\d\dT\d\d:?\d\d:?\d\d")
+
+
+class Refused(Exception):
+    """The API server's answer was no.
+
+    :ivar status: of HTTP.
+    :ivar is_airflows_own_not_found: Airflow itself says that there is no such thing; something between could say 404 as well.
+    """
+
+    def __init__(self, status: int, says: str, reason: str | None = None) -> None:
+        self.status = status
+        self.is_airflows_own_not_found = status == NOT_FOUND and reason == "not_found"
+        super().__init__(says)
+
+
+def ask_supervisor(message: Any) -> Any:
+    """One question.
+
+    :returns: the answer; ``None`` for a DAG run that was to be started and is there already.
+    :raises Refused: the API server said no.
+    :raises AirflowUnreachable: it did not answer, or not sensibly.
+    """
+    from airflow.sdk.execution_time.comms import ErrorResponse
+    from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
+    from httpx import HTTPStatusError
+
+    try:
+        answer = SUPERVISOR_COMMS.send(message)
+    except AirflowRuntimeError as error:
+        answer = error.error
+    except HTTPStatusError as error:  # in dag.test(): what the supervisor would have wrapped
+        raise _problem(error.response.status_code, str(error), _json(error.response)) from error
+    if not isinstance(answer, ErrorResponse):
+        return answer
+    if answer.error is ErrorType.DAGRUN_ALREADY_EXISTS:
+        return None
+    detail = answer.detail or {}
+    raise _problem(detail.get("status_code"), answer.error.value, detail)
+
+
+def _problem(status: Any, what: str, detail: Mapping[str, Any]) -> Refused | AirflowUnreachable:
+    inner = _innermost(detail)
+    says = _words(inner, detail, what)
+    if isinstance(status, int) and status in REFUSED:
+        return Refused(status, says, inner.get("reason") if isinstance(inner, dict) else None)
+    return AirflowUnreachable(f"the API server answered {status or what}: {says}")
+
+
+def _innermost(detail: Any) -> Any:
+    """What the API server said, out of the supervisor's wrapping."""
+    while isinstance(detail, dict) and isinstance(detail.get("detail"), dict | str):
+        detail = detail["detail"]
+    return detail
+
+
+def _words(inner: Any, detail: Mapping[str, Any], what: str) -> str:
+    said = inner.get("message") if isinstance(inner, dict) else inner
+    return str(said or detail.get("message") or what or "no reason was given")[:500]
+
+
+def _json(response: Any) -> Mapping[str, Any]:
+    try:
+        body = response.json()
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}
 
 
 class TaskDagRuns(AirflowDagRuns):

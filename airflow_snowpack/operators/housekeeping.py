@@ -84,14 +84,13 @@ class PruneStoreOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, int]:
         """Delete what is old, in small batches."""
-        from airflow_snowpack.hooks.retention import prune
         from airflow_snowpack.hooks.store import SnowpackHook
         from airflow_snowpack.store import Actor
 
         with refusals_are_final():
             older_than, dry_run = read_period("older_than", self.older_than), read_flag("dry_run", self.dry_run)
             with SnowpackHook(self.store_conn_id) as hook:
-                rows = prune(hook.store(), older_than, Actor(owner_of(context), "task"), dry_run=dry_run)
+                rows = hook.installation.prune(older_than, Actor(owner_of(context), "task"), dry_run=dry_run)
         self.log.info("%s %s rows that are older than %s", "Would delete" if dry_run else "Deleted", rows.total(), older_than)
         return dict(rows)
 
@@ -134,8 +133,8 @@ class CollectInterimTablesOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Collect, then sweep."""
         from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
-        from airflow_snowpack.hooks.interim import open_collector
         from airflow_snowpack.hooks.run_states import TaskRunStates
+        from airflow_snowpack.hooks.services import open_collector
         from airflow_snowpack.hooks.store import SnowpackHook
         from airflow_snowpack.operators.sign_of_life import sign_of_task
         from airflow_snowpack.store.signs_of_life import Role

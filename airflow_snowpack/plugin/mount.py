@@ -27,8 +27,7 @@ log = logging.getLogger(__name__)
 def build_mounted() -> FastAPI:
     """Our app, with Airflow's users and Airflow's connections."""
     from airflow_snowpack.api import build_app
-    from airflow_snowpack.hooks.api_services import open_services, request_timeout
-    from airflow_snowpack.hooks.dag_states import DagStatesInTime
+    from airflow_snowpack.hooks.services import DagStatesInTime, open_services, request_timeout
     from airflow_snowpack.plugin.airflow_auth import AirflowAuth
 
     return build_app(partial(open_services, dag_states=DagStatesInTime()), AirflowAuth(), request_timeout())

@@ -138,7 +138,7 @@ class InProcess:
     def ask(self, method: str, path: str, *, params: Any = None, body: Any = None) -> Any:
         import httpx
 
-        from airflow_snowpack.hooks.airflow_rest import Answer
+        from airflow_snowpack.hooks.api_client import Answer
 
         async def asked() -> httpx.Response:
             transport = httpx.ASGITransport(app=self.app)
@@ -167,7 +167,7 @@ def dag_states_by_turns() -> list[dict[str, str]]:
     from airflow.models.dag import DagModel
     from airflow.utils.session import create_session
 
-    from airflow_snowpack.hooks.dag_states import dag_states
+    from airflow_snowpack.hooks.services import dag_states
 
     turns = []
     for change in ({"is_paused": False}, {"is_paused": True}, {"is_stale": True}):

@@ -104,7 +104,7 @@ class World:
         return open_store(self.url, clock=self.shared.clock)
 
     def runs(self) -> RestDagRuns:
-        from airflow_snowpack.hooks.airflow_rest import AirflowRest
+        from airflow_snowpack.hooks.api_client import AirflowRest
         from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
 
         return RestDagRuns(AirflowRest(self.address, token="of-the-tests"))
@@ -221,7 +221,7 @@ def import_all(world: World) -> None:
     import pyiceberg.catalog.sql
     import pyiceberg.io.pyarrow  # noqa: F401
 
-    import airflow_snowpack.hooks.airflow_rest
+    import airflow_snowpack.hooks.api_client
     import airflow_snowpack.hooks.rest_dag_runs
     import airflow_snowpack.hooks.scheduling
     import airflow_snowpack.iceberg.arrivals  # noqa: F401

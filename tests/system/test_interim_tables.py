@@ -91,7 +91,7 @@ def _folder(location: str) -> Path:
 
 @pytest.fixture(scope="module")
 def collecting(_running: RunningAirflow, airflow_home: AirflowHome, catalog: Catalog) -> Iterator[Collecting]:
-    from airflow_snowpack.hooks.airflow_rest import AirflowRest
+    from airflow_snowpack.hooks.api_client import AirflowRest
     from airflow_snowpack.hooks.run_states import RestRunStates
 
     clock = Ahead()

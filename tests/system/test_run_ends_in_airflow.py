@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def rest(airflow: RunningAirflow) -> RestDagRuns:
-    from airflow_snowpack.hooks.airflow_rest import AirflowRest
+    from airflow_snowpack.hooks.api_client import AirflowRest
     from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
 
     return RestDagRuns(AirflowRest(f"http://127.0.0.1:{airflow.home.port}", "admin", "admin"))

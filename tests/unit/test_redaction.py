@@ -78,7 +78,7 @@ def test_no_error_or_log_line_of_a_store_repeats_its_password_or_a_part_of_its_q
 
 
 def test_no_representation_of_a_catalog_or_a_client_of_airflow_has_the_secrets_of_its_address() -> None:
-    from airflow_snowpack.hooks.airflow_rest import AirflowRest
+    from airflow_snowpack.hooks.api_client import AirflowRest
     from airflow_snowpack.iceberg import CatalogConfig
 
     address = "https://id:hunter22@127.0.0.1:1/v1?token=tok-en"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.cli.errors import NoToken, WeakToken
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.hooks.api_services import open_services
+from airflow_snowpack.hooks.services import open_services
 from airflow_snowpack.settings import Settings
 
 if TYPE_CHECKING:

@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.hooks.connections import read_connection
-from airflow_snowpack.hooks.embedded import remote_executors
+from airflow_snowpack.hooks.connection_test import call_with_timeout, message_of
+from airflow_snowpack.hooks.connections import read_connection, remote_executors
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
-from airflow_snowpack.hooks.presence import catalog_facts
+from airflow_snowpack.hooks.services import catalog_facts
 from airflow_snowpack.hooks.store import SnowpackHook, secrets_of
-from airflow_snowpack.hooks.trial import ask_with_patience, in_words
 from airflow_snowpack.iceberg.errors import catalog_label
 from airflow_snowpack.redaction import public_address, redacted
 
@@ -144,7 +143,7 @@ def catalog_answers(examined: Examined) -> Finding:
 
     config = examined.catalog.config
     examined.secrets.extend([config.password, *config.properties.values()])
-    databases = ask_with_patience(lambda: count_databases(config), "The catalog")
+    databases = call_with_timeout(lambda: count_databases(config), "The catalog")
     label = catalog_label(config.name, config.catalog_id)
     return Finding(Verdict.OK, f"The {config.kind} catalog {label} answers; databases: {databases}.")
 
@@ -159,7 +158,7 @@ def warehouse_writable(examined: Examined) -> Finding:
         with _trial_file(examined, warehouse) as place:
             return place
 
-    ask_with_patience(try_it, "The warehouse", timedelta(seconds=30))
+    call_with_timeout(try_it, "The warehouse", timedelta(seconds=30))
     return Finding(Verdict.OK, f"{public_address(warehouse)} can be written to.")
 
 
@@ -243,7 +242,7 @@ def same_store(examined: Examined) -> Finding:
 def background_roles(examined: Examined) -> Finding:
     """Workers, sweeper, scheduler, poller and collector run where there is work for them."""
     from airflow_snowpack.api.roles import TO_START, read_roles
-    from airflow_snowpack.hooks.dag_states import dag_states
+    from airflow_snowpack.hooks.services import dag_states
 
     reports = read_roles(examined.store, dag_states)
     missing = [report for report in reports if report.is_missing]
@@ -289,7 +288,7 @@ def _run(check: Callable[[Examined], Finding], examined: Examined) -> Finding:
     try:
         return replace(check(examined), check=name)
     except Exception as problem:  # noqa: BLE001 - whatever it is, it is what the check was for
-        message = redacted(in_words(problem), examined.secrets)
+        message = redacted(message_of(problem), examined.secrets)
         advice = "" if isinstance(problem, SnowpackError) else f"It should hold that: {(check.__doc__ or '').strip()}"
         return Finding(Verdict.WRONG, message, advice, name)
 

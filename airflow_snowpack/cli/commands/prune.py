@@ -25,13 +25,11 @@ COLUMNS: tuple[Column[tuple[str, int]], ...] = (
 @ends_cleanly
 def prune(args: Namespace) -> ExitCode | None:
     """``db prune``"""
-    from airflow_snowpack.hooks.retention import prune as prune_store
-
     older_than = read_period("--older-than", args.older_than)
     if not args.dry_run:
         confirm(f"Delete the store's rows that are older than {duration(older_than)} and not needed any more?", yes=args.yes)
     with opened(args) as here:
-        rows = prune_store(here.jobs.store, older_than, here.actor, dry_run=args.dry_run)
+        rows = here.installation.prune(older_than, here.actor, dry_run=args.dry_run)
     shape = "would_delete" if args.dry_run else "deleted"
     print_list(
         args.output, [*rows.items()], lambda found: {"table": found[0], shape: found[1]}, COLUMNS, empty="Nothing is that old."

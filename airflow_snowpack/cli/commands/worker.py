@@ -19,7 +19,7 @@ from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import log_to_stderr
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
-from airflow_snowpack.hooks.presence import sign_of_process
+from airflow_snowpack.hooks.services import sign_of_process
 from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.iceberg.errors import catalog_label
 

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_snowpack.cli.errors import NoToken, WeakToken
 from airflow_snowpack.cli.opened import opened
-from airflow_snowpack.hooks.api_services import open_services
+from airflow_snowpack.hooks.services import open_services
 
 if TYPE_CHECKING:
     from pathlib import Path

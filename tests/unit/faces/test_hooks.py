@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_snowpack import hooks
-from airflow_snowpack.hooks.catalog_connection import catalog_config
+from airflow_snowpack.hooks.connection_test import NoAnswer, call_with_timeout
 from airflow_snowpack.hooks.errors import IncompleteConnection, UnsuitableConnection, UnusableAddress, UnusableExtra
-from airflow_snowpack.hooks.trial import NoAnswer, ask_with_patience
+from airflow_snowpack.hooks.iceberg_catalog import catalog_config
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def test_a_catalog_that_hangs_is_given_up() -> None:
     never = threading.Event()
 
     with pytest.raises(NoAnswer, match="The catalog did not answer within 0 seconds"):
-        ask_with_patience(never.wait, "The catalog", timedelta(0))
+        call_with_timeout(never.wait, "The catalog", timedelta(0))
     never.set()
 
 

@@ -38,7 +38,7 @@ def answers() -> Answers:
 
 @pytest.fixture
 def runs(answers: Answers) -> Iterator[RestDagRuns]:
-    from airflow_snowpack.hooks.airflow_rest import AirflowRest
+    from airflow_snowpack.hooks.api_client import AirflowRest
     from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
 
     class Handler(BaseHTTPRequestHandler):

@@ -135,7 +135,7 @@ class TestInATask:
 def serving(answer: Answer) -> Iterator[RestRunStates]:
     """A server that answers as it is told, and whoever asks it."""
 
-    from airflow_snowpack.hooks.airflow_rest import AirflowRest
+    from airflow_snowpack.hooks.api_client import AirflowRest
     from airflow_snowpack.hooks.run_states import RestRunStates
 
     class Handler(BaseHTTPRequestHandler):

@@ -38,7 +38,7 @@ def test_an_engine_in_this_process_names_no_server() -> None:
 
 
 def test_a_server_that_does_not_answer_is_not_taken_for_one_without_orphans() -> None:
-    from airflow_snowpack.hooks.spark_orphans import ConnectOrphans
+    from airflow_snowpack.hooks.iceberg_spark import ConnectOrphans
 
     with pytest.raises(SparkUnavailable, match=r"sc://127\.0\.0\.1:9 does not answer") as refused:
         ConnectOrphans().end("cluster", "a job", [1])
@@ -47,7 +47,7 @@ def test_a_server_that_does_not_answer_is_not_taken_for_one_without_orphans() ->
 
 @pytest.mark.parametrize(("conn_id", "error"), [("gone", ConnectionNotFound), ("local", UnsuitableConnection)])
 def test_a_connection_that_names_no_server_any_more_is_an_error(conn_id: str, error: type[Exception]) -> None:
-    from airflow_snowpack.hooks.spark_orphans import ConnectOrphans
+    from airflow_snowpack.hooks.iceberg_spark import ConnectOrphans
 
     with pytest.raises(error, match=conn_id):
         ConnectOrphans().end(conn_id, "a job", [1])

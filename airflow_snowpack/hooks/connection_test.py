@@ -1,6 +1,6 @@
 """What "test connection" needs: an end to the wait, and no secret in what it says.
 
-    ask_with_patience(lambda: catalog.list_namespaces(), "The catalog")     # NoAnswer after ten seconds
+    call_with_timeout(lambda: catalog.list_namespaces(), "The catalog")     # NoAnswer after ten seconds
 
 Airflow runs the test in a thread of its API server, and PyIceberg waits for a REST catalog without end.
 """
@@ -35,7 +35,7 @@ class NoAnswer(SnowpackError, kind=Kind.UNAVAILABLE):
         )
 
 
-def ask_with_patience(question: Callable[[], T], who: str, patience: timedelta = PATIENCE) -> T:
+def call_with_timeout(question: Callable[[], T], who: str, patience: timedelta = PATIENCE) -> T:
     """Ask something that may hang. A question that hangs is left to a thread that nobody waits for, not even at the end.
 
     :raises NoAnswer: it took too long.
@@ -59,7 +59,7 @@ def ask_with_patience(question: Callable[[], T], who: str, patience: timedelta =
     return answers[0]
 
 
-def in_words(problem: Exception) -> str:
+def message_of(problem: Exception) -> str:
     """What our own errors say; of others the kind and the first line."""
     if isinstance(problem, SnowpackError):
         return str(problem)
@@ -67,10 +67,10 @@ def in_words(problem: Exception) -> str:
     return f"{type(problem).__name__}: {first}"
 
 
-def shown_in_trial(problem: Exception, secrets: Iterable[str | None] = ()) -> str:
+def public_message(problem: Exception, secrets: Iterable[str | None] = ()) -> str:
     """Return what a connection test reports about a problem: without secrets, and without Rich markup.
 
     `airflow connections test` prints the message as Rich markup, which drops ``[snowpack]`` and fails on ``[/path]``. Airflow's
     UI shows the same message as it is, so brackets are replaced and not escaped.
     """
-    return MARKUP.sub(r"(\1)", OPTION.sub(r"\1.\2", redacted(in_words(problem), secrets)))
+    return MARKUP.sub(r"(\1)", OPTION.sub(r"\1.\2", redacted(message_of(problem), secrets)))

@@ -1,0 +1,201 @@
+"""What runs on an installation beside Airflow's tasks, built from its connections and settings: the API, the collector of interim
+tables, and the signs of life of processes.
+
+    collector = open_collector(hook, TaskRunStates(), IcebergCatalogHook(), holder="collect")
+    app = build_app(partial(open_services, dag_states=DagStatesInTime()), auth, request_timeout())
+
+The API opens its services when the server starts, and again for the next request when that failed: a server that starts while the
+store is down recovers without a restart. A page or a probe neither fails nor hangs because Airflow's database does.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as TooSlow
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.api.roles import DagState
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.hooks.build_storage import BuildStorageHook
+from airflow_snowpack.hooks.errors import OtherCatalog
+from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook, reach_catalog, read_catalog_id
+from airflow_snowpack.hooks.store import SnowpackHook
+from airflow_snowpack.redaction import public_address
+from airflow_snowpack.settings import InvalidSetting, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+    from datetime import timedelta
+
+    from pyiceberg.catalog import Catalog
+
+    from airflow_snowpack.api.roles import DagStates
+    from airflow_snowpack.api.services import Services
+    from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+    from airflow_snowpack.hooks.store import SnowpackHook
+    from airflow_snowpack.interim.collection.collector import Collector
+    from airflow_snowpack.interim.collection.model import RunStates
+    from airflow_snowpack.store import Store
+    from airflow_snowpack.store.signs_of_life import Role, SignOfLife
+
+log = logging.getLogger(__name__)
+
+PATIENCE = timedelta(seconds=1)
+
+
+def sign_of_process(
+    store: Store,
+    role: Role,
+    catalog: IcebergCatalogHook | None = None,
+    *,
+    period: timedelta | None = None,
+    instance: str | None = None,
+) -> SignOfLife:
+    """Return the sign of life of this process, after a first beat.
+
+    :param catalog: recorded with it; a catalog that cannot be described is recorded as such.
+    :param period: how far apart its signs are; ``None`` for a process that beats all the time.
+    :param instance: the name; ``None`` for host and process id.
+    """
+    from airflow_snowpack.store.signs_of_life import BEAT, SignOfLife
+
+    detail = {} if catalog is None else catalog_facts(catalog)
+    sign = SignOfLife(store, role, instance, period=period or BEAT, detail=detail)
+    sign.beat()
+    return sign
+
+
+def catalog_facts(catalog: IcebergCatalogHook) -> dict[str, str]:
+    """Return the identity and the warehouse of the catalog, without secrets."""
+    try:
+        config = catalog.config
+    except SnowpackError:
+        return {"catalog_id": "", "warehouse": ""}
+    return {"catalog_id": config.catalog_id, "warehouse": public_address(config.warehouse or "")}
+
+
+def open_collector(
+    hook: SnowpackHook,
+    run_states: RunStates,
+    catalog_hook: IcebergCatalogHook,
+    *,
+    holder: str | None = None,
+    sign: SignOfLife | None = None,
+) -> Collector:
+    """The collector, on the hook's store.
+
+    :param holder: who collects, for people who look; ``None`` for this process.
+    :param sign: its sign of life.
+    """
+    from airflow_snowpack.interim.collection.collector import Collector
+
+    return Collector(hook.interim(), run_states, catalog_opener(catalog_hook), holder=holder, sign=sign)
+
+
+def catalog_opener(catalog_hook: IcebergCatalogHook) -> Callable[[str], Catalog]:
+    """Opens the installation's catalog, when it is asked for by its name."""
+
+    def open_catalog(name: str) -> Catalog:
+        known = catalog_hook.settings.catalog_name
+        if name != known:
+            raise OtherCatalog(name, known)
+        return catalog_hook.config.load()
+
+    return open_catalog
+
+
+def request_timeout() -> timedelta:
+    """Return how long a request may take; the default if the setting is invalid, which :func:`open_services` reports."""
+    from airflow_snowpack.store.patience import REQUEST_TIMEOUT
+
+    try:
+        return Settings.load().request_timeout
+    except InvalidSetting:
+        return REQUEST_TIMEOUT
+
+
+def open_services(
+    store_conn_id: str | None = None, catalog_conn_id: str | None = None, *, dag_states: DagStates | None = None
+) -> Services:
+    """Open the store, and describe the catalog, whose connection is read again each time that it is reached.
+
+    :param store_conn_id: ``None`` for the installation's, and likewise ``catalog_conn_id``.
+    :param dag_states: returns the states of Airflow's DAGs; ``None`` where they are unknown.
+    :raises SnowpackError: a setting or the store's connection cannot be used, or the store does not answer.
+    """
+    from airflow_snowpack.api.roles import no_dag_states
+    from airflow_snowpack.api.services import LOCK_WAIT, Services
+    from airflow_snowpack.inventory import Inventory
+    from airflow_snowpack.store import Patience
+    from airflow_snowpack.store.signs_of_life import Role
+
+    settings = Settings.load()
+    patience = Patience.within(settings.request_timeout)
+    installation = SnowpackHook(store_conn_id, patience=patience, lock_wait=LOCK_WAIT, ends_orphans=False).installation
+    sign = sign_of_process(installation.store, Role.API, IcebergCatalogHook(catalog_conn_id), period=settings.table_cache_refresh)
+    return Services(
+        installation,
+        Inventory(
+            installation.store,
+            settings.catalog_name,
+            partial(reach_catalog, catalog_conn_id),
+            partial(read_catalog_id, catalog_conn_id),
+        ),
+        settings.action_order,
+        settings.table_cache_refresh,
+        BuildStorageHook().storage,
+        sign=sign,
+        dag_states=dag_states or no_dag_states,
+        timeout=settings.request_timeout,
+    )
+
+
+def dag_states(dag_ids: Collection[str]) -> Mapping[str, DagState]:
+    """Return the state of each DAG; nothing where Airflow's database cannot be read from here."""
+    try:
+        import sqlalchemy as sa
+        from airflow.models.dag import DagModel
+        from airflow.utils.session import create_session
+
+        with create_session() as session:
+            query = sa.select(DagModel.dag_id, DagModel.is_paused).where(DagModel.dag_id.in_(dag_ids), ~DagModel.is_stale)
+            found = {row.dag_id: DagState.PAUSED if row.is_paused else DagState.ACTIVE for row in session.execute(query)}
+    except Exception as problem:  # noqa: BLE001 - Airflow raises anything here; then it is not known which DAGs are paused
+        log.info("Which DAGs are paused is not known: %s", problem)
+        return {}
+    return {dag_id: found.get(dag_id, DagState.MISSING) for dag_id in dag_ids}
+
+
+class DagStatesInTime:
+    """Reads the states in a thread of its own, one reading at a time.
+
+    :param patience: no call waits longer; while a reading hangs, further calls return at once.
+    """
+
+    def __init__(self, read: DagStates = dag_states, patience: timedelta = PATIENCE) -> None:
+        self._read = read
+        self._patience_s = patience.total_seconds()
+        self._reading: Future[Mapping[str, DagState]] | None = None
+
+    def __call__(self, dag_ids: Collection[str]) -> Mapping[str, DagState]:
+        if self._reading is not None and not self._reading.done():
+            return {}
+        reading: Future[Mapping[str, DagState]] = Future()
+        self._reading = reading
+        # A daemon, which keeps no process from its end: a database may hang for minutes.
+        threading.Thread(target=self._answer, args=(reading, dag_ids), name="snowpack-dag-states", daemon=True).start()
+        try:
+            return reading.result(self._patience_s)
+        except TooSlow:
+            return {}
+
+    def _answer(self, reading: Future[Mapping[str, DagState]], dag_ids: Collection[str]) -> None:
+        try:
+            reading.set_result(self._read(dag_ids))
+        except BaseException as problem:
+            reading.set_exception(problem)
+            raise
