@@ -145,8 +145,8 @@ def retained_rows(store: Store) -> tuple[RowKind, ...]:
     """Return all kinds of rows that are deleted when they are old, each before those that it refers to."""
     from airflow_snowpack.builds.registry.retention import KINDS as OF_BUILDS
     from airflow_snowpack.jobs.retention import KINDS as OF_JOBS
+    from airflow_snowpack.lineage.operations import EDGES, OPERATIONS
     from airflow_snowpack.scheduling.retention import retained as of_schedules
-    from airflow_snowpack.store.audit_retention import AUDIT_TRAIL
-    from airflow_snowpack.store.operation_retention import EDGES, OPERATIONS
+    from airflow_snowpack.store.audit import AUDIT_TRAIL
 
     return (OPERATIONS, EDGES, *OF_JOBS, *OF_BUILDS, *of_schedules(store), AUDIT_TRAIL)

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 import psycopg
 
 from airflow_snowpack.store import Store, upgrade_schema
-from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store.opening import open_engine
 from benchmarks.contenders.our_api import TOKEN
 from benchmarks.harness import Meter, wait_calm
 from benchmarks.http_client import ask, request

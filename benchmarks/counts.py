@@ -18,7 +18,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.store.direct import Direct
+from airflow_snowpack.store.pg_prepared import PgPrepared
 
 STEPS_BETWEEN_CALLS = 100
 MANIFEST_LIST = "snap-"
@@ -80,18 +80,18 @@ def _statements(counts: Counts, store: sa.URL) -> Iterator[None]:
         else:
             counts.catalog_statements += 1
 
-    run = Direct._run
+    run = PgPrepared._run
 
-    def direct(self: Direct, conn: sa.Connection, values: Mapping[str, Any]) -> Any:
+    def direct(self: PgPrepared, conn: sa.Connection, values: Mapping[str, Any]) -> Any:
         count(conn, None, self.text)  # below the driver's cursor, where SQLAlchemy reports nothing
         return run(self, conn, values)
 
     sa.event.listen(sa.Engine, "before_cursor_execute", count)
-    Direct._run = direct  # type: ignore[method-assign]  # put back below
+    PgPrepared._run = direct  # type: ignore[method-assign]  # put back below
     try:
         yield
     finally:
-        Direct._run = run  # type: ignore[method-assign]
+        PgPrepared._run = run  # type: ignore[method-assign]
         sa.event.remove(sa.Engine, "before_cursor_execute", count)
 
 

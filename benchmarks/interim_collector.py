@@ -28,8 +28,8 @@ from airflow_snowpack.interim.names import name_of
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.interim.rows import run_key, table_values
 from airflow_snowpack.store import Store, upgrade_schema, utc_now
-from airflow_snowpack.store.engine import open_engine
-from airflow_snowpack.store.interim_tables import interim_pins, interim_runs, interim_tables
+from airflow_snowpack.store.opening import open_engine
+from airflow_snowpack.store.tables.interim import interim_pins, interim_runs, interim_tables
 from benchmarks.results import Finding, Results
 
 if TYPE_CHECKING:

@@ -63,7 +63,7 @@ def _measure(out: Path, rounds: int, url: str) -> None:
     from airflow_snowpack.interim import InterimRegistry
     from airflow_snowpack.spark import SparkConfig, local_session
     from airflow_snowpack.store import Store, upgrade_schema
-    from airflow_snowpack.store.engine import open_engine
+    from airflow_snowpack.store.opening import open_engine
 
     with tempfile.TemporaryDirectory(prefix="snowpack-bench-") as folder, Store(open_engine(url)) as store:
         upgrade_schema(store)

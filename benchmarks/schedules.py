@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from airflow_snowpack.scheduling import Checker, Intake, Subscriber, TimeWindow
 from airflow_snowpack.scheduling.pending_runs.model import PendingState
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.schedule_tables import pending_events
+from airflow_snowpack.store.tables.schedules import pending_events
 from benchmarks.harness import Meter, wait_calm
 from benchmarks.postgres import Server
 from benchmarks.results import Finding, Measurement, Results

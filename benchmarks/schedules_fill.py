@@ -17,8 +17,8 @@ import sqlalchemy as sa
 from airflow_snowpack.scheduling import CustomEvents, Schedule, TimeWindow
 from airflow_snowpack.scheduling.pending_runs.model import PendingState
 from airflow_snowpack.store import Store, upgrade_schema
-from airflow_snowpack.store.engine import open_engine
-from airflow_snowpack.store.schedule_tables import (
+from airflow_snowpack.store.opening import open_engine
+from airflow_snowpack.store.tables.schedules import (
     event_cursors,
     events,
     pending_events,

@@ -21,7 +21,7 @@ from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.scheduling import CommitsAdded, CustomEvents, Event, EventLog, Schedule, Schedules
 from airflow_snowpack.scheduling.triggers.trigger import custom_key
 from airflow_snowpack.store import Store, open_store
-from airflow_snowpack.store.schedule_tables import considered
+from airflow_snowpack.store.tables.schedules import considered
 from benchmarks.results import Finding, Results
 from benchmarks.schedules_airflow import Airflow, eventually, running_airflow
 

@@ -26,8 +26,10 @@ from airflow_snowpack.inventory import Inventory
 from airflow_snowpack.scheduling import CustomEvents, MaxConcurrent, PartitionsAdded, Schedule
 from airflow_snowpack.scheduling.pending_runs.model import PendingState
 from airflow_snowpack.store import Store, upgrade_schema
-from airflow_snowpack.store.engine import open_engine
-from airflow_snowpack.store.schedule_tables import (
+from airflow_snowpack.store.opening import open_engine
+from airflow_snowpack.store.schema import audit_trail
+from airflow_snowpack.store.tables.jobs import job_history, job_queue, jobs, table_locks
+from airflow_snowpack.store.tables.schedules import (
     event_cursors,
     events,
     pending_jobs,
@@ -36,7 +38,6 @@ from airflow_snowpack.store.schedule_tables import (
     schedule_triggers,
     schedules,
 )
-from airflow_snowpack.store.schema import audit_trail, job_history, job_queue, jobs, table_locks
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

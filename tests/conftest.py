@@ -153,7 +153,7 @@ def own_postgres() -> Iterator[PostgresServer]:
 def migrated_postgres(postgres_url: str) -> Iterator[str]:
     """The name of a database with all tables, to be used as the template of others."""
     from airflow_snowpack.store import Store, upgrade_schema
-    from airflow_snowpack.store.engine import open_engine
+    from airflow_snowpack.store.opening import open_engine
 
     with new_database(postgres_url) as url:
         with Store(open_engine(url)) as store:

@@ -25,7 +25,7 @@ from airflow_snowpack.api.pages.router import router as pages
 from airflow_snowpack.api.paths import EncodedSlashes
 from airflow_snowpack.api.routes import ROUTERS
 from airflow_snowpack.api.services import LazyServices, Services
-from airflow_snowpack.store.patience import REQUEST_TIMEOUT
+from airflow_snowpack.store.deadlines import REQUEST_TIMEOUT
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ START_PATIENCE = timedelta(seconds=15)
 def build_app(open_services: Callable[[], Services], auth: Auth, timeout: timedelta = REQUEST_TIMEOUT) -> FastAPI:
     """Build the API and its pages.
 
-    :param open_services: opens the store (with ``Patience``) and the catalog; called when they are first needed.
+    :param open_services: opens the store (with ``Deadlines``) and the catalog; called when they are first needed.
     :param auth: authenticates each request.
     :param timeout: how long a request may take; a little earlier it is answered with 503.
     """

@@ -10,9 +10,9 @@ from typing import Any
 
 from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.api.bodies import moment
-from airflow_snowpack.store.lineage import Edge, LineageGraph, Node
-from airflow_snowpack.store.operation import DatasetAt, Operation, TableAt
-from airflow_snowpack.store.operation_log import OperationPage, Place
+from airflow_snowpack.lineage.graph import Edge, LineageGraph, Node
+from airflow_snowpack.lineage.operation import DatasetAt, Operation, TableAt
+from airflow_snowpack.lineage.operations import OperationPage, Place
 
 Body = dict[str, Any]
 

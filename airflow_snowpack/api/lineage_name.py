@@ -5,8 +5,8 @@ full_name(store, "orders_by_customer", "lake") # the url of the dataset that is 
 """
 
 from airflow_snowpack.builds.registry.runs import BuildRegistry
+from airflow_snowpack.lineage.operations import OperationLog
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.operation_log import OperationLog
 
 
 def full_name(store: Store, given: str, catalog: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from airflow_snowpack.api.shapes import Shape
-from airflow_snowpack.store.operation import OperationKind
+from airflow_snowpack.lineage.operation import OperationKind
 
 TABLE = "lake.analytics.page_views"
 

@@ -19,10 +19,10 @@ import sqlalchemy as sa
 
 from airflow_snowpack.humanize import SHORTEST_AGO, one_unit, plural
 from airflow_snowpack.scheduling.triggers.trigger import TABLES
-from airflow_snowpack.store.interim_tables import interim_tables
-from airflow_snowpack.store.schedule_tables import launches, schedule_triggers
-from airflow_snowpack.store.schema import job_queue, jobs, table_locks
 from airflow_snowpack.store.signs_of_life import GONE_AFTER, Role, Sign, read_signs
+from airflow_snowpack.store.tables.interim import interim_tables
+from airflow_snowpack.store.tables.jobs import job_queue, jobs, table_locks
+from airflow_snowpack.store.tables.schedules import launches, schedule_triggers
 
 if TYPE_CHECKING:
     from airflow_snowpack.store import Store

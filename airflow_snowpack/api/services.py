@@ -32,7 +32,7 @@ from airflow_snowpack.inventory.inventory import REFRESH_EVERY
 from airflow_snowpack.jobs import Actor, Jobs
 from airflow_snowpack.maintenance import Action
 from airflow_snowpack.scheduling import RegisteredRuns, Schedules
-from airflow_snowpack.store.patience import REQUEST_TIMEOUT
+from airflow_snowpack.store.deadlines import REQUEST_TIMEOUT
 from airflow_snowpack.store.signs_of_life import SignOfLife
 from airflow_snowpack.store.worker import Worker
 
@@ -66,7 +66,7 @@ def open_plainly(url: str) -> "Storage":
 class Services:
     """The open store and what stands on it.
 
-    :param installation: on a store with ``Patience`` and with :data:`LOCK_WAIT`, so that no request waits for long.
+    :param installation: on a store with ``Deadlines`` and with :data:`LOCK_WAIT`, so that no request waits for long.
     :param order: the installation's order of actions.
     :param refresh_every: the period on which the list of tables is read again.
     :param open_storage: opens the storage of builds at a URL.

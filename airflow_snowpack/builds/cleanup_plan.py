@@ -31,7 +31,7 @@ from airflow_snowpack.builds.registry.model import BuildRun, RunStatus, build_id
 from airflow_snowpack.builds.registry.runs import NEWEST_FIRST, ended
 from airflow_snowpack.builds.storage import Storage, StoredObject
 from airflow_snowpack.store import Store, storable
-from airflow_snowpack.store.build_tables import build_runs
+from airflow_snowpack.store.tables.builds import build_runs
 
 ATTEMPT = "attempt="
 RUN = build_runs.c

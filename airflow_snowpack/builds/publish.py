@@ -56,7 +56,7 @@ from airflow_snowpack.builds.registry.publications import (
 from airflow_snowpack.builds.registry.runs import NEWEST_FIRST, BuildRegistry
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.store import Actor, StoreError, StoreTooSlow, StoreUnreachable, storable
-from airflow_snowpack.store.build_tables import build_runs
+from airflow_snowpack.store.tables.builds import build_runs
 
 log = logging.getLogger(__name__)
 

@@ -164,8 +164,8 @@ def opened(args: Namespace) -> Iterator[Opened]:
 
     A store that hangs is an error within ``[snowpack] request_timeout``.
     """
-    from airflow_snowpack.store import Patience
+    from airflow_snowpack.store import Deadlines
 
-    patience = Patience.within(Settings.load().request_timeout)
-    with SnowpackHook(args.store_conn_id, patience=patience, lock_wait=LOCK_WAIT) as hook:
+    deadlines = Deadlines.within(Settings.load().request_timeout)
+    with SnowpackHook(args.store_conn_id, deadlines=deadlines, lock_wait=LOCK_WAIT) as hook:
         yield Opened(hook, getattr(args, "catalog_conn_id", None))

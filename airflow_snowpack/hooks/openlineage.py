@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from airflow.providers.openlineage.extractors import OperatorLineage
 
-    from airflow_snowpack.store.operation import DatasetAt, Operation, TableAt
+    from airflow_snowpack.lineage.operation import DatasetAt, Operation, TableAt
 
     Touched = TableAt | DatasetAt
 
@@ -98,7 +98,7 @@ class DatasetNames:
         return f"iceberg://{catalog}", name
 
     def _location(self, table: Touched) -> str | None:
-        from airflow_snowpack.store.operation import TableAt
+        from airflow_snowpack.lineage.operation import TableAt
 
         if not isinstance(table, TableAt):
             return table.name
@@ -119,7 +119,7 @@ class DatasetNames:
         from airflow.providers.common.compat.openlineage.facet import Identifier, SymlinksDatasetFacet
         from openlineage.client.facet_v2 import dataset_version_dataset
 
-        from airflow_snowpack.store.operation import TableAt
+        from airflow_snowpack.lineage.operation import TableAt
 
         version = table.snapshot_id if isinstance(table, TableAt) else table.run_id
         facets: dict[str, Any] = {}
@@ -151,7 +151,7 @@ def named_by_location(location: str) -> tuple[str, str]:
 
 
 def _of_this_try(hook: SnowpackHook, task_instance: Any) -> list[Operation]:
-    from airflow_snowpack.store.operation_log import OperationLog
+    from airflow_snowpack.lineage.operations import OperationLog
 
     ti = task_instance
     map_index = -1 if ti.map_index is None else ti.map_index

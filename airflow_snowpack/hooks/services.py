@@ -110,7 +110,7 @@ def catalog_opener(catalog_hook: IcebergCatalogHook) -> Callable[[str], Catalog]
 
 def request_timeout() -> timedelta:
     """Return how long a request may take; the default if the setting is invalid, which :func:`open_services` reports."""
-    from airflow_snowpack.store.patience import REQUEST_TIMEOUT
+    from airflow_snowpack.store.deadlines import REQUEST_TIMEOUT
 
     try:
         return Settings.load().request_timeout
@@ -130,12 +130,12 @@ def open_services(
     from airflow_snowpack.api.roles import no_dag_states
     from airflow_snowpack.api.services import LOCK_WAIT, Services
     from airflow_snowpack.inventory import Inventory
-    from airflow_snowpack.store import Patience
+    from airflow_snowpack.store import Deadlines
     from airflow_snowpack.store.signs_of_life import Role
 
     settings = Settings.load()
-    patience = Patience.within(settings.request_timeout)
-    installation = SnowpackHook(store_conn_id, patience=patience, lock_wait=LOCK_WAIT, ends_orphans=False).installation
+    patience = Deadlines.within(settings.request_timeout)
+    installation = SnowpackHook(store_conn_id, deadlines=patience, lock_wait=LOCK_WAIT, ends_orphans=False).installation
     sign = sign_of_process(installation.store, Role.API, IcebergCatalogHook(catalog_conn_id), period=settings.table_cache_refresh)
     return Services(
         installation,

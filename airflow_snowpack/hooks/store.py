@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.installation import Installation
     from airflow_snowpack.interim.registry import InterimRegistry
     from airflow_snowpack.jobs import Jobs, TableLocks
-    from airflow_snowpack.store import Patience, Store
+    from airflow_snowpack.store import Deadlines, Store
 
 PURPOSE = "the Snowpack store"
 SECRET_WORDS = ("password", "secret", "token")
@@ -42,7 +42,7 @@ class SnowpackHook(BaseHook):
 
     :param store_conn_id: a connection of the type ``snowpack_store`` or ``postgres``, or ``sqlite``; ``None`` for what
         ``[snowpack] store_conn_id`` says.
-    :param patience: the limits of a process that answers people; ``None`` for a task, which waits.
+    :param deadlines: the limits of a process that answers people; ``None`` for a task, which waits.
     :param lock_wait: see :class:`~airflow_snowpack.installation.Installation`.
     :param ends_orphans: let a sweep wait for Spark Connect work of killed workers; not in a process that answers requests.
     """
@@ -56,13 +56,13 @@ class SnowpackHook(BaseHook):
         self,
         store_conn_id: str | None = None,
         *,
-        patience: Patience | None = None,
+        deadlines: Deadlines | None = None,
         lock_wait: timedelta | None = None,
         ends_orphans: bool = True,
     ) -> None:
         super().__init__()
         self._given_conn_id = store_conn_id
-        self._patience = patience
+        self._deadlines = deadlines
         self._lock_wait = lock_wait
         self._ends_orphans = ends_orphans
         self._installation: Installation | None = None
@@ -117,7 +117,7 @@ class SnowpackHook(BaseHook):
 
         if self._installation is None:
             self._installation = Installation(
-                open_store(self.url(), patience=self._patience, of_a_task=self._patience is None),
+                open_store(self.url(), deadlines=self._deadlines, of_a_task=self._deadlines is None),
                 self.settings.policy,
                 self.settings.catalog_name,
                 self.settings.interim_namespace,
@@ -129,7 +129,7 @@ class SnowpackHook(BaseHook):
     def unchecked_store(self) -> Store:
         """A store of its own whose tables may be missing or out of date: for looking at them and for upgrading them."""
         from airflow_snowpack.store import Store
-        from airflow_snowpack.store.engine import open_engine
+        from airflow_snowpack.store.opening import open_engine
 
         return Store(open_engine(self.url()))
 
@@ -151,14 +151,14 @@ class SnowpackHook(BaseHook):
 
     def test_connection(self) -> tuple[bool, str]:
         """Whether the store answers and its tables are up to date, and the message for people; it never holds a secret."""
-        from airflow_snowpack.store import Patience, open_store
+        from airflow_snowpack.store import Deadlines, open_store
 
         try:
             url = self.url()
         except SnowpackError as problem:
             return False, public_message(problem)
         try:
-            with open_store(url, patience=Patience.within(self.settings.request_timeout)) as store:
+            with open_store(url, deadlines=Deadlines.within(self.settings.request_timeout)) as store:
                 return True, f"The store at {store.where} answers, and its tables are up to date."
         except Exception as problem:  # noqa: BLE001 - whatever it is, it is told to the person who tests
             return False, public_message(problem, secrets_of(url))

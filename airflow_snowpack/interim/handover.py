@@ -30,9 +30,9 @@ from airflow_snowpack.interim.model import DEFAULT_OUTPUT
 from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.interim.outputs import Complete
 from airflow_snowpack.interim.refs import TableRef, ViewRef
+from airflow_snowpack.lineage.operation import TableAt
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.spark import SparkFailed, SparkInterrupted, SparkWork
-from airflow_snowpack.store.operation import TableAt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

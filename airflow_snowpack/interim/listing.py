@@ -20,7 +20,7 @@ from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.interim.refs import TableRef
 from airflow_snowpack.interim.rows import READY, RUN, TABLE, run_key, table_from
 from airflow_snowpack.store import Store, storable
-from airflow_snowpack.store.interim_tables import interim_names, interim_pins, interim_refs, interim_runs, interim_tables
+from airflow_snowpack.store.tables.interim import interim_names, interim_pins, interim_refs, interim_runs, interim_tables
 
 SILENT_AFTER = 3
 """So many heartbeats a reading misses before it is reported as silent."""

@@ -22,9 +22,9 @@ from airflow_snowpack.interim.model import Writing
 from airflow_snowpack.interim.readings import InterimHolding, pin_values
 from airflow_snowpack.interim.refs import TableRef
 from airflow_snowpack.interim.rows import ADD_PINS, HAND_ON, NAMED_BEFORE, POINT, WAS_HANDED_ON, nudge, run_key, touch
+from airflow_snowpack.lineage.operation import DatasetAt, Operation, OperationKind, TableAt
+from airflow_snowpack.lineage.operations import record_operation
 from airflow_snowpack.store import repeatable, storable
-from airflow_snowpack.store.operation import DatasetAt, Operation, OperationKind, TableAt
-from airflow_snowpack.store.operations import record_operation
 
 T = TypeVar("T")
 

@@ -53,7 +53,7 @@ from airflow_snowpack.interim.rows import (
 )
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.store import repeatable, storable
-from airflow_snowpack.store.interim_tables import interim_names, interim_tables
+from airflow_snowpack.store.tables.interim import interim_names, interim_tables
 
 log = logging.getLogger(__name__)
 

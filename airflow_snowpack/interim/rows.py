@@ -20,8 +20,9 @@ from airflow_snowpack.interim.names import Producer, Scope
 from airflow_snowpack.interim.refs import TableRef
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.store import Leases, storable
-from airflow_snowpack.store.hot import Hot
-from airflow_snowpack.store.interim_tables import (
+from airflow_snowpack.store.dialect import UtcDateTime
+from airflow_snowpack.store.prepared import Prepared
+from airflow_snowpack.store.tables.interim import (
     interim_names,
     interim_pins,
     interim_refs,
@@ -29,7 +30,6 @@ from airflow_snowpack.store.interim_tables import (
     interim_slots,
     interim_tables,
 )
-from airflow_snowpack.store.types import UtcDateTime
 
 TABLE = interim_tables.c
 TABLES = Leases(interim_tables, key=TABLE.table_id, order=TABLE.created_at)
@@ -158,7 +158,7 @@ def _touch(insert: Any) -> Any:
     )
 
 
-TOUCH = Hot({"postgresql": _touch(postgresql.insert), "sqlite": _touch(sqlite.insert)})
+TOUCH = Prepared({"postgresql": _touch(postgresql.insert), "sqlite": _touch(sqlite.insert)})
 
 
 def _nudge(these: sa.ColumnElement[bool]) -> sa.Update:
@@ -166,7 +166,7 @@ def _nudge(these: sa.ColumnElement[bool]) -> sa.Update:
     return sa.update(interim_runs).where(these, SOONER).values(check_at=LOOK_AT, looks=0, touches=RUN.touches + 1)
 
 
-NUDGE = Hot(_nudge(RUN.run_key == sa.bindparam("b_run_key")))
+NUDGE = Prepared(_nudge(RUN.run_key == sa.bindparam("b_run_key")))
 NUDGE_ALL = _nudge(RUN.run_key.in_(sa.bindparam("b_run_keys", expanding=True)))
 
 
@@ -236,11 +236,11 @@ def _add_pins(dialect: str) -> Any:
     return INSERTS[dialect](interim_pins).on_conflict_do_update(index_elements=keys, set_={"asked_by": sa.null()})
 
 
-TAKE_SLOT = Hot({dialect: _take_slot(dialect) for dialect in INSERTS})
-POINT = Hot({dialect: _point(dialect) for dialect in INSERTS})
-ADD_PINS = Hot({dialect: _add_pins(dialect) for dialect in INSERTS})
-ADD_TABLE = Hot(sa.insert(interim_tables))
-ADD_REFS = Hot(sa.insert(interim_refs))
+TAKE_SLOT = Prepared({dialect: _take_slot(dialect) for dialect in INSERTS})
+POINT = Prepared({dialect: _point(dialect) for dialect in INSERTS})
+ADD_PINS = Prepared({dialect: _add_pins(dialect) for dialect in INSERTS})
+ADD_TABLE = Prepared(sa.insert(interim_tables))
+ADD_REFS = Prepared(sa.insert(interim_refs))
 
 
 def _keep_pins(these: sa.ColumnElement[bool]) -> sa.Update:
@@ -249,10 +249,10 @@ def _keep_pins(these: sa.ColumnElement[bool]) -> sa.Update:
     return sa.update(interim_pins).where(these, consumer).values(asked_by=sa.null())
 
 
-KEEP_PIN = Hot(_keep_pins(PIN.table_id == sa.bindparam("b_table")))
+KEEP_PIN = Prepared(_keep_pins(PIN.table_id == sa.bindparam("b_table")))
 KEEP_PINS = _keep_pins(PIN.table_id.in_(sa.bindparam("b_ids", expanding=True)))
 
-SUPERSEDE = Hot(
+SUPERSEDE = Prepared(
     sa.update(interim_tables)
     .where(
         *(TABLE[name] == sa.bindparam(f"b_{name}") for name in ("run_key", "task_id", "map_index", "output")),
@@ -265,7 +265,7 @@ SUPERSEDE = Hot(
 
 HELD = sa.and_(TABLE.table_id == sa.bindparam("b_table"), TABLE.attempt_id == sa.bindparam("b_attempt"), WRITING)
 
-HAND_ON = Hot(
+HAND_ON = Prepared(
     sa.update(interim_tables)
     .where(HELD)
     .values(
@@ -290,13 +290,13 @@ def _lock_ready(these: sa.ColumnElement[bool]) -> sa.Select[Any]:
     return told.where(these, READY).order_by(TABLE.table_id).with_for_update(read=True)
 
 
-LOCK_READY_TABLE = Hot(_lock_ready(TABLE.table_id == sa.bindparam("b_table")))
+LOCK_READY_TABLE = Prepared(_lock_ready(TABLE.table_id == sa.bindparam("b_table")))
 LOCK_READY = _lock_ready(TABLE.table_id.in_(sa.bindparam("b_ids", expanding=True)))
 
 RENEW_READING = sa.update(interim_refs).where(REF.reading_id == sa.bindparam("b_reading")).values(lease_until=moment("b_until"))
-RELEASE_READING = Hot(sa.delete(interim_refs).where(REF.reading_id == sa.bindparam("b_reading")))
+RELEASE_READING = Prepared(sa.delete(interim_refs).where(REF.reading_id == sa.bindparam("b_reading")))
 
-NAMED_BEFORE = Hot(
+NAMED_BEFORE = Prepared(
     sa.select(TABLE.run_key)
     .join(interim_names, NAME.table_id == TABLE.table_id)
     .where(NAME.name == sa.bindparam("b_name"), NAME.run_key == sa.bindparam("b_run_key"))

@@ -24,9 +24,9 @@ from airflow_snowpack.iceberg.errors import WrongCatalog
 from airflow_snowpack.iceberg.listing import LeftOut, list_tables
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.store import Store, StoreError, insert, storable, upsert
-from airflow_snowpack.store.hot import Hot
-from airflow_snowpack.store.schema import inventory_refreshes, inventory_tables
+from airflow_snowpack.store.prepared import Prepared
 from airflow_snowpack.store.signs_of_life import SignOfLife
+from airflow_snowpack.store.tables.jobs import inventory_refreshes, inventory_tables
 from airflow_snowpack.store.worker import Worker
 
 if TYPE_CHECKING:
@@ -34,10 +34,12 @@ if TYPE_CHECKING:
 
 REFRESH_EVERY = timedelta(minutes=5)
 ANSWER_WITHIN = timedelta(seconds=4)
-"""How long a REST catalog may take for each answer to who fills an inventory: ``config.load(limit=ANSWER_WITHIN)``."""
+"""How long a REST catalog may take for each answer to an inventory: ``config.load(limit=ANSWER_WITHIN)``."""
 LEFT_OUT_KEPT = 50
 
-HAS = Hot(sa.select(inventory_tables.c.table_key).where(inventory_tables.c.table_key == sa.bindparam("b_key", type_=sa.Text)))
+HAS = Prepared(
+    sa.select(inventory_tables.c.table_key).where(inventory_tables.c.table_key == sa.bindparam("b_key", type_=sa.Text))
+)
 """Asked by each submission."""
 
 

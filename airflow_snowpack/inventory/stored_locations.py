@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.iceberg.table_locations import TableLocations
 from airflow_snowpack.store import StoreError, storable, upsert
-from airflow_snowpack.store.schema import table_locations
+from airflow_snowpack.store.tables.jobs import table_locations
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

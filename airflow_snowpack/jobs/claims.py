@@ -27,9 +27,9 @@ from airflow_snowpack.jobs.orphans import Orphans
 from airflow_snowpack.jobs.provenance import maintenance_operation
 from airflow_snowpack.jobs.reading import JobReader
 from airflow_snowpack.jobs.rows import claim_from, job_from, results_to_json
+from airflow_snowpack.lineage.operations import note_operation
 from airflow_snowpack.store import ClaimCursor, IdMaker, Store, new_id, repeatable, storable
-from airflow_snowpack.store.operations import note_operation
-from airflow_snowpack.store.schema import job_queue, jobs, table_locks
+from airflow_snowpack.store.tables.jobs import job_queue, jobs, table_locks
 
 if TYPE_CHECKING:
     from airflow_snowpack.jobs.postgres import PostgresSteps

@@ -23,7 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from airflow_snowpack.jobs.model import HistoryEntry
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.store import Store, StoreError, repeatable, row_mapper, storable
-from airflow_snowpack.store.schema import job_history
+from airflow_snowpack.store.tables.jobs import job_history
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from airflow_snowpack.jobs.errors import InvalidKey, KeyUsedBefore
 from airflow_snowpack.jobs.model import Job
 from airflow_snowpack.store import Actor, upsert
 from airflow_snowpack.store.retention import Kind
-from airflow_snowpack.store.schema import idempotency_keys, jobs
+from airflow_snowpack.store.tables.jobs import idempotency_keys, jobs
 
 KEPT = timedelta(days=1)
 KEYS = Kind(

@@ -38,7 +38,7 @@ from airflow_snowpack.jobs.sweep import sweep_once
 from airflow_snowpack.jobs.switches import read_drain, write_drain
 from airflow_snowpack.store import Actor, repeatable, storable, write_audit
 from airflow_snowpack.store.audit import entry_values
-from airflow_snowpack.store.schema import job_queue, jobs
+from airflow_snowpack.store.tables.jobs import job_queue, jobs
 
 CANCELLED = "Cancelled by user"
 """The error of a cancelled job, in the specification's words; who cancelled it is ``Job.cancelled_by``."""

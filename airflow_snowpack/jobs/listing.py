@@ -26,7 +26,7 @@ from airflow_snowpack.jobs.model import Job, JobStatus
 from airflow_snowpack.jobs.rows import job_from
 from airflow_snowpack.store import storable
 from airflow_snowpack.store.paging import Keyset, Page, Place
-from airflow_snowpack.store.schema import job_queue, jobs, jobs_dag
+from airflow_snowpack.store.tables.jobs import job_queue, jobs, jobs_dag
 
 IS_LIVE = jobs.c.deleted_at.is_(None)
 NEWEST_FIRST = Keyset(jobs.c.submitted_at, jobs.c.job_id, descending=True)

@@ -22,8 +22,7 @@ from airflow_snowpack.jobs.errors import TableLocked
 from airflow_snowpack.jobs.model import TableLock
 from airflow_snowpack.jobs.rows import catalog_detail, lock_from, lock_values
 from airflow_snowpack.store import Actor, Store, write_audit
-from airflow_snowpack.store.by_keys import read_by_keys
-from airflow_snowpack.store.schema import table_locks
+from airflow_snowpack.store.tables.jobs import table_locks
 
 ACQUIRE = statements.lock_table(unless_draining=False, reentrant=True)
 
@@ -88,7 +87,7 @@ class TableLocks:
         """As :meth:`blocking`, for several tables in one statement."""
         query = sa.select(table_locks).where(~statements.abandoned_lock).params(b_now=self._store.clock())
         keys = {table.lock_key for table in tables}
-        rows = {row.table_key: row for row in read_by_keys(self._store, query, table_locks.c.table_key, keys)}
+        rows = {row.table_key: row for row in self._store.all_by_key(query, table_locks.c.table_key, keys)}
         return {table: lock_from(row) if (row := rows.get(table.lock_key)) is not None else None for table in tables}
 
     def list(self) -> list[TableLock]:

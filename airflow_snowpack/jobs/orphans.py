@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.jobs.model import JobStatus, LifecyclePolicy
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.schema import job_queue, jobs, table_locks
+from airflow_snowpack.store.tables.jobs import job_queue, jobs, table_locks
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ import sqlalchemy as sa
 
 from airflow_snowpack.jobs import statements as do
 from airflow_snowpack.store.audit import insert_entry
-from airflow_snowpack.store.direct import Direct
-from airflow_snowpack.store.schema import job_queue
+from airflow_snowpack.store.pg_prepared import PgPrepared
+from airflow_snowpack.store.tables.jobs import job_queue
 
 
 def _submit() -> Any:
@@ -46,12 +46,12 @@ def _finish() -> Any:
     return sa.select(ended.c.job_id).add_cte(unlocked)
 
 
-SUBMIT = Direct(_submit())
-SUBMIT_NOTED = Direct(_submit_noted())
-CLAIM_NEXT = Direct(_claim(do.LEASES.claim_next))
-CLAIM_KEY = Direct(_claim(do.LEASES.claim_key))
-TAKE_OVER = Direct(_claim(do.LEASES.take_over))
-FINISH = Direct(_finish())
+SUBMIT = PgPrepared(_submit())
+SUBMIT_NOTED = PgPrepared(_submit_noted())
+CLAIM_NEXT = PgPrepared(_claim(do.LEASES.claim_next))
+CLAIM_KEY = PgPrepared(_claim(do.LEASES.claim_key))
+TAKE_OVER = PgPrepared(_claim(do.LEASES.take_over))
+FINISH = PgPrepared(_finish())
 
 
 class PostgresSteps:

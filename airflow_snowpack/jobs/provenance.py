@@ -12,7 +12,7 @@ from datetime import datetime
 
 from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.jobs.model import ActionResult, Claim, TableChange
-from airflow_snowpack.store.operation import Operation, OperationKind, TableAt
+from airflow_snowpack.lineage.operation import Operation, OperationKind, TableAt
 
 
 def maintenance_operation(claim: Claim, result: ActionResult, change: TableChange, at: datetime) -> Operation:

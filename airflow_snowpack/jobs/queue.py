@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from airflow_snowpack.jobs.listing import IS_LIVE
 from airflow_snowpack.jobs.model import QueuePlace, QueueSample, QueueState
 from airflow_snowpack.store import row_mapper
-from airflow_snowpack.store.schema import job_queue, jobs
+from airflow_snowpack.store.tables.jobs import job_queue, jobs
 
 unclaimed = job_queue.c.claimed_at.is_(None)
 place_from = row_mapper(QueuePlace, attempt="attempt_count")

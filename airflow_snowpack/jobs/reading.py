@@ -31,8 +31,7 @@ from airflow_snowpack.jobs.queue import count_ahead, count_elsewhere, read_place
 from airflow_snowpack.jobs.rows import job_from
 from airflow_snowpack.jobs.switches import read_drain
 from airflow_snowpack.store import Store, storable
-from airflow_snowpack.store.by_keys import read_by_keys
-from airflow_snowpack.store.schema import job_queue, jobs
+from airflow_snowpack.store.tables.jobs import job_queue, jobs
 
 EVERYTHING = JobFilter()
 
@@ -63,7 +62,7 @@ class JobReader:
     def statuses(self, job_ids: Collection[str]) -> dict[str, JobStatus | JobNotFound]:
         """Return the status of several jobs, in one statement; ``JobNotFound`` for one that is not there or was deleted."""
         query = sa.select(jobs.c.job_id, jobs.c.status).where(IS_LIVE)
-        found = {row.job_id: JobStatus(row.status) for row in read_by_keys(self.store, query, jobs.c.job_id, job_ids)}
+        found = {row.job_id: JobStatus(row.status) for row in self.store.all_by_key(query, jobs.c.job_id, job_ids)}
         return {job_id: found.get(storable(job_id)) or JobNotFound(job_id) for job_id in job_ids}
 
     def find(self, job_id: str) -> Job | None:

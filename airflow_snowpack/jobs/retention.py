@@ -15,7 +15,7 @@ from airflow_snowpack.jobs.idempotency import KEPT
 from airflow_snowpack.jobs.model import JobStatus
 from airflow_snowpack.jobs.statements import LOCK_KEY
 from airflow_snowpack.store.retention import BEFORE, Kind
-from airflow_snowpack.store.schema import job_history, job_queue, jobs, table_locks
+from airflow_snowpack.store.tables.jobs import job_history, job_queue, jobs, table_locks
 
 ENDED = tuple(status.value for status in JobStatus if status.is_terminal)
 newer = jobs.alias("newer")

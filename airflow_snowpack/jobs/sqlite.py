@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.jobs import statements as do
 from airflow_snowpack.store.audit import INSERT_ENTRY
-from airflow_snowpack.store.schema import job_queue
+from airflow_snowpack.store.tables.jobs import job_queue
 
 LOCK = do.lock_table(unless_draining=True, reentrant=False)
 INSERT_JOB = do.insert_job()

@@ -9,10 +9,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.store.dialect import insert
+from airflow_snowpack.store.dialect import UtcDateTime, insert
 from airflow_snowpack.store.leases import Leases
-from airflow_snowpack.store.schema import job_queue, jobs, switches, table_locks
-from airflow_snowpack.store.types import UtcDateTime
+from airflow_snowpack.store.tables.jobs import job_queue, jobs, switches, table_locks
 
 LEASES = Leases(job_queue, key=job_queue.c.job_id, order=job_queue.c.enqueued_at, group=job_queue.c.catalog_id)
 DRAIN = "drain"

@@ -17,10 +17,10 @@ from airflow_snowpack.jobs.model import JobStatus, LifecyclePolicy, SweepReport
 from airflow_snowpack.jobs.orphans import spent_on_servers
 from airflow_snowpack.jobs.rows import lock_from
 from airflow_snowpack.jobs.switches import read_drain
+from airflow_snowpack.lineage.operations import forget_operations
 from airflow_snowpack.store import Actor, Expired, Store, write_audit
-from airflow_snowpack.store.operation_retention import forget_operations
 from airflow_snowpack.store.retention import Pruner
-from airflow_snowpack.store.schema import jobs, table_locks
+from airflow_snowpack.store.tables.jobs import jobs, table_locks
 
 QUEUE = "queue"
 """The subject of a sweep in the audit trail."""

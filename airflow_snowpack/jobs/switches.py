@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from airflow_snowpack.jobs.model import DrainState
 from airflow_snowpack.jobs.statements import DRAIN
 from airflow_snowpack.store import Actor, Store, storable, upsert, write_audit
-from airflow_snowpack.store.schema import switches
+from airflow_snowpack.store.tables.jobs import switches
 
 
 def read_drain(conn: sa.Connection) -> DrainState:

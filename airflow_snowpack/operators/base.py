@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
     from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
-    from airflow_snowpack.store.operation import DatasetAt, TableAt
+    from airflow_snowpack.lineage.operation import DatasetAt, TableAt
 
     Lineage = OperatorLineage[Any, Any] | None
 

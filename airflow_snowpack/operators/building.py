@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.builds.model import Sharding
     from airflow_snowpack.builds.registry.model import RunHandle
     from airflow_snowpack.builds.registry.runs import BuildRegistry
-    from airflow_snowpack.store.operation import DatasetAt, TableAt
+    from airflow_snowpack.lineage.operation import DatasetAt, TableAt
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class BuildsShards(TakesBuildArguments, StopsWhenKilled):
         if self._lineage is None:
             return (), ()
         from airflow_snowpack.builds.registry.publications import source_tables
-        from airflow_snowpack.store.operation import DatasetAt
+        from airflow_snowpack.lineage.operation import DatasetAt
 
         url, run_id, sources = self._lineage
         return source_tables(sources), (DatasetAt(url, run_id),)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.interim.handover import Handover
     from airflow_snowpack.interim.refs import Ref
-    from airflow_snowpack.store.operation import OperationKind
+    from airflow_snowpack.lineage.operation import OperationKind
 
 LAYERS = "layers"
 EXPECTED = "the output of a task that hands on a table, or the name of an Iceberg table, database.table"
@@ -96,7 +96,7 @@ class MapsTable(HandsOver):
     def _hand_on(self, context: Context, handover: Handover, session: SparkSession, source: Ref | TableName) -> dict[str, Any]:
         from airflow_snowpack.builds.write.spark_source import SparkSource
         from airflow_snowpack.iceberg import TableName
-        from airflow_snowpack.store.operation import TableAt
+        from airflow_snowpack.lineage.operation import TableAt
 
         if isinstance(source, TableName):
             found = SparkSource.table(session, source)
@@ -148,7 +148,7 @@ class MapRowsOperator(MapsTable):
         """Map the rows."""
         from airflow_snowpack.interim.map_reduce.functions import name_of
         from airflow_snowpack.interim.map_reduce.mapping import map_rows
-        from airflow_snowpack.store.operation import OperationKind
+        from airflow_snowpack.lineage.operation import OperationKind
 
         mapped = map_rows(self.python_callable, df, self.schema, **self.arguments())
         return Made(mapped, OperationKind.MAP, {"function": name_of(self.python_callable)})
@@ -180,7 +180,7 @@ class MapPartitionsOperator(MapsTable):
         """Map the partitions."""
         from airflow_snowpack.interim.map_reduce.functions import name_of
         from airflow_snowpack.interim.map_reduce.mapping import map_partitions
-        from airflow_snowpack.store.operation import OperationKind
+        from airflow_snowpack.lineage.operation import OperationKind
 
         mapped = map_partitions(self.python_callable, df, self.schema, **self.arguments())
         return Made(mapped, OperationKind.MAP, {"function": name_of(self.python_callable), "by": "partition"})
@@ -221,7 +221,7 @@ class ReduceRowsOperator(MapsTable):
         """Reduce the rows."""
         from airflow_snowpack.interim.map_reduce.functions import name_of
         from airflow_snowpack.interim.map_reduce.reduction import reduce_rows
-        from airflow_snowpack.store.operation import OperationKind
+        from airflow_snowpack.lineage.operation import OperationKind
 
         fan_in = read_number("fan_in", self.fan_in)
         if fan_in is None:

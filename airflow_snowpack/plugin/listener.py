@@ -106,6 +106,6 @@ class StoreListener:
 
 def _open_store() -> Store:
     from airflow_snowpack.hooks.store import SnowpackHook
-    from airflow_snowpack.store import Patience
+    from airflow_snowpack.store import Deadlines
 
-    return SnowpackHook(patience=Patience(connections=2)).store()
+    return SnowpackHook(deadlines=Deadlines(connections=2)).store()

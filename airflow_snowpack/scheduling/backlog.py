@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.events.event_log import CURSOR
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.schedule_tables import event_cursors, events
+from airflow_snowpack.store.tables.schedules import event_cursors, events
 
 
 @dataclass(frozen=True, slots=True)

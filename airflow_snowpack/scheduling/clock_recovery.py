@@ -25,7 +25,9 @@ from airflow_snowpack.scheduling.pending_runs.model import is_open
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.triggers.trigger import Clock, clock_key
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.schedule_tables import (
+from airflow_snowpack.store.schema import signs_of_life
+from airflow_snowpack.store.signs_of_life import Role, last_seen
+from airflow_snowpack.store.tables.schedules import (
     dag_successes,
     events,
     gated_runs,
@@ -39,8 +41,6 @@ from airflow_snowpack.store.schedule_tables import (
     source_problems,
     table_places,
 )
-from airflow_snowpack.store.schema import signs_of_life
-from airflow_snowpack.store.signs_of_life import Role, last_seen
 
 log = logging.getLogger(__name__)
 

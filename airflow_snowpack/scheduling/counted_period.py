@@ -20,8 +20,8 @@ from airflow_snowpack.scheduling.constraints.constraint import Constraint
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.schedule import parse_constraints
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.schedule_tables import gated_runs
 from airflow_snowpack.store.schema import store_facts
+from airflow_snowpack.store.tables.schedules import gated_runs
 
 FACT = "longest_max_runs_of_gates"
 DIGITS = 12

@@ -21,8 +21,8 @@ from airflow_snowpack.scheduling.schedules import Schedules, StoredSchedule
 from airflow_snowpack.scheduling.sources.source import Source, blocking, source_key, sources_of, with_problems
 from airflow_snowpack.scheduling.sources.source_problems import NO_WIDER_THAN, SourceProblem, dag_source, read_problems
 from airflow_snowpack.scheduling.triggers.trigger import TABLES, Judgement
-from airflow_snowpack.store.schedule_tables import launches, pending_jobs, schedule_clocks, table_places
 from airflow_snowpack.store.signs_of_life import Role, is_alive, last_seen
+from airflow_snowpack.store.tables.schedules import launches, pending_jobs, schedule_clocks, table_places
 
 LAST = 5
 

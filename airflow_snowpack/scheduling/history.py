@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.mapping import row_mapper
-from airflow_snowpack.store.schedule_tables import schedule_history, schedule_runs
+from airflow_snowpack.store.tables.schedules import schedule_history, schedule_runs
 
 
 @dataclass(frozen=True, slots=True)

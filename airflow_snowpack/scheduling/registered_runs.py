@@ -25,8 +25,7 @@ from airflow_snowpack.scheduling.events.event_log import number_in_turn
 from airflow_snowpack.scheduling.registered_run import RegisteredRun
 from airflow_snowpack.scheduling.schedule_writer import Origin, ScheduleWriter
 from airflow_snowpack.store import Actor, IdMaker, Store, new_id, storable, write_audit
-from airflow_snowpack.store.registered_run_tables import registered_runs
-from airflow_snowpack.store.schedule_tables import schedule_clocks
+from airflow_snowpack.store.tables.schedules import registered_runs, schedule_clocks
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from airflow_snowpack.scheduling.counted_period import longest_of_gates, periods
 from airflow_snowpack.scheduling.events.event_log import CURSOR
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.retention import Kind
-from airflow_snowpack.store.schedule_tables import (
+from airflow_snowpack.store.tables.schedules import (
     event_cursors,
     events,
     gated_runs,

@@ -23,7 +23,7 @@ from airflow_snowpack.scheduling.pending_runs.model import PendingRun
 from airflow_snowpack.scheduling.registered_run import read_given
 from airflow_snowpack.scheduling.registered_runs import RegisteredRuns, audit_subject
 from airflow_snowpack.store import new_id, write_audit
-from airflow_snowpack.store.schedule_tables import schedules
+from airflow_snowpack.store.tables.schedules import schedules
 
 
 def run_registered(

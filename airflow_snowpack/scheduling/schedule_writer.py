@@ -26,7 +26,7 @@ from airflow_snowpack.scheduling.pending_runs.model import OPEN, PendingState
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.triggers.trigger import TABLES
 from airflow_snowpack.store import Actor, IdMaker, Store, new_id, storable, write_audit
-from airflow_snowpack.store.schedule_tables import (
+from airflow_snowpack.store.tables.schedules import (
     launches,
     pending_jobs,
     schedule_clocks,

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.lineage.operations import EDGES, OPERATIONS
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.scheduling.airflow_port import AirflowPort, Starter
 from airflow_snowpack.scheduling.events.event_intake import Intake
@@ -24,7 +25,6 @@ from airflow_snowpack.scheduling.launches.run_ends import RunEnds
 from airflow_snowpack.scheduling.pending_runs.checker import Checker
 from airflow_snowpack.scheduling.retention import KEEP, retained
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.operation_retention import EDGES, OPERATIONS
 from airflow_snowpack.store.retention import Pruner
 from airflow_snowpack.store.signs_of_life import SignOfLife
 

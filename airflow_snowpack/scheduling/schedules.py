@@ -23,8 +23,7 @@ from airflow_snowpack.scheduling.events.event_log import number_in_turn
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.schedule_writer import Origin, ScheduleWriter
 from airflow_snowpack.store import Actor, IdMaker, Store, new_id, storable
-from airflow_snowpack.store.registered_run_tables import registered_runs
-from airflow_snowpack.store.schedule_tables import schedules
+from airflow_snowpack.store.tables.schedules import registered_runs, schedules
 
 T = TypeVar("T")
 

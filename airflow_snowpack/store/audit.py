@@ -14,15 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
+from airflow_snowpack.store.dialect import storable
 from airflow_snowpack.store.mapping import row_mapper
+from airflow_snowpack.store.retention import Kind
 from airflow_snowpack.store.schema import audit_trail
 from airflow_snowpack.store.store import Store
-from airflow_snowpack.store.text import storable
 
 LAST_ID = 2**63 - 1
 COLUMNS = [column for column in audit_trail.columns if column.name != "id"]
@@ -88,6 +89,9 @@ def insert_entry(source: sa.FromClause | None = None) -> Any:
 
 INSERT_ENTRY = insert_entry()
 entry_from = row_mapper(AuditEntry)
+
+AUDIT_TRAIL = Kind(audit_trail, age=audit_trail.c.at, order=(audit_trail.c.id,), at_least=timedelta(days=365))
+"""Entries stay for a year at least, whatever else is deleted earlier."""
 
 
 def _about(subject: str) -> sa.ColumnElement[bool]:

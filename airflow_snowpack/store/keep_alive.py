@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Self
 
 from airflow_snowpack.recurring import Recurring
-from airflow_snowpack.store.patience import answer_by
+from airflow_snowpack.store.deadlines import answer_by
 from airflow_snowpack.store.periodic_thread import PeriodicThread
 
 log = logging.getLogger(__name__)

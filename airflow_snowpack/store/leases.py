@@ -22,7 +22,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.store.types import UtcDateTime
+from airflow_snowpack.store.dialect import UtcDateTime
 
 EVER = datetime(1970, 1, 1, tzinfo=UTC)
 """The start of every queue: a claim from here looks at all rows."""

@@ -15,7 +15,6 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
-from airflow_snowpack.store.engine import open_engine
 from airflow_snowpack.store.errors import SchemaOutOfDate, UnknownRevision
 from airflow_snowpack.store.schema import REVISION
 from airflow_snowpack.store.store import Store
@@ -84,19 +83,3 @@ def upgrade_schema(store: Store) -> None:
         command.upgrade(config, "head")
 
     store.transact(migrate)
-
-
-def ensure_schema(store: Store) -> None:
-    """Upgrade the embedded file when it needs it; only check Postgres, which many processes share.
-
-    :raises SchemaOutOfDate: Postgres needs `airflow snowpack db upgrade`.
-    :raises UnknownRevision: the tables are from before release 0.1.
-    """
-    try:
-        check_schema(store)
-    except SchemaOutOfDate:
-        if store.is_postgres:
-            raise
-        # Without the patience of a process that answers people: a migration of a large file may take longer than an answer may.
-        with Store(open_engine(store.engine.url), store.clock) as unhurried:
-            upgrade_schema(unhurried)

@@ -20,9 +20,8 @@ from typing import Any, Generic, TypeVar
 
 import sqlalchemy as sa
 
+from airflow_snowpack.store.dialect import UtcDateTime, storable
 from airflow_snowpack.store.errors import InvalidCursor
-from airflow_snowpack.store.text import storable
-from airflow_snowpack.store.types import UtcDateTime
 
 T = TypeVar("T")
 Place = tuple[Any, ...]

@@ -22,8 +22,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from airflow_snowpack.store.dialect import UtcDateTime
 from airflow_snowpack.store.store import Store
-from airflow_snowpack.store.types import UtcDateTime
 
 BATCH_SIZE = 500
 """How many rows of a kind one transaction deletes at most: about 0.1 s, for which other writers of an SQLite file wait."""

@@ -1,17 +1,10 @@
-"""The tables of the store, as the newest migration leaves them.
-
-What is written often carries no index on what it changes: a heartbeat moves ``visible_at`` and ``expires_at`` alone, and a
-claim or a completed end leaves every indexed column of ``jobs`` as it was. So these stay HOT updates on Postgres, for which the
-pages keep room (``fillfactor``).
-"""
+"""The newest revision, and the tables of the store itself; those of the rooms are in ``tables/``."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 
-from airflow_snowpack.store.leases import lease_columns
-from airflow_snowpack.store.owner_dag import owner_dag
-from airflow_snowpack.store.types import UtcDateTime
+from airflow_snowpack.store.dialect import UtcDateTime
 
 REVISION = "0010_gates_in_the_wait_queue"
 """The newest migration; a test compares it with what Alembic finds."""
@@ -26,105 +19,6 @@ metadata = sa.MetaData(
 
 BUSY = {"fillfactor": 70, "autovacuum_vacuum_scale_factor": 0.02, "autovacuum_vacuum_threshold": 200}
 
-jobs = sa.Table(
-    "jobs",
-    metadata,
-    sa.Column("job_id", sa.Text, primary_key=True),
-    sa.Column("catalog", sa.Text, nullable=False),
-    sa.Column("database_name", sa.Text, nullable=False),
-    sa.Column("table_name", sa.Text, nullable=False),
-    sa.Column("table_key", sa.Text, nullable=False),
-    sa.Column("actions", sa.JSON, nullable=False),
-    sa.Column("options", sa.JSON, nullable=False),
-    sa.Column("dry_run", sa.Boolean, nullable=False),
-    sa.Column("status", sa.Text, nullable=False),
-    sa.Column("submitted_at", UtcDateTime, nullable=False),
-    sa.Column("submitted_by", sa.Text),
-    sa.Column("owner", sa.Text),
-    sa.Column("inline", sa.Boolean, nullable=False),
-    sa.Column("started_at", UtcDateTime),
-    sa.Column("completed_at", UtcDateTime),
-    sa.Column("attempt", sa.Integer, nullable=False),
-    sa.Column("attempt_id", sa.Text),
-    sa.Column("error", sa.Text),
-    sa.Column("results", sa.JSON(none_as_null=True)),
-    sa.Column("deleted_at", UtcDateTime),
-    sa.Column("spark_server", sa.Text),
-    sa.Column("cancelled_by", sa.Text),
-    sa.Column("catalog_id", sa.Text, nullable=False, server_default=""),
-    postgresql_with={"fillfactor": 80},
-)
-jobs_dag = owner_dag(jobs.c.owner)
-"""The DAG of the job's owner, with the slash that follows it in ``dag/run/task``; empty for an owner without a slash."""
-
-# Without the deleted ones: a list does not walk over the many that somebody has just cleared away. No index has the status: the
-# few jobs that failed or were cancelled are those with an error, and the active ones are those in the queue.
-live = jobs.c.deleted_at.is_(None)
-owned = jobs.c.owner.is_not(None)
-for name, columns, which in (
-    ("ix_jobs_submitted_at_job_id", ("submitted_at", "job_id"), live),
-    ("ix_jobs_table_key_submitted_at_job_id", ("table_key", "submitted_at", "job_id"), live),
-    ("ix_jobs_with_error", ("submitted_at", "job_id"), sa.and_(live, jobs.c.error.is_not(None))),
-    ("ix_jobs_dry_runs", ("table_key", "catalog_id", "submitted_at", "job_id"), sa.and_(live, jobs.c.dry_run)),
-    ("ix_jobs_deleted", ("submitted_at", "job_id"), jobs.c.deleted_at.is_not(None)),
-    ("ix_jobs_owner", ("owner",), owned),
-):
-    sa.Index(name, *(jobs.c[column] for column in columns), postgresql_where=which, sqlite_where=which)
-of_dag = sa.and_(live, owned)
-sa.Index("ix_jobs_dag", jobs_dag, jobs.c.submitted_at, jobs.c.job_id, postgresql_where=of_dag, sqlite_where=of_dag)
-
-job_queue = sa.Table(
-    "job_queue",
-    metadata,
-    sa.Column("job_id", sa.Text, primary_key=True),
-    sa.Column("enqueued_at", UtcDateTime, nullable=False),
-    *lease_columns(),
-    sa.Column("catalog_id", sa.Text, nullable=False, server_default=""),
-    postgresql_with=BUSY,
-)
-sa.Index(
-    "ix_job_queue_unclaimed",
-    job_queue.c.catalog_id,
-    job_queue.c.enqueued_at,
-    postgresql_where=job_queue.c.claimed_at.is_(None),
-    sqlite_where=job_queue.c.claimed_at.is_(None),
-)
-
-table_locks = sa.Table(
-    "table_locks",
-    metadata,
-    sa.Column("table_key", sa.Text, primary_key=True),
-    sa.Column("catalog", sa.Text, nullable=False),
-    sa.Column("database_name", sa.Text, nullable=False),
-    sa.Column("table_name", sa.Text, nullable=False),
-    sa.Column("holder", sa.Text, nullable=False),
-    sa.Column("acquired_at", UtcDateTime, nullable=False),
-    sa.Column("expires_at", UtcDateTime, nullable=False),
-    sa.Column("catalog_id", sa.Text, nullable=False, server_default=""),
-    postgresql_with=BUSY,
-)
-
-job_history = sa.Table(
-    "job_history",
-    metadata,
-    sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), sa.Identity(), primary_key=True),
-    sa.Column("job_id", sa.Text, nullable=False, index=True),
-    sa.Column("at", UtcDateTime, nullable=False),
-    sa.Column("event", sa.Text, nullable=False),
-    sa.Column("attempt_id", sa.Text),
-    sa.Column("detail", sa.JSON, nullable=False),
-)
-
-switches = sa.Table(
-    "switches",
-    metadata,
-    sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("enabled", sa.Boolean, nullable=False),
-    sa.Column("changed_at", UtcDateTime, nullable=False),
-    sa.Column("changed_by", sa.Text),
-    sa.Column("reason", sa.Text),
-)
-
 audit_trail = sa.Table(
     "audit_trail",
     metadata,
@@ -136,47 +30,6 @@ audit_trail = sa.Table(
     sa.Column("subject", sa.Text, nullable=False, index=True),
     sa.Column("detail", sa.JSON, nullable=False),
 )
-
-idempotency_keys = sa.Table(
-    "idempotency_keys",
-    metadata,
-    sa.Column("actor", sa.Text, primary_key=True),
-    sa.Column("key", sa.Text, primary_key=True),
-    sa.Column("fingerprint", sa.Text, nullable=False),
-    sa.Column("job_id", sa.Text, nullable=False),
-    sa.Column("at", UtcDateTime, nullable=False, index=True),
-)
-
-inventory_tables = sa.Table(
-    "inventory_tables",
-    metadata,
-    sa.Column("table_key", sa.Text, primary_key=True),
-    sa.Column("catalog", sa.Text, nullable=False),
-    sa.Column("database_name", sa.Text, nullable=False),
-    sa.Column("table_name", sa.Text, nullable=False),
-    sa.Column("first_seen_at", UtcDateTime, nullable=False),
-)
-
-inventory_refreshes = sa.Table(
-    "inventory_refreshes",
-    metadata,
-    sa.Column("catalog", sa.Text, primary_key=True),
-    sa.Column("tried_at", UtcDateTime, nullable=False),
-    sa.Column("refreshed_at", UtcDateTime),
-    sa.Column("problem", sa.Text),
-    sa.Column("left_out", sa.JSON(none_as_null=True)),
-)
-
-table_locations = sa.Table(
-    "table_locations",
-    metadata,
-    sa.Column("catalog", sa.Text, primary_key=True),
-    sa.Column("identifier", sa.Text, primary_key=True),
-    sa.Column("metadata_location", sa.Text, nullable=False),
-    sa.Column("locations", sa.JSON, nullable=False),
-    sa.Column("read_at", UtcDateTime, nullable=False),
-)
-"""Where the tables of a catalog keep files, as their metadata at that location has it; ``location_conflicts`` compares them."""
 
 store_facts = sa.Table(
     "store_facts",

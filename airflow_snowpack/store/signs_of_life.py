@@ -24,10 +24,9 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from airflow_snowpack.recurring import Recurring
-from airflow_snowpack.store.dialect import upsert
+from airflow_snowpack.store.dialect import storable, upsert
 from airflow_snowpack.store.mapping import row_mapper
 from airflow_snowpack.store.schema import signs_of_life
-from airflow_snowpack.store.text import storable
 
 if TYPE_CHECKING:
     from airflow_snowpack.store.store import Store

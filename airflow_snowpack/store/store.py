@@ -11,7 +11,7 @@ The invariant: work is one transaction or nothing, and it sees no half-written s
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -21,16 +21,22 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolIsEmpty
 
 from airflow_snowpack.redaction import public_address
-from airflow_snowpack.store.clock import Clock, utc_now
-from airflow_snowpack.store.engine import open_engine, statement_by_statement
+from airflow_snowpack.store.clock_and_ids import Clock, new_id, utc_now
+from airflow_snowpack.store.deadlines import Deadlines, Outage, answer_by, deadline
+from airflow_snowpack.store.dialect import insert, storable
 from airflow_snowpack.store.errors import StoreTooSlow, StoreUnreachable
-from airflow_snowpack.store.kept import KEPT, KeptConnections
 from airflow_snowpack.store.one_connection import OneConnection
-from airflow_snowpack.store.patience import Outage, Patience, answer_by, deadline
 from airflow_snowpack.store.retry import is_away, is_too_slow, is_transient, is_unusable, retrying
+from airflow_snowpack.store.schema import store_facts
+from airflow_snowpack.store.sticky_connections import KEPT, StickyConnections, statement_by_statement
 
 T = TypeVar("T")
 Work = Callable[[sa.Connection], T]
+
+KEYS_PER_STATEMENT = 1_000
+"""Far below the number of parameters that either database allows."""
+STORE_ID = "store_id"
+READ_ID = sa.select(store_facts.c.value).where(store_facts.c.name == STORE_ID)
 
 
 class Store:
@@ -38,7 +44,7 @@ class Store:
 
     :param clock: the present moment; one clock for everything that is written.
     :param sleep: how a retry waits, in seconds.
-    :param patience: the limits that the engine was opened with; ``None`` for a process that waits.
+    :param deadlines: the limits that the engine was opened with; ``None`` for a process that waits.
     """
 
     def __init__(
@@ -46,17 +52,17 @@ class Store:
         engine: sa.Engine,
         clock: Clock = utc_now,
         sleep: Callable[[float], None] = time.sleep,
-        patience: Patience | None = None,
+        deadlines: Deadlines | None = None,
     ) -> None:
         self.engine = engine
         self.clock = clock
         self._autocommit = statement_by_statement(engine)
         kept = 0 if isinstance(engine.pool, OneConnection) else KEPT
-        self._kept = KeptConnections(self._autocommit, kept if patience is None else patience.idle)
+        self._kept = StickyConnections(self._autocommit, kept if deadlines is None else deadlines.idle)
         self._sleep = sleep
         self._retrying = retrying(sleep)
-        self._patience = patience
-        self._outage = Outage(patience) if patience is not None else None
+        self._deadlines = deadlines
+        self._outage = Outage(deadlines) if deadlines is not None else None
 
     @property
     def is_postgres(self) -> bool:
@@ -69,19 +75,27 @@ class Store:
 
     @cached_property
     def identity(self) -> str:
-        """The store's own id, which no other store has; read once, and drawn when it has none.
+        """The store's own id, by which a catalog that several installations share knows whose interim tables it has.
 
-        :raises StoreUnreachable: it does not answer.
+        It is drawn once, by the process that needs it first. A restored backup has the id of its original, so a copy that is to
+        live beside it has to lose it: ``DELETE FROM store_facts WHERE name = 'store_id'``.
+
+        :raises StoreUnreachable: the store does not answer.
         """
-        from airflow_snowpack.store.identity import identity_of
+        if known := self.scalar(READ_ID):
+            return str(known)
 
-        return identity_of(self)
+        def draw(conn: sa.Connection) -> str:
+            conn.execute(insert(store_facts).on_conflict_do_nothing(), {"name": STORE_ID, "value": new_id()})
+            return str(conn.execute(READ_ID).scalar_one())
+
+        return self.transact(draw)
 
     def transact(self, work: Work[T]) -> T:
         """Run the work in one transaction; on a passing error roll back and run it again from the start.
 
         :raises StoreUnreachable: the database did not recover within the retries.
-        :raises StoreTooSlow: a statement took longer than the database or the store's patience allows.
+        :raises StoreTooSlow: a statement took longer than the database or the store's deadlines allow.
         """
 
         def once() -> T:
@@ -119,6 +133,12 @@ class Store:
         """Return the first column of every row of a query."""
         return self.read(lambda conn: conn.execute(query, values).scalars().all())
 
+    def all_by_key(self, query: sa.Select[Any], column: sa.ColumnElement[str], keys: Collection[str]) -> list[sa.Row[Any]]:
+        """Return the rows of a query whose column has one of these values, in one statement for each thousand of them."""
+        wanted = sorted({storable(key) for key in keys})
+        parts = [wanted[start : start + KEYS_PER_STATEMENT] for start in range(0, len(wanted), KEYS_PER_STATEMENT)]
+        return self.read(lambda conn: [row for some in parts for row in conn.execute(query.where(column.in_(some)))])
+
     def execute(self, statement: sa.Executable, values: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None) -> int:
         """Run a statement that writes; return the number of rows that an ``UPDATE`` or ``DELETE`` changed.
 
@@ -128,8 +148,8 @@ class Store:
         return run(lambda conn: conn.execute(statement, values).rowcount)
 
     def _retried(self, once: Callable[[], T]) -> T:
-        if self._patience is not None and self._outage is not None:
-            return self._within(self._patience, self._outage, once)
+        if self._deadlines is not None and self._outage is not None:
+            return self._within(self._deadlines, self._outage, once)
         # The first try stands outside of the retry machinery, which costs more than a short statement.
         try:
             return once()
@@ -150,13 +170,13 @@ class Store:
                 raise StoreTooSlow(self.where) from error
             raise
 
-    def _within(self, patience: Patience, outage: Outage, once: Callable[[], T]) -> T:
-        """As :meth:`_retried`, and never for longer than the patience lasts."""
+    def _within(self, deadlines: Deadlines, outage: Outage, once: Callable[[], T]) -> T:
+        """As :meth:`_retried`, and never beyond the deadlines."""
         outage.check()
         start = time.monotonic()
         try:
-            with answer_by(start + patience.answer.total_seconds()):
-                result = self._repeated(once, start + patience.repeat.total_seconds())
+            with answer_by(start + deadlines.answer.total_seconds()):
+                result = self._repeated(once, start + deadlines.repeat.total_seconds())
         except PoolIsEmpty as error:
             raise StoreUnreachable(self.where, error) from error
         except DBAPIError as error:
@@ -193,28 +213,3 @@ class Store:
 
     def __exit__(self, *exc: type[BaseException] | BaseException | TracebackType | None) -> None:
         self.close()
-
-
-def open_store(url: str | sa.URL, *, clock: Clock = utc_now, patience: Patience | None = None, of_a_task: bool = False) -> Store:
-    """Open the store and make sure that its tables are there.
-
-    The embedded SQLite file creates and upgrades itself. Postgres is checked only: many processes share it, and when it
-    changes is the operator's decision.
-
-    :param patience: the limits of a process that answers people; ``None`` for a worker, which waits.
-    :param of_a_task: one connection to Postgres for all threads of the process, held only while it is used.
-    :raises UnsupportedStore: neither SQLite nor Postgres.
-    :raises StoreFolderMissing: the folder of the SQLite file does not exist.
-    :raises SchemaOutOfDate: Postgres without the tables that this version needs.
-    :raises UnknownRevision: tables from before release 0.1.
-    :raises StoreUnreachable: no answer.
-    """
-    from airflow_snowpack.store.migrate import ensure_schema
-
-    store = Store(open_engine(url, patience, of_a_task=of_a_task), clock, patience=patience)
-    try:
-        ensure_schema(store)
-    except BaseException:
-        store.close()
-        raise
-    return store

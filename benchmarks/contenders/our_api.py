@@ -13,7 +13,7 @@ from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.installation import Installation
 from airflow_snowpack.inventory import Inventory
 from airflow_snowpack.maintenance import DEFAULT_ORDER
-from airflow_snowpack.store import Patience, open_store
+from airflow_snowpack.store import Deadlines, open_store
 
 TOKEN = "a-token-for-the-benchmark"
 
@@ -23,7 +23,7 @@ def main(url: str, port: int) -> None:
         lake = CatalogConfig.embedded(Path(folder))
 
         def open_services() -> Services:
-            store = open_store(url, patience=Patience())
+            store = open_store(url, deadlines=Deadlines())
             return Services(Installation(store), Inventory(store, "lake", lake.load), DEFAULT_ORDER)
 
         serve(build_app(open_services, TokenAuth(TOKEN)), "127.0.0.1", port)

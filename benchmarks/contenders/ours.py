@@ -11,7 +11,7 @@ import time
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, Jobs, JobStatus
 from airflow_snowpack.store import Store, open_store, upgrade_schema
-from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store.opening import open_engine
 from benchmarks.harness import Contender, Meter, Signals
 
 ACTIONS = ["rewrite_data_files"]

@@ -18,10 +18,10 @@ def build(store_url: str, lake: Path):  # type: ignore[no-untyped-def]  # the ty
     from airflow_snowpack.installation import Installation
     from airflow_snowpack.inventory import Inventory
     from airflow_snowpack.maintenance import DEFAULT_ORDER
-    from airflow_snowpack.store import Patience, open_store
+    from airflow_snowpack.store import Deadlines, open_store
 
     def open_services() -> Services:
-        store = open_store(store_url, patience=Patience())
+        store = open_store(store_url, deadlines=Deadlines())
         return Services(Installation(store), Inventory(store, "lake", CatalogConfig.embedded(lake).load), DEFAULT_ORDER)
 
     return build_app(open_services, TokenAuth(TOKEN))

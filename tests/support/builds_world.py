@@ -25,8 +25,8 @@ from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.selection import keep_selection
 from airflow_snowpack.store import Store, upgrade_schema, utc_now
-from airflow_snowpack.store.build_tables import build_datasets, build_publications, build_runs
-from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store.opening import open_engine
+from airflow_snowpack.store.tables.builds import build_datasets, build_publications, build_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

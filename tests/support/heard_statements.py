@@ -8,12 +8,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.store.direct import Direct
+from airflow_snowpack.store.pg_prepared import PgPrepared
 
-_run = Direct._run
+_run = PgPrepared._run
 
 
-def _heard(self: Direct, conn: sa.Connection, values: Mapping[str, Any]) -> Any:
+def _heard(self: PgPrepared, conn: sa.Connection, values: Mapping[str, Any]) -> Any:
     for hear in conn.dispatch.before_cursor_execute:
         hear(conn, None, self.text, values, None, False)
     found = _run(self, conn, values)
@@ -24,15 +24,15 @@ def _heard(self: Direct, conn: sa.Connection, values: Mapping[str, Any]) -> Any:
 
 def hear_direct() -> None:
     """From now on, for the rest of the process."""
-    Direct._run = _heard  # type: ignore[method-assign]
+    PgPrepared._run = _heard  # type: ignore[method-assign]
 
 
 @contextmanager
 def direct_heard() -> Iterator[None]:
     """As long as the block lasts."""
-    before = Direct._run
+    before = PgPrepared._run
     hear_direct()
     try:
         yield
     finally:
-        Direct._run = before  # type: ignore[method-assign]
+        PgPrepared._run = before  # type: ignore[method-assign]

@@ -27,7 +27,7 @@ from airflow_snowpack.interim.collection.dropping import Folder
 from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.store import Store, utc_now
-from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store.opening import open_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -23,7 +23,7 @@ from airflow_snowpack.interim import Handover, InterimRegistry, reduce_rows
 from airflow_snowpack.interim.refs import Ref, TableRef, read_ref
 from airflow_snowpack.spark import SparkConfig, local_session
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store.opening import open_engine
 
 FAN_IN, LAYERS = 3, 3
 TASK, CONSUMER, WRITTEN = "reduce", "report", "written"

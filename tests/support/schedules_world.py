@@ -39,8 +39,8 @@ from airflow_snowpack.scheduling import (
     send_event,
 )
 from airflow_snowpack.store import Actor, utc_now
-from airflow_snowpack.store.schedule_tables import schedules
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
+from airflow_snowpack.store.tables.schedules import schedules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -12,7 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
-from airflow_snowpack.store.schedule_tables import considered
+from airflow_snowpack.store.tables.schedules import considered
 
 if TYPE_CHECKING:
     from collections.abc import Callable

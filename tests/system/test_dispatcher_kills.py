@@ -28,7 +28,7 @@ from effort import rounds, seed
 from airflow_snowpack.scheduling import CustomEvents, Event, EventLog, Schedule, Schedules
 from airflow_snowpack.scheduling.triggers.trigger import custom_key
 from airflow_snowpack.store import StoreUnreachable
-from airflow_snowpack.store.schedule_tables import events, launches, pending_events, pending_jobs
+from airflow_snowpack.store.tables.schedules import events, launches, pending_events, pending_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

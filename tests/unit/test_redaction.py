@@ -59,12 +59,12 @@ def test_the_examples_of_the_module_are_true() -> None:
 def test_no_error_or_log_line_of_a_store_repeats_its_password_or_a_part_of_its_query(caplog: pytest.LogCaptureFixture) -> None:
     from airflow_snowpack.api.app import open_ahead
     from airflow_snowpack.api.services import LazyServices, Services
-    from airflow_snowpack.store import Patience, StoreUnreachable, open_store
+    from airflow_snowpack.store import Deadlines, StoreUnreachable, open_store
 
     url = "postgresql://u:hunter22@127.0.0.1:1/jobs?sslmode=disable&sslpassword=tok-en"
 
     def open_services() -> Services:
-        open_store(url, patience=Patience())
+        open_store(url, deadlines=Deadlines())
         raise AssertionError("nothing listens on port 1")
 
     with caplog.at_level(logging.DEBUG):

@@ -11,9 +11,9 @@ from airflow_snowpack.api.pages.lineage_chart import lineage_chart
 from airflow_snowpack.api.pages.links import task_link
 from airflow_snowpack.api.pages.page import Here, Page, PageRoute
 from airflow_snowpack.builds.errors import DatasetNotFound
-from airflow_snowpack.store.lineage import DEEPEST, DEPTH, Direction, Lineage
-from airflow_snowpack.store.operation import Operation
-from airflow_snowpack.store.operation_log import OperationPage, Place
+from airflow_snowpack.lineage.graph import DEEPEST, DEPTH, Direction, Lineage
+from airflow_snowpack.lineage.operation import Operation
+from airflow_snowpack.lineage.operations import OperationPage, Place
 
 PAGE = 50
 WAYS: dict[str, tuple[str, tuple[Direction, ...]]] = {

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from airflow_snowpack.humanize import ago, plural
-from airflow_snowpack.store.lineage import Edge, LineageGraph, Node
-from airflow_snowpack.store.operation import Operation
+from airflow_snowpack.lineage.graph import Edge, LineageGraph, Node
+from airflow_snowpack.lineage.operation import Operation
 
 WIDTH, HEIGHT = 200, 64
 BETWEEN_COLUMNS, BETWEEN_ROWS, MARGIN = 44, 14, 12

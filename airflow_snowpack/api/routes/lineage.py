@@ -14,8 +14,8 @@ from airflow_snowpack.api.lineage_shapes import LineageShape, OperationsShape
 from airflow_snowpack.api.parameters import Limit, NamedTable, text_parameter
 from airflow_snowpack.api.services import Open
 from airflow_snowpack.api.strict import Strict
-from airflow_snowpack.store.lineage import DEEPEST, DEPTH, Direction, Lineage
-from airflow_snowpack.store.operation_log import OperationLog
+from airflow_snowpack.lineage.graph import DEEPEST, DEPTH, Direction, Lineage
+from airflow_snowpack.lineage.operations import OperationLog
 
 WAYS = {"up": (Direction.UP,), "down": (Direction.DOWN,), "both": tuple(Direction)}
 

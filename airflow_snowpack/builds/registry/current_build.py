@@ -19,8 +19,7 @@ import sqlalchemy as sa
 from airflow_snowpack.builds.errors import InvalidBuild
 from airflow_snowpack.builds.layout import check_dataset
 from airflow_snowpack.store import Store, storable
-from airflow_snowpack.store.build_tables import build_datasets, build_runs
-from airflow_snowpack.store.by_keys import read_by_keys
+from airflow_snowpack.store.tables.builds import build_datasets, build_runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +86,6 @@ def current_builds(store: Store, datasets: Collection[str]) -> dict[str, Current
     query = sa.select(*columns).join(build_runs, build_runs.c.build_id == run_key)
     query = query.where(build_datasets.c.publication.is_not(None))
     named, current = {storable(dataset): dataset for dataset in datasets}, dict[str, CurrentBuild | None].fromkeys(datasets)
-    for row in read_by_keys(store, query, build_datasets.c.dataset, datasets):
+    for row in store.all_by_key(query, build_datasets.c.dataset, datasets):
         current[named[row.dataset]] = CurrentBuild(row.dataset, row.run_id, row.publication, row.as_of, row.rows)
     return current

@@ -23,8 +23,8 @@ import sqlalchemy as sa
 from airflow_snowpack.builds.errors import DatasetBusy, DatasetNotFound, LockLost
 from airflow_snowpack.builds.registry.model import BuildPolicy
 from airflow_snowpack.store import IdMaker, Leases, Store, StoreTooSlow, StoreUnreachable, new_id, repeatable, storable
-from airflow_snowpack.store.build_tables import build_datasets
 from airflow_snowpack.store.keep_alive import KeepAlive
+from airflow_snowpack.store.tables.builds import build_datasets
 
 log = logging.getLogger(__name__)
 

@@ -33,10 +33,10 @@ from airflow_snowpack.builds.registry.model import (
     publication_from,
 )
 from airflow_snowpack.builds.registry.runs import ended, fenced
+from airflow_snowpack.lineage.operation import DatasetAt, Operation, OperationKind, TableAt
+from airflow_snowpack.lineage.operations import record_operation
 from airflow_snowpack.store import Actor, Store, repeatable, storable, write_audit
-from airflow_snowpack.store.build_tables import build_datasets, build_publications, build_runs
-from airflow_snowpack.store.operation import DatasetAt, Operation, OperationKind, TableAt
-from airflow_snowpack.store.operations import record_operation
+from airflow_snowpack.store.tables.builds import build_datasets, build_publications, build_runs
 
 RunPlace = tuple[datetime, int]
 """The place of a run in the order of its dataset's runs: ``as_of`` and ``sequence``."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from airflow_snowpack.store.build_tables import build_datasets, build_publications, build_runs
 from airflow_snowpack.store.retention import Kind
+from airflow_snowpack.store.tables.builds import build_datasets, build_publications, build_runs
 
 run, move, dataset = build_runs.c, build_publications.c, build_datasets.c
 current_run = sa.select(dataset.current_run).where(dataset.dataset == run.dataset).scalar_subquery()

@@ -45,9 +45,9 @@ from airflow_snowpack.builds.registry.model import (
 )
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.store import IdMaker, Leases, Store, new_id, repeatable, storable
-from airflow_snowpack.store.build_tables import build_datasets, build_publications, build_runs
 from airflow_snowpack.store.dialect import insert
 from airflow_snowpack.store.paging import Keyset, Page
+from airflow_snowpack.store.tables.builds import build_datasets, build_publications, build_runs
 
 log = logging.getLogger(__name__)
 

@@ -34,7 +34,7 @@ def upgrade(args: Namespace) -> None:
 def check(args: Namespace) -> None:
     """Tell whether the store can be used as it is."""
     from airflow_snowpack.store import check_schema
-    from airflow_snowpack.store.engine import check_folder
+    from airflow_snowpack.store.opening import check_folder
 
     with SnowpackHook(args.store_conn_id) as hook:
         url = hook.url()

@@ -11,13 +11,13 @@ from airflow_snowpack.cli.commands.lineage_tree import tree_of, what_happened
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import Column, console, print_data, print_rows, say
-from airflow_snowpack.store.lineage import Direction, Lineage
+from airflow_snowpack.lineage.graph import Direction, Lineage
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
     from airflow_snowpack.cli.exit_code import ExitCode
-    from airflow_snowpack.store.lineage import Edge
+    from airflow_snowpack.lineage.graph import Edge
 
 HEADINGS = {Direction.UP: "It came from", Direction.DOWN: "Of it came"}
 EDGES: list[Column[Edge]] = [

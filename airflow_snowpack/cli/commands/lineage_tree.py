@@ -19,14 +19,14 @@ from rich.tree import Tree
 from airflow_snowpack.cli.job_id import short_id
 from airflow_snowpack.cli.output import printable
 from airflow_snowpack.humanize import ago
-from airflow_snowpack.store.lineage import Direction
-from airflow_snowpack.store.operation import DatasetAt
+from airflow_snowpack.lineage.graph import Direction
+from airflow_snowpack.lineage.operation import DatasetAt
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from airflow_snowpack.store.lineage import Edge, LineageGraph
-    from airflow_snowpack.store.operation import Operation
+    from airflow_snowpack.lineage.graph import Edge, LineageGraph
+    from airflow_snowpack.lineage.operation import Operation
 
 
 def tree_of(graph: LineageGraph, direction: Direction, now: datetime, heading: str) -> Tree:

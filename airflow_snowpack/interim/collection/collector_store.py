@@ -41,7 +41,7 @@ from airflow_snowpack.interim.rows import (
 )
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.store import IdMaker, Store, new_id, storable
-from airflow_snowpack.store.interim_tables import (
+from airflow_snowpack.store.tables.interim import (
     interim_names,
     interim_pins,
     interim_refs,

@@ -22,7 +22,7 @@ from airflow_snowpack.interim.collection.model import DueRun, RunAsked
 from airflow_snowpack.interim.model import InterimPolicy
 from airflow_snowpack.interim.rows import PIN, REF, RUN, TABLE, moment, nudge
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.interim_tables import interim_runs
+from airflow_snowpack.store.tables.interim import interim_runs
 
 DUE = (
     sa.select(RUN.run_key, RUN.dag_id, RUN.run_id, RUN.looks, RUN.touches)

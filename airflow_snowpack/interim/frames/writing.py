@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_snowpack.interim.errors import UnwritableFrame
 from airflow_snowpack.interim.forms import FrameKind, as_arrow, frame_kind
 from airflow_snowpack.interim.ownership import STORE, claim
+from airflow_snowpack.lineage.operation import TableAt
 from airflow_snowpack.spark.plan_tables import tables_read
-from airflow_snowpack.store.operation import TableAt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

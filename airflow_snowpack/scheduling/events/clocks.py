@@ -23,7 +23,7 @@ from airflow_snowpack.scheduling.pending_runs.model import OPEN, PendingState
 from airflow_snowpack.scheduling.schedule import Missed, Schedule
 from airflow_snowpack.scheduling.triggers.trigger import Clock, Leaf, clock_key
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.schedule_tables import (
+from airflow_snowpack.store.tables.schedules import (
     event_cursors,
     events,
     pending_events,

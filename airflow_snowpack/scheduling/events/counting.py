@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.triggers.trigger import Judgement, Leaf, Progress, Trigger
-from airflow_snowpack.store.schedule_tables import events, pending_events, pending_jobs
+from airflow_snowpack.store.tables.schedules import events, pending_events, pending_jobs
 
 MAX_TOLD = 100
 """A run's conf lists so many events at most; it names their number in any case."""

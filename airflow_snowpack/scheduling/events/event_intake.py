@@ -29,8 +29,8 @@ from airflow_snowpack.scheduling.events.matching import Batch, Overtaken, look_a
 from airflow_snowpack.scheduling.pending_runs.model import PendingState, Reason, is_open, reasons_to_json
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.store import Store, new_id
-from airflow_snowpack.store.schedule_tables import event_cursors, events, launches, pending_jobs, schedules
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
+from airflow_snowpack.store.tables.schedules import event_cursors, events, launches, pending_jobs, schedules
 
 RECOVER_EVERY = timedelta(minutes=10)
 """Beside a host whose clock stays ahead, the clock of every other one looks as if it had been set back, in each round."""

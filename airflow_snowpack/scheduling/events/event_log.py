@@ -21,7 +21,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.scheduling.errors import InvalidEvent
 from airflow_snowpack.store import Store, new_id
-from airflow_snowpack.store.schedule_tables import events
+from airflow_snowpack.store.tables.schedules import events
 
 CURSOR = "subscriber"
 """The name of the place up to which events have been matched to schedules."""

@@ -20,8 +20,8 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.pending_runs.model import PendingState
-from airflow_snowpack.store.schedule_tables import ABSORBS, OPEN
-from airflow_snowpack.store.types import UtcDateTime
+from airflow_snowpack.store.dialect import UtcDateTime
+from airflow_snowpack.store.tables.schedules import ABSORBS, OPEN
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from airflow_snowpack.scheduling.pending_runs.model import PendingState, is_open
 from airflow_snowpack.scheduling.pending_runs.wait_queue import wake_next
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.schedule_tables import (
+from airflow_snowpack.store.tables.schedules import (
     launches,
     pending_events,
     pending_jobs,

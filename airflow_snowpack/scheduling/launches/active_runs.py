@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.constraints.constraint import dag_wait_key, group_wait_key
 from airflow_snowpack.scheduling.pending_runs.gated_runs import GateState, active_gates, dags_with_gates
-from airflow_snowpack.store.schedule_tables import schedule_groups, schedule_runs
+from airflow_snowpack.store.tables.schedules import schedule_groups, schedule_runs
 
 
 @dataclass(slots=True)

@@ -25,7 +25,7 @@ from airflow_snowpack.scheduling.launches.absorbing import close_launch, reopen_
 from airflow_snowpack.scheduling.launches.slot_reservations import let_go
 from airflow_snowpack.scheduling.pending_runs.model import PendingState, move
 from airflow_snowpack.store import IdMaker, Leases, Store, new_id
-from airflow_snowpack.store.schedule_tables import launches, pending_jobs, schedule_runs
+from airflow_snowpack.store.tables.schedules import launches, pending_jobs, schedule_runs
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from airflow_snowpack.scheduling.launches.run_ends import SELDOM, watch_runs
 from airflow_snowpack.scheduling.launches.slot_reservations import amounts_of, hold
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.schedule_tables import launches, schedule_runs
+from airflow_snowpack.store.tables.schedules import launches, schedule_runs
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ from airflow_snowpack.scheduling.sources.source_problems import (
 )
 from airflow_snowpack.scheduling.triggers.trigger import run_key
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.schedule_tables import events, run_places, schedule_dags, schedule_runs
+from airflow_snowpack.store.tables.schedules import events, run_places, schedule_dags, schedule_runs
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.schedule_writer import audit_subject
 from airflow_snowpack.scheduling.schedules import Schedules
 from airflow_snowpack.store import Store, new_id, storable, write_audit
-from airflow_snowpack.store.schedule_tables import pending_jobs, schedules
+from airflow_snowpack.store.tables.schedules import pending_jobs, schedules
 
 
 def run_now(of: Schedules, name: str) -> PendingRun:

@@ -24,7 +24,7 @@ from airflow_snowpack.scheduling.pending_runs.wait_queue import wake_next
 from airflow_snowpack.scheduling.triggers.trigger import run_key
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.advisory_locks import lock_keys
-from airflow_snowpack.store.schedule_tables import dag_successes, events, schedule_groups, schedule_runs
+from airflow_snowpack.store.tables.schedules import dag_successes, events, schedule_groups, schedule_runs
 
 SUCCESS, FAILED = "success", "failed"
 LOOK_AGAIN = timedelta(seconds=2)

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from airflow_snowpack.scheduling.airflow_port import FreeSlots, Snapshot
 from airflow_snowpack.scheduling.constraints.constraint import Constraint, pool_wait_key
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.schedule_tables import gated_runs, schedule_runs, slot_holds
+from airflow_snowpack.store.tables.schedules import gated_runs, schedule_runs, slot_holds
 
 AT_MOST = timedelta(minutes=15)
 """A run that has not been seen in the pool so long after it was launched holds nothing more: its DAG does not use the pool."""

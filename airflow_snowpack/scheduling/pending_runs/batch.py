@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.pending_runs.model import is_open
 from airflow_snowpack.scheduling.schedule import Definitions, Schedule
-from airflow_snowpack.store.schedule_tables import pending_jobs, schedules
+from airflow_snowpack.store.tables.schedules import pending_jobs, schedules
 
 ERROR_LENGTH = 300
 """So many characters of an unexpected error are kept as the reason why a run waits."""

@@ -28,7 +28,7 @@ from airflow_snowpack.scheduling.pending_runs.evaluation import Evaluation, Outc
 from airflow_snowpack.scheduling.pending_runs.model import PendingState, is_open
 from airflow_snowpack.scheduling.schedule import Definitions
 from airflow_snowpack.store import Store, StoreError
-from airflow_snowpack.store.schedule_tables import pending_jobs, schedule_groups, schedules
+from airflow_snowpack.store.tables.schedules import pending_jobs, schedule_groups, schedules
 
 log = logging.getLogger(__name__)
 

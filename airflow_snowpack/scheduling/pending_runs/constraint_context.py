@@ -33,7 +33,7 @@ from airflow_snowpack.scheduling.launches.active_runs import ActiveRuns, active_
 from airflow_snowpack.scheduling.launches.slot_reservations import amounts_of, held
 from airflow_snowpack.scheduling.pending_runs.gated_runs import GatePlace, passes_since
 from airflow_snowpack.scheduling.pending_runs.model import is_open
-from airflow_snowpack.store.schedule_tables import dag_successes, pending_jobs, schedule_runs
+from airflow_snowpack.store.tables.schedules import dag_successes, pending_jobs, schedule_runs
 
 
 class Constrained(Protocol):

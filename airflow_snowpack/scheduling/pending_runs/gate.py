@@ -40,7 +40,7 @@ from airflow_snowpack.scheduling.pending_runs.wait_queue import wake_next
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.advisory_locks import lock_keys
 from airflow_snowpack.store.dialect import insert
-from airflow_snowpack.store.schedule_tables import gated_runs
+from airflow_snowpack.store.tables.schedules import gated_runs
 
 NOT_QUEUED: Mapping[str, Any] = {"not_before": None, "waits_for": None}
 

@@ -25,7 +25,7 @@ from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.pending_runs.model import PendingState, Reason, reasons_to_json
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.store import Store, new_id
-from airflow_snowpack.store.schedule_tables import events, pending_events, pending_jobs
+from airflow_snowpack.store.tables.schedules import events, pending_events, pending_jobs
 
 
 def expiry(conn: sa.Connection, pending_id: str, schedule: Schedule, triggered_at: datetime, now: datetime) -> datetime:

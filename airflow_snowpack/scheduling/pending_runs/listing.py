@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from airflow_snowpack.scheduling.pending_runs.model import OPEN, PendingRun, PendingState, is_open, pending_from
 from airflow_snowpack.store import Store, storable
 from airflow_snowpack.store.paging import Keyset, Page
-from airflow_snowpack.store.schedule_tables import launches, pending_jobs
+from airflow_snowpack.store.tables.schedules import launches, pending_jobs
 
 WAITING = (PendingState.TRIGGER, PendingState.CONSTRAINT, PendingState.LAUNCH)
 """The states of the queue, in the order in which a pending run goes through them."""

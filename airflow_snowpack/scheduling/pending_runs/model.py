@@ -16,7 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.errors import WrongTransition
-from airflow_snowpack.store.schedule_tables import pending_jobs
+from airflow_snowpack.store.tables.schedules import pending_jobs
 
 
 class PendingState(StrEnum):

@@ -31,7 +31,7 @@ from airflow_snowpack.scheduling.launches.active_runs import runs_that_count
 from airflow_snowpack.scheduling.pending_runs.gated_runs import GatePlace, GateState, is_active
 from airflow_snowpack.scheduling.pending_runs.model import is_open
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.schedule_tables import gated_runs, pending_jobs, schedules
+from airflow_snowpack.store.tables.schedules import gated_runs, pending_jobs, schedules
 
 FRONT_SIZE = 10
 """So many pending runs at the front of a queue are evaluated as often as if they waited alone."""

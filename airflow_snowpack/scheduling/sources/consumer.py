@@ -29,8 +29,7 @@ from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.scheduling.events.event_log import Event, last_number
 from airflow_snowpack.scheduling.triggers.trigger import TABLES, Clock, Judgement, Leaf, Progress, Trigger, table_key
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.by_keys import read_by_keys
-from airflow_snowpack.store.schedule_tables import considered, events
+from airflow_snowpack.store.tables.schedules import considered, events
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -262,7 +261,7 @@ class Places:
 def read_places(store: Store, consumers: Collection[str]) -> Places:
     """Return the places of several consumers, by their names, in one statement; those that have none yet are left out."""
     last = store.read(last_number)
-    rows = read_by_keys(store, sa.select(considered), considered.c.consumer, consumers)
+    rows = store.all_by_key(sa.select(considered), considered.c.consumer, consumers)
     return Places({row.consumer: row for row in rows}, last)
 
 

@@ -43,9 +43,9 @@ from airflow_snowpack.scheduling.sources.source_problems import (
 )
 from airflow_snowpack.scheduling.triggers.trigger import table_key
 from airflow_snowpack.store import Store, StoreError
-from airflow_snowpack.store.schedule_tables import source_problems, table_places
+from airflow_snowpack.store.dialect import UtcDateTime
 from airflow_snowpack.store.signs_of_life import SignOfLife
-from airflow_snowpack.store.types import UtcDateTime
+from airflow_snowpack.store.tables.schedules import source_problems, table_places
 from airflow_snowpack.store.worker import Worker
 
 if TYPE_CHECKING:

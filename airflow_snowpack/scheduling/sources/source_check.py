@@ -30,8 +30,8 @@ from airflow_snowpack.scheduling.sources.source_problems import (
 )
 from airflow_snowpack.scheduling.triggers.trigger import table_key
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.schedule_tables import schedules
 from airflow_snowpack.store.signs_of_life import Role, is_alive, last_seen
+from airflow_snowpack.store.tables.schedules import schedules
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

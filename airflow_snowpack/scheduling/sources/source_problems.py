@@ -22,7 +22,7 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.errors import TableNotFound
 from airflow_snowpack.scheduling.triggers.trigger import TABLES
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.schedule_tables import schedule_triggers, source_problems, table_places
+from airflow_snowpack.store.tables.schedules import schedule_triggers, source_problems, table_places
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

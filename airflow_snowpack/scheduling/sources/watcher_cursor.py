@@ -21,7 +21,7 @@ from airflow_snowpack.iceberg.arrivals import Arrival, Arrivals, Place, head_of,
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.scheduling.sources.consumer import place_from_json, place_to_json
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.schedule_tables import considered
+from airflow_snowpack.store.tables.schedules import considered
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -23,7 +23,7 @@ from sqlalchemy.engine import make_url
 
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.store import Store, upgrade_schema
-from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store.opening import open_engine
 from airflow_snowpack.store.schema import metadata
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from effort import rounds
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.inventory import Inventory
 from airflow_snowpack.store import Store, upgrade_schema
-from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store.opening import open_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -20,8 +20,8 @@ from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.installation import Installation
 from airflow_snowpack.inventory import Inventory
 from airflow_snowpack.maintenance import DEFAULT_ORDER
-from airflow_snowpack.store import Patience, Store, open_store, upgrade_schema
-from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store import Deadlines, Store, open_store, upgrade_schema
+from airflow_snowpack.store.opening import open_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -178,7 +178,7 @@ def test_a_catalog_that_hangs_or_is_gone_holds_nothing_else_up(
     lake = CatalogConfig.rest("lake", f"http://127.0.0.1:{silent_port if how == 'silent' else 1}")
 
     def open_services() -> Services:
-        store = open_store(sqlite_url, patience=Patience())
+        store = open_store(sqlite_url, deadlines=Deadlines())
         return Services(Installation(store), Inventory(store, "lake", lake.load), DEFAULT_ORDER)
 
     api = serve_app(build_app(open_services, TokenAuth(TOKEN)))

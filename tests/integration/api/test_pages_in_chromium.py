@@ -104,7 +104,7 @@ def many_jobs(world: World, many: int, status: JobStatus = JobStatus.PENDING) ->
     """Jobs of as many tables, straight into the store: each by its own submit would take minutes."""
     import sqlalchemy as sa
 
-    from airflow_snowpack.store.schema import job_queue, jobs
+    from airflow_snowpack.store.tables.jobs import job_queue, jobs
 
     first = world.submit("analytics.page_views")
     with world.store.engine.begin() as conn:

@@ -8,7 +8,7 @@ import pytest
 from pages_world import SomebodyIs, app_of, compacted, expired, open_world
 
 from airflow_snowpack.store import Store, upgrade_schema
-from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store.opening import open_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

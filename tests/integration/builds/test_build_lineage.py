@@ -10,9 +10,9 @@ from built_runs import DATASET, DAY, MIDNIGHT, built
 
 from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.builds.publish import publish, rollback
-from airflow_snowpack.store.lineage import Lineage
-from airflow_snowpack.store.operation import DatasetAt, OperationKind, TableAt
-from airflow_snowpack.store.operation_log import OperationLog
+from airflow_snowpack.lineage.graph import Lineage
+from airflow_snowpack.lineage.operation import DatasetAt, OperationKind, TableAt
+from airflow_snowpack.lineage.operations import OperationLog
 
 if TYPE_CHECKING:
     from airflow_snowpack.builds.registry.runs import BuildRegistry

@@ -61,7 +61,7 @@ from airflow_snowpack.builds.registry.model import (
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Deleted, Storage
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store.opening import open_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,8 +13,8 @@ from airflow_snowpack.builds.cleanup import Retention, cleanup
 from airflow_snowpack.builds.publish import rollback
 from airflow_snowpack.builds.registry.retention import KINDS
 from airflow_snowpack.builds.registry.runs import BuildRegistry
-from airflow_snowpack.store.build_tables import build_publications, build_runs
 from airflow_snowpack.store.retention import Pruner
+from airflow_snowpack.store.tables.builds import build_publications, build_runs
 
 if TYPE_CHECKING:
     from built_runs import MovedClock

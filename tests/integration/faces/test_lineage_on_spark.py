@@ -8,8 +8,8 @@ import pytest
 
 from airflow_snowpack import hooks, operators
 from airflow_snowpack.airflow.task_ref import TaskRef
-from airflow_snowpack.store.lineage import Lineage
-from airflow_snowpack.store.operation import DatasetAt, OperationKind, TableAt
+from airflow_snowpack.lineage.graph import Lineage
+from airflow_snowpack.lineage.operation import DatasetAt, OperationKind, TableAt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

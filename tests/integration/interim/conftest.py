@@ -9,7 +9,7 @@ from interim_lake import InterimLake, MovedClock, ToldRuns, new_catalog
 
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store.opening import open_engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from interim_lake import DAG, RUN, ToldRuns
 
 from airflow_snowpack.interim.rows import run_key, touch
-from airflow_snowpack.store.interim_tables import interim_pins
+from airflow_snowpack.store.tables.interim import interim_pins
 
 if TYPE_CHECKING:
     from interim_lake import InterimLake, MovedClock

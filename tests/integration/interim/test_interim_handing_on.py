@@ -15,11 +15,11 @@ from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.interim.names import Scope, is_ours
 from airflow_snowpack.interim.outputs import Complete
 from airflow_snowpack.interim.registry import InterimRegistry
+from airflow_snowpack.lineage.graph import Lineage
+from airflow_snowpack.lineage.operation import TableAt
+from airflow_snowpack.lineage.operations import OperationLog
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.interim_tables import interim_slots
-from airflow_snowpack.store.lineage import Lineage
-from airflow_snowpack.store.operation import TableAt
-from airflow_snowpack.store.operation_log import OperationLog
+from airflow_snowpack.store.tables.interim import interim_slots
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,7 +27,7 @@ from airflow_snowpack.interim.collection.sweeper import sweep
 from airflow_snowpack.interim.ownership import claim
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store.opening import open_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

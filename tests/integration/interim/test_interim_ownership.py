@@ -23,7 +23,7 @@ from airflow_snowpack.interim.ownership import STORE, adopt, claim, ownership_of
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.store import open_store
-from airflow_snowpack.store.interim_tables import interim_tables
+from airflow_snowpack.store.tables.interim import interim_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,8 @@ from query_plans import scans, sent_by
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
 from airflow_snowpack.interim.collection.collector import Collector
 from airflow_snowpack.interim.names import Scope
-from airflow_snowpack.store.interim_tables import interim_tables
-from airflow_snowpack.store.types import UtcDateTime
+from airflow_snowpack.store.dialect import UtcDateTime
+from airflow_snowpack.store.tables.interim import interim_tables
 
 if TYPE_CHECKING:
     from interim_lake import InterimLake, MovedClock, ToldRuns

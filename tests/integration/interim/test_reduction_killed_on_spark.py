@@ -31,7 +31,7 @@ from airflow_snowpack.interim.frames.reading import read_as_arrow
 from airflow_snowpack.interim.frames.writing import write_table
 from airflow_snowpack.spark import local_session
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store.opening import open_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -19,8 +19,8 @@ from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.interim.names import Producer, Scope
 from airflow_snowpack.interim.outputs import Complete
 from airflow_snowpack.interim.refs import read_ref
+from airflow_snowpack.lineage.operations import OperationLog
 from airflow_snowpack.preservation import Preservation
-from airflow_snowpack.store.operation_log import OperationLog
 
 if TYPE_CHECKING:
     from interim_lake import InterimLake, MovedClock, ToldRuns

@@ -19,7 +19,7 @@ from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable, TableNam
 from airflow_snowpack.inventory import Inventory, refresher
 from airflow_snowpack.inventory.inventory import REFRESH_EVERY
 from airflow_snowpack.store import Store, StoreUnreachable, open_store
-from airflow_snowpack.store.schema import inventory_tables
+from airflow_snowpack.store.tables.jobs import inventory_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

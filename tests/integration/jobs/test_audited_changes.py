@@ -25,8 +25,9 @@ from airflow_snowpack.jobs import (
     TableLocked,
     TableLocks,
 )
-from airflow_snowpack.store.schema import audit_trail, job_queue, table_locks
-from airflow_snowpack.store.schema import jobs as jobs_table
+from airflow_snowpack.store.schema import audit_trail
+from airflow_snowpack.store.tables.jobs import job_queue, table_locks
+from airflow_snowpack.store.tables.jobs import jobs as jobs_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

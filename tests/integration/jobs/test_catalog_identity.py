@@ -22,7 +22,7 @@ from airflow_snowpack.jobs import (
     explain,
     standings,
 )
-from airflow_snowpack.store.operation_log import OperationLog
+from airflow_snowpack.lineage.operations import OperationLog
 
 if TYPE_CHECKING:
     from airflow_snowpack.store import Store

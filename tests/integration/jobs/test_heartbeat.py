@@ -15,7 +15,7 @@ from sqlalchemy.exc import OperationalError
 from airflow_snowpack.jobs import Claim, Jobs, LifecyclePolicy, TableLocks
 from airflow_snowpack.jobs.attempt import keep_claim
 from airflow_snowpack.store import Store, StoreUnreachable, upgrade_schema
-from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store.opening import open_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable

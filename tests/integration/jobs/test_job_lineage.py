@@ -11,8 +11,8 @@ from scripted_engine import ScriptedEngine
 from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.jobs import Attempt, Jobs, JobStatus
 from airflow_snowpack.jobs.model import TableChange
-from airflow_snowpack.store.operation import OperationKind, TableAt
-from airflow_snowpack.store.operation_log import OperationLog
+from airflow_snowpack.lineage.operation import OperationKind, TableAt
+from airflow_snowpack.lineage.operations import OperationLog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -43,9 +43,10 @@ from airflow_snowpack.jobs import (
 )
 from airflow_snowpack.jobs.idempotency import KEPT
 from airflow_snowpack.jobs.model import TableChange
-from airflow_snowpack.store.operation_log import OperationLog
-from airflow_snowpack.store.schema import audit_trail, idempotency_keys, job_history, job_queue, table_locks
-from airflow_snowpack.store.schema import jobs as jobs_table
+from airflow_snowpack.lineage.operations import OperationLog
+from airflow_snowpack.store.schema import audit_trail
+from airflow_snowpack.store.tables.jobs import idempotency_keys, job_history, job_queue, table_locks
+from airflow_snowpack.store.tables.jobs import jobs as jobs_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

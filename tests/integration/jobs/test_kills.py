@@ -22,8 +22,8 @@ from scripted_engine import ScriptedEngine, eventually
 
 from airflow_snowpack.jobs import Actor, AuditTrail, Jobs, JobStatus, JobWorker, LifecyclePolicy
 from airflow_snowpack.store import Store, open_store, utc_now
-from airflow_snowpack.store.schema import idempotency_keys, job_queue, table_locks
-from airflow_snowpack.store.schema import jobs as jobs_table
+from airflow_snowpack.store.tables.jobs import idempotency_keys, job_queue, table_locks
+from airflow_snowpack.store.tables.jobs import jobs as jobs_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

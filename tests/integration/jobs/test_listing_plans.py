@@ -21,7 +21,7 @@ from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Job, JobCounts, JobFilter, Jobs, JobStatus, listing
 from airflow_snowpack.jobs.listing import NEWEST_FIRST, last_examined, page_query, read_latest
 from airflow_snowpack.store import Store, open_store
-from airflow_snowpack.store.schema import jobs as jobs_table
+from airflow_snowpack.store.tables.jobs import jobs as jobs_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -33,8 +33,8 @@ from airflow_snowpack.jobs import (
     TableLocked,
 )
 from airflow_snowpack.jobs.model import TRANSITIONS
-from airflow_snowpack.store.schema import job_history, job_queue, switches, table_locks
-from airflow_snowpack.store.schema import jobs as jobs_table
+from airflow_snowpack.store.tables.jobs import job_history, job_queue, switches, table_locks
+from airflow_snowpack.store.tables.jobs import jobs as jobs_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

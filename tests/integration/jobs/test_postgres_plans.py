@@ -15,8 +15,8 @@ from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.jobs import postgres as steps
 from airflow_snowpack.jobs import statements as do
 from airflow_snowpack.store import Leases, Store, open_store
-from airflow_snowpack.store.direct import Direct
-from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store.opening import open_engine
+from airflow_snowpack.store.pg_prepared import PgPrepared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +63,7 @@ def fill(store: Store) -> None:
 
 def text_of(statement: Any) -> str:
     numbered = postgresql.psycopg.dialect(paramstyle="numeric_dollar")
-    return statement.text if isinstance(statement, Direct) else str(statement.compile(dialect=numbered))
+    return statement.text if isinstance(statement, PgPrepared) else str(statement.compile(dialect=numbered))
 
 
 LEASES: Leases = do.LEASES

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Jobs, JobStatus, QueueSample
-from airflow_snowpack.store.schema import job_queue, table_locks
-from airflow_snowpack.store.schema import jobs as jobs_table
+from airflow_snowpack.store.tables.jobs import job_queue, table_locks
+from airflow_snowpack.store.tables.jobs import jobs as jobs_table
 
 if TYPE_CHECKING:
     from conftest import MovedClock

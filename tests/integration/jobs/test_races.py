@@ -20,7 +20,7 @@ from sqlalchemy.exc import OperationalError
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Job, JobAlreadyFinished, JobNotFound, Jobs, JobStatus, TableLocked
 from airflow_snowpack.store import Store, open_store
-from airflow_snowpack.store.schema import job_queue
+from airflow_snowpack.store.tables.jobs import job_queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -15,10 +15,10 @@ from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Actor, AuditTrail, Jobs, JobStatus
 from airflow_snowpack.jobs.retention import KINDS
 from airflow_snowpack.store import Store, write_audit
-from airflow_snowpack.store.audit_retention import AUDIT_TRAIL
+from airflow_snowpack.store.audit import AUDIT_TRAIL
 from airflow_snowpack.store.retention import Pruner
-from airflow_snowpack.store.schema import job_history
-from airflow_snowpack.store.schema import jobs as jobs_table
+from airflow_snowpack.store.tables.jobs import job_history
+from airflow_snowpack.store.tables.jobs import jobs as jobs_table
 
 if TYPE_CHECKING:
     from conftest import MovedClock

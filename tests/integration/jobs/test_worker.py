@@ -20,7 +20,7 @@ from scripted_engine import PATIENCE_S, ScriptedEngine
 
 from airflow_snowpack.jobs import Claim, Jobs, JobStatus, JobWorker
 from airflow_snowpack.store import open_store
-from airflow_snowpack.store.schema import job_queue
+from airflow_snowpack.store.tables.jobs import job_queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -32,8 +32,8 @@ from airflow_snowpack.scheduling.history import read_history
 from airflow_snowpack.scheduling.pending_runs.model import pending_from
 from airflow_snowpack.scheduling.triggers.trigger import custom_key, table_key
 from airflow_snowpack.store import Actor, AuditTrail, Store, open_store
-from airflow_snowpack.store.schedule_tables import pending_jobs
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
+from airflow_snowpack.store.tables.schedules import pending_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -28,7 +28,7 @@ from airflow_snowpack.scheduling import (
 from airflow_snowpack.scheduling.pending_runs.model import PendingState
 from airflow_snowpack.scheduling.triggers.trigger import custom_key
 from airflow_snowpack.store import utc_now
-from airflow_snowpack.store.schedule_tables import launches, pending_events, schedule_runs
+from airflow_snowpack.store.tables.schedules import launches, pending_events, schedule_runs
 
 GO = CustomEvents("go")
 PAUSED = NotStarted("the DAG maintain is paused")

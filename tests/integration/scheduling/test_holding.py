@@ -16,7 +16,7 @@ from airflow_snowpack.scheduling import (
     explain,
     run_now,
 )
-from airflow_snowpack.store.schedule_tables import slot_holds
+from airflow_snowpack.store.tables.schedules import slot_holds
 
 GO = CustomEvents("go")
 LOAD = "cluster_probe:load"

@@ -13,7 +13,7 @@ from effort import rounds
 from airflow_snowpack.scheduling import Checker, CustomEvents, Event, PoolSlots, Subscriber, Timeout
 from airflow_snowpack.scheduling.pending_runs.model import PendingState
 from airflow_snowpack.scheduling.triggers.trigger import custom_key
-from airflow_snowpack.store.schedule_tables import events, pending_events, pending_jobs
+from airflow_snowpack.store.tables.schedules import events, pending_events, pending_jobs
 
 GO = CustomEvents("go")
 FULL = PoolSlots("spark", 1)

@@ -19,7 +19,7 @@ from airflow_snowpack.scheduling import (
     TimeWindow,
 )
 from airflow_snowpack.scheduling.pending_runs import wait_queue
-from airflow_snowpack.store.schedule_tables import pending_jobs, schedule_runs, schedules
+from airflow_snowpack.store.tables.schedules import pending_jobs, schedule_runs, schedules
 
 GO = CustomEvents("go")
 ONE = MaxConcurrent(1, group="busy")

@@ -13,7 +13,7 @@ from airflow_snowpack.scheduling import CustomEvents, Delay, Every, Intake, Subs
 from airflow_snowpack.scheduling.events.clocks import restart_periods
 from airflow_snowpack.scheduling.pending_runs.model import PendingState, move
 from airflow_snowpack.store import Store, open_store
-from airflow_snowpack.store.schedule_tables import pending_events
+from airflow_snowpack.store.tables.schedules import pending_events
 
 if TYPE_CHECKING:
     from collections.abc import Callable

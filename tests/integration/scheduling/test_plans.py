@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from query_plans import plan, scans, sent_by
 
 from airflow_snowpack.scheduling import CustomEvents, MaxConcurrent, Schedule, TimeWindow
-from airflow_snowpack.store.types import UtcDateTime
+from airflow_snowpack.store.dialect import UtcDateTime
 
 MANY = 100_000
 TABLES = ["events", "schedule_triggers", "schedules", "pending_jobs", "pending_events", "schedule_clocks"]

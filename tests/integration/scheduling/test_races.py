@@ -33,7 +33,7 @@ from airflow_snowpack.scheduling import (
 from airflow_snowpack.scheduling.events.event_log import publish
 from airflow_snowpack.scheduling.triggers.trigger import custom_key
 from airflow_snowpack.store import Store, utc_now
-from airflow_snowpack.store.schedule_tables import pending_events, pending_jobs, schedule_history
+from airflow_snowpack.store.tables.schedules import pending_events, pending_jobs, schedule_history
 
 if TYPE_CHECKING:
     from airflow_snowpack.scheduling import Launch

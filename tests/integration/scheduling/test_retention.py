@@ -16,8 +16,8 @@ from airflow_snowpack.scheduling.counted_period import FACT, longest_of_gates
 from airflow_snowpack.scheduling.retention import KEEP, retained
 from airflow_snowpack.scheduling.scheduler import TIDY_EVERY, Scheduler
 from airflow_snowpack.store.retention import BATCH_SIZE, Pruner
-from airflow_snowpack.store.schedule_tables import gated_runs, pending_events, pending_jobs, schedule_history
 from airflow_snowpack.store.schema import store_facts
+from airflow_snowpack.store.tables.schedules import gated_runs, pending_events, pending_jobs, schedule_history
 
 
 def test_old_events_and_ended_jobs_are_forgotten(scheduler: Any) -> None:

@@ -23,7 +23,7 @@ from airflow_snowpack.scheduling import (
     ends_are_due,
     read_runs,
 )
-from airflow_snowpack.store.schedule_tables import run_places
+from airflow_snowpack.store.tables.schedules import run_places
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -58,7 +58,7 @@ from airflow_snowpack.scheduling import (
 )
 from airflow_snowpack.scheduling.triggers.trigger import clock_key, custom_key, run_key, table_key
 from airflow_snowpack.store import Actor, Store, open_store, utc_now
-from airflow_snowpack.store.schedule_tables import events, launches, pending_events, pending_jobs, schedule_history
+from airflow_snowpack.store.tables.schedules import events, launches, pending_events, pending_jobs, schedule_history
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -25,7 +25,7 @@ from airflow_snowpack.scheduling import (
 )
 from airflow_snowpack.scheduling.pending_runs.model import PendingState
 from airflow_snowpack.store import open_store
-from airflow_snowpack.store.engine import STATEMENT_BY_STATEMENT
+from airflow_snowpack.store.opening import STATEMENT_BY_STATEMENT
 
 WAITING_FOR_A_ROW = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 

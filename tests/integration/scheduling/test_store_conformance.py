@@ -71,7 +71,7 @@ from airflow_snowpack.scheduling.sources.consumer import Consumer, read_places
 from airflow_snowpack.scheduling.sources.watcher_cursor import WatchedTable, place_of
 from airflow_snowpack.scheduling.triggers.trigger import custom_key, table_key
 from airflow_snowpack.store import Actor
-from airflow_snowpack.store.schedule_tables import pending_jobs, schedules
+from airflow_snowpack.store.tables.schedules import pending_jobs, schedules
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,7 +22,7 @@ from airflow_snowpack.scheduling import (
     sync,
 )
 from airflow_snowpack.scheduling.constraints.constraint import RECHECK
-from airflow_snowpack.store.schedule_tables import pending_jobs, schedules
+from airflow_snowpack.store.tables.schedules import pending_jobs, schedules
 
 GO = CustomEvents("go")
 NEWER = {"name": "newer", "dag_id": "maintain", "trigger": {"moon_phase": "full"}, "priority": "high"}

@@ -14,9 +14,9 @@ import sqlalchemy as sa
 from bounded import PATIENCE_S
 from scripted_engine import eventually
 
-from airflow_snowpack.store import Patience, Store, open_store
+from airflow_snowpack.store import Deadlines, Store, open_store
 from airflow_snowpack.store import one_connection as pool
-from airflow_snowpack.store.periodic_thread import Pulse
+from airflow_snowpack.store.periodic_thread import PeriodicThread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +61,9 @@ def test_a_task_with_a_heartbeat_holds_one_connection(
         return True
 
     tasks = [open_store(postgres_database, of_a_task=True) for _ in range(TASKS)]
-    hearts = [Pulse(lambda store=store: beat(store), every=timedelta(milliseconds=5), name="heartbeat") for store in tasks]
+    hearts = [
+        PeriodicThread(lambda store=store: beat(store), every=timedelta(milliseconds=5), name="heartbeat") for store in tasks
+    ]
     try:
         for heart in hearts:
             heart.__enter__()
@@ -146,6 +148,6 @@ def test_the_hook_of_a_task_opens_such_a_store_and_a_process_that_answers_people
     url = sa.make_url(postgres_database)
     said = {"conn_type": "postgres", "host": url.host, "port": url.port, "schema": url.database, "login": url.username}
     monkeypatch.setenv("AIRFLOW_CONN_STORE", json.dumps(said))
-    with SnowpackHook("store") as hook, SnowpackHook("store", patience=Patience()) as answering:
+    with SnowpackHook("store") as hook, SnowpackHook("store", deadlines=Deadlines()) as answering:
         assert isinstance(hook.store().engine.pool, pool.OneConnection)
         assert not isinstance(answering.store().engine.pool, pool.OneConnection)

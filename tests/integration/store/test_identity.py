@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import sqlalchemy as sa
 
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store.opening import open_engine
 
 
 def identity(url: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_snowpack.store import Store, row_mapper, upsert
-from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store.opening import open_engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,10 +12,11 @@ import sqlalchemy as sa
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Actor, AuditTrail, JobFilter, Jobs, JobStatus
 from airflow_snowpack.store import SchemaOutOfDate, Store, migrate, open_store, upgrade_schema
-from airflow_snowpack.store.engine import open_engine
 from airflow_snowpack.store.migrate import current_revision
-from airflow_snowpack.store.schema import REVISION, job_history, job_queue, switches, table_locks
-from airflow_snowpack.store.schema import jobs as jobs_table
+from airflow_snowpack.store.opening import open_engine
+from airflow_snowpack.store.schema import REVISION
+from airflow_snowpack.store.tables.jobs import job_history, job_queue, switches, table_locks
+from airflow_snowpack.store.tables.jobs import jobs as jobs_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

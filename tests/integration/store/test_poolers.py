@@ -12,11 +12,11 @@ from transaction_pooler import SESSIONS, transaction_pooler
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Jobs, JobStatus
-from airflow_snowpack.store import Patience, PoolerRefusesTransactions, Store, open_store
-from airflow_snowpack.store.engine import open_engine
-from airflow_snowpack.store.hot import Hot
+from airflow_snowpack.store import Deadlines, PoolerRefusesTransactions, Store, open_store
+from airflow_snowpack.store.dialect import UtcDateTime
 from airflow_snowpack.store.migrate import upgrade_schema
-from airflow_snowpack.store.types import UtcDateTime
+from airflow_snowpack.store.opening import open_engine
+from airflow_snowpack.store.prepared import Prepared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,10 +57,10 @@ def test_jobs_go_their_way_behind_a_pooler_that_changes_sessions(pooled: str) ->
         assert {jobs.get(claim.job.job_id).status for claim in claimed if claim is not None} == {JobStatus.COMPLETED}
 
 
-@pytest.mark.parametrize("patience", [None, Patience()])
-def test_nothing_is_left_in_the_sessions_that_others_get_next(pooled: str, patience: Patience | None) -> None:
-    one = Hot(sa.select(sa.bindparam("number", 1, sa.Integer).label("number")))
-    with open_store(pooled, patience=patience) as store:
+@pytest.mark.parametrize("deadlines", [None, Deadlines()])
+def test_nothing_is_left_in_the_sessions_that_others_get_next(pooled: str, deadlines: Deadlines | None) -> None:
+    one = Prepared(sa.select(sa.bindparam("number", 1, sa.Integer).label("number")))
+    with open_store(pooled, deadlines=deadlines) as store:
         for _ in range(SESSIONS):
             assert store.read(lambda conn: one.first(conn, {"number": 7})).number == 7
             assert store.transact(lambda conn: one.first(conn, {"number": 7})).number == 7
@@ -70,7 +70,7 @@ def test_nothing_is_left_in_the_sessions_that_others_get_next(pooled: str, patie
 
 def test_a_statement_has_its_settings_whatever_the_databases_defaults_are(pooled: str) -> None:
     moment = datetime(2026, 11, 3, 12, 30, tzinfo=UTC)
-    hot = Hot(sa.select(sa.bindparam("at", type_=UtcDateTime).label("at")))
+    hot = Prepared(sa.select(sa.bindparam("at", type_=UtcDateTime).label("at")))
     with Store(open_engine(pooled)) as store:
         name = sa.make_url(pooled).database
         for setting in ("datestyle = 'SQL, DMY'", "default_transaction_isolation = 'serializable'"):
@@ -98,7 +98,7 @@ def test_a_pooler_of_statements_is_refused_with_what_to_do(postgres_database: st
 
 
 def test_a_connection_to_postgres_itself_is_prepared_once(postgres_database: str) -> None:
-    one = Hot(sa.select(sa.bindparam("number", 1, sa.Integer).label("number")))
+    one = Prepared(sa.select(sa.bindparam("number", 1, sa.Integer).label("number")))
 
     def ask(conn: sa.Connection) -> Any:
         one.first(conn, {"number": 7})

@@ -15,24 +15,20 @@ from alembic.script import ScriptDirectory
 
 from airflow_snowpack.api.reasons import told_outside
 from airflow_snowpack.store import (
-    Patience,
+    Deadlines,
     SchemaOutOfDate,
     Store,
     UnknownRevision,
-    build_tables,  # noqa: F401  (their tables belong to the same metadata, and so do the next ones)
     check_schema,
-    interim_tables,  # noqa: F401
-    migrate,
     open_store,
-    operation_tables,  # noqa: F401
-    registered_run_tables,  # noqa: F401
-    schedule_tables,  # noqa: F401
+    opening,
     upgrade_schema,
 )
-from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store.deadlines import deadline
 from airflow_snowpack.store.migrate import SCRIPTS, VERSION_TABLE, current_revision
-from airflow_snowpack.store.patience import deadline
+from airflow_snowpack.store.opening import open_engine
 from airflow_snowpack.store.schema import REVISION, metadata
+from airflow_snowpack.store.tables import builds, interim, jobs, lineage, schedules  # noqa: F401  (all tables of the metadata)
 
 
 def set_revision(url: str, revision: str) -> None:
@@ -156,7 +152,7 @@ def test_a_migration_of_the_embedded_file_may_take_longer_than_an_answer(
         store.transact(lambda _conn: ends.append(deadline()))
         upgrade_schema(store)
 
-    monkeypatch.setattr(migrate, "upgrade_schema", upgrade)
-    with open_store(empty_sqlite_url, patience=Patience()) as store:
+    monkeypatch.setattr(opening, "upgrade_schema", upgrade)
+    with open_store(empty_sqlite_url, deadlines=Deadlines()) as store:
         assert current_revision(store) == REVISION
     assert ends == [None]

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from query_plans import scans, sent_by
 
 from airflow_snowpack.store import Store, open_store
-from airflow_snowpack.store.schema import job_history, jobs
 from airflow_snowpack.store.size import read_size
+from airflow_snowpack.store.tables.jobs import job_history, jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

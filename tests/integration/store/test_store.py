@@ -12,9 +12,9 @@ import sqlalchemy as sa
 from bounded import Beside
 
 from airflow_snowpack.store import Store, StoreUnreachable, UnsupportedStore, open_store
-from airflow_snowpack.store.engine import open_engine
+from airflow_snowpack.store.dialect import UtcDateTime
+from airflow_snowpack.store.opening import open_engine
 from airflow_snowpack.store.retry import TRIES, is_transient
-from airflow_snowpack.store.types import UtcDateTime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.interim import InterimRegistry
 from airflow_snowpack.jobs import ActionOutcome, JobStatus
 from airflow_snowpack.scheduling import GateState
-from airflow_snowpack.store.schedule_tables import gated_runs
+from airflow_snowpack.store.tables.schedules import gated_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,8 +18,8 @@ from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.spark import SparkConfig
 from airflow_snowpack.spark.java import find_java
 from airflow_snowpack.store import Store, open_store, upgrade_schema
-from airflow_snowpack.store.engine import open_engine
-from airflow_snowpack.store.interim_tables import interim_tables
+from airflow_snowpack.store.opening import open_engine
+from airflow_snowpack.store.tables.interim import interim_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

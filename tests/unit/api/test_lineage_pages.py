@@ -16,9 +16,9 @@ from pages_world import World, open_world
 
 from airflow_snowpack.api.pages.lineage_chart import WIDTH, lineage_chart
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.store.lineage import Lineage
-from airflow_snowpack.store.operation import Operation, OperationKind, TableAt
-from airflow_snowpack.store.operations import note_operation
+from airflow_snowpack.lineage.graph import Lineage
+from airflow_snowpack.lineage.operation import Operation, OperationKind, TableAt
+from airflow_snowpack.lineage.operations import note_operation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

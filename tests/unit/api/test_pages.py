@@ -17,7 +17,7 @@ from airflow_snowpack.api import build_app
 from airflow_snowpack.jobs import ActionOutcome
 from airflow_snowpack.maintenance import Action
 from airflow_snowpack.store import StoreTooSlow, StoreUnreachable
-from airflow_snowpack.store.schema import inventory_refreshes
+from airflow_snowpack.store.tables.jobs import inventory_refreshes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -491,7 +491,7 @@ def test_a_list_of_ten_thousand_jobs_is_made_with_as_few_statements_and_rows_as_
 
 def _copy_jobs(world: World, many: int) -> None:
     """Finished jobs like the first one, straight into the table: each by its own submit would take minutes."""
-    from airflow_snowpack.store.schema import jobs
+    from airflow_snowpack.store.tables.jobs import jobs
 
     first = world.submit("analytics.page_views")
     world.run(first, [compacted(10, 1, 2)])

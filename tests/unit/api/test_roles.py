@@ -15,8 +15,8 @@ from pages_world import World, open_world
 from airflow_snowpack.api.roles import DagState, read_roles
 from airflow_snowpack.api.shapes import ReadyShape
 from airflow_snowpack.scheduling import CommitsAdded, CustomEvents, Schedule, Schedules, run_now
-from airflow_snowpack.store import interim_tables
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
+from airflow_snowpack.store.tables.interim import interim_tables
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -180,9 +180,9 @@ def test_the_metrics_count_the_instances_of_each_role_and_mark_missing_ones(worl
 def test_interim_tables_need_a_collector(world: World) -> None:
     values = dict.fromkeys(("catalog", "database_name", "run_key", "dag_id", "run_id", "task_id", "output", "preservation"), "x")
     row = {**values, "table_id": "1", "table_name": "t", "map_index": 0, "try_number": 1, "state": "ready", "created_at": NOW}
-    empty = {column.name: 0 for column in interim_tables.interim_tables.c if not column.nullable and column.name not in row}
+    empty = {column.name: 0 for column in interim_tables.c if not column.nullable and column.name not in row}
     empty |= {"visible_at": NOW} if "visible_at" in empty else {}
-    world.store.transact(lambda conn: conn.execute(sa.insert(interim_tables.interim_tables).values(**row, **empty)))
+    world.store.transact(lambda conn: conn.execute(sa.insert(interim_tables).values(**row, **empty)))
     world.clock.move(minutes=20)
 
     assert missing(world) == ["collector"]

@@ -12,7 +12,7 @@ from pages_world import SomebodyIs, World, open_world
 from airflow_snowpack.api import User
 from airflow_snowpack.api.run_shapes import RegisteredRunShape
 from airflow_snowpack.store import AuditTrail
-from airflow_snowpack.store.schedule_tables import launches
+from airflow_snowpack.store.tables.schedules import launches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from pages_world import SomebodyIs, World, open_world
 from airflow_snowpack.scheduling import Checker, EndsFound, Launcher, NotStarted, Snapshot, Subscriber
 from airflow_snowpack.scheduling.sources.source_problems import Found, ProblemKind, write_problem
 from airflow_snowpack.store import AuditTrail
-from airflow_snowpack.store.schedule_tables import schedules
+from airflow_snowpack.store.tables.schedules import schedules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -11,8 +11,8 @@ from lineage_world import make_lineage
 
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
-from airflow_snowpack.store.operation import DatasetAt, Operation, OperationKind, TableAt
-from airflow_snowpack.store.operations import note_operation
+from airflow_snowpack.lineage.operation import DatasetAt, Operation, OperationKind, TableAt
+from airflow_snowpack.lineage.operations import note_operation
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from airflow_snowpack.api.run_bodies import registered_run_body
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.scheduling import RegisteredRuns, Schedules
 from airflow_snowpack.store import AuditTrail
-from airflow_snowpack.store.schedule_tables import launches
+from airflow_snowpack.store.tables.schedules import launches
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ import yaml
 from airflow_snowpack.api import schedule_bodies
 from airflow_snowpack.scheduling import Schedules, Subscriber
 from airflow_snowpack.store import AuditTrail
-from airflow_snowpack.store.schedule_tables import schedules as schedule_rows
+from airflow_snowpack.store.tables.schedules import schedules as schedule_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from airflow_snowpack.builds.read.reader import SnapshotReader
 from airflow_snowpack.builds.registry.dataset_lock import DatasetLock
 from airflow_snowpack.builds.registry.model import RunStatus
 from airflow_snowpack.builds.storage import Storage
-from airflow_snowpack.store.build_tables import build_datasets
+from airflow_snowpack.store.tables.builds import build_datasets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

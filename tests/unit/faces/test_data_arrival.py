@@ -12,7 +12,7 @@ from counted_reads import counted_reads
 from airflow_snowpack import hooks, sensors
 from airflow_snowpack.scheduling import CommitsAdded, Every, PartitionsAdded, RecordsAdded
 from airflow_snowpack.scheduling.sources.consumer import NOBODY
-from airflow_snowpack.store.schedule_tables import considered
+from airflow_snowpack.store.tables.schedules import considered
 
 if TYPE_CHECKING:
     from pathlib import Path

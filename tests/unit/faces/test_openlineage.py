@@ -15,8 +15,8 @@ import pytest
 
 from airflow_snowpack import operators
 from airflow_snowpack.airflow.task_ref import TaskRef
-from airflow_snowpack.store.operation import DatasetAt, Operation, OperationKind, TableAt
-from airflow_snowpack.store.operations import note_operation
+from airflow_snowpack.lineage.operation import DatasetAt, Operation, OperationKind, TableAt
+from airflow_snowpack.lineage.operations import note_operation
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.scheduling import CommitsAdded, DagRuns, Gate, GatePlace, GateState, MaxConcurrent, parse_trigger
 from airflow_snowpack.scheduling.sources.consumer import NOBODY, Consumer
 from airflow_snowpack.store import Store, open_store, utc_now
-from airflow_snowpack.store.schedule_tables import considered
+from airflow_snowpack.store.tables.schedules import considered
 from airflow_snowpack.triggers.shared_reads import next_round, shared_reads
 
 if TYPE_CHECKING:

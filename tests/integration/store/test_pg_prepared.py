@@ -14,9 +14,9 @@ from scripted_engine import eventually
 from sqlalchemy.exc import DBAPIError
 
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.direct import Direct
-from airflow_snowpack.store.engine import open_engine
-from airflow_snowpack.store.types import UtcDateTime
+from airflow_snowpack.store.dialect import UtcDateTime
+from airflow_snowpack.store.opening import open_engine
+from airflow_snowpack.store.pg_prepared import PgPrepared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ KINDS = {
     "moment": UtcDateTime(),
     "tree": sa.JSON(none_as_null=True),
 }
-ECHO = Direct(sa.select(*(sa.bindparam(name, type_=kind).label(name) for name, kind in KINDS.items())))
+ECHO = PgPrepared(sa.select(*(sa.bindparam(name, type_=kind).label(name) for name, kind in KINDS.items())))
 NOTHING = dict.fromkeys(KINDS)
 
 
@@ -114,7 +114,7 @@ def test_a_connection_with_a_command_in_progress_is_replaced(store: Store) -> No
 
 
 def test_the_same_statement_written_twice_is_one_to_the_server(store: Store) -> None:
-    again = Direct(sa.select(*(sa.bindparam(name, type_=kind).label(name) for name, kind in KINDS.items())))
+    again = PgPrepared(sa.select(*(sa.bindparam(name, type_=kind).label(name) for name, kind in KINDS.items())))
 
     def ask_both(conn: sa.Connection) -> list[int]:
         rows = (each.first(conn, NOTHING | {"number": number}) for number, each in enumerate((ECHO, again)))
@@ -131,7 +131,7 @@ def test_a_signal_in_the_middle_leaves_neither_a_lock_nor_a_connection_that_is_b
     store.single(lambda conn: conn.exec_driver_sql("CREATE TABLE counted (n integer)"))
     store.single(lambda conn: conn.exec_driver_sql("INSERT INTO counted VALUES (0)"))
     counted = sa.table("counted", sa.column("n", sa.Integer))
-    count_up = Direct(sa.update(counted).values(n=counted.c.n + sa.bindparam("by", type_=sa.Integer)))
+    count_up = PgPrepared(sa.update(counted).values(n=counted.c.n + sa.bindparam("by", type_=sa.Integer)))
 
     def over(_signal: int, _frame: object) -> None:
         raise TimeOver
@@ -164,7 +164,9 @@ def test_a_signal_in_the_middle_leaves_neither_a_lock_nor_a_connection_that_is_b
 
 def test_it_runs_in_the_transaction_around_it(store: Store) -> None:
     store.single(lambda conn: conn.exec_driver_sql("CREATE TABLE kept (n integer)"))
-    insert = Direct(sa.insert(sa.table("kept", sa.column("n", sa.Integer))).values(n=sa.bindparam("n")).returning(sa.column("n")))
+    insert = PgPrepared(
+        sa.insert(sa.table("kept", sa.column("n", sa.Integer))).values(n=sa.bindparam("n")).returning(sa.column("n"))
+    )
 
     def fail(conn: sa.Connection) -> None:
         insert.first(conn, {"n": 1})

@@ -1,12 +1,10 @@
 """A statement that runs so often that its own cost matters, the same on both databases.
 
-    HAND_ON = Hot(sa.update(interim_tables).where(…).values(…))
-    TAKE_SLOT = Hot({"postgresql": …, "sqlite": …})
+    HAND_ON = Prepared(sa.update(interim_tables).where(…).values(…))
     is_ours = HAND_ON.count(conn, values) == 1
-    row = TAKE_SLOT.first(conn, values)
 
-On Postgres it is prepared once on each connection and runs below the driver's cursor (:mod:`airflow_snowpack.store.direct`); on
-SQLite through SQLAlchemy. Its text must not depend on its values: no lists of any length.
+On Postgres it is prepared once on each connection and runs below the driver's cursor, see ``pg_prepared.py``; on SQLite through
+SQLAlchemy. Its text must not depend on its values: no lists of any length.
 """
 
 from __future__ import annotations
@@ -18,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 if TYPE_CHECKING:
-    from airflow_snowpack.store.direct import Direct
+    from airflow_snowpack.store.pg_prepared import PgPrepared
 
 FEW = 4
 """Rows of which each may be a round trip; more of them go together, through the driver's pipeline."""
 
 
-class Hot:
+class Prepared:
     """A statement that gives or writes rows.
 
     :param statement: with a bind parameter for each value that changes; one for all, or one for each dialect.
@@ -34,11 +32,11 @@ class Hot:
         self._statements = statement if isinstance(statement, Mapping) else {"postgresql": statement, "sqlite": statement}
 
     @cached_property
-    def _direct(self) -> Direct:
+    def _direct(self) -> PgPrepared:
         # Imported here: psycopg is not needed for a store in a file.
-        from airflow_snowpack.store.direct import Direct
+        from airflow_snowpack.store.pg_prepared import PgPrepared
 
-        return Direct(self._statements["postgresql"])
+        return PgPrepared(self._statements["postgresql"])
 
     def first(self, conn: sa.Connection, values: Mapping[str, Any]) -> Any | None:
         """The first row, or ``None``.

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from airflow_snowpack.store.dialect import UtcDateTime
 from airflow_snowpack.store.schema import metadata
-from airflow_snowpack.store.types import UtcDateTime
 
 operations = sa.Table(
     "operations",

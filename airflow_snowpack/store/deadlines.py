@@ -1,9 +1,9 @@
 """How long a process that answers people waits for the database, before it says that the store is away.
 
 A worker waits: its work is worth more than its time. Who looks at a page does not: for him a store that hangs is a store that is
-down, and he is told so within :attr:`Patience.answer`, whatever hangs.
+down, and he is told so within :attr:`Deadlines.answer`, whatever hangs.
 
-    store = open_store(url, patience=Patience())
+    store = open_store(url, deadlines=Deadlines())
     store.read(...)          # StoreUnreachable or StoreTooSlow after four seconds at the latest
 
 A server that is stopped, or a network that swallows packets, answers nothing at all, and no timeout of the server's own ends
@@ -28,7 +28,7 @@ _DEADLINE: ContextVar[float | None] = ContextVar("snowpack_store_deadline", defa
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class Deadlines:
     """The periods of a store that answers people. All of them together stay below :data:`REQUEST_TIMEOUT`.
 
     :param answer: one piece of work in all, waits and repeats included.
@@ -49,7 +49,7 @@ class Patience:
     connections: int = 50
 
     @classmethod
-    def within(cls, request: timedelta, connections: int = 50) -> Patience:
+    def within(cls, request: timedelta, connections: int = 50) -> Deadlines:
         """Return the periods for requests that may take this long: each keeps its share of :data:`REQUEST_TIMEOUT`.
 
         :param request: :data:`REQUEST_TIMEOUT` or longer, since libpq waits for a connection for two seconds at least.
@@ -102,11 +102,11 @@ def is_overdue() -> bool:
 class Outage:
     """Remembers that the store is away, so that not every thread of a server waits for it in turn.
 
-    After :attr:`Patience.pause` one caller tries; the others are refused on until it knows better.
+    After :attr:`Deadlines.pause` one caller tries; the others are refused on until it knows better.
     """
 
-    def __init__(self, patience: Patience) -> None:
-        self._patience = patience
+    def __init__(self, deadlines: Deadlines) -> None:
+        self._deadlines = deadlines
         self._known: tuple[str, BaseException] | None = None
         self._try_at = 0.0
         self._guard = Lock()
@@ -121,12 +121,12 @@ class Outage:
                 return
             if now < self._try_at:
                 raise StoreUnreachable(*known)
-            self._try_at = now + self._patience.answer.total_seconds()
+            self._try_at = now + self._deadlines.answer.total_seconds()
 
     def begins(self, where: str, cause: BaseException) -> None:
         """The database did not answer."""
         with self._guard:
-            self._known, self._try_at = (where, cause), time.monotonic() + self._patience.pause.total_seconds()
+            self._known, self._try_at = (where, cause), time.monotonic() + self._deadlines.pause.total_seconds()
 
     def ends(self) -> None:
         """The database answered."""

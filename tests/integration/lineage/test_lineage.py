@@ -11,11 +11,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
+from airflow_snowpack.lineage.graph import Lineage, LineageGraph
+from airflow_snowpack.lineage.operation import DatasetAt, Operation, OperationKind, TableAt
+from airflow_snowpack.lineage.operations import note_operation
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.engine import open_engine
-from airflow_snowpack.store.lineage import Lineage, LineageGraph
-from airflow_snowpack.store.operation import DatasetAt, Operation, OperationKind, TableAt
-from airflow_snowpack.store.operations import note_operation
+from airflow_snowpack.store.opening import open_engine
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

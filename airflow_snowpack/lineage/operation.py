@@ -22,7 +22,7 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_snowpack.airflow.task_ref import TaskRef
-from airflow_snowpack.store.ids import new_id
+from airflow_snowpack.store.clock_and_ids import new_id
 
 
 class OperationKind(StrEnum):

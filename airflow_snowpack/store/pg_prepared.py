@@ -1,11 +1,11 @@
 """Runs one statement of Postgres below the driver's cursor: for those whose speed is the speed of the whole.
 
-What SQLAlchemy and psycopg do per execution costs more than Postgres needs for a claim. A :class:`Direct` is compiled once,
+What SQLAlchemy and psycopg do per execution costs more than Postgres needs for a claim. A :class:`PgPrepared` is compiled once,
 is prepared once on each connection, and sends and reads values as text by the column types that it was written with. It
 means the same as ``conn.execute(statement, values).first()``: same transaction, same errors, so that what is retried stays
 the same.
 
-    CLAIM = Direct(sa.update(job_queue)….returning(…))
+    CLAIM = PgPrepared(sa.update(job_queue)….returning(…))
     row = CLAIM.first(conn, {"b_now": now})
 """
 
@@ -27,7 +27,7 @@ from psycopg.errors import error_from_result
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.exc import DBAPIError
 
-from airflow_snowpack.store.types import UtcDateTime
+from airflow_snowpack.store.dialect import UtcDateTime
 
 # Numbered parameters go to the server as they are; psycopg rewrites named ones at each call.
 _DIALECT: sa.Dialect = PGDialect_psycopg(paramstyle="numeric_dollar")  # type: ignore[no-untyped-call]  # SQLAlchemy has no types here
@@ -41,7 +41,7 @@ Write = Callable[[Any], bytes | None]
 Read = Callable[[bytes], Any]
 
 
-class Direct:
+class PgPrepared:
     """A statement for Postgres that gives at most one row.
 
     :param statement: with a bind parameter for each value, and named columns or ``RETURNING``.

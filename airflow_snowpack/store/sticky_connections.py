@@ -3,7 +3,7 @@
 To take a connection from the pool, wrap it and give it back costs about as much as a claim itself. A kept connection is
 taken off a stack and put back onto it; whoever meets an error closes his, so that no broken one is met twice.
 
-    kept = KeptConnections(engine)
+    kept = StickyConnections(engine)
     kept.run(lambda conn: conn.execute(...))
 """
 
@@ -18,10 +18,17 @@ from sqlalchemy.exc import DBAPIError
 
 T = TypeVar("T")
 
+STATEMENT_BY_STATEMENT = "snowpack_statement_by_statement"
+
 KEPT = 2  # far below the pool's 15: what is kept is missing there, and whoever finds the pool empty waits for half a minute
 
 
-class KeptConnections:
+def statement_by_statement(engine: sa.Engine) -> sa.Engine:
+    """The same engine, and the same connections, where each statement is a transaction of its own."""
+    return engine.execution_options(**{STATEMENT_BY_STATEMENT: True})
+
+
+class StickyConnections:
     """At most so many, and no more than threads were busy at the same moment.
 
     :param engine: each statement on it must be a transaction of its own.

@@ -13,14 +13,12 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_snowpack.airflow.task_ref import TaskRef
+from airflow_snowpack.lineage.operation import DatasetAt, Operation, OperationKind, TableAt
+from airflow_snowpack.lineage.operations import OperationLog, forget_operations, note_operation, record_operation
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.engine import open_engine
-from airflow_snowpack.store.operation import DatasetAt, Operation, OperationKind, TableAt
-from airflow_snowpack.store.operation_log import OperationLog
-from airflow_snowpack.store.operation_retention import forget_operations
-from airflow_snowpack.store.operation_tables import operation_edges, operation_tables, operations
-from airflow_snowpack.store.operations import note_operation, record_operation
-from airflow_snowpack.store.schema import switches
+from airflow_snowpack.store.opening import open_engine
+from airflow_snowpack.store.tables.jobs import switches
+from airflow_snowpack.store.tables.lineage import operation_edges, operation_tables, operations
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 TASK = TaskRef("shop", "manual__1", "clean", -1, 2)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from airflow_snowpack.store.dialect import UtcDateTime
 from airflow_snowpack.store.leases import lease_columns
 from airflow_snowpack.store.schema import BUSY, metadata
-from airflow_snowpack.store.types import UtcDateTime
 
 interim_runs = sa.Table(
     "interim_runs",

@@ -1,7 +1,4 @@
-"""What the store needs of a session of Postgres, and how it does without one behind a pooler, such as PgBouncer.
-
-    connection.behind_pooler = is_behind_pooler(connection)
-    conn.exec_driver_sql(begin_behind_pooler(session_settings(patience)))
+"""Connections to Postgres: they do not wait beyond a deadline, and need no session that lasts, such as behind PgBouncer.
 
 A pooler may give each transaction another session (``pool_mode = transaction``). Settings would then be lost, or apply to the
 transactions of other clients, and a prepared statement would not be there. So behind a pooler, whatever its mode, the invariant
@@ -11,16 +8,61 @@ trip of its ``BEGIN``), and nothing is prepared. Locks end with their transactio
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import psycopg
+
+from airflow_snowpack.store.deadlines import deadline
 from airflow_snowpack.store.errors import PoolerRefusesTransactions
 
+
+class DeadlineConnection(psycopg.Connection[Any]):
+    """Ends the wait for an answer at the deadline of the present work, and itself with it: the answer may still come.
+
+    :ivar behind_pooler: whether a pooler stands between it and Postgres, so that nothing may outlive a transaction.
+    """
+
+    behind_pooler = False
+
+    def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
+        end = deadline()
+        return super().wait(gen if end is None else self._until(end, gen), *arguments, **options)
+
+    def _until(self, end: float, gen: Any) -> Generator[Any, Any, Any]:
+        # psycopg wakes its generators ten times a second, also when nothing has come.
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if not ready and time.monotonic() >= end:
+                    self.pgconn.finish()
+                    raise psycopg.OperationalError("the server did not answer in time")
+                wanted = gen.send(ready)
+        except StopIteration as done:
+            return done.value
+
+
 if TYPE_CHECKING:
-    from airflow_snowpack.store.patience import Patience
+    from airflow_snowpack.store.deadlines import Deadlines
 
 
-def session_settings(patience: Patience | None) -> dict[str, str]:
+def connect(_dialect: Any, _record: Any, arguments: Any, parameters: Any) -> Any:
+    """Open a connection that does not wait beyond the deadline of the work, such as the end of a lease."""
+    return DeadlineConnection.connect(*arguments, **parameters)
+
+
+def configure(settings: Mapping[str, str], connection: Any, _record: Any) -> None:
+    """Prepare a new connection: with its settings or, behind a pooler, after a check of the pooler's mode."""
+    connection.behind_pooler = is_behind_pooler(connection)
+    if connection.behind_pooler:
+        check_transactions(connection)
+    else:
+        connection.execute("; ".join(f"SET {name} = {value}" for name, value in settings.items()))
+
+
+def session_settings(deadlines: Deadlines | None) -> dict[str, str]:
     """Return the settings of a session or, behind a pooler, of each transaction."""
     settings = {
         # Every statement of the store looks rows up by an index. Without statistics, as for a queue filled a moment ago, Postgres
@@ -34,8 +76,8 @@ def session_settings(patience: Patience | None) -> dict[str, str]:
         # A statement after a lock must see what was committed before the lock was had, whatever the database's default is.
         "default_transaction_isolation": "'read committed'",
     }
-    if patience is not None:
-        settings["statement_timeout"] = str(int(patience.statement.total_seconds() * 1000))
+    if deadlines is not None:
+        settings["statement_timeout"] = str(int(deadlines.statement.total_seconds() * 1000))
     return settings
 
 
@@ -56,8 +98,6 @@ def check_transactions(connection: Any) -> None:
 
     :raises PoolerRefusesTransactions: it does not (``pool_mode = statement``).
     """
-    import psycopg
-
     try:
         connection.execute("BEGIN")
         connection.execute("ROLLBACK")

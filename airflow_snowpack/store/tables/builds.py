@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from airflow_snowpack.store.dialect import UtcDateTime
 from airflow_snowpack.store.leases import lease_columns
 from airflow_snowpack.store.schema import metadata
-from airflow_snowpack.store.types import UtcDateTime
 
 build_datasets = sa.Table(
     "build_datasets",

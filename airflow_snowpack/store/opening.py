@@ -16,23 +16,25 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
-from airflow_snowpack.store.errors import StoreFolderMissing, UnsupportedStore
+from airflow_snowpack.store.clock_and_ids import Clock, utc_now
+from airflow_snowpack.store.deadlines import Deadlines, is_overdue
+from airflow_snowpack.store.errors import SchemaOutOfDate, StoreFolderMissing, UnsupportedStore
+from airflow_snowpack.store.migrate import check_schema, upgrade_schema
 from airflow_snowpack.store.one_connection import OneConnection
-from airflow_snowpack.store.patience import Patience, is_overdue
-from airflow_snowpack.store.pooler import begin_behind_pooler, check_transactions, is_behind_pooler, session_settings
+from airflow_snowpack.store.sticky_connections import STATEMENT_BY_STATEMENT
+from airflow_snowpack.store.store import Store
 
 SQLITE_BUSY_TIMEOUT_MS = 10_000
 POSTGRES_CONNECT_TIMEOUT_S = 10
 SQLITE_STEPS_BETWEEN_LOOKS = 20_000
 """After so many steps of its virtual machine, about a millisecond, SQLite looks whether the statement's time is over."""
-STATEMENT_BY_STATEMENT = "snowpack_statement_by_statement"
 
 
-def open_engine(url: str | sa.URL, patience: Patience | None = None, *, of_a_task: bool = False) -> sa.Engine:
+def open_engine(url: str | sa.URL, deadlines: Deadlines | None = None, *, of_a_task: bool = False) -> sa.Engine:
     """An engine for the store.
 
     :param url: ``sqlite:////absolute/path`` or ``postgresql://…`` (whatever its driver, psycopg 3 is used).
-    :param patience: the limits of a process that answers people; ``None`` for a worker, which waits.
+    :param deadlines: the limits of a process that answers people; ``None`` for a worker, which waits.
     :param of_a_task: one connection to Postgres for all threads of the process, held only while it is used.
     :raises UnsupportedStore: another database.
     :raises StoreFolderMissing: the folder of the SQLite file does not exist.
@@ -40,30 +42,30 @@ def open_engine(url: str | sa.URL, patience: Patience | None = None, *, of_a_tas
     parsed = sa.make_url(url)
     match parsed.get_backend_name():
         case "sqlite":
-            return _open_sqlite(parsed, patience)
+            return _open_sqlite(parsed, deadlines)
         case "postgresql" | "postgres":
-            return _open_postgres(parsed, patience, OneConnection.OPTIONS if of_a_task else _pool(patience))
+            return _open_postgres(parsed, deadlines, OneConnection.OPTIONS if of_a_task else _pool(deadlines))
         case other:
             raise UnsupportedStore(other)
 
 
-def _pool(patience: Patience | None) -> dict[str, Any]:
-    if patience is None:
+def _pool(deadlines: Deadlines | None) -> dict[str, Any]:
+    if deadlines is None:
         return {}
-    idle = patience.idle
+    idle = deadlines.idle
     return {
         "pool_size": idle,
-        "max_overflow": patience.connections - idle,
-        "pool_timeout": patience.connection.total_seconds(),
+        "max_overflow": deadlines.connections - idle,
+        "pool_timeout": deadlines.connection.total_seconds(),
     }
 
 
-def _open_sqlite(url: sa.URL, patience: Patience | None) -> sa.Engine:
+def _open_sqlite(url: sa.URL, deadlines: Deadlines | None) -> sa.Engine:
     check_folder(url)
-    busy = SQLITE_BUSY_TIMEOUT_MS / 1000 if patience is None else patience.file.total_seconds()
-    engine = sa.create_engine(url, connect_args={"timeout": busy}, **_pool(patience))
+    busy = SQLITE_BUSY_TIMEOUT_MS / 1000 if deadlines is None else deadlines.file.total_seconds()
+    engine = sa.create_engine(url, connect_args={"timeout": busy}, **_pool(deadlines))
     sa.event.listen(engine, "connect", _configure_sqlite)
-    if patience is not None:
+    if deadlines is not None:
         sa.event.listen(engine, "connect", _limit_sqlite)
     _begin_with(engine, "BEGIN IMMEDIATE")
     return engine
@@ -94,19 +96,17 @@ def _limit_sqlite(connection: DBAPIConnection, _record: Any) -> None:
     connection.set_progress_handler(is_overdue, SQLITE_STEPS_BETWEEN_LOOKS)
 
 
-def statement_by_statement(engine: sa.Engine) -> sa.Engine:
-    """The same engine, and the same connections, where each statement is a transaction of its own."""
-    return engine.execution_options(**{STATEMENT_BY_STATEMENT: True})
+def _open_postgres(url: sa.URL, deadlines: Deadlines | None, pool: Mapping[str, Any]) -> sa.Engine:
+    # Imported here: psycopg is not needed for a store in a file.
+    from airflow_snowpack.store.pg_connection import begin_behind_pooler, configure, connect, session_settings
 
-
-def _open_postgres(url: sa.URL, patience: Patience | None, pool: Mapping[str, Any]) -> sa.Engine:
     engine = sa.create_engine(
         url.set(drivername="postgresql+psycopg"),
         connect_args={
             "autocommit": True,
             # psycopg forgets what is prepared at every rollback; the statements that are worth it are prepared in ``direct.py``.
             "prepare_threshold": None,
-            "connect_timeout": POSTGRES_CONNECT_TIMEOUT_S if patience is None else int(patience.connect.total_seconds()),
+            "connect_timeout": POSTGRES_CONNECT_TIMEOUT_S if deadlines is None else int(deadlines.connect.total_seconds()),
             "client_encoding": "utf8",
             # A connection that a firewall dropped is found dead in half a minute: a heartbeat must not wait on it for longer.
             "keepalives_idle": 15,
@@ -122,26 +122,11 @@ def _open_postgres(url: sa.URL, patience: Patience | None, pool: Mapping[str, An
         pool_reset_on_return=None,
         **pool,
     )
-    sa.event.listen(engine, "do_connect", _connect_patiently)
-    settings = session_settings(patience)
-    sa.event.listen(engine, "connect", partial(_configure_postgres, settings))
+    sa.event.listen(engine, "do_connect", connect)
+    settings = session_settings(deadlines)
+    sa.event.listen(engine, "connect", partial(configure, settings))
     _begin_with(engine, "BEGIN", pooled=begin_behind_pooler(settings))
     return engine
-
-
-def _connect_patiently(_dialect: Any, _record: Any, arguments: Any, parameters: Any) -> Any:
-    """Open a connection that does not wait beyond the deadline of the work, such as the end of a lease."""
-    from airflow_snowpack.store.patient_connection import PatientConnection
-
-    return PatientConnection.connect(*arguments, **parameters)
-
-
-def _configure_postgres(settings: Mapping[str, str], connection: Any, _record: Any) -> None:
-    connection.behind_pooler = is_behind_pooler(connection)
-    if connection.behind_pooler:
-        check_transactions(connection)
-    else:
-        connection.execute("; ".join(f"SET {name} = {value}" for name, value in settings.items()))
 
 
 def _begin_with(engine: sa.Engine, command: str, pooled: str | None = None) -> None:
@@ -152,3 +137,44 @@ def _begin_with(engine: sa.Engine, command: str, pooled: str | None = None) -> N
             conn.exec_driver_sql(command)
 
     sa.event.listen(engine, "begin", begin)
+
+
+def open_store(
+    url: str | sa.URL, *, clock: Clock = utc_now, deadlines: Deadlines | None = None, of_a_task: bool = False
+) -> Store:
+    """Open the store and make sure that its tables are there.
+
+    The embedded SQLite file creates and upgrades itself. Postgres is checked only: many processes share it, and when it
+    changes is the operator's decision.
+
+    :param deadlines: the limits of a process that answers people; ``None`` for a worker, which waits.
+    :param of_a_task: one connection to Postgres for all threads of the process, held only while it is used.
+    :raises UnsupportedStore: neither SQLite nor Postgres.
+    :raises StoreFolderMissing: the folder of the SQLite file does not exist.
+    :raises SchemaOutOfDate: Postgres without the tables that this version needs.
+    :raises UnknownRevision: tables from before release 0.1.
+    :raises StoreUnreachable: no answer.
+    """
+    store = Store(open_engine(url, deadlines, of_a_task=of_a_task), clock, deadlines=deadlines)
+    try:
+        _ensure_schema(store)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def _ensure_schema(store: Store) -> None:
+    """Upgrade the embedded file when it needs it; only check Postgres, which many processes share.
+
+    :raises SchemaOutOfDate: Postgres needs `airflow snowpack db upgrade`.
+    :raises UnknownRevision: the tables are from before release 0.1.
+    """
+    try:
+        check_schema(store)
+    except SchemaOutOfDate:
+        if store.is_postgres:
+            raise
+        # Without deadlines: a migration of a large file may take longer than a request may.
+        with Store(open_engine(store.engine.url), store.clock) as unhurried:
+            upgrade_schema(unhurried)

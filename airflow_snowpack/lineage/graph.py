@@ -20,11 +20,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.store.operation import Operation
-from airflow_snowpack.store.operation_log import OperationLog, chunks, is_dataset
-from airflow_snowpack.store.operation_tables import operation_edges
+from airflow_snowpack.lineage.operation import Operation
+from airflow_snowpack.lineage.operations import OperationLog, chunks, is_dataset
+from airflow_snowpack.store.dialect import storable
 from airflow_snowpack.store.store import Store
-from airflow_snowpack.store.text import storable
+from airflow_snowpack.store.tables.lineage import operation_edges
 
 DEPTH = 5
 DEEPEST = 50

@@ -1,4 +1,4 @@
-"""Hot statements mean the same on both databases, whatever they run on."""
+"""Prepared statements mean the same on both databases, whatever they run on."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
 from airflow_snowpack.store import Store
-from airflow_snowpack.store.engine import open_engine
-from airflow_snowpack.store.hot import FEW, Hot
+from airflow_snowpack.store.opening import open_engine
+from airflow_snowpack.store.prepared import FEW, Prepared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PLACES = sa.Table("places", sa.MetaData(), sa.Column("code", sa.Text, primary_key=True), sa.Column("visits", sa.Integer))
-ADD = Hot(sa.insert(PLACES))
-VISIT = Hot(sa.update(PLACES).where(PLACES.c.code == sa.bindparam("b_code")).values(visits=PLACES.c.visits + 10))
-KEEP = Hot(
+ADD = Prepared(sa.insert(PLACES))
+VISIT = Prepared(sa.update(PLACES).where(PLACES.c.code == sa.bindparam("b_code")).values(visits=PLACES.c.visits + 10))
+KEEP = Prepared(
     {
         dialect: insert(PLACES)
         .values(code=sa.bindparam("b_code"), visits=7)

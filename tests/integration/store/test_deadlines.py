@@ -18,9 +18,9 @@ from postgres_server import running_server
 from scripted_engine import PATIENCE_S, eventually
 
 from airflow_snowpack import hooks
-from airflow_snowpack.store import Patience, Store, StoreTooSlow, StoreUnreachable, open_store
-from airflow_snowpack.store.engine import open_engine
-from airflow_snowpack.store.patience import Outage
+from airflow_snowpack.store import Deadlines, Store, StoreTooSlow, StoreUnreachable, open_store
+from airflow_snowpack.store.deadlines import Outage
+from airflow_snowpack.store.opening import open_engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 PROMISED_S = 5.0
 """What a server that answers people promises, whatever hangs. No test measures it: a busy machine would not keep to it."""
-SHORT = Patience(answer=timedelta(seconds=1), repeat=timedelta(milliseconds=200), pause=timedelta(milliseconds=100))
+SHORT = Deadlines(answer=timedelta(seconds=1), repeat=timedelta(milliseconds=200), pause=timedelta(milliseconds=100))
 """Gives up soon, so what must succeed is tried until it does. libpq waits at least two seconds for a connection."""
-LONG = Patience(answer=timedelta(minutes=2), connect=timedelta(minutes=1), connection=timedelta(minutes=1))
+LONG = Deadlines(answer=timedelta(minutes=2), connect=timedelta(minutes=1), connection=timedelta(minutes=1))
 """For what must succeed at once, however busy the machine is."""
 
 
@@ -55,9 +55,9 @@ def store(server: PostgresServer) -> Iterator[Store]:
         yield store
 
 
-def patient(url: str | sa.URL, patience: Patience) -> Store:
+def patient(url: str | sa.URL, deadlines: Deadlines) -> Store:
     """A store without tables, as :func:`open_store` opens it."""
-    return Store(open_engine(url, patience), patience=patience)
+    return Store(open_engine(url, deadlines), deadlines=deadlines)
 
 
 def ask(store: Store) -> int:
@@ -92,12 +92,12 @@ def errors_of(store: Store) -> list[BaseException]:
 
 
 @pytest.mark.parametrize("request_timeout", [timedelta(seconds=PROMISED_S), timedelta(minutes=1)])
-def test_a_patience_ends_before_the_request_that_it_is_for(request_timeout: timedelta) -> None:
-    patience = Patience.within(request_timeout)
+def test_deadlines_end_before_the_request_that_they_are_for(request_timeout: timedelta) -> None:
+    deadlines = Deadlines.within(request_timeout)
 
-    assert patience.statement < patience.answer < request_timeout
-    assert patience.repeat + patience.connect <= patience.answer, "the last try has time for a connection"
-    assert max(patience.connection, patience.file) < patience.answer
+    assert deadlines.statement < deadlines.answer < request_timeout
+    assert deadlines.repeat + deadlines.connect <= deadlines.answer, "the last try has time for a connection"
+    assert max(deadlines.connection, deadlines.file) < deadlines.answer
 
 
 def test_a_stopped_server_is_reported_and_found_again_when_it_is_back(server: PostgresServer, store: Store) -> None:
@@ -119,7 +119,7 @@ def test_a_server_that_answers_nothing_is_given_up_and_found_again_when_it_is_ba
     with pytest.raises(StoreUnreachable):
         write(store)
     with pytest.raises(StoreUnreachable):
-        open_store(server.url, patience=SHORT)
+        open_store(server.url, deadlines=SHORT)
 
     server.thaw()
     eventually(lambda: is_back(store))
@@ -171,7 +171,7 @@ def test_an_outage_that_is_known_is_not_waited_for_again(server: PostgresServer)
 
 
 def test_after_the_pause_one_caller_tries_and_the_others_are_refused_until_it_knows() -> None:
-    outage = Outage(Patience(pause=timedelta(0), answer=timedelta(hours=1)))
+    outage = Outage(Deadlines(pause=timedelta(0), answer=timedelta(hours=1)))
     outage.begins("the server", OSError("gone"))
 
     outage.check()  # the one that tries
@@ -221,8 +221,8 @@ ENDLESS = {
 def test_a_statement_that_takes_too_long_is_ended_and_the_store_counts_as_up(store_url: str, way: str) -> None:
     short = replace(LONG, answer=timedelta(milliseconds=400), pause=timedelta(hours=1))
     # The limit of the Postgres server alone: on a busy machine its answer may come after the store has given up.
-    patience = replace(short, answer=LONG.answer) if store_url.startswith("postgresql") else short
-    with Store(open_engine(store_url, short), patience=patience) as store:
+    deadlines = replace(short, answer=LONG.answer) if store_url.startswith("postgresql") else short
+    with Store(open_engine(store_url, short), deadlines=deadlines) as store:
         endless = ENDLESS[store.engine.dialect.name]
         with pytest.raises(StoreTooSlow, match=r"is up, but .*Narrow it: name a table, a DAG, a status or a period") as caught:
             getattr(store, way)(lambda conn: conn.exec_driver_sql(endless).all())
@@ -268,11 +268,11 @@ def test_work_that_refuses_does_not_count_as_an_outage(postgres_database: str) -
         assert ask(store) == 1
 
 
-def test_the_hook_opens_the_store_with_the_patience_that_it_was_given(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hook_opens_the_store_with_its_deadlines(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     connection = {"conn_type": "sqlite", "host": sa.make_url(sqlite_url).database}
     monkeypatch.setenv("AIRFLOW_CONN_STORE", json.dumps(connection))
-    patience = Patience(file=timedelta(milliseconds=50))
+    deadlines = Deadlines(file=timedelta(milliseconds=50))
 
-    with hooks.SnowpackHook("store", patience=patience) as hook:
+    with hooks.SnowpackHook("store", deadlines=deadlines) as hook:
         timeout = hook.store().read(lambda conn: conn.exec_driver_sql("PRAGMA busy_timeout").scalar_one())
     assert timeout == 50

@@ -1,4 +1,4 @@
-"""The tables of schedules, events, pending jobs and launches.
+"""The tables of schedules, registered runs, events, pending runs and launches.
 
 An event is matched to triggers by ``event_key``, so a look-up costs the same however many schedules there are. What waits carries
 the moment at which it is to be looked at (``next_check_at``, ``look_at``), so that looking costs what is due and not what waits.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from airflow_snowpack.store.dialect import UtcDateTime
 from airflow_snowpack.store.leases import lease_columns
 from airflow_snowpack.store.schema import BUSY, metadata
-from airflow_snowpack.store.types import UtcDateTime
 
 OPEN = "state IN ('pending_trigger', 'pending_constraint')"
 """Pending jobs that take events up."""
@@ -319,3 +319,19 @@ sa.Index(
 )
 gate_ended = gated_runs.c.ended_at.is_not(None)
 sa.Index("ix_gated_runs_ended_at", gated_runs.c.ended_at, postgresql_where=gate_ended, sqlite_where=gate_ended)
+
+registered_runs = sa.Table(
+    "registered_runs",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("dag_id", sa.Text, nullable=False, index=True),
+    sa.Column("conf", sa.JSON, nullable=False),
+    sa.Column("cron", sa.Text),
+    sa.Column("tz", sa.Text, nullable=False),
+    sa.Column("preservation", sa.Text),
+    sa.Column("enabled", sa.Boolean, nullable=False),
+    sa.Column("description", sa.Text, nullable=False),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("updated_at", UtcDateTime, nullable=False),
+    sa.Column("updated_by", sa.Text),
+)

@@ -1,0 +1,356 @@
+"""Records operations, reads them back, and deletes old ones.
+
+    note_operation(store, operation)                             # in a transaction of its own, after the work
+    store.transact(lambda conn: (..., record_operation(conn, operation)))    # with the work, at no commit more
+
+    log = OperationLog(store)
+    page = log.of_table("lake.shop.orders", limit=50)
+    log.of_task("orders", "manual__1", "clean")
+
+The invariant: a record never fails the work that it describes. What the database refuses is undone to where the record began,
+logged, and the transaction around it continues; only a lost connection, or a conflict that the store repeats, is raised, since
+then the work itself has to be repeated. An operation that is recorded twice is there once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from airflow_snowpack.airflow.task_ref import TaskRef
+from airflow_snowpack.lineage.operation import DatasetAt, Operation, OperationKind, TableAt
+from airflow_snowpack.store.dialect import insert, storable
+from airflow_snowpack.store.errors import StoreError
+from airflow_snowpack.store.prepared import Prepared
+from airflow_snowpack.store.retention import Kind, age_limit, prune_batch
+from airflow_snowpack.store.retry import is_transient
+from airflow_snowpack.store.store import Store
+from airflow_snowpack.store.tables.lineage import operation_edges, operation_tables, operations
+
+log = logging.getLogger(__name__)
+
+INPUT, OUTPUT = "input", "output"
+LONGEST_NAME = 1_000
+"""Longer than any table's name and any sane url; Postgres indexes no pair of names that takes a third of a page."""
+
+
+def _add_edges() -> Any:
+    """Each pair once; the newest operation wins, in whatever order they arrive."""
+    statement = insert(operation_edges)
+    new, old = statement.excluded, operation_edges.c
+    newer = new.last_at >= old.last_at
+    return statement.on_conflict_do_update(
+        index_elements=["source", "target"],
+        set_={
+            "operation_id": sa.case((newer, new.operation_id), else_=old.operation_id),
+            "operations": old.operations + new.operations,
+            "first_at": sa.case((new.first_at < old.first_at, new.first_at), else_=old.first_at),
+            "last_at": sa.case((newer, new.last_at), else_=old.last_at),
+        },
+    )
+
+
+ADD_OPERATION = Prepared(insert(operations).on_conflict_do_nothing().returning(operations.c.operation_id))
+ADD_TABLES = Prepared(sa.insert(operation_tables))
+ADD_EDGES = Prepared(_add_edges())
+
+
+def note_operation(store: Store, operation: Operation) -> bool:
+    """Record an operation in a transaction of its own.
+
+    :returns: whether it stands there now; if not, the log says why.
+    """
+    try:
+        return store.transact(lambda conn: record_operation(conn, operation))
+    except (SQLAlchemyError, StoreError) as error:
+        _log_loss(operation, error)
+        return False
+
+
+def record_operation(conn: sa.Connection, operation: Operation) -> bool:
+    """Record an operation in the caller's transaction.
+
+    :returns: whether it stands there now; if not, the log says why.
+    :raises DBAPIError: the whole transaction is to be repeated, or has lost its connection.
+    """
+    try:
+        with conn.begin_nested():
+            _insert(conn, operation)
+    except DBAPIError as error:
+        if error.connection_invalidated or is_transient(error):
+            raise
+        _log_loss(operation, error)
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with the record must not reach the work
+        _log_loss(operation, error)
+    else:
+        return True
+    return False
+
+
+def _log_loss(operation: Operation, error: BaseException) -> None:
+    names = [table.name for table in operation.outputs]
+    log.warning("operation_not_recorded: %s of %s is missing in the lineage: %s", operation.kind, names, error, exc_info=True)
+
+
+def _insert(conn: sa.Connection, operation: Operation) -> None:
+    is_new = ADD_OPERATION.first(conn, _operation_row(operation)) is not None
+    touched = _table_rows(operation)
+    if not is_new or not touched:
+        return
+    ADD_TABLES.each(conn, touched)
+    if edges := _edge_rows(operation):
+        ADD_EDGES.each(conn, edges)
+
+
+def _operation_row(operation: Operation) -> dict[str, Any]:
+    task = operation.task
+    return {
+        "operation_id": operation.operation_id,
+        "kind": OperationKind(operation.kind).value,
+        "at": operation.at,
+        "rows": operation.rows,
+        "dag_id": task and storable(task.dag_id),
+        "run_id": task and storable(task.run_id),
+        "task_id": task and storable(task.task_id),
+        "map_index": task and task.map_index,
+        "try_number": task and task.try_number,
+        "job_id": operation.job_id,
+        "detail": dict(operation.detail),
+    }
+
+
+def _table_rows(operation: Operation) -> list[dict[str, Any]]:
+    return [
+        {
+            "operation_id": operation.operation_id,
+            "role": role,
+            "ordinal": ordinal,
+            "name": _checked(table.name),
+            "snapshot_id": table.snapshot_id if isinstance(table, TableAt) else None,
+            "build_run": table.run_id if isinstance(table, DatasetAt) else None,
+            "location": table.location if isinstance(table, TableAt) else None,
+            "at": operation.at,
+        }
+        for role, tables in ((INPUT, operation.inputs), (OUTPUT, operation.outputs))
+        for ordinal, table in enumerate(_each_once(tables))
+    ]
+
+
+def _each_once(tables: Iterable[TableAt | DatasetAt]) -> Iterable[TableAt | DatasetAt]:
+    """A table may be named by who handed it over and by who read it; the one that says where it lives says more."""
+    found: dict[Any, TableAt | DatasetAt] = {}
+    for table in tables:
+        version = table.snapshot_id if isinstance(table, TableAt) else table.run_id
+        known = found.get((table.name, version))
+        if known is None or (isinstance(known, TableAt) and known.location is None):
+            found[table.name, version] = table
+    return found.values()
+
+
+def _checked(name: str) -> str:
+    if not name or len(name) > LONGEST_NAME or storable(name) != name:
+        raise ValueError(
+            f"The name {name[:80]!r} of a table is empty, longer than {LONGEST_NAME}, or has characters no database takes."
+        )
+    return name
+
+
+def _edge_rows(operation: Operation) -> list[dict[str, Any]]:
+    # Sorted, so that two transactions that touch the same pairs wait for each other and never lock crosswise.
+    pairs = sorted({(source.name, target.name) for source in operation.inputs for target in operation.outputs})
+    at = operation.at.astimezone(UTC)
+    return [
+        {
+            "source": source,
+            "target": target,
+            "operation_id": operation.operation_id,
+            "operations": 1,
+            "first_at": at,
+            "last_at": at,
+        }
+        for source, target in pairs
+        if source != target
+    ]
+
+
+Place = tuple[datetime, str]
+"""Where a page ends: the moment and the id of its last operation."""
+
+CHUNK = 100
+MOST_OF_A_TASK = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class OperationPage:
+    """Some operations, the newest first.
+
+    :param after: where the next page begins; ``None`` for the last one.
+    """
+
+    operations: tuple[Operation, ...]
+    after: Place | None
+
+
+class OperationLog:
+    """Reads what was recorded."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def of_table(self, name: str, *, limit: int = 50, after: Place | None = None) -> OperationPage:
+        """What read or wrote a table.
+
+        :param name: the table's, with its catalog, or a dataset's url.
+        :param after: only what is older than this place.
+        """
+        # One walk down the index for each of the two roles: the newest of both are among the newest of each.
+        queries = [_newest(storable(name), role, limit + 1, after) for role in (INPUT, OUTPUT)]
+        return self._page(self._store.all(sa.union_all(*queries)), limit)
+
+    def latest(self, *, limit: int = 50, after: Place | None = None) -> OperationPage:
+        """What was done to any table."""
+        o = operations.c
+        query = sa.select(o.at, o.operation_id)
+        if after is not None:
+            query = query.where(o.at <= after[0], sa.or_(o.at < after[0], o.operation_id < after[1]))
+        newest = query.order_by(o.at.desc(), o.operation_id.desc()).limit(limit + 1)
+        return self._page(self._store.all(newest), limit)
+
+    def knows(self, name: str) -> bool:
+        """Whether anything read or wrote a table."""
+        t = operation_tables.c
+        return bool(self._store.all(sa.select(t.at).where(t.name == storable(name)).limit(1)))
+
+    def full_name(self, given: str, catalog: str) -> str:
+        """The name that lineage knows what people call without its catalog, if it knows it at all.
+
+        ``shop.orders`` and ``lake.shop.orders`` are ``lake.shop.orders``; a dataset's url, and a table of another catalog of
+        which something is known, are what they are.
+
+        :param catalog: the installation's.
+        """
+        given = given.rstrip("/")
+        if is_dataset(given):
+            return given
+        within = f"{catalog}.{given}"
+        whole = given.startswith(f"{catalog}.") and given.count(".") > 1
+        candidates = [given, within] if whole else [within, given]
+        return next((name for name in candidates if self.knows(name)), candidates[0])
+
+    def _page(self, rows: Sequence[Any], limit: int) -> OperationPage:
+        places: list[Place] = sorted({(row.at, row.operation_id) for row in rows}, reverse=True)
+        shown = places[:limit]
+        found = self.named(operation_id for _, operation_id in shown)
+        kept = tuple(found[operation_id] for _, operation_id in shown if operation_id in found)
+        return OperationPage(kept, shown[-1] if len(places) > limit else None)
+
+    def of_task(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> list[Operation]:
+        """What all tries of a task instance did, the oldest first; at most the newest thousand."""
+        o = operations.c
+        same = (
+            o.dag_id == storable(dag_id),
+            o.run_id == storable(run_id),
+            o.task_id == storable(task_id),
+            o.map_index == map_index,
+        )
+        query = sa.select(o.operation_id, o.at).where(*same).order_by(o.at.desc(), o.operation_id.desc()).limit(MOST_OF_A_TASK)
+        ids = [row.operation_id for row in self._store.all(query)]
+        found = self.named(ids)
+        return [found[operation_id] for operation_id in reversed(ids) if operation_id in found]
+
+    def last_written(self, names: Collection[str]) -> dict[str, Operation]:
+        """For each of the tables the newest operation that wrote it, where there is one."""
+        ids: dict[str, str] = {}
+        for chunk in chunks(list(names)):
+            newest = sa.union_all(*(_newest(name, OUTPUT, 1, None) for name in chunk))
+            for row in self._store.all(newest):
+                ids[row.name] = row.operation_id
+        found = self.named(ids.values())
+        return {name: found[operation_id] for name, operation_id in ids.items() if operation_id in found}
+
+    def named(self, operation_ids: Any) -> dict[str, Operation]:
+        """Operations by their ids."""
+        found: dict[str, Operation] = {}
+        for chunk in chunks(sorted(set(operation_ids))):
+            whole = sa.select(operations).where(operations.c.operation_id.in_(chunk))
+            t = operation_tables.c
+            touched = sa.select(operation_tables).where(t.operation_id.in_(chunk)).order_by(t.operation_id, t.role, t.ordinal)
+            found |= _operations_from(self._store.all(whole), self._store.all(touched))
+        return found
+
+
+def _newest(name: str, role: str, limit: int, after: Place | None) -> sa.Select[Any]:
+    t = operation_tables.c
+    query = sa.select(t.name, t.at, t.operation_id).where(t.name == name, t.role == role)
+    if after is not None:
+        # The first condition says no more than the second; by it the index is entered at the right place.
+        older = sa.or_(t.at < after[0], t.operation_id < after[1])
+        query = query.where(t.at <= after[0], older)
+    # As a subquery, since only there each part of a union may have an order and a limit of its own on SQLite.
+    return sa.select(query.order_by(t.at.desc(), t.operation_id.desc()).limit(limit).subquery())
+
+
+def _operations_from(rows: Collection[Any], tables: Collection[Any]) -> dict[str, Operation]:
+    touched: Mapping[tuple[str, str], list[TableAt | DatasetAt]] = defaultdict(list)
+    for row in tables:
+        touched[row.operation_id, row.role].append(_table_from(row))
+    return {
+        row.operation_id: Operation(
+            kind=OperationKind(row.kind),
+            at=row.at,
+            inputs=tuple(touched[row.operation_id, INPUT]),
+            outputs=tuple(touched[row.operation_id, OUTPUT]),
+            task=None if row.dag_id is None else TaskRef(row.dag_id, row.run_id, row.task_id, row.map_index, row.try_number),
+            job_id=row.job_id,
+            rows=row.rows,
+            detail=row.detail,
+            operation_id=row.operation_id,
+        )
+        for row in rows
+    }
+
+
+def _table_from(row: Any) -> TableAt | DatasetAt:
+    return DatasetAt(row.name, row.build_run) if is_dataset(row.name) else TableAt(row.name, row.snapshot_id, row.location)
+
+
+def is_dataset(name: str) -> bool:
+    """Whether a name is a dataset's url; a table's name has no colon and no slash."""
+    return "/" in name or ":" in name
+
+
+def chunks(values: list[str]) -> list[list[str]]:
+    """The values in parts that one statement takes."""
+    return [values[start : start + CHUNK] for start in range(0, len(values), CHUNK)]
+
+
+KEEP = timedelta(days=90)
+OPERATIONS = Kind(
+    operations,
+    age=operations.c.at,
+    order=(operations.c.at, operations.c.operation_id),
+    belongings=(operation_tables.c.operation_id,),
+)
+EDGES = Kind(
+    operation_edges,
+    age=operation_edges.c.last_at,
+    order=(operation_edges.c.last_at, operation_edges.c.source, operation_edges.c.target),
+)
+
+
+def forget_operations(store: Store, *, keep: timedelta = KEEP) -> int:
+    """Delete what is older; a batch at most, as it is called again and again.
+
+    :returns: how many operations went.
+    """
+    before = age_limit(store.clock(), keep)
+    gone = prune_batch(store, OPERATIONS, before).rows[operations.name]
+    prune_batch(store, EDGES, before)
+    return gone
