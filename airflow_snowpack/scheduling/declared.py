@@ -97,10 +97,10 @@ class Declared:
         return f"{type(self).__qualname__}({', '.join(said)})"
 
     def __eq__(self, other: object) -> bool:
-        return self._values() == other._values() if isinstance(other, Declared) and type(other) is type(self) else NotImplemented
+        return self.values == other.values if isinstance(other, Declared) and type(other) is type(self) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._values())
+        return hash(self.values)
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise FrozenInstanceError(f"cannot assign to field {name!r}")
@@ -108,7 +108,9 @@ class Declared:
     def __delattr__(self, name: str) -> NoReturn:
         raise FrozenInstanceError(f"cannot delete field {name!r}")
 
-    def _values(self) -> tuple[Any, ...]:
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The values of its fields, in their order."""
         return tuple([getattr(self, name) for name in self.fields])
 
     def to_json(self) -> dict[str, Any]:
@@ -185,14 +187,6 @@ def parse_count(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST:
         raise ValueError("it must be a whole number, 1 or more")
     return value
-
-
-def say_bytes(size: int) -> str:
-    """The size in the largest decimal unit that it fills."""
-    for letter, power in zip("EPTGMK", range(6, 0, -1), strict=True):
-        if size >= 1000**power:
-            return f"{size / 1000**power:.3g} {letter}B"
-    return f"{size} B"
 
 
 def as_period(value: timedelta | str) -> timedelta:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import ClassVar
 
+from airflow_snowpack.humanize import plural
 from airflow_snowpack.scheduling.constraints.constraint import (
     Constraint,
     ConstraintContext,
@@ -52,11 +53,10 @@ class ClusterLoad(Constraint):
 
     def evaluate(self, context: ConstraintContext) -> Ruling:
         load, key = context.load(self.probe), self.wait_key(context.dag_id)
-        coming = context.held(key)
+        starting = context.held(key)
         says = f"the load is {load:.3g} ({self.probe}), the limit {self.below:g}"
-        if coming:
-            says += f", and it does not show {coming} {'run' if coming == 1 else 'runs'} on the way yet"
-        if (coming and self.each is None) or load + coming * (self.each or 0) >= self.below:
+        says += f"; {plural(starting, 'starting run')} not included" if starting else ""
+        if (starting and self.each is None) or load + starting * (self.each or 0) >= self.below:
             return later(says, waits_for=key)
         return after_more_urgent(context, key, says)
 

@@ -22,6 +22,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+from airflow_snowpack.humanize import plural
 from airflow_snowpack.scheduling.declared import Declared
 from airflow_snowpack.scheduling.kinds import Kinds
 
@@ -250,7 +251,12 @@ class Constraint(Declared):
 def after_more_urgent(context: ConstraintContext, key: str, says: str) -> Ruling:
     """Return that a constraint is met, unless pending runs of a higher priority wait for the same."""
     before = context.more_urgent(key)
-    return later(f"{says}, but {before} of a higher priority wait for that", waits_for=key) if before else met(says)
+    if not before:
+        return met(says)
+    return later(
+        f"{says}, but {plural(before, 'pending run')} with a higher priority {'is' if before == 1 else 'are'} ahead",
+        waits_for=key,
+    )
 
 
 def counted_keys(dag_id: str, constraints: Iterable[Constraint]) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import ClassVar
 
+from airflow_snowpack.humanize import duration
 from airflow_snowpack.scheduling.constraints.constraint import Constraint, ConstraintContext, OnUnmet, Ruling, later, met
 from airflow_snowpack.scheduling.declared import as_period, declaration, parse_period
 
@@ -20,7 +21,7 @@ class Delay(Constraint):
     on_unmet: OnUnmet = OnUnmet.WAIT
 
     def evaluate(self, context: ConstraintContext) -> Ruling:
-        due = context.triggered_at + as_period(self.period)
-        if context.now >= due:
-            return met(f"{self.period} have passed since the trigger")
-        return later(f"delayed by {self.period}", due)
+        period = as_period(self.period)
+        if context.now >= (due := context.triggered_at + period):
+            return met(f"{duration(period)} after the trigger")
+        return later(f"delayed by {duration(period)}", due)

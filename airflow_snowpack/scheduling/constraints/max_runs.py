@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import ClassVar
 
+from airflow_snowpack.humanize import duration
 from airflow_snowpack.scheduling.constraints.constraint import (
     Constraint,
     ConstraintContext,
@@ -30,7 +31,7 @@ class MaxRuns(Constraint):
     def evaluate(self, context: ConstraintContext) -> Ruling:
         per = as_period(self.per)
         launches = [moment for moment in context.launches_since(context.now - per) if moment > context.now - per]
-        says = f"{len(launches)} of at most {self.limit} launches within {per}"
+        says = f"{len(launches)} of at most {self.limit} launches within {duration(per)}"
         return met(says) if len(launches) < self.limit else later(says, launches[-self.limit] + per)
 
     def required_facts(self, dag_id: str) -> RequiredFacts:

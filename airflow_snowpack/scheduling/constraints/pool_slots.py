@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from airflow_snowpack.humanize import plural
 from airflow_snowpack.scheduling.constraints.constraint import (
     Constraint,
     ConstraintContext,
@@ -40,11 +41,12 @@ class PoolSlots(Constraint):
             return later(str(unavailable), waits_for=key)
         if free is None:
             return later(f"there is no pool {self.pool!r}", waits_for=key)
-        coming = context.held(key)
-        promised = f", and {coming} are kept for runs that are on their way" if coming else ""
-        if free - coming < self.free:
-            return later(f"{free} of {self.free} slots of pool {self.pool} are free{promised}", waits_for=key)
-        return after_more_urgent(context, key, f"{free} slots of pool {self.pool} are free{promised}")
+        reserved = context.held(key)
+        says = f"pool {self.pool} has {plural(free, 'free slot')}"
+        says += f", {reserved} reserved for starting runs" if reserved else ""
+        if free - reserved < self.free:
+            return later(f"{says}; {self.free} needed", waits_for=key)
+        return after_more_urgent(context, key, says)
 
     def required_facts(self, dag_id: str) -> RequiredFacts:
         return RequiredFacts(pools={self.pool})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import ClassVar
 
+from airflow_snowpack.humanize import duration
 from airflow_snowpack.scheduling.constraints.constraint import (
     Constraint,
     ConstraintContext,
@@ -30,11 +31,10 @@ class SinceLastRun(Constraint):
     def evaluate(self, context: ConstraintContext) -> Ruling:
         if context.active_runs(context.dag_id):
             return later(f"a run of {context.dag_id} is active", waits_for=self.wait_key(context.dag_id))
-        ended = context.last_success(context.dag_id)
-        due = None if ended is None else ended + as_period(self.period)
-        if due is None or context.now >= due:
-            return met(f"no run of {context.dag_id} succeeded within {self.period}")
-        return later(f"a run of {context.dag_id} succeeded less than {self.period} ago", due)
+        ended, period = context.last_success(context.dag_id), as_period(self.period)
+        if ended is None or context.now >= ended + period:
+            return met(f"no run of {context.dag_id} succeeded within {duration(period)}")
+        return later(f"a run of {context.dag_id} succeeded less than {duration(period)} ago", ended + period)
 
     def required_facts(self, dag_id: str) -> RequiredFacts:
         return RequiredFacts(dag_runs={dag_id}, successes={dag_id})

@@ -270,7 +270,7 @@ def _deadlines(leaves: Iterable[Leaf], since: Mapping[str, Any], *, considered_b
     kept, start = since.get("deadlines", {}), datetime.fromisoformat(since["at"])
     ends = {}
     for deadline in [leaf.clock for leaf in leaves if leaf.clock is not None and leaf.clock.is_deadline]:
-        if (end := kept.get(str(deadline))) is not None:
+        if (end := kept.get(_stored(deadline))) is not None:
             ends[deadline] = datetime.fromisoformat(end)
         else:  # the first look, or the first since the trigger has this deadline
             first = deadline.next_after(start)
@@ -279,7 +279,12 @@ def _deadlines(leaves: Iterable[Leaf], since: Mapping[str, Any], *, considered_b
 
 
 def _deadlines_to_json(ends: Mapping[Clock, datetime]) -> dict[str, Any]:
-    return {"deadlines": {str(leaf): end.isoformat() for leaf, end in ends.items()}} if ends else {}
+    return {"deadlines": {_stored(leaf): end.isoformat() for leaf, end in ends.items()}} if ends else {}
+
+
+def _stored(deadline: Clock) -> str:
+    """Return the name of a deadline in a stored place."""
+    return " ".join(str(value) for value in deadline.values)
 
 
 def _progress(leaf: Leaf, happened: list[Event]) -> Progress:

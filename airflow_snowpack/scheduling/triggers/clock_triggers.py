@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import ClassVar
 
+from airflow_snowpack.humanize import duration
 from airflow_snowpack.scheduling.cron import next_tick, parse_cron, parse_zone
 from airflow_snowpack.scheduling.declared import as_period, declaration, parse_period
 from airflow_snowpack.scheduling.triggers.trigger import Clock, Judgement, Leaf, Progress
@@ -24,9 +25,12 @@ class Cron(Clock):
     expression: str
     tz: str = "UTC"
 
+    def __str__(self) -> str:
+        return f"{self.expression} ({self.tz})"
+
     def evaluate(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
         came = (known := progress.get(self, Progress())).amount > 0
-        says = f"a moment of {self.expression!r} ({self.tz}) {'came' if came else 'has not come'}"
+        says = f"cron {self} {'is due' if came else 'is not due yet'}"
         return Judgement(came, says, since=self._since(known))
 
     def next_after(self, moment: datetime) -> datetime:
@@ -42,13 +46,9 @@ class Deadline(Cron):
     kind: ClassVar[str] = "deadline"
     restarts: ClassVar[bool] = True
 
-    def __str__(self) -> str:
-        return f"{self.expression} {self.tz}"
-
     def evaluate(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
         passed = (known := progress.get(self, Progress())).amount > 0
-        named = f"{self.expression!r} ({self.tz})"
-        says = f"the deadline {named} has passed" if passed else f"at the latest by {named}"
+        says = f"the deadline {self} has passed" if passed else f"at the latest by {self}"
         return Judgement(passed, says, since=self._since(known))
 
 
@@ -64,7 +64,7 @@ class Every(Clock):
 
     def evaluate(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
         passed = (known := progress.get(self, Progress())).amount > 0
-        says = f"{self.period} since the last launch {'have' if passed else 'have not'} passed"
+        says = f"{'' if passed else 'less than '}{duration(as_period(self.period))} since the last launch"
         return Judgement(passed, says, since=self._since(known))
 
     def next_after(self, moment: datetime) -> datetime:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import ClassVar
 
+from airflow_snowpack.humanize import size
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.scheduling.declared import declaration, parse_bytes, parse_count, parse_text, say_bytes
+from airflow_snowpack.scheduling.declared import declaration, parse_bytes, parse_count, parse_text
 from airflow_snowpack.scheduling.triggers.trigger import (
     Judgement,
     Leaf,
@@ -116,7 +117,7 @@ class BytesAdded(_OfTable):
 
     def evaluate(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
         known = progress.get(self, Progress())
-        says = f"{say_bytes(known.amount)} of {say_bytes(self.wanted)} of {self.table}"
+        says = f"{size(known.amount)} of {size(self.wanted)} of {self.table}"
         return Judgement(known.amount >= self.wanted, says, have=known.amount, want=self.wanted, since=self._since(known))
 
 
@@ -173,7 +174,7 @@ class CustomEvents(_Counting):
     """Another system sent an event of this name, so many times."""
 
     kind: ClassVar[str] = "custom_events"
-    unit: ClassVar[str] = "events"
+    unit: ClassVar[str] = "events named"
     checks: ClassVar = {"name": parse_text, "count": parse_count}
     name: str
     count: int = 1

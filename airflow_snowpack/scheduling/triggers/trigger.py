@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
+from airflow_snowpack.humanize import duration
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.scheduling.declared import Declared, as_period, declaration, parse_choice, parse_period
 from airflow_snowpack.scheduling.errors import InvalidSchedule
@@ -271,7 +272,7 @@ class Since(Trigger):
 
     def evaluate(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
         inner = self.trigger.evaluate(progress, now)
-        says = f"{self.period} since the {self.of} of: {inner.says}"
+        says = f"{duration(as_period(self.period))} after the {self.of} of: {inner.says}"
         if not inner.satisfied:
             return Judgement(False, says, inner.next_at, (inner,))
         known = [progress[leaf] for leaf in self.leaves() if leaf in progress]

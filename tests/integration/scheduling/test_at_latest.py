@@ -228,5 +228,5 @@ def test_the_explanation_names_the_deadline(scheduler: Any) -> None:
     arrive(scheduler, "a")
     said = explain(scheduler.schedules, "morning")
     assert said.deadline == datetime(2026, 11, 23, 6, 0, tzinfo=UTC)
-    assert "at the latest by '0 7 * * 1-5' (Europe/Berlin)" in str(said)
+    assert "at the latest by 0 7 * * 1-5 (Europe/Berlin)" in str(said)
     assert "Its deadline is at 2026-11-23 06:00:00 UTC: then it does not wait for the rest of its trigger." in said.sentences()

@@ -41,7 +41,7 @@ def test_a_trigger_tells_its_progress_with_the_events_that_no_check_has_counted_
 
     assert said(scheduler) == [
         "nightly is enabled and starts maintain.",
-        "Its trigger is not satisfied: 3 of 5 partitions of web.page_views and 41 GB of 100 GB of web.page_views.",
+        "Its trigger is not satisfied: 3 of 5 partitions of web.page_views and 38.2 GiB of 93.1 GiB of web.page_views.",
         "The table web.page_views has not been read yet.",
         "It has not launched yet.",
     ]
@@ -54,7 +54,7 @@ def test_each_constraint_that_blocks_is_named_with_its_moment(scheduler: Any) ->
 
     assert said(scheduler)[2:] == [
         "It waits because outside of 22:00 to 06:00 UTC, until 2026-11-21 22:00:00 UTC.",
-        "It waits because delayed by 0:10:00, until 2026-11-21 12:10:00 UTC.",
+        "It waits because delayed by 10 min, until 2026-11-21 12:10:00 UTC.",
         "It is looked at next at 2026-11-21 22:00:00 UTC.",
         "If it still waits at 2026-11-22 12:00:00 UTC, the timeout says: discard.",
         "The table web.page_views has not been read yet.",

@@ -234,7 +234,7 @@ class TestTheOtherConstraints:
         gates.airflow.pools["p"] = 1
         assert gates.state("a", PoolSlots("p")) is PASSED
         waits = gates.ask("b", PoolSlots("p"))
-        assert (waits.state, "on their way" in waits.says) == (WAITING, True)
+        assert (waits.state, "starting run" in waits.says) == (WAITING, True)
 
     @pytest.mark.one_database
     def test_what_a_schedule_kept_for_its_run_is_not_in_the_way_of_that_run(self, gates: Gates) -> None:

@@ -138,7 +138,7 @@ class TestPools:
         scheduler.work()
         (waits,) = {"s0", "s1"} - {launch.schedule for launch in scheduler.started}
         said = str(explain(scheduler.schedules, waits))
-        assert "1 of 1 slots of pool spark are free, and 1 are kept for runs that are on their way" in said
+        assert "pool spark has 1 free slot, 1 reserved for starting runs; 1 needed" in said
 
 
 @pytest.mark.one_database
@@ -189,7 +189,7 @@ class TestLoads:
         scheduler.send("go")
         scheduler.work()
         (waits,) = {"s0", "s1"} - {launch.schedule for launch in scheduler.started}
-        assert "it does not show 1 run on the way yet" in str(explain(scheduler.schedules, waits))
+        assert "; 1 starting run not included" in str(explain(scheduler.schedules, waits))
 
 
 def test_an_older_look_at_the_pool_does_not_give_away_what_a_newer_one_has_seen_taken(scheduler: Any) -> None:

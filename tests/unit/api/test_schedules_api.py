@@ -170,7 +170,7 @@ def test_an_event_counts_and_the_explanation_tells_how_far_it_is(api: AppClient,
 
     explained = api("GET", "/schedules/nightly/explain").json()
     events, clock = explained["trigger"]["parts"]
-    assert (events["says"], events["have"], events["want"]) == ("3 of 5 events arrived", 3, 5)
+    assert (events["says"], events["have"], events["want"]) == ("3 of 5 events named arrived", 3, 5)
     assert clock["have"] is None
     assert explained["pending"]["state"] == "pending_trigger"
     assert explained["sentences"][0] == "nightly is enabled and starts maintain."
@@ -196,7 +196,7 @@ def test_a_deadline_is_created_and_explained(api: AppClient) -> None:
     assert created.json()["definition"]["trigger"] == trigger
     explained = api("GET", "/schedules/nightly/explain").json()
     assert explained["deadline"] == explained["next_tick"]
-    assert explained["trigger"]["says"] == "0 of 5 events arrived, at the latest by '0 7 * * 1-5' (Europe/Berlin)"
+    assert explained["trigger"]["says"] == "0 of 5 events named arrived, at the latest by 0 7 * * 1-5 (Europe/Berlin)"
     assert [part["satisfied"] for part in explained["trigger"]["parts"]] == [False, False]
 
     without = api(

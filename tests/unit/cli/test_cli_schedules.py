@@ -121,9 +121,9 @@ def test_the_list_tells_progress_and_the_explanation_why(snowpack: Run, declare:
     Subscriber(jobs.store).step()
 
     row, other = (line.split("|") for line in snowpack("schedules", "list").out.splitlines()[2:4])
-    assert [cell.strip() for cell in row[:4]] == ["nightly", "maintain", "enabled", "3 of 5 events arrived"]
+    assert [cell.strip() for cell in row[:4]] == ["nightly", "maintain", "enabled", "3 of 5 events named arrived"]
     assert [cell.strip() for cell in other[:4]] == ["other", "maintain", "suspended", ""]
-    assert "3 of 5 events arrived" in snowpack("schedules", "explain", "nightly").out
+    assert "3 of 5 events named arrived" in snowpack("schedules", "explain", "nightly").out
     told = snowpack("schedules", "explain", "nightly", "-o", "json").json
     assert (told["trigger"]["have"], told["trigger"]["want"]) == (3, 5)
     assert [one["name"] for one in snowpack("schedules", "list", "--no-enabled", "-o", "json").json["schedules"]] == ["other"]
