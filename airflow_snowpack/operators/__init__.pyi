@@ -1,5 +1,9 @@
-from .build_shards import BuildShardsOperator as BuildShardsOperator
-from .cleanup_builds import CleanupBuildsOperator as CleanupBuildsOperator
+from .build import BuildShardsOperator as BuildShardsOperator
+from .build import ShardedBuildOperator as ShardedBuildOperator
+from .build_steps import CleanupBuildsOperator as CleanupBuildsOperator
+from .build_steps import PublishBuildOperator as PublishBuildOperator
+from .build_steps import RollbackBuildOperator as RollbackBuildOperator
+from .build_steps import SelectWinnersOperator as SelectWinnersOperator
 from .housekeeping import CollectInterimTablesOperator as CollectInterimTablesOperator
 from .housekeeping import PruneStoreOperator as PruneStoreOperator
 from .housekeeping import SweepOperator as SweepOperator
@@ -12,8 +16,4 @@ from .maintain import SubmitMaintenanceOperator as SubmitMaintenanceOperator
 from .map import MapPartitionsOperator as MapPartitionsOperator
 from .map import MapRowsOperator as MapRowsOperator
 from .map import ReduceRowsOperator as ReduceRowsOperator
-from .publish_build import PublishBuildOperator as PublishBuildOperator
-from .rollback_build import RollbackBuildOperator as RollbackBuildOperator
 from .schedule import SnowpackDispatcherOperator as SnowpackDispatcherOperator
-from .select_winners import SelectWinnersOperator as SelectWinnersOperator
-from .sharded_build import ShardedBuildOperator as ShardedBuildOperator

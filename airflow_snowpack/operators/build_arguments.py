@@ -1,11 +1,4 @@
-"""What is built, and how it is sharded, as a DAG file says it: plain values, which templates may make.
-
-    class MyOperator(TakesBuildArguments):
-        template_fields = (*BUILD_FIELDS, "more")
-
-The invariant: what can be seen to be wrong in the DAG file is refused while that is parsed, everything else before a row is
-written.
-"""
+"""The arguments of a build, which may be templates. What is wrong already in the DAG file is refused when that is parsed."""
 
 from __future__ import annotations
 
@@ -18,7 +11,7 @@ from airflow_snowpack.operators.arguments import (
     read_text,
     read_values,
 )
-from airflow_snowpack.operators.publishing import PublishesBuild
+from airflow_snowpack.operators.build_base import PublishesBuild
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +19,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_snowpack.builds.build_spec import BuildSource, BuildSpec
+    from airflow_snowpack.builds.build_spec import BuildSpec
     from airflow_snowpack.builds.model import Retention, Sharding
 
 Engine = Literal["spark", "python"]
@@ -56,28 +49,28 @@ BUILD_FIELDS = (
 
 
 class TakesBuildArguments(PublishesBuild):
-    """The part of an operator that says what is built.
+    """Base of the operators that build a dataset.
 
     :param dataset: the name under which it is published.
-    :param key: the column that rows are looked up by: integers, text or bytes, never null.
+    :param key: the column by which rows are looked up: integers, text or bytes, never null.
     :param table: an Iceberg table, ``database.table``; or
-    :param sql: a query, in which the installation's catalog is the current one; or
-    :param python_callable: a function that gets the Spark session first, and what else it names of the context and of
-        ``op_kwargs``, and returns a DataFrame. With ``engine="python"`` it gets no session, and returns batches, tables or
+    :param sql: a query, with the installation's catalog as the current one; or
+    :param python_callable: a function that receives the Spark session first, and what else it names of the context and of
+        ``op_kwargs``, and returns a DataFrame. With ``engine="python"`` it receives no session, and returns batches, tables or
         dictionaries.
     :param num_shards: how many shards, by a hash of the key; or
     :param max_keys_per_shard: how many keys at most in each; or
     :param category_column: with ``categories``, a shard for each of exactly these values of a column; or
-    :param expression: Spark SQL that gives the shard's id, from 0 to ``num_shards - 1``.
+    :param expression: Spark SQL that returns the shard's id, from 0 to ``num_shards - 1``.
     :param shard_format: ``parquet``, or ``sqlite`` for point look-ups.
-    :param batch_size: rows that a writer holds and writes at once.
+    :param batch_size: how many rows a writer collects before it writes them.
     :param rows_per_second: the limit of each writer; ``None`` for none.
-    :param engine: ``spark``, or ``python`` for what fits through one machine: the table is read by PyIceberg, no JVM starts.
-    :param shard_retry: how often a shard is tried again, with ``engine="python"``. With Spark, ``spark.task.maxFailures`` says.
-    :param as_of: the moment that the data is of, which orders builds; ``None`` for the end of the data interval, and in a run
-        that has none for its ``run_after``, the moment from which on it was to start.
-    :param url: the dataset's folder, always the same for a dataset; ``None`` for its name below ``[snowpack] builds_url``.
-    :param store_conn_id: the store's Airflow connection; ``None`` for the installation's. Likewise ``storage_conn_id``,
+    :param engine: ``spark``, or ``python`` for what one machine can process: PyIceberg reads the table, no JVM starts.
+    :param shard_retry: how often a shard is tried again with ``engine="python"``. For Spark, set ``spark.task.maxFailures``.
+    :param as_of: the time that the data describes, which orders builds; ``None`` for the end of the data interval or, in a run
+        without one, its ``run_after``.
+    :param url: the dataset's folder, the same for all of its runs; ``None`` for its name below ``[snowpack] builds_url``.
+    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``storage_conn_id``,
         ``catalog_conn_id`` and ``spark_conn_id``.
     """
 
@@ -110,9 +103,9 @@ class TakesBuildArguments(PublishesBuild):
     ) -> None:
         super().__init__(**kwargs)
         if sum(given is not None for given in (table, sql, python_callable)) != 1:
-            raise ValueError("A build needs one of table, sql and python_callable, and no more than one.")
+            raise ValueError("A build needs exactly one of table, sql and python_callable.")
         if engine not in ENGINES:
-            raise ValueError(f"engine = {engine!r} is not known. Use one of: {', '.join(ENGINES)}.")
+            raise ValueError(f"engine = {engine!r} is not valid. Use one of: {', '.join(ENGINES)}.")
         if engine == "python" and (sql is not None or expression is not None):
             raise ValueError('sql and expression need Spark. Leave them out, or engine="python".')
         by = [num_shards if expression is None else expression, max_keys_per_shard, category_column]
@@ -143,18 +136,18 @@ class TakesBuildArguments(PublishesBuild):
         self.spark_conn_id = spark_conn_id
 
     def moment(self, context: Context) -> datetime:
-        """The moment that the data is of, in UTC."""
+        """Return the time that the data describes, in UTC."""
         from airflow_snowpack.store import utc_now
 
         given = read_moment("as_of", self.as_of) or context.get("data_interval_end")
         if given is None and (dag_run := context.get("dag_run")) is not None:
-            given = dag_run.run_after  # the same at each try: a late one must not replace a run that came after it
+            given = dag_run.run_after  # the same for each try: a late one must not replace a newer run
         return utc_now() if given is None else given
 
     def spec(self) -> BuildSpec:
-        """What is built.
+        """Return the specification of the build.
 
-        :raises InvalidBuild, UnreadableArgument: an argument that cannot be used.
+        :raises InvalidBuild, UnreadableArgument: an argument is not valid.
         """
         from airflow_snowpack.builds.build_spec import BuildSpec
         from airflow_snowpack.builds.errors import InvalidBuild
@@ -176,7 +169,7 @@ class TakesBuildArguments(PublishesBuild):
         )
 
     def retention(self) -> Retention | None:
-        """What a cleanup after the publication keeps; ``None`` for no cleanup."""
+        """Return what a cleanup after the publication keeps; ``None`` for no cleanup."""
         return None
 
     def _sharding(self) -> Sharding | None:
@@ -191,14 +184,8 @@ class TakesBuildArguments(PublishesBuild):
             return None
         return Sharding.hash(num_shards) if self.expression is None else Sharding.expression(self.expression, num_shards)
 
-    def source(self, context: Context) -> BuildSource:
-        """Where the rows come from; a Spark session is started for it."""
-        from airflow_snowpack.operators.build_source import python_source, spark_source
-
-        return (python_source if self.engine == "python" else spark_source)(self, context)
-
     def address(self) -> str:
-        """The dataset's root."""
+        """Return the dataset's folder."""
         from airflow_snowpack.hooks.build_storage import BuildStorageHook
 
         given = read_text(self.url)

@@ -1,8 +1,4 @@
-"""The rows of a build, as an operator's arguments say: from Spark, or without it.
-
-source = spark_source(operator, context)        # starts the session
-source = python_source(operator, context)       # no JVM
-"""
+"""The rows of a build: what the arguments of an operator name, read with Spark or without it."""
 
 from __future__ import annotations
 
@@ -20,13 +16,19 @@ if TYPE_CHECKING:
     from pyiceberg.table import DataScan
     from pyspark.sql import SparkSession
 
+    from airflow_snowpack.builds.build_spec import BuildSource
     from airflow_snowpack.builds.write.rows_source import RowsSource
     from airflow_snowpack.builds.write.spark_source import SparkSource
     from airflow_snowpack.operators.build_arguments import TakesBuildArguments
 
 
+def source_of(operator: TakesBuildArguments, context: Context) -> BuildSource:
+    """Return the rows that the arguments name. For ``engine="spark"``, this starts the session."""
+    return (python_source if operator.engine == "python" else spark_source)(operator, context)
+
+
 def spark_source(operator: TakesBuildArguments, context: Context) -> SparkSource:
-    """A table as of its present snapshot, a query, or what a function makes of the session.
+    """Return a table as of its current snapshot, a query, or what a function makes of the session.
 
     :raises SparkUnavailable: this machine has no Spark.
     :raises SparkFailed: Spark refused the query.
@@ -46,7 +48,7 @@ def spark_source(operator: TakesBuildArguments, context: Context) -> SparkSource
 
 
 def python_source(operator: TakesBuildArguments, context: Context) -> RowsSource:
-    """A table read by PyIceberg, or what a function returns.
+    """Return a table read by PyIceberg, or what a function returns.
 
     :raises TableNotFound, CatalogUnreachable: from the catalog.
     """
@@ -59,15 +61,15 @@ def python_source(operator: TakesBuildArguments, context: Context) -> RowsSource
     name = hook.table_name(operator.table)
     table = hook.load_table(name)
     snapshot = table.current_snapshot()
-    told: dict[str, Any] = {"table": str(name)} | ({"snapshot_id": snapshot.snapshot_id} if snapshot else {})
+    source: dict[str, Any] = {"table": str(name)} | ({"snapshot_id": snapshot.snapshot_id} if snapshot else {})
     scan = table.scan(snapshot_id=snapshot.snapshot_id if snapshot else None)
-    return RowsSource(_rows_of(scan, all_at_once=operator.max_keys_per_shard is not None), sources=(told,))
+    return RowsSource(_rows_of(scan, all_at_once=operator.max_keys_per_shard is not None), sources=(source,))
 
 
 def _rows_of(scan: DataScan, *, all_at_once: bool) -> Any:
-    """The rows of a scan; keys can only be counted first where all of them are held.
+    """Return the rows of a scan; to count keys first, all rows are read at once.
 
-    :raises InvalidBuild: PyIceberg would change some, and they cannot be read past it.
+    :raises InvalidBuild: PyIceberg would change values, and the files cannot be read without it.
     """
     from airflow_snowpack.builds.errors import InvalidBuild
     from airflow_snowpack.interim.errors import UnreadableTable
@@ -94,7 +96,7 @@ def _made_by(operator: TakesBuildArguments) -> tuple[dict[str, Any], ...]:
 
 @contextmanager
 def _current_catalog(session: SparkSession, catalog: str) -> Iterator[None]:
-    """Let names without a catalog be names of this one; the session is the whole process's, so that it gets back what it had."""
+    """Resolve names without a catalog in this one, and restore the session afterwards: it belongs to the whole process."""
     before = session.catalog.currentCatalog()
     session.catalog.setCurrentCatalog(catalog)
     try:

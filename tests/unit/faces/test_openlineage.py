@@ -131,7 +131,9 @@ class TestWithTheProvider:
 
     def test_shards_that_are_written_come_from_their_sources_before_anything_is_published(self, jobs: Jobs) -> None:
         operator = operators.BuildShardsOperator(task_id="work", dataset="orders", table="shop.orders", key="id", num_shards=2)
-        operator.tell_lineage("s3://lake/builds/orders", "R1", ({"table": ORDERS.table, "snapshot_id": 11}, {"sql": "SELECT 1"}))
+        operator.report_lineage(
+            "s3://lake/builds/orders", "R1", ({"table": ORDERS.table, "snapshot_id": 11}, {"sql": "SELECT 1"})
+        )
         told = self.asked(operator)
 
         assert [(dataset.namespace, dataset.name) for dataset in told.inputs] == [("iceberg://lake", "shop.orders")]
