@@ -24,7 +24,7 @@ ISO_8601 = re.compile(
 def parse_duration(value: object) -> timedelta:
     """Read ``"5d"``, ``"1d12h"``, ``"30m"``, ``"P5D"``, ``"PT30M"``, or take a ``timedelta`` as it is.
 
-    :raises ValueError: it is none of these, or negative; the text says what was expected.
+    :raises ValueError: it is none of these, or negative; the message names what was expected.
     """
     if isinstance(value, timedelta):
         if value < timedelta(0):

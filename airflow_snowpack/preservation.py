@@ -3,11 +3,11 @@
     >>> parse_preservation("FULL", "preservation")
     <Preservation.FULL: 'FULL'>
 
-A DAG run carries what was said for it in its conf, under :data:`RUN_KEY`:
+A DAG run carries its preservation in its conf, under :data:`RUN_KEY`:
 
     {"snowpack_run": {"name": "features", "preservation": "FULL", "explicit": false}}
 
-The invariant: what is not said stays ``None`` and lets the next level speak; only a word that is none of these is an error.
+The invariant: a missing value is ``None`` and the next level applies; only an unknown word is an error.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from enum import StrEnum
 from airflow_snowpack.errors import Kind, SnowpackError
 
 RUN_KEY = "snowpack_run"
-"""Where a DAG run's conf tells which registered run it is, and what that says of its interim tables."""
+"""Where a DAG run's conf names its registered run and the preservation of its interim tables."""
 
 
 class Preservation(StrEnum):
     """What becomes of the interim tables of a run."""
 
     NONE = "NONE"
-    """A table goes when nobody needs it any more."""
+    """A table is dropped when no task needs it any more."""
 
     FULL = "FULL"
-    """A table stays until its time to live is over, or somebody drops it."""
+    """A table is kept until its time to live has elapsed or a user drops it."""
 
 
 class InvalidPreservation(SnowpackError, kind=Kind.INVALID):

@@ -53,9 +53,9 @@ class Recurring:
             return
         more = f" ({self._unlogged} more failures since the last line)" if self._unlogged else ""
         self._failures, self._unlogged, self._logged_at = self._failures + 1, 0, now
-        said = " ".join(f"{type(error).__name__}: {error}".split())
+        text = " ".join(f"{type(error).__name__}: {error}".split())
         trace = None if isinstance(error, SnowpackError) else error
-        self._log.warning("%s: %s%s", self._what, said, more, exc_info=trace)
+        self._log.warning("%s: %s%s", self._what, text, more, exc_info=trace)
 
     def passed(self) -> None:
         """Note a success; the first one after failures is logged."""

@@ -56,7 +56,7 @@ class Place:
 
     @classmethod
     def at(cls, moment: datetime) -> Place:
-        """The place where a table stood at this moment, by the clocks of those who committed."""
+        """Return the place of a table at this moment, by the clocks of its writers."""
         return cls(None, 0, moment)
 
 
@@ -104,13 +104,13 @@ class Arrivals:
 
 
 def head_of(table: Table) -> Place:
-    """Where the table's main branch stands now."""
+    """Return the place of the table's main branch now."""
     snapshot = table.current_snapshot()
     return Place(None, 0, None, str(table.metadata.table_uuid)) if snapshot is None else _place_of(table, snapshot)
 
 
 def place_at(table: Table, moment: datetime) -> Place | None:
-    """Return where the table's main branch stood at a moment, by its own log; ``None`` when that snapshot has been expired."""
+    """Return the place of the table's main branch at a moment, by its own log; ``None`` when that snapshot has expired."""
     head = SnapshotLine(table).head_before(moment)
     snapshot = None if head is None else table.snapshot_by_id(head)
     return None if snapshot is None else _place_of(table, snapshot)
@@ -130,7 +130,7 @@ def read_arrivals(table: Table, since: Place) -> Arrivals:
     """What the main branch got after a place."""
     if _is_of_another(table, since):
         log.warning(
-            "table_made_anew: %s is another table than the one that was read before: it is read from its beginning",
+            "table_replaced: %s is not the table that was read before; it is read from its beginning",
             ".".join(table.name()),
         )
         since = Place(None, 0, None, str(table.metadata.table_uuid), total_records=0)
@@ -146,7 +146,7 @@ def read_arrivals(table: Table, since: Place) -> Arrivals:
 
 
 def _known(table: Table, snapshots: SnapshotLine, since: Place) -> Place:
-    """A place with what the table itself can add: for a moment, the snapshot at which the main branch stood then."""
+    """Return the place completed from the table: for a moment, the snapshot of the main branch at that moment."""
     head = since.snapshot_id
     if head is None and since.committed_at is not None and not since.sequence:
         head = snapshots.head_before(since.committed_at)
@@ -157,7 +157,7 @@ def _known(table: Table, snapshots: SnapshotLine, since: Place) -> Place:
 
 
 def _is_numbered(since: Place) -> bool:
-    """Whether sequence numbers tell what came after a place: after a snapshot of format version 2, or after an empty table."""
+    """Whether sequence numbers show what came after a place: after a snapshot of format version 2, or after an empty table."""
     return since.sequence > 0 or (since.snapshot_id is None and since.committed_at is None and since.table_uuid is not None)
 
 
@@ -201,7 +201,7 @@ def _move(snapshots: SnapshotLine, since: Place, head: Place) -> Place:
 def _is_of_another(table: Table, place: Place) -> bool:
     """Whether the place is one in a table of this name that was dropped.
 
-    The snapshot is asked for too, since a table of format version 1 may come without an identity, and gets one at each load.
+    The snapshot is checked too, since a table of format version 1 may come without an identity, and gets one at each load.
     """
     if place.table_uuid is None or place.table_uuid == str(table.metadata.table_uuid):
         return False

@@ -141,19 +141,19 @@ class CatalogConfig:
     def catalog_id(self) -> str:
         """The fingerprint of what the catalog is: the same for every connection to it, and it holds no secret.
 
-        A SQL catalog keys its rows by its name, so there the name belongs to it. A REST server may have several catalogs, told
-        apart by their warehouse or prefix.
+        A SQL catalog keys its rows by its name, so there the name belongs to it. A REST server may have several catalogs,
+        distinguished by their warehouse or prefix.
         """
         match self.kind:
             case CatalogKind.REST:
                 which = self.warehouse or self.properties.get("warehouse"), self.properties.get("prefix")
-                said = [_web_place(self.properties.get("uri", self.address)), *which]
+                parts = [_web_place(self.properties.get("uri", self.address)), *which]
             case CatalogKind.SQLITE:
-                said = [os.path.realpath(self.address), self.name]
+                parts = [os.path.realpath(self.address), self.name]
             case CatalogKind.POSTGRES:
                 place, _, database = self.address.partition("/")
-                said = [f"{place.lower()}/{database}", self.name]
-        return hashlib.sha256(json.dumps([self.kind, *said]).encode()).hexdigest()[:FINGERPRINT_LENGTH]
+                parts = [f"{place.lower()}/{database}", self.name]
+        return hashlib.sha256(json.dumps([self.kind, *parts]).encode()).hexdigest()[:FINGERPRINT_LENGTH]
 
     @property
     def where(self) -> str:
@@ -268,7 +268,7 @@ def load_table(catalog: Catalog, name: TableName) -> Table:
 
 
 def with_snapshots(catalog: RestCatalog, mode: str) -> RestCatalog:
-    """Return a view of a catalog, on the same session, whose tables have these snapshots, whatever its properties say.
+    """Return a view of a catalog, on the same session, whose tables have these snapshots, regardless of its properties.
 
     :param mode: ``all``, or ``refs`` for those of branches and tags alone.
     """

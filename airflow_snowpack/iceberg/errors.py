@@ -43,7 +43,7 @@ class TableUnreadable(SnowpackError, kind=Kind.UNAVAILABLE):
     def __init__(self, table: str, cause: Exception) -> None:
         super().__init__(
             f"The metadata of table {table!r} cannot be read: {type(cause).__name__}: {_first_line(cause)}. "
-            "Check that the storage is reachable with the catalog's settings, and that nobody deleted the table's files."
+            "Check that the storage is reachable with the catalog's settings, and that the table's files have not been deleted."
         )
 
 

@@ -74,7 +74,7 @@ def _entries_after(table: Table, oldest: Snapshot, after: int) -> Iterator[tuple
 
 
 def records_after(snapshot: Snapshot) -> int | None:
-    """Return how many records the table has at a snapshot, by its summary; ``None`` where that does not say."""
+    """Return how many records the table has at a snapshot, by its summary; ``None`` when the summary has no number."""
     return _number(snapshot, "total-records")
 
 

@@ -158,7 +158,7 @@ def _live_delete(entry: ManifestEntry, manifest: ManifestFile) -> LiveDelete:
 
 
 def _delete_entries(manifest: ManifestFile, io: FileIO, format_version: int) -> list[ManifestEntry]:
-    """The live entries of a delete manifest, with the column that says which data file a deletion vector is about."""
+    """Return the live entries of a delete manifest, with the column that names the data file of a deletion vector."""
     from pyiceberg.avro.file import AvroFile
     from pyiceberg.manifest import (
         MANIFEST_ENTRY_SCHEMAS,
@@ -182,7 +182,7 @@ def _delete_entries(manifest: ManifestFile, io: FileIO, format_version: int) -> 
 
 
 def _only_data_file(file: DataFile) -> str | None:
-    """The one data file that a position-delete file is about: as it says itself, or because its paths begin and end with it."""
+    """Return the one data file of a position-delete file: by its own field, or because its lower and upper path are equal."""
     from pyiceberg.manifest import DATA_FILE_TYPE
 
     columns = [column.field_id for column in DATA_FILE_TYPE[3].fields]

@@ -6,7 +6,7 @@
 An append brings all that it adds. An overwrite brings what its partitions have more of than before: a copy-on-write DELETE or
 UPDATE writes the rows that stay once more, and a merge-on-read UPDATE deletes the old rows by position. A partition from which
 nothing was removed gets all of its files, and so does every partition of an overwrite that replaces whole partitions (Iceberg's
-``replace-partitions``): what it writes was not there before. Equality deletes do not tell how many rows they delete, so they are
+``replace-partitions``): what it writes was not there before. Equality deletes do not record how many rows they delete and are
 left out.
 """
 

@@ -68,7 +68,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class TableHealth:
-    """What maintenance looks at.
+    """The health of a table, as maintenance needs it.
 
     :param small_files: data files below 75 % of the target size.
     :param small_files_bytes: what these have together.

@@ -5,8 +5,8 @@
         ...
     [each.name for each in left_out]      # ['sales.2024 totals']
 
-The invariant: who reads the listing to its end has seen every namespace that the catalog lets us see; whatever stands in the way
-of that is an error, and never a shorter list. Tables whose names are not names of this package (with a space in them, say), and
+The invariant: a complete listing contains every namespace that the catalog shows to us; an obstacle
+is an error, never a shorter list. Tables whose names are not names of this package (with a space, for example), and
 namespaces that the catalog refuses, are logged and reported as left out: no request could name them.
 """
 
@@ -53,7 +53,7 @@ def list_tables(catalog: Catalog, catalog_name: str, left_out: list[LeftOut]) ->
     from pydantic import ValidationError
     from pyiceberg.exceptions import ForbiddenError, NoSuchNamespaceError
 
-    # A namespace that is not there was dropped since it was listed, or somebody else answers in the catalog's place.
+    # A missing namespace was dropped since it was listed, or another service responds at the catalog's address.
     unfinished: tuple[type[Exception], ...] = (NoSuchNamespaceError, ValidationError, *connection_errors())
     seen, forbidden = 0, None
     try:

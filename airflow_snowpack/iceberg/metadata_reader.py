@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class MetadataReader:
-    """What the manifests of one table say.
+    """The contents of the manifests of one table.
 
     :param table: as it was loaded; later commits are not seen.
     :param keep_bytes: keep the manifests themselves in memory too, for PyIceberg's own scans of :attr:`scanned`.

@@ -3,7 +3,7 @@
     >>> read_numbers(table).to_metrics()  # doctest: +SKIP
     {'data_files': 1284, 'delete_files': 36, 'bytes': 81604378, 'records': 336776, …}
 
-The invariant: cheap enough to take around every action. The totals stand in the summary that each commit writes into its
+The invariant: cheap enough to take around every action. The totals are in the summary that each commit writes into its
 snapshot; the only file that is opened is one manifest list. Where a writer left the totals out, they are counted from manifests.
 """
 

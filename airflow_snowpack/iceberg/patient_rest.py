@@ -1,13 +1,13 @@
 """A REST catalog whose requests end: PyIceberg gives them no time limit, so that a silent server would keep its caller for ever.
 
-The limit is for the connection and then for each wait for the server to say something, as ``requests`` counts it.
+The limit is for the connection and then for each wait for data from the server, as ``requests`` counts it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.catalog.rest import RestCatalog  # noqa: TID253 - imported by the function that connects, and by nobody else
+from pyiceberg.catalog.rest import RestCatalog  # noqa: TID253 - imported only by the function that connects
 from requests.adapters import HTTPAdapter
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class PatientRestCatalog(RestCatalog):
         super().__init__(name, **properties)
 
     def _config_headers(self, session: Session) -> None:
-        # The first that PyIceberg does with each of its sessions, and before it asks for a token.
+        # The first that PyIceberg does with each of its sessions, and before it requests a token.
         for scheme in ("https://", "http://"):
             session.mount(scheme, PatientAdapter(self._limit))
         super()._config_headers(session)

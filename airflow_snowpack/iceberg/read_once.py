@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from io import BytesIO
 
-from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile  # noqa: TID253 - as said above
+from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile  # noqa: TID253 - see above
 
 
 class ReadOnce(FileIO):

@@ -199,7 +199,7 @@ def _listed_in_sql(catalog: SqlCatalog) -> Iterator[tuple[Identifier, str | None
     import sqlalchemy as sa
     from pyiceberg.catalog.sql import ICEBERG_TABLE_TYPE
 
-    # All columns: older catalogs have no iceberg_type, which tells views from tables.
+    # All columns: older catalogs have no iceberg_type, which distinguishes views from tables.
     rows = sa.text("SELECT * FROM iceberg_tables WHERE catalog_name = :name")
     with catalog.engine.connect() as conn:
         for row in conn.execute(rows, {"name": catalog.name}).mappings():

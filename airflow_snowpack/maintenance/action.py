@@ -34,7 +34,7 @@ DEFAULT_ORDER: tuple[Action, ...] = tuple(Action)
 def parse_actions(actions: Iterable[str]) -> tuple[Action, ...]:
     """Check the names, once each.
 
-    :raises NoActions: nothing was asked for.
+    :raises NoActions: the list is empty.
     :raises UnknownAction: a name is not one of :class:`Action`.
     """
     parsed: dict[Action, None] = {}
@@ -49,7 +49,7 @@ def parse_actions(actions: Iterable[str]) -> tuple[Action, ...]:
 
 
 def in_order(actions: Iterable[str], order: Sequence[Action] = DEFAULT_ORDER) -> tuple[Action, ...]:
-    """The actions that were asked for, in the installation's order.
+    """Return the requested actions in the installation's order.
 
     :raises NoActions, UnknownAction: as :func:`parse_actions`.
     """

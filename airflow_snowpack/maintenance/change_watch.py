@@ -49,7 +49,7 @@ class ChangeWatch:
         self._run, self._trail, self._snapshots = run, run.trail(table, branch), _snapshots(table)
 
     def change(self, effect: Effect) -> TableChange | None:
-        """What the action changed; ``None`` when it changed nothing, never began, or nobody can tell."""
+        """What the action changed; ``None`` when it changed nothing, never began, or that is unknown."""
         if self._run is None or self._trail is None:
             return None
         try:

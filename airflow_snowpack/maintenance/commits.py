@@ -8,7 +8,7 @@
 Each commit of a job carries ``snowpack.job-id`` and ``snowpack.action`` in its snapshot's summary. Spark's setting for such
 properties does not reach the procedures; Iceberg's context of the running JVM does. It belongs to the whole JVM: whatever else
 commits there at the same time is stamped too, so only ``replace`` snapshots with the stamp count as ours. A Spark Connect server
-cannot be told, and there every ``replace`` snapshot of the time counts, which the table's lock makes nearly certain.
+cannot be distinguished, and there every ``replace`` snapshot of the time counts, which the table's lock makes nearly certain.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class _TooDeepError(Exception):
 class Value:
     """A part of the predicate.
 
-    :param text: what stands in a text literal.
+    :param text: the content of a text literal.
     :param column: the name, when it is a column.
     """
 
@@ -339,7 +339,7 @@ class _Parser:
     def _kind_of(self, names: list[str]) -> Kind:
         if names[0].lower() in METADATA_COLUMNS:
             return "unknown"
-        # A column may stand behind the table's own name, with its database and catalog.
+        # A column may follow the table's own name, with its database and catalog.
         for start in range(len(names)):
             found = _find(self._schema, names[start:])
             if found is not None:
@@ -367,7 +367,7 @@ class _Parser:
     def _truth(self, value: Value) -> Value:
         if value.kind in ("number", "text", "other"):
             what = f"the column {value.column!r}" if value.column else "a value"
-            raise UnusableCondition(f"{what} stands where a condition is needed, such as month = 3")
+            raise UnusableCondition(f"{what} is not a condition, such as month = 3")
         return Value("truth")
 
     def _check_typed(self, word: str, text: str) -> None:
@@ -491,7 +491,7 @@ def _kind(type_: IcebergType) -> Kind:
         return "truth"
     if isinstance(type_, IntegerType | LongType | FloatType | DoubleType | DecimalType):
         return "number"
-    # Spark casts a text to a truth value when it stands for a condition.
+    # Spark casts a text to a truth value when it is used as a condition.
     return "unknown" if isinstance(type_, StringType) else "other"
 
 

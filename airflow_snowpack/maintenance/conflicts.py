@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 COMMIT_FAILED = "org.apache.iceberg.exceptions.CommitFailedException"
 VALIDATION = "org.apache.iceberg.exceptions.ValidationException"
 
-# A ValidationException also says that a column does not exist; these are the ones that another commit causes.
+# A ValidationException also reports a missing column; another commit causes only these.
 LOST_RACE = re.compile(
     r"Missing required files to delete"
     r"|Cannot commit, (?:missing data files|found new)"
@@ -46,7 +46,7 @@ def is_conflict(error: SparkFailed) -> bool:
 
 
 def failed_commits(error: SparkFailed) -> int | None:
-    """How many commits of partial progress did not land, when that is what the failure says."""
+    """Return how many commits of partial progress failed, if the failure reports that."""
     match = FAILED_COMMITS.search(str(error))
     return int(match["count"]) if match else None
 

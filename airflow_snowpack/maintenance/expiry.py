@@ -40,7 +40,7 @@ class Expiry:
 
 
 def plan_expiry(metadata: TableMetadata, *, older_than: datetime, retain_last: int, now: datetime) -> Expiry:
-    """Tell the snapshots that would be expired from those that would stay.
+    """Separate the snapshots that would be expired from those that would be kept.
 
     :param older_than: snapshots from this moment on stay.
     :param retain_last: so many of each branch stay, whatever their age.
@@ -63,7 +63,7 @@ def plan_expiry(metadata: TableMetadata, *, older_than: datetime, retain_last: i
 
 
 def plan_expiry_of(metadata: TableMetadata, snapshot_ids: Collection[int], *, now: datetime) -> Expiry:
-    """Tell the snapshots that are named from those that would stay. Branches and tags go at their own age all the same."""
+    """Separate the named snapshots from those that would be kept. Branches and tags go at their own age all the same."""
     by_age = plan_expiry(metadata, older_than=EPOCH, retain_last=1, now=now)
     gone = {*snapshot_ids, *(snapshot.snapshot_id for snapshot in by_age.snapshots)}
     return Expiry(

@@ -167,7 +167,7 @@ def delete_file_groups(
 ) -> list[FileGroup[LiveDelete]]:
     """What ``rewrite_position_delete_files`` would take.
 
-    :param properties: of the table; they say how large a delete file should be unless the options do.
+    :param properties: of the table, with the target size of delete files unless the options have one.
     :param only: partitions that the predicate may match; ``None`` for all.
     :param group_bytes: the most that goes into one group.
     """
@@ -196,7 +196,7 @@ def delete_file_groups(
 def _has_many_deletes(file: LiveFile, deletes: Sequence[LiveDelete], options: RewriteDataFiles) -> bool:
     if len(deletes) >= options.delete_file_threshold:
         return True
-    # Only deletes about this one file say how many of its rows are gone.
+    # Only deletes of this one file show how many of its rows are deleted.
     known = sum(delete.records for delete in deletes if delete.data_file is not None)
     return bool(deletes) and file.records > 0 and min(known, file.records) / file.records >= options.delete_ratio_threshold
 

@@ -1,4 +1,4 @@
-"""What a caller may say about each action, with the specification's defaults.
+"""The options of each action, with the specification's defaults.
 
     >>> options = parse_options(Action.REWRITE_DATA_FILES, {"min_input_files": 2, "where": "month = 3"})
     >>> options.min_input_files, options.target_file_size_bytes
@@ -7,7 +7,7 @@
     True
 
 The invariant: an options object that came out of :func:`parse_options` can be run. Every number is in Iceberg's range, every
-column is a name and nothing else, and only ``where`` and ``location`` are free text, to be escaped by whoever builds SQL of them.
+column is a name and nothing else, and only ``where`` and ``location`` are free text, which the code that builds SQL escapes.
 Options survive JSON, because the store keeps them with the job. Ages are durations; they become moments when the action runs.
 """
 
@@ -112,8 +112,8 @@ class RewriteDataFiles(ActionOptions):
     """Compact small files, and files with many deletes, into files near the target size.
 
     :param target_file_size_bytes: 512 MiB.
-    :param min_file_size_bytes: smaller files are rewritten; 0 stands for 75 % of the target.
-    :param max_file_size_bytes: larger files are split; 0 stands for 180 % of the target.
+    :param min_file_size_bytes: smaller files are rewritten; 0 means 75 % of the target.
+    :param max_file_size_bytes: larger files are split; 0 means 180 % of the target.
     :param max_file_group_size_bytes: the most that one unit of work reads; 100 GiB, as Iceberg.
     :param min_input_files: a group with this many files is worth rewriting.
     :param delete_file_threshold: a file with this many delete files is rewritten, whatever its size.
@@ -311,7 +311,7 @@ OPTIONS: Mapping[Action, type[ActionOptions]] = {
 
 
 def parse_options(action: Action, given: Mapping[str, Any]) -> ActionOptions:
-    """Read what a caller gave for one action; ``None`` stands for "not given".
+    """Parse the options of one action; ``None`` means "not given".
 
     :raises InvalidOption: an option is not known, or its value cannot be used; the message names both and what is allowed.
     """

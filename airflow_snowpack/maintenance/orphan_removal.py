@@ -2,12 +2,12 @@
 
     1. refuse a place that another table of the catalog shares, or that lies outside the table
     2. list the orphans with ``dry_run``, and log them
-    3. refuse again, by what each table's current metadata says: a listing takes long enough for a table to appear or to move,
+    3. refuse again, by each table's current metadata: a listing takes long enough for a table to appear or to move,
        this one too
     4. remove the files of that list, and no other, unless the table's metadata names one by now
 
 The invariant: nothing is deleted that was not in the plan. The removal gets the plan as its list of files, so a file that
-appeared after the plan was made is not even looked at, and the location is not listed twice.
+appeared after the plan was made is never considered, and the location is not listed twice.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def remove_orphans(run: ActionRun, options: RemoveOrphanFiles) -> Effect:
     """Plan, and remove the plan.
 
     :raises OrphanRemovalRefused: another table keeps files there too.
-    :raises LocationOutsideTable: the location that was asked for is not inside the table's.
+    :raises LocationOutsideTable: the requested location is not inside the table's.
     :raises SparkInterrupted, SparkFailed: from the procedure.
     :raises TableNotFound, TableUnreadable, CatalogUnreachable: from the catalog.
     """

@@ -1,11 +1,11 @@
-"""A dry run: what each action would do, told from metadata, without Spark.
+"""A dry run: what each action would do, computed from metadata without Spark.
 
     >>> plan_action(Action.REWRITE_DATA_FILES, RewriteDataFiles(), table, catalog, now=utc_now()).message  # doctest: +SKIP
     'Would compact 87 files into 12'
 
 The invariant: nothing is written and no data file is opened. The rules are those of Iceberg's own planners, and the metrics have
-the names that the procedures give theirs, so that a plan can be laid beside what the action then did. What cannot be told from
-metadata is said in the message: a predicate that PyIceberg cannot evaluate leaves the numbers of the whole table.
+the names that the procedures give theirs, so that a plan can be compared with the result. What cannot be computed from
+metadata is named in the message: a predicate that PyIceberg cannot evaluate leaves the numbers of the whole table.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def plan_action(
 ) -> ActionResult:
     """What the action would do to the table as it was loaded.
 
-    An action that would be refused is a failed result that says why.
+    An action that would be refused is a failed result with the reason.
 
     :param catalog: where tables that share the location are looked for, before orphans.
     :param reader: of this table, shared by the plans of several actions. It must keep bytes if an option of any has a ``where``.

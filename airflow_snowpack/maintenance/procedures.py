@@ -4,8 +4,8 @@
     >>> session.sql(call.sql, args=call.args).collect()
 
 The invariant: nothing that a caller gave is ever part of the SQL text. The table, predicates, columns, numbers and moments are
-bound to parameter markers; the text holds our own words, the catalog's checked and quoted name, and a comment for whoever looks
-for the origin of a statement, written so that nothing in it can end the comment or be substituted.
+bound to parameter markers; the text holds our own words, the catalog's checked and quoted name, and a comment that names
+the origin of a statement, written so that nothing in it can end the comment or be substituted.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg.names import TableName
 
 LONG_AGO = datetime(1970, 1, 2, tzinfo=UTC)
-# Iceberg's name for "how many commits of partial progress may fail before the procedure says so".
+# Iceberg's name for "how many commits of partial progress may fail before the procedure fails".
 MAX_FAILED_COMMITS = "partial-progress.max-failed-commits"
 
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """Who a statement belongs to; stands as JSON in its leading comment."""
+    """The job of a statement; it is written as JSON into the statement's leading comment."""
 
     app: str
     job_id: str
@@ -113,7 +113,7 @@ def remove_planned_orphans(
 ) -> Call:
     """Remove the files of a plan, those that no metadata names since either.
 
-    :param plan_view: a temporary view of ``file_path`` and ``last_modified``; nothing else is looked at.
+    :param plan_view: a temporary view of ``file_path`` and ``last_modified``; no other files are considered.
     :param location: what the paths of the plan begin with; the procedure leaves out any other.
     """
     arguments = {

@@ -7,7 +7,7 @@
     Traceback (most recent call last):
     ValueError: must be at least 1, not 0
 
-The invariant: a reader returns a value that is safe to use as the option says, or raises ``ValueError`` with the predicate of a
+The invariant: a reader returns a value that is safe to use as the option, or raises ``ValueError`` with the predicate of a
 sentence ("must be at least 1, not 0"). Columns that come out of :func:`columns` and :func:`sort_order` hold names only.
 """
 
@@ -97,7 +97,7 @@ def duration(*, at_least: timedelta) -> Reader:
 
 
 def text() -> Reader:
-    """Free text that is not empty; whoever puts it into SQL must escape it."""
+    """Read free text that is not empty; it must be escaped before it is used in SQL."""
 
     def read(value: object) -> str:
         if not isinstance(value, str):

@@ -6,8 +6,8 @@
 
 The invariant: "succeeded" means that nothing that was planned got lost on the way. With partial progress Iceberg swallows
 commits that fail, returns as usual and counts them nowhere (``failed_data_files_count`` is about files that could not be
-written). So after each call the table's own history is read: if somebody else took files away meanwhile, or Spark worked and
-nothing came of it, the call is repeated. When nothing is left to do that costs a look at the manifests; otherwise it is the
+written). So after each call the table's own history is read: if another writer removed files meanwhile, or Spark worked and
+nothing was committed, the call is repeated. When nothing is left to do that costs one read of the manifests; otherwise it is the
 retry that was needed.
 """
 
@@ -40,7 +40,7 @@ Rewrite = RewriteDataFiles | RewritePositionDeleteFiles | RewriteManifests
 FAILED_FILES = "failed_data_files_count"
 TRIES = "tries"
 COMMITS_FAILED = (
-    "Files were rewritten, but not all of them could be committed; Spark's log says why, at 'Failure during rewrite commit'."
+    "Files were rewritten, but not all of them could be committed; see Spark's log at 'Failure during rewrite commit'."
 )
 LOST_TO_WRITER = "A concurrent writer committed changes to files that were being rewritten, so Iceberg refused to replace them."
 
@@ -51,7 +51,7 @@ class Shape:
 
     :param verb, participle: "rewrote" and "rewritten".
     :param before, after: the result columns that count what went in and what came out.
-    :param summary: for each result column, the key of a snapshot's summary that says the same; for calls that return no row.
+    :param summary: for each result column, the key of a snapshot's summary with the same number; for calls that return no row.
     """
 
     verb: str
@@ -167,8 +167,8 @@ def _after_return(
 ) -> Try:
     """A normal return: all is there, unless partial progress may have swallowed a commit."""
     swallows = not isinstance(options, RewriteManifests) and options.partial_progress
-    told_all = strict and isinstance(options, RewriteDataFiles)
-    if not swallows or told_all:
+    reports_all = strict and isinstance(options, RewriteDataFiles)
+    if not swallows or reports_all:
         return Try(counts)
     if trail.since(run.table()).overwriting:
         return Try(counts, LOST_TO_WRITER, outraced=True)
@@ -176,7 +176,7 @@ def _after_return(
 
 
 def _after_failed_commits(error: SparkFailed, commits: Commits, options: Rewrite) -> Try:
-    """A strict call says that commits are missing; Iceberg's arithmetic must be checked before it is believed."""
+    """Return whether commits of a strict call are missing; Iceberg's own count must be verified."""
     counts = _sums(commits, SHAPES[type(options)])
     if commits.overwriting:
         return Try(counts, f"{LOST_TO_WRITER} {error}", outraced=True)
@@ -196,7 +196,7 @@ def _call(run: ActionRun, options: Rewrite, *, strict: bool) -> Call:
 
 
 def _committed_since(run: ActionRun, start: CommitTrail, shape: Shape) -> dict[str, int]:
-    """What landed before the end came, as far as the catalog can still tell."""
+    """Return what was committed before the end, as far as the catalog still shows it."""
     try:
         return _sums(start.since(run.table()), shape)
     except SnowpackError as error:
@@ -212,7 +212,7 @@ def _stopped(shape: Shape, counts: Mapping[str, int], outcome: ActionOutcome, er
     how = "Interrupted" if outcome is ActionOutcome.INTERRUPTED else "Failed"
     if not counts.get(shape.before):
         return Effect(outcome, f"{how} before anything was committed", counts, error, final)
-    return Effect(outcome, f"{how} after it had {_said(shape, counts, shape.participle)}", counts, error)
+    return Effect(outcome, f"{how} after it had {_summary(shape, counts, shape.participle)}", counts, error)
 
 
 def _conclude(shape: Shape, counts: Mapping[str, int], last: Try) -> Effect:
@@ -220,21 +220,21 @@ def _conclude(shape: Shape, counts: Mapping[str, int], last: Try) -> Effect:
     if last.doubt is not None:
         lost = "lost to a concurrent writer" if last.outraced else "could not be committed"
         if done:
-            return Effect(ActionOutcome.PARTIAL, f"{_said(shape, counts)}; the rest {lost}", dict(counts), last.doubt)
+            return Effect(ActionOutcome.PARTIAL, f"{_summary(shape, counts)}; the rest {lost}", dict(counts), last.doubt)
         outcome = ActionOutcome.CONFLICT if last.outraced else ActionOutcome.FAILED
         return Effect(outcome, f"Nothing was {shape.participle}: all {lost}", dict(counts), last.doubt)
     failed = counts.get(FAILED_FILES, 0)
     if failed:
-        error = f"{counted(failed, 'data file')} could not be rewritten. Spark's log says why, at 'Failure during rewrite group'."
+        error = f"{counted(failed, 'data file')} could not be rewritten. see Spark's log at 'Failure during rewrite group'."
         outcome = ActionOutcome.PARTIAL if done else ActionOutcome.FAILED
-        return Effect(outcome, f"{_said(shape, counts)}; {counted(failed, 'file')} failed", dict(counts), error)
-    message = _said(shape, counts) if done else f"No {shape.noun}s needed to be {shape.participle}"
+        return Effect(outcome, f"{_summary(shape, counts)}; {counted(failed, 'file')} failed", dict(counts), error)
+    message = _summary(shape, counts) if done else f"No {shape.noun}s needed to be {shape.participle}"
     if TRIES in counts:
         message += f", in {counts[TRIES]} tries beside a concurrent writer"
     return Effect(ActionOutcome.SUCCEEDED, message, dict(counts))
 
 
-def _said(shape: Shape, counts: Mapping[str, int], verb: str | None = None) -> str:
+def _summary(shape: Shape, counts: Mapping[str, int], verb: str | None = None) -> str:
     if not counts[shape.after]:
         return f"{'removed' if verb else 'Removed'} {counted(counts[shape.before], shape.noun)} of which nothing is needed"
     return f"{verb or shape.verb} {counted(counts[shape.before], shape.noun)} into {counts[shape.after]:,}"

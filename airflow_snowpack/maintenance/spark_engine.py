@@ -5,9 +5,9 @@
     'Compacted 87 files into 12'
     >>> engine.interrupt()                      # from another thread: run() ends with the outcome "interrupted"
 
-The invariant: whatever happens to an action becomes a result that tells what reached the table, and only that there is no Spark
+The invariant: whatever happens to an action becomes a result with what reached the table, and only that there is no Spark
 at all is raised. An action that has nothing to do by the table's metadata is skipped, and starts no session. Spark does the work
-and nothing else: what a result says beyond the procedure's own numbers is read from the table's metadata, so that an action costs
+and nothing else: what a result has beyond the procedure's own numbers is read from the table's metadata, so that an action costs
 what its bare ``CALL`` costs.
 
 One engine at a time may work in a process, because commits are stamped through the JVM (see :mod:`.commits`).
@@ -88,7 +88,7 @@ class SparkEngine:
     :param catalog: connects to the same catalog with PyIceberg; asked once. Such as ``CatalogConfig.load``.
     :param locations: returns what is remembered of where a catalog's tables keep their files, such as
         ``partial(stored_locations, store)``. Without it, removing orphan files of one table loads all others.
-    :param app: who the statements say that they come from.
+    :param app: the application name in the statements' comments.
     :param tries: how often a rewrite is tried while other writers' commits win.
     :param now: the clock from which the ages of snapshots and files are counted back.
     :param monotonic: seconds, for how long an action took.
@@ -123,7 +123,7 @@ class SparkEngine:
         return self._session.name if isinstance(self._session, ConnectServer) else None
 
     def run(self, job: Job, action: str) -> ActionResult:
-        """Run one action of the job to its end and tell how it went.
+        """Run one action of the job to its end and return its result.
 
         :raises SparkUnavailable: there is no Spark to run it on.
         :raises UnknownAction, InvalidOption: the job holds something that can't be run.
@@ -190,7 +190,7 @@ class SparkEngine:
         return self._catalog
 
     def _ended_early(self, error: SnowpackError, calls_before: int) -> Effect:
-        """The end of an action that could not tell what reached the table."""
+        """Return the result of an action of which it is unknown what reached the table."""
         if self._work.calls == calls_before:
             message = "Failed before anything was done"
         elif isinstance(error, TableNotFound):

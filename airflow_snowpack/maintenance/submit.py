@@ -1,4 +1,4 @@
-"""From what somebody asks for to a job in the store, in the specification's order.
+"""From a request to a job in the store, in the specification's order.
 
     request = MaintenanceRequest.parse("demo.flights", ["rewrite_data_files"], catalog="lake", where="month = 3")
     job = submit(jobs, catalog, request, submitted_by="me")          # for a worker to find
@@ -6,8 +6,8 @@
     job = dry_run(jobs, catalog, request)                            # what it would do, from metadata
 
 The invariant: nothing is written unless drain mode is off, every name and option is valid and the catalog has the table. Drain
-mode is asked first (a caller that parses a request calls :func:`refuse_if_draining` before), so that a paused installation says
-so whatever else may be wrong.
+mode is checked first (a caller that parses a request calls :func:`refuse_if_draining` before), so that a draining
+installation reports that first.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class MaintenanceRequest:
     """What to do to which table, checked. Make it with :meth:`parse`.
 
     :param actions: in the order in which they will run.
-    :param options: per action, only what the caller said, as JSON values.
+    :param options: per action, only what the caller gave, as JSON values.
     """
 
     table: TableName
@@ -61,11 +61,11 @@ class MaintenanceRequest:
         """Check names, actions and options.
 
         :param table: ``database.table``.
-        :param catalog: what the installation calls the catalog; ``catalog_id`` says which one it is.
-        :param options: per action; for actions that are not asked for they are checked and left out.
+        :param catalog: what the installation calls the catalog; ``catalog_id`` identifies it.
+        :param options: per action; those of actions that are not requested are checked and left out.
         :param where: a Spark predicate for each action that can be narrowed, unless its own options have one.
         :param only_if_needed: ``False`` runs each action on Spark, also where metadata shows that it has nothing to do, unless
-            its own options say otherwise.
+            its own options differ.
         :param order: the installation's order of actions.
         :raises InvalidTableName: a name that is not one.
         :raises UnknownAction, NoActions: as :func:`~airflow_snowpack.maintenance.action.in_order`.
@@ -73,20 +73,20 @@ class MaintenanceRequest:
         """
         name = TableName.parse(table, catalog=catalog, catalog_id=catalog_id)
         asked = in_order(actions, order)
-        given = {action.value: dict(said) for action, said in _checked(options or {}).items()}
+        given = {action.value: dict(values) for action, values in _checked(options or {}).items()}
         for action in _narrowed(asked, where):
             given.setdefault(action.value, {}).setdefault("where", where)
         if not only_if_needed:
             for action in asked:
                 given.setdefault(action.value, {}).setdefault("only_if_needed", False)
         parsed = parse_all_options(given)
-        said = {action.value: _as_said(parsed[action], given[action.value]) for action in asked if action in parsed}
-        return cls(name, asked, {action: values for action, values in said.items() if values})
+        written = {action.value: _as_given(parsed[action], given[action.value]) for action in asked if action in parsed}
+        return cls(name, asked, {action: values for action, values in written.items() if values})
 
     @property
     def depends_on_table(self) -> bool:
         """Whether an option can be checked only against the table, such as ``where``."""
-        return any(not TABLE_OPTIONS.isdisjoint(said) for said in self.options.values())
+        return any(not TABLE_OPTIONS.isdisjoint(given) for given in self.options.values())
 
     @classmethod
     def again(cls, job: Job, *, order: Sequence[Action] = DEFAULT_ORDER) -> MaintenanceRequest:
@@ -98,7 +98,7 @@ class MaintenanceRequest:
 
 
 def refuse_if_draining(jobs: Jobs, *, owner: str | None = None) -> None:
-    """Ask drain mode before the arguments are even read: a refusal that a retry mends comes before one that it does not.
+    """Check drain mode before the arguments: a refusal that a retry can fix comes before one that it cannot.
 
     :param owner: whose job that is still active, if there is one, goes on in drain mode too.
     :raises DrainModeOn: new submissions are refused for now.
@@ -127,7 +127,7 @@ def submit(
 def submit_once(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, owner: str, submitted_by: str | None = None) -> Job:
     """As :func:`submit`, but an owner whose job is still active gets that one: a submit whose answer was lost can be repeated.
 
-    A job of the same owner for another table is not what is asked for, and goes its own way.
+    A job of the same owner for another table is another request and is left alone.
     """
     own = jobs.find_owned(owner)
     if own is not None and own.table == request.table:
@@ -162,7 +162,7 @@ def claim_own(
 ) -> Claim:
     """The owner's job that is still active, taken over at once from whatever process holds it; otherwise a new job.
 
-    An active job for the same table goes on with what is asked for now; one for another table is cancelled.
+    An active job for the same table continues with the new request; one for another table is cancelled.
     """
     from airflow_snowpack.jobs import JobAlreadyFinished
 
@@ -203,7 +203,8 @@ def plan_request(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest) -> l
     options = {action: parsed.get(action) or OPTIONS[action]() for action in request.actions}
     now, locations, reader = jobs.store.clock(), stored_locations(jobs.store, request.table), reader_for(table, options.values())
     return [
-        plan_action(action, said, table, catalog, now=now, locations=locations, reader=reader) for action, said in options.items()
+        plan_action(action, given, table, catalog, now=now, locations=locations, reader=reader)
+        for action, given in options.items()
     ]
 
 
@@ -232,7 +233,7 @@ def _checked(options: Mapping[str, Mapping[str, Any]]) -> Mapping[Action, Mappin
     return {action: options[action.value] for action in parse_all_options(options)}
 
 
-def _as_said(options: ActionOptions, names: Mapping[str, Any]) -> dict[str, Any]:
+def _as_given(options: ActionOptions, names: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.to_json().items() if name in names}
 
 
@@ -242,6 +243,6 @@ def _narrowed(asked: Sequence[Action], where: str | None) -> tuple[Action, ...]:
     able = tuple(action for action in Action if "where" in option_names(action))
     narrowed = tuple(action for action in asked if action in able)
     if not narrowed:
-        problem = f"narrows only {' and '.join(action.value for action in able)}, and neither is asked for"
+        problem = f"narrows only {' and '.join(action.value for action in able)}, and neither is requested"
         raise InvalidOption(asked[0].value, "where", problem, option_names(asked[0]))
     return narrowed

@@ -6,7 +6,7 @@
     ...     raise translate(error) from error
 
 Py4J reports the outermost exception only, and pyspark turns some into its own classes. The reason, such as the
-``ValidationException`` that makes a lost rewrite a conflict, stands at the end of the chain of ``getCause()``.
+``ValidationException`` that makes a lost rewrite a conflict, is at the end of the chain of ``getCause()``.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ def java_causes(error: BaseException) -> tuple[JavaCause, ...]:
 
 
 def translate(error: BaseException) -> SparkFailed:
-    """The same failure with the whole chain of causes as its message; a lost connection to the JVM says why that ended."""
+    """The same failure with the whole chain of causes as its message; a lost connection to the JVM includes why the JVM ended."""
     if _is_lost(error):
         return SparkDied(why_gone(error))
     causes = _safe_causes(error)
     if not causes:
         return SparkFailed(f"{type(error).__name__}: {error}")
     # Spark wraps an exception in others that repeat its message.
-    told: list[str] = []
+    messages: list[str] = []
     for cause in causes:
-        if not told or cause.message not in told[-1]:
-            told.append(str(cause))
-    return SparkFailed("; caused by ".join(told), causes)
+        if not messages or cause.message not in messages[-1]:
+            messages.append(str(cause))
+    return SparkFailed("; caused by ".join(messages), causes)
 
 
 def _is_lost(error: BaseException) -> bool:
-    """Whether the connection to the JVM is lost; of some failed calls Py4J says no more than that they failed."""
+    """Whether the connection to the JVM is lost; for some failed calls Py4J reports only that they failed."""
     from py4j.protocol import Py4JError, Py4JNetworkError
 
     unexplained = type(error) is Py4JError and "Trace:" not in str(error)

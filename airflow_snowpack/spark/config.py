@@ -4,7 +4,7 @@
     >>> session = local_session(config)
 
 Settings fall into two kinds. What the JVM starts with (memory, jars, extensions) cannot change afterwards; what belongs to a
-session (catalogs) can, and is set after the start, so that no catalog's password ever stands on the JVM's command line.
+session (catalogs) can, and is set after the start, so that no catalog's password is ever on the JVM's command line.
 """
 
 from __future__ import annotations

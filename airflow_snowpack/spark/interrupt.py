@@ -73,7 +73,7 @@ class SparkWork:
         except Exception:
             raise
         except BaseException:
-            # Ctrl-C, or a task runner that ends this thread: nobody waits for Spark any more.
+            # Ctrl-C, or a task runner that ends this thread: no thread waits for Spark any more.
             self._interrupted = True
             raise
         finally:

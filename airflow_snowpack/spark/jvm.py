@@ -3,7 +3,7 @@
     >>> log = JvmLog()
     >>> gateway = start_jvm(conf, java, log)
 
-When Spark's launcher ends early, pyspark says ``[JAVA_GATEWAY_EXITED]`` and nothing else; why stands in what the JVM wrote to its
+When Spark's launcher ends early, pyspark reports only ``[JAVA_GATEWAY_EXITED]``; the reason is in what the JVM wrote to its
 standard error. So that goes through a pipe: each line is logged at the level that the line itself names, and the end is kept.
 Airflow logs whatever a task writes to its standard error as errors, and most of these lines are none.
 """
@@ -55,7 +55,7 @@ CONTINUATION = re.compile(r"\s|Caused by:|Suppressed:")
 # What a JVM writes when it ends by itself.
 FATAL = re.compile(r"OutOfMemoryError|fatal error|SIGSEGV|StackOverflowError|# There is insufficient memory")
 SHORT_LOG = 8
-# Until the JVM has said its last word after its end.
+# Until the JVM's last output after its end has arrived.
 LAST_WORDS_SECONDS = 5.0
 
 
@@ -150,7 +150,7 @@ class JvmLog:
 def start_jvm(conf: Mapping[str, str], java: Java, log: JvmLog) -> Any:
     """Start Spark's JVM; the answer is pyspark's gateway to it.
 
-    :raises SparkUnavailable: it ended before it was ready; the message says why and what to do.
+    :raises SparkUnavailable: it ended before it was ready; the message has the reason and the fix.
     """
     from pyspark.conf import SparkConf
     from pyspark.errors import PySparkRuntimeError
@@ -191,7 +191,7 @@ def has_ended() -> bool:
 
 
 def why_gone(error: BaseException) -> str:
-    """Why the JVM does not answer, as far as its end tells.
+    """Return why the JVM does not respond, as far as its end shows.
 
     :param error: how the connection to it failed.
     """
@@ -202,12 +202,12 @@ def why_gone(error: BaseException) -> str:
         return f"process {_last.process.pid} runs and does not answer ({lost})"
     code = _last.process.returncode
     _last.log.wait_for_end()
-    said = [line.strip() for line in _last.log.tail() if FATAL.search(line)]
+    lines = [line.strip() for line in _last.log.tail() if FATAL.search(line)]
     how = f"process {_last.process.pid} ended with exit code {code}"
     if code < 0:
         out_of_memory = ", as when its machine or its container is out of memory" if code == -signal.SIGKILL else ""
         how = f"process {_last.process.pid} was killed by {signal.Signals(-code).name}{out_of_memory}"
-    return f"{how}; it said: {'; '.join(said[-2:])}" if said else how
+    return f"{how}; its log: {'; '.join(lines[-2:])}" if lines else how
 
 
 @contextmanager
@@ -229,10 +229,10 @@ def _why(tail: tuple[str, ...], conf: Mapping[str, str], java: Java) -> str:
     explained = explain_download(tail, packages) if packages else None
     if explained:
         return explained
-    # A JVM that never ran says it in a few lines; one that ran and failed in a stack trace among many.
-    said = [line for line in tail if "Exception" in line or "Error" in line] if len(tail) > SHORT_LOG else list(tail)
-    reason = "; ".join(line.strip() for line in said[:3]) or "it wrote nothing"
+    # A JVM that never ran logs the reason in a few lines; one that ran and failed in a stack trace among many.
+    lines = [line for line in tail if "Exception" in line or "Error" in line] if len(tail) > SHORT_LOG else list(tail)
+    reason = "; ".join(line.strip() for line in lines[:3]) or "empty"
     return (
-        f"Spark's JVM ended before it was ready, with Java {java.version} of {java.origin} ({java.home}). It said: {reason}. "
+        f"Spark's JVM ended before it was ready, with Java {java.version} of {java.origin} ({java.home}). Its log: {reason}. "
         "Correct that (memory, a setting, the Java installation); all that it wrote is in this process's log."
     )

@@ -1,9 +1,10 @@
-"""Which Iceberg tables a DataFrame reads, and at which snapshots: told by its own plan, before a row is read.
+"""Which Iceberg tables a DataFrame reads, and at which snapshots: from its own plan, before a row is read.
 
     >>> tables_read(session.sql("SELECT … FROM shop.orders JOIN shop.customers USING (id)"))  # doctest: +SKIP
     (PlannedTable(name='lake.shop.orders', snapshot_id=11, location='s3://lake/orders'), …)
 
-It is for lineage, so it never fails: what it cannot tell is left out. On Spark Connect the plan is the server's: nothing is told.
+It is for lineage, so it never fails: what it cannot read is left out. On Spark Connect the plan is the server's, so the result
+is empty.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def tables_read(df: DataFrame) -> tuple[PlannedTable, ...]:
 
     try:
         found = dict.fromkeys(_tables(df.sparkSession.sparkContext._gateway, plan.queryExecution().analyzed()))
-    except (Py4JError, OSError) as problem:  # the JVM is gone, or its classes are other ones: the work itself will tell
+    except (Py4JError, OSError) as problem:  # the JVM is gone, or its classes are other ones: the work itself will fail
         log.info("Which tables a DataFrame reads is not known: %s", problem)
         return ()
     return tuple(found)

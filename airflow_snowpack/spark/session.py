@@ -5,7 +5,7 @@
 
 The invariant: a process has one JVM, and a caller gets a session that has exactly its catalogs. Two callers with the same
 configuration share a session; with other catalogs they get sessions of their own in the same JVM; with other settings that a
-running JVM cannot change, the second is told so.
+running JVM cannot change, the second one is refused.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _start(config: SparkConfig) -> _Running:
     if config.is_local and "PYSPARK_PYTHON" not in os.environ:
         # What tasks run in Python needs what is installed here; Spark would take the first python3 on the PATH.
         context.pythonExec = sys.executable
-    # It writes each failure with its whole Java stack as one line of JSON; the same failure is raised, and told in words.
+    # It writes each failure with its whole Java stack as one line of JSON; the same failure is raised in words.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     return _Running(os.getpid(), launch_conf, context, [])
 
@@ -139,15 +139,15 @@ def _check_same(wanted: Mapping[str, str], running: Mapping[str, str]) -> None:
     differing = [key for key in keys if wanted.get(key) != running.get(key) and not key.startswith(CATALOG_PREFIX)]
     if not differing:
         return
-    told = ", ".join(_difference(key, wanted.get(key), running.get(key)) for key in differing)
+    differences = ", ".join(_difference(key, wanted.get(key), running.get(key)) for key in differing)
     raise SparkUnavailable(
-        f"Spark runs in this process already with other settings: {told}. A running JVM cannot change them. Use the same ones, "
-        "stop that session first, or do this in a process of its own."
+        f"Spark already runs in this process with other settings: {differences}. A running JVM cannot change them. "
+        "Use the same settings, stop that session first, or use a separate process."
     )
 
 
 def _difference(key: str, wanted: str | None, running: str | None) -> str:
-    return f"{key} (a secret, not shown)" if SECRET.search(key) else f"{key}={running!r} (asked for: {wanted!r})"
+    return f"{key} (a secret, not shown)" if SECRET.search(key) else f"{key}={running!r} (requested: {wanted!r})"
 
 
 def _forget_dead() -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from cryptography.x509 import Certificate
 
-# Java asks for a password; the certificates are public, and this is the one that its own list has.
+# Java requires a password; the certificates are public, and this is the one that its own list has.
 PASSWORD = "changeit"
 PEM_BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 # Where Debian's and Red Hat's families keep the whole list in one file; OpenSSL itself often knows a folder only.

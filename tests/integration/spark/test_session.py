@@ -33,7 +33,7 @@ def test_other_catalogs_get_a_session_of_their_own_in_the_same_jvm(
 
 
 def test_settings_that_a_running_jvm_cannot_change_are_refused(spark: SparkSession, spark_config: SparkConfig) -> None:
-    with pytest.raises(SparkUnavailable, match=r"spark\.driver\.memory='1g' \(asked for: '3g'\)"):
+    with pytest.raises(SparkUnavailable, match=r"spark\.driver\.memory='1g' \(requested: '3g'\)"):
         local_session(replace(spark_config, driver_memory="3g"))
 
 

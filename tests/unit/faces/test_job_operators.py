@@ -104,7 +104,7 @@ def test_where_narrows_the_rewrites(run_operator: Runner, jobs: Jobs, flights: T
         ({"table": "flights"}, "'flights' is not a table name"),
         ({"options": {"expire_snapshots": {"keep": 1}}}, "The option 'keep' of expire_snapshots is not known"),
         ({"options": "{"}, "The argument options = '{' cannot be read"),
-        ({"where": "month = 3"}, "neither is asked for"),
+        ({"where": "month = 3"}, "neither is requested"),
     ],
 )
 def test_a_request_that_no_retry_can_mend_fails_for_good(

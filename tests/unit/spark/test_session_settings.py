@@ -14,7 +14,7 @@ def test_settings_that_differ_are_told_and_secrets_among_them_are_not() -> None:
         _check_same({"spark.driver.memory": "4g", key: "hush"}, {"spark.driver.memory": "1g", key: "psst"})
 
     said = str(caught.value)
-    assert "spark.driver.memory='1g' (asked for: '4g')" in said
+    assert "spark.driver.memory='1g' (requested: '4g')" in said
     assert key in said
     assert "hush" not in said
     assert "psst" not in said
