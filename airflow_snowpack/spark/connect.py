@@ -5,8 +5,8 @@
 
 A Connect server goes on with a statement whose client was killed. So nothing about a session is random: its id comes from the
 job and the attempt, the user is always the same, and its statements take turns with :data:`OPERATIONS` ids that come from the
-session's. Any process that knows the job can therefore interrupt the session, wait for each statement that may still run in it, and
-close it. A closed session stays closed: a client that was only frozen cannot start anything in it.
+session's. Any process that knows the job can therefore interrupt the session, wait for each statement that may still run in
+it, and close it. A closed session stays closed: a client that was only frozen cannot start anything in it.
 """
 
 from __future__ import annotations
