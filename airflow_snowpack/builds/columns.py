@@ -1,8 +1,11 @@
-"""Whether a shard can hold a column: checked when a build is declared, as each shard's writer would fail in the same way.
+"""The columns of shards: their type names in the manifest, and the check whether a format can hold them.
 
     check_columns(pyarrow.schema([("id", pyarrow.int64()), ("tags", pyarrow.struct([]))]), ShardFormat.PARQUET)     # InvalidBuild
+    arrow_type("timestamp[us, tz=UTC]") == pyarrow.timestamp("us", "UTC")
 
-The invariant: what passes can be written by both writers' code, without a row of the input.
+Columns are checked when a build is declared, as each shard's writer would fail in the same way. A manifest has Arrow's own names
+of types. The invariant: ``arrow_type(str(type)) == type`` for every type that passes the check, except a struct with a field
+whose name contains ": " or " not null"; such a column needs Parquet shards, which carry their own schema.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ def _check(field: pa.Field, shard_format: ShardFormat) -> None:
     try:
         _try(pa.schema([field]), shard_format)
     except (pa.ArrowException, OSError, InvalidBuild) as error:
-        problem = f"a {shard_format.value} shard cannot hold its type {field.type}; leave it out, or cast it ({error})"
+        problem = f"a {shard_format.value} shard cannot hold its type {field.type}; omit it or cast it ({error})"
         raise InvalidBuild("columns", field.name, problem) from error
 
 
@@ -54,12 +57,12 @@ def _try(schema: pa.Schema, shard_format: ShardFormat) -> None:
         return
     for field in schema:
         if _without_nullness(arrow_type(str(field.type))) != _without_nullness(field.type):
-            raise InvalidBuild("columns", field.name, f"{field.type} cannot be told from another type in the manifest")
+            raise InvalidBuild("columns", field.name, f"the manifest cannot distinguish {field.type} from another type")
         to_cells(nothing.column(field.name) if schema.names.count(field.name) == 1 else pa.array([], field.type))
 
 
 def _without_nullness(kind: pa.DataType) -> pa.DataType:
-    """The type without what no value depends on: Arrow's names leave out whether a map's values may be null, for example."""
+    """Return the type without what no value depends on, such as the nullability of a map's values, which Arrow's names omit."""
     if types.is_struct(kind):
         return pa.struct([pa.field(field.name, _without_nullness(field.type)) for field in kind])
     if types.is_map(kind):
@@ -83,9 +86,9 @@ _NOT_NULL = " not null"
 
 
 def arrow_type(text: str) -> pa.DataType:
-    """The type that Arrow calls so.
+    """Return the type of this name.
 
-    :raises InvalidBuild: no type is called so.
+    :raises InvalidBuild: no type has this name.
     """
     try:
         return _read(text)
@@ -94,9 +97,9 @@ def arrow_type(text: str) -> pa.DataType:
 
 
 def arrow_schema(columns: tuple[tuple[str, str], ...]) -> pa.Schema:
-    """The schema of a manifest's columns.
+    """Return the schema of a manifest's columns.
 
-    :raises InvalidBuild: a column's type is none.
+    :raises InvalidBuild: a column's type is unknown.
     """
     return pa.schema([pa.field(name, arrow_type(text)) for name, text in columns])
 
@@ -124,11 +127,11 @@ def _nested(kind: str, inside: str, size: str | None) -> pa.DataType:
         case "struct":
             return pa.struct([_field(part) for part in _parts(inside)])
         case "map":
-            # Arrow adds the name of the entries where it is not its own, as after reading Parquet; no value depends on it.
+            # Arrow appends the name of the entries if it is not its default, as after reading Parquet; no value depends on it.
             key, item = list(_parts(_ENTRIES.sub("", inside)))[:2]
             return pa.map_(_read(key), _read(item.removesuffix(_NOT_NULL)))
-    told = dict(part.split("=", 1) for part in _parts(inside))
-    return pa.dictionary(_read(told["indices"]), _read(told["values"]), told["ordered"] == "1")
+    parts = dict(part.split("=", 1) for part in _parts(inside))
+    return pa.dictionary(_read(parts["indices"]), _read(parts["values"]), parts["ordered"] == "1")
 
 
 def _field(text: str) -> pa.Field:
@@ -137,7 +140,7 @@ def _field(text: str) -> pa.Field:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """What stands between the commas that stand in no bracket."""
+    """Yield what is between the commas outside of brackets."""
     depth, begin = 0, 0
     for at, character in enumerate(text):
         depth += (character in "<[(") - (character in ">])")

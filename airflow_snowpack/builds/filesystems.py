@@ -1,11 +1,12 @@
-"""Compare-and-set of one object on S3: it is replaced only if it is still the one that was read.
+"""The file systems of storages, and compare-and-set of one object on S3.
 
-    writes = conditional_writes("s3", options)              # None where the storage or this machine has no such thing
+    filesystem, path = open_filesystem("s3://lake/builds/flights", options)
+    writes = conditional_writes("s3", options)              # None where the storage or this machine does not support it
     data, version = writes.read("lake", "builds/flights/_CURRENT")
     writes.replace("lake", "builds/flights/_CURRENT", changed, version)     # ChangedSince if another process was faster
 
-Arrow's file system cannot send the headers ``If-Match`` and ``If-None-Match``, so this goes through botocore, which is optional.
-It takes the same options as Arrow's, and raises ``OSError`` when the storage fails.
+Arrow's file system cannot send the headers ``If-Match`` and ``If-None-Match``, so compare-and-set goes through botocore, which is
+optional. It uses the same options as Arrow's file system, and raises ``OSError`` when the storage fails.
 """
 
 from __future__ import annotations
@@ -13,10 +14,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+from pyarrow import fs
+
+from airflow_snowpack.builds.errors import InvalidBuild
+from airflow_snowpack.redaction import HIDDEN, QUERY, public_address
 
 log = logging.getLogger(__name__)
 
+NATIVE = {"s3": fs.S3FileSystem, "gs": fs.GcsFileSystem, "gcs": fs.GcsFileSystem}
+AZURE = ("abfs", "abfss")
 ABSENT = ""
 """The version of an object that does not exist."""
 KNOWN = {
@@ -24,7 +33,7 @@ KNOWN = {
     *("role_arn", "session_name", "external_id", "load_frequency", "tls_ca_file_path", "request_timeout", "connect_timeout"),
     *("background_writes", "allow_bucket_creation", "allow_bucket_deletion", "check_directory_existence_before_creation"),
 }
-"""Options of Arrow's that this client understands or that do not matter to it; with any other one there is no compare-and-set."""
+"""Arrow's options that this client understands or may ignore; with any other option there is no compare-and-set."""
 CHANGED = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
 UNSUPPORTED = {"NotImplemented", "501"}
 MISSING = {"NoSuchKey", "404"}
@@ -35,9 +44,9 @@ class ChangedSince(OSError):
 
 
 class ConditionalWrites:
-    """Reads and replaces objects of one storage; any number of threads may use it.
+    """Reads and replaces objects of one storage; threads may share it.
 
-    :param connect: makes botocore's client; called once, before the first request.
+    :param connect: creates botocore's client; called once, before the first request.
     """
 
     def __init__(self, connect: Callable[[], Any]) -> None:
@@ -56,9 +65,9 @@ class ConditionalWrites:
             return answer["Body"].read(), answer["ETag"]
 
     def replace(self, bucket: str, key: str, data: bytes, version: str) -> None:
-        """Replace an object if it still has this version, or make it if the version is ``ABSENT``.
+        """Replace an object if it still has this version, or create it if the version is ``ABSENT``.
 
-        :raises ChangedSince: another process replaced, made or deleted it.
+        :raises ChangedSince: another process replaced, created or deleted it.
         """
         condition = {"IfNoneMatch": "*"} if version == ABSENT else {"IfMatch": version}
         with _as_os_errors():
@@ -70,7 +79,8 @@ class ConditionalWrites:
                 if _code(error) not in UNSUPPORTED:
                     raise
                 log.info(
-                    "no_conditional_writes: the storage of %s refuses the condition; the dataset's lock alone protects it", bucket
+                    "no_conditional_writes: %s rejects the condition; only the dataset's lock protects the object",
+                    bucket,
                 )
                 self._client.put_object(Bucket=bucket, Key=key, Body=data)
 
@@ -83,7 +93,7 @@ class ConditionalWrites:
 
 
 def conditional_writes(scheme: str, options: Mapping[str, Any]) -> ConditionalWrites | None:
-    """The compare-and-set of a storage; ``None`` where it has none, botocore is missing, or an option is not understood."""
+    """Return the compare-and-set of a storage; ``None`` if it has none, botocore is missing, or an option is unknown."""
     if scheme != "s3" or not KNOWN.issuperset(options):
         return None
     try:
@@ -104,11 +114,11 @@ def _connected(options: Mapping[str, Any]) -> Any:
     virtual = options.get("force_virtual_addressing") or not endpoint
     config = Config(
         s3={"addressing_style": "virtual" if virtual else "path"},
-        # The caller tries again, and first looks whether a try whose answer was lost had worked.
+        # The caller retries, and first checks whether a try whose answer was lost had worked.
         retries={"total_max_attempts": 1},
         connect_timeout=options.get("connect_timeout", 10),
         read_timeout=options.get("request_timeout", 30),
-        # Servers other than Amazon's may not know the newer checksums.
+        # Servers other than Amazon's may not support the newer checksums.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
     )
@@ -129,11 +139,11 @@ def _connected(options: Mapping[str, Any]) -> Any:
 
 
 def _assumed(session: Any, options: Mapping[str, Any], region: str) -> tuple[str, str, str]:
-    """The keys of a role; a publication takes less time than they last."""
-    asked = {"RoleArn": options["role_arn"], "RoleSessionName": options.get("session_name") or "airflow-snowpack"}
+    """Return the keys of a role, which last longer than a publication takes."""
+    request = {"RoleArn": options["role_arn"], "RoleSessionName": options.get("session_name") or "airflow-snowpack"}
     if options.get("external_id"):
-        asked["ExternalId"] = options["external_id"]
-    keys = session.create_client("sts", region_name=region).assume_role(**asked)["Credentials"]
+        request["ExternalId"] = options["external_id"]
+    keys = session.create_client("sts", region_name=region).assume_role(**request)["Credentials"]
     return keys["AccessKeyId"], keys["SecretAccessKey"], keys["SessionToken"]
 
 
@@ -144,10 +154,62 @@ def _code(error: BaseException) -> str | None:
 
 @contextmanager
 def _as_os_errors() -> Iterator[None]:
-    """What botocore raises for a storage or a network that fails, as ``OSError``."""
+    """Raise botocore's errors of a failing storage or network as ``OSError``."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
         yield
     except (BotoCoreError, ClientError) as error:
         raise OSError(str(error)) from error
+
+
+def refuse_secrets(url: str) -> None:
+    """Keep secrets out of the URLs of storages, which the store records and the pages show.
+
+    :raises InvalidBuild: the URL contains a password, a key or a query.
+    """
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme == "file":
+        return
+    user = rest.partition("/")[0].rpartition("@")[0]
+    shown = public_address(url)
+    # A user alone is a container of Azure or a user of HDFS; only for S3 it is an access key.
+    if ":" in user or (user and scheme == "s3") or HIDDEN in shown or QUERY.search(url):
+        problem = "it contains a password, a key or a query; use a connection (storage_conn_id) or options instead"
+        raise InvalidBuild("url", shown, problem)
+
+
+def open_filesystem(url: str, options: Mapping[str, Any]) -> tuple[fs.FileSystem, str]:
+    """Return the file system of a URL, and the path on it.
+
+    :param options: see :class:`Storage`.
+    :raises InvalidBuild: the URL has no known file system, or contains a secret.
+    """
+    refuse_secrets(url)
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return fs.LocalFileSystem(), str(Path(url).absolute())
+    if scheme == "file":
+        return fs.LocalFileSystem(), rest
+    given = dict(options)
+    by_fsspec = given.pop("fsspec", False)
+    try:
+        if scheme in NATIVE and not by_fsspec:
+            return NATIVE[scheme](**given), rest
+        if scheme in AZURE and not by_fsspec:
+            return _open_azure(rest, given)
+        import fsspec
+
+        return fs.PyFileSystem(fs.FSSpecHandler(fsspec.filesystem(scheme, **given))), rest
+    except (TypeError, ValueError, ImportError) as error:
+        raise InvalidBuild("url", url, f"the file system of {scheme}:// cannot be opened ({error})") from error
+
+
+def _open_azure(rest: str, options: dict[str, Any]) -> tuple[fs.FileSystem, str]:
+    """Open ``container@account.dfs.core.windows.net/path``, or ``container/path`` with the account among the options."""
+    container, slash, path = rest.partition("/")
+    container, _, host = container.partition("@")
+    account = options.pop("account_name", None) or host.partition(".")[0]
+    if not account:
+        raise ValueError("the account is missing; write container@account.dfs.core.windows.net, or set the option account_name")
+    return fs.AzureFileSystem(account_name=account, **options), f"{container}{slash}{path}"

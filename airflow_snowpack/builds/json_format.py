@@ -1,14 +1,12 @@
-"""The JSON of a build: attempt record, manifest and pointer. ``docs/build-format.md`` describes it for other languages.
+"""The JSON of a build: attempt record, manifest and pointer, as described in ``docs/build-format.md``.
 
     storage.write("manifests/…/1.json", data := to_json(manifest))
     read_manifest(data, "manifests/…/1.json") == manifest
     Current(…, checksum=checksum_of(data))
 
-The invariant: **what was read is what was written, or it is refused** with the file's path and what is wrong with it. A field
-that this release does not know is ignored; a version that it does not know is refused.
-
-A manifest's checksum stands in the pointer that names it. Nothing names an attempt's record or a selection, so each of those
-carries its own checksum (it is *sealed*): the checksum of its bytes with zeros in place of these 16 digits.
+The invariant: what is read equals what was written, or it is refused with the file's path and the problem. Unknown fields are
+ignored; an unknown version is refused. A manifest's checksum is in the pointer that names it. An attempt's record and a selection
+carry their own checksum (they are *sealed*): the checksum of their bytes with zeros in place of its 16 digits.
 """
 
 from __future__ import annotations
@@ -35,8 +33,7 @@ CURRENT_FORMAT = "snowpack-build-pointer"
 
 MIN_INTEGER, MAX_INTEGER = -(2**63), 2**63 - 1
 MAX_PUBLICATION = 2**53 - 1
-"""The greatest number that every JSON parser reads exactly. Numbers that are drawn one by one never get there, so a pointer with
-a greater one is damaged; and after 2^63 - 1 the next one would not fit into the registry."""
+"""The greatest number that every JSON parser reads exactly; a pointer with a greater number is damaged."""
 
 _UNSEALED = b"0" * 16
 _SEAL = re.compile(rb'"record_checksum": "xxh3_64:([0-9a-f]{16})"\s*\}\s*$')
@@ -45,12 +42,12 @@ _PYTHON_TYPE: Mapping[KeyType, type] = {KeyType.INTEGER: int, KeyType.STRING: st
 
 
 def checksum_of(data: bytes) -> str:
-    """The checksum of an object's bytes: ``xxh3_64:`` and 16 hex digits."""
+    """Return the checksum of an object's bytes: ``xxh3_64:`` and 16 hex digits."""
     return f"xxh3_64:{xxhash.xxh3_64_hexdigest(data, seed=0)}"
 
 
 def to_json(record: ShardAttemptResult | Manifest | Current) -> bytes:
-    """The bytes that are stored; the same for the same record."""
+    """Return the bytes to store, always the same for the same record."""
     match record:
         case ShardAttemptResult():
             return _sealed(_headed(ATTEMPT_FORMAT, {"run_id": record.run_id} | _shard_json(record)))
@@ -61,7 +58,7 @@ def to_json(record: ShardAttemptResult | Manifest | Current) -> bytes:
 
 
 def selection_json(manifest: Manifest) -> bytes:
-    """The bytes of a selection: a manifest with its own checksum, as no pointer holds that yet."""
+    """Return the bytes of a selection: a manifest with its own checksum, as no pointer has it yet."""
     return _sealed(_headed(MANIFEST_FORMAT, _manifest_json(manifest)))
 
 
@@ -77,8 +74,8 @@ def read_attempt(data: bytes, path: str) -> ShardAttemptResult:
 def read_manifest(data: bytes, path: str, checksum: str | None = None) -> Manifest:
     """Read a manifest.
 
-    :param checksum: what its bytes must sum up to; ``None`` to take them as they are.
-    :raises ManifestDamaged: it is not what was written, or of a newer version than this release knows.
+    :param checksum: the expected checksum; ``None`` to skip the check.
+    :raises ManifestDamaged: it is not what was written, or has a newer version than this release supports.
     """
     if checksum is not None and (found := checksum_of(data)) != checksum:
         raise ManifestDamaged(path, f"its checksum is {found}, and it was written with {checksum}")
@@ -117,7 +114,7 @@ def _sealed(content: Mapping[str, Any]) -> bytes:
     return data[:at] + digits + data[at + len(_UNSEALED) :]
 
 
-def _moment_json(moment: datetime) -> str:
+def _time_json(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
@@ -136,12 +133,12 @@ def _shard_json(shard: ShardAttemptResult) -> dict[str, Any]:
         "min_key": _key_json(shard.min_key),
         "max_key": _key_json(shard.max_key),
         "checksum": shard.checksum,
-        "finished_at": _moment_json(shard.finished_at),
+        "finished_at": _time_json(shard.finished_at),
     }
 
 
 def sharding_json(sharding: Sharding) -> dict[str, Any]:
-    """A sharding as it stands in a manifest."""
+    """Return a sharding as a manifest has it."""
     content: dict[str, Any] = {"kind": sharding.kind.value, "num_shards": sharding.num_shards}
     match sharding.kind:
         case ShardingKind.HASH:
@@ -156,8 +153,8 @@ def _manifest_json(manifest: Manifest) -> dict[str, Any]:
     return {
         "dataset": manifest.dataset,
         "run_id": manifest.run_id,
-        "as_of": _moment_json(manifest.as_of),
-        "created_at": _moment_json(manifest.created_at),
+        "as_of": _time_json(manifest.as_of),
+        "created_at": _time_json(manifest.created_at),
         "key": {"column": manifest.key_column, "type": manifest.key_type.value},
         "sharding": sharding_json(manifest.sharding),
         "shard_format": manifest.shard_format.value,
@@ -177,7 +174,7 @@ def _current_json(current: Current) -> dict[str, Any]:
         "run_id": current.run_id,
         "manifest": current.manifest,
         "checksum": current.checksum,
-        "moved_at": _moment_json(current.moved_at),
+        "moved_at": _time_json(current.moved_at),
         "previous": current.previous,
         "previous_checksum": current.previous_checksum,
     }
@@ -186,12 +183,12 @@ def _current_json(current: Current) -> dict[str, Any]:
 # -- reading ---------------------------------------------------------------------------------------------------------------
 
 
-class _Wrong(ValueError):
-    """What is wrong with the content."""
+class _Invalid(ValueError):
+    """The content is not valid."""
 
 
 def _check_seal(data: bytes, path: str) -> None:
-    """:raises ManifestDamaged: the bytes do not sum up to the checksum that stands at their end, or none stands there."""
+    """:raises ManifestDamaged: the bytes do not match the checksum at their end, or have none."""
     seal = _SEAL.search(data)
     if seal is None:
         raise ManifestDamaged(path, "it does not end with its own record_checksum")
@@ -205,17 +202,17 @@ def _read(data: bytes, path: str, form: str, parse: Callable[[dict[str, Any]], T
     try:
         content = json.loads(data)
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError too
-        raise ManifestDamaged(path, f"it is no JSON ({error})") from error
+        raise ManifestDamaged(path, f"it is not valid JSON ({error})") from error
     try:
         if not isinstance(content, dict) or content.get("format") != form:
-            raise _Wrong(f"it is not in the format {form}")
+            raise _Invalid(f"it is not in the format {form}")
         version = _number(content, "version", least=1)
         if version > VERSION:
-            raise _Wrong(
-                f"it is of version {version} of {form}, and this release reads up to version {VERSION}; upgrade airflow-snowpack"
+            raise _Invalid(
+                f"it has version {version} of {form}, and this release reads up to version {VERSION}; upgrade airflow-snowpack"
             )
         return parse(content)
-    except (_Wrong, InvalidBuild) as error:
+    except (_Invalid, InvalidBuild) as error:
         raise ManifestDamaged(path, str(error)) from error
 
 
@@ -223,25 +220,25 @@ def _field(content: dict[str, Any], name: str) -> Any:
     try:
         return content[name]
     except KeyError:
-        raise _Wrong(f"it has no {name!r}") from None
+        raise _Invalid(f"it has no {name!r}") from None
 
 
 def _typed(content: dict[str, Any], name: str, kind: type[T]) -> T:
     value = _field(content, name)
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise _Wrong(f"its {name!r} is {value!r:.100}, and must be of the type {kind.__name__}")
+        raise _Invalid(f"its {name!r} is {value!r:.100}, and must be of the type {kind.__name__}")
     return value
 
 
 def _text(content: dict[str, Any], name: str) -> str:
     text = _typed(content, name, str)
     if not _is_unicode(text):
-        raise _Wrong(f"its {name!r} is {text!r:.100}, which is not Unicode text")
+        raise _Invalid(f"its {name!r} is {text!r:.100}, which is not Unicode text")
     return text
 
 
 def _is_unicode(text: str) -> bool:
-    """JSON can escape half of a surrogate pair, which has no UTF-8."""
+    """Return whether the text has a UTF-8 form, unlike half of a surrogate pair, which JSON can escape."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -252,16 +249,16 @@ def _is_unicode(text: str) -> bool:
 def _number(content: dict[str, Any], name: str, *, least: int = 0, most: int = MAX_INTEGER) -> int:
     value = _typed(content, name, int)
     if value < least:
-        raise _Wrong(f"its {name!r} is {value}, and must be at least {least}")
+        raise _Invalid(f"its {name!r} is {value}, and must be at least {least}")
     if value > most:
-        raise _Wrong(f"its {name!r} is {value!s:.30}, and must be at most {most:,}")
+        raise _Invalid(f"its {name!r} is {value!s:.30}, and must be at most {most:,}")
     return value
 
 
 def _path(content: dict[str, Any], name: str) -> str:
     value = _text(content, name)
     if not value or value.startswith("/") or ".." in value.split("/"):
-        raise _Wrong(f"its {name!r} is {value!r:.200}, which is not a path inside of the dataset's folder")
+        raise _Invalid(f"its {name!r} is {value!r:.200}, which is not a path inside the dataset's folder")
     return value
 
 
@@ -269,14 +266,14 @@ def _or_none(content: dict[str, Any], name: str, read: Callable[[dict[str, Any],
     return None if content.get(name) is None else read(content, name)
 
 
-def _moment(content: dict[str, Any], name: str) -> datetime:
+def _time(content: dict[str, Any], name: str) -> datetime:
     text = _text(content, name)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise _Wrong(f"its {name!r} is {text!r:.100}, which is no moment in ISO 8601") from None
+        raise _Invalid(f"its {name!r} is {text!r:.100}, which is not a time in ISO 8601") from None
     if moment.tzinfo is None:
-        raise _Wrong(f"its {name!r} is {text!r:.100}, which has no time zone")
+        raise _Invalid(f"its {name!r} is {text!r:.100}, which has no time zone")
     return moment.astimezone(UTC)
 
 
@@ -297,7 +294,7 @@ def _as_key(value: Any, name: str) -> Key:
                 return base64.b64decode(text, validate=True)
             except (binascii.Error, ValueError):
                 pass
-    raise _Wrong(f"its {name!r} is {value!r:.100}, which is no key")
+    raise _Invalid(f"its {name!r} is {value!r:.100}, which is not a key")
 
 
 def _shard(content: dict[str, Any], run_id: str) -> ShardAttemptResult:
@@ -312,26 +309,28 @@ def _shard(content: dict[str, Any], run_id: str) -> ShardAttemptResult:
         min_key=_or_none(content, "min_key", _key),
         max_key=_or_none(content, "max_key", _key),
         checksum=_or_none(content, "checksum", _text),
-        finished_at=_moment(content, "finished_at"),
+        finished_at=_time(content, "finished_at"),
     )
 
 
 def read_sharding(content: dict[str, Any]) -> Sharding:
-    """What :func:`sharding_json` gave.
+    """Read the result of :func:`sharding_json`.
 
-    :raises ValueError: it is none.
+    :raises ValueError: it is not a sharding.
     """
     kind = _one_of(content, "kind", ShardingKind)
     num_shards = _number(content, "num_shards", least=1)
     match kind:
         case ShardingKind.HASH:
             if (content.get("hash"), content.get("seed")) != ("xxh3_64", 0):
-                raise _Wrong(f"it is sharded by {content.get('hash')!r}, seed {content.get('seed')!r}, which this release cannot")
+                raise _Invalid(
+                    f"it is sharded by {content.get('hash')!r}, seed {content.get('seed')!r}, which this release does not support"
+                )
             return Sharding.hash(num_shards)
         case ShardingKind.CATEGORIES:
             values = tuple(_as_key(value, "values") for value in _typed(content, "values", list))
             if len(values) != num_shards:
-                raise _Wrong(f"it has {len(values)} categories for {num_shards} shards")
+                raise _Invalid(f"it has {len(values)} categories for {num_shards} shards")
             return Sharding.categories(_text(content, "column"), values)
         case ShardingKind.EXPRESSION:
             return Sharding.expression(_text(content, "sql"), num_shards)
@@ -342,13 +341,13 @@ def _one_of(content: dict[str, Any], name: str, kind: Callable[[str], T]) -> T:
     try:
         return kind(text)
     except ValueError:
-        raise _Wrong(f"its {name!r} is {text!r:.100}, which this release does not know") from None
+        raise _Invalid(f"its {name!r} is {text!r:.100}, which this release does not know") from None
 
 
 def _objects(content: dict[str, Any], name: str) -> list[dict[str, Any]]:
     values = _typed(content, name, list)
     if not all(isinstance(value, dict) for value in values):
-        raise _Wrong(f"its {name!r} must be a list of objects")
+        raise _Invalid(f"its {name!r} must be a list of objects")
     return values
 
 
@@ -358,8 +357,8 @@ def _manifest(content: dict[str, Any]) -> Manifest:
     manifest = Manifest(
         dataset=_text(content, "dataset"),
         run_id=run_id,
-        as_of=_moment(content, "as_of"),
-        created_at=_moment(content, "created_at"),
+        as_of=_time(content, "as_of"),
+        created_at=_time(content, "created_at"),
         key_column=_text(key, "column"),
         key_type=_one_of(key, "type", KeyType),
         sharding=read_sharding(_typed(content, "sharding", dict)),
@@ -372,19 +371,19 @@ def _manifest(content: dict[str, Any]) -> Manifest:
     _check_shards(manifest)
     for name, found in (("rows", manifest.rows), ("bytes", manifest.bytes)):
         if _typed(content, name, int) != found:
-            raise _Wrong(f"its {name!r} is {content[name]}, and its shards have {found} together")
+            raise _Invalid(f"its {name!r} is {content[name]}, and its shards have {found} together")
     return manifest
 
 
 def _check_shards(manifest: Manifest) -> None:
     if [shard.shard_id for shard in manifest.shards] != list(range(manifest.sharding.num_shards)):
-        raise _Wrong(f"it does not list each of its {manifest.sharding.num_shards} shards once and in order")
+        raise _Invalid(f"it does not list each of its {manifest.sharding.num_shards} shards once and in order")
     kind = _PYTHON_TYPE[manifest.key_type]
     for shard in manifest.shards:
         if not all(key is None or isinstance(key, kind) for key in (shard.min_key, shard.max_key)):
-            raise _Wrong(f"shard {shard.shard_id} has a key that is not of the type {manifest.key_type.value}")
+            raise _Invalid(f"shard {shard.shard_id} has a key that is not of the type {manifest.key_type.value}")
         if shard.rows and (shard.url is None or shard.checksum is None):
-            raise _Wrong(f"shard {shard.shard_id} has rows, but no file or no checksum")
+            raise _Invalid(f"shard {shard.shard_id} has rows, but no file or no checksum")
 
 
 def _current(content: dict[str, Any]) -> Current:
@@ -394,7 +393,7 @@ def _current(content: dict[str, Any]) -> Current:
         run_id=_text(content, "run_id"),
         manifest=_path(content, "manifest"),
         checksum=_text(content, "checksum"),
-        moved_at=_moment(content, "moved_at"),
+        moved_at=_time(content, "moved_at"),
         previous=_or_none(content, "previous", _path),
         previous_checksum=_or_none(content, "previous_checksum", _text),
     )

@@ -1,12 +1,12 @@
-"""Where the objects of a dataset stand, relative to the dataset's own folder (its *root*).
+"""The paths of a dataset's objects, relative to the dataset's own folder (its *root*).
 
-    _CURRENT                                                   the pointer: which manifest is served
+    _CURRENT                                                   the pointer to the current manifest
     manifests/<run_id>/1.json                                  the run's manifest; a later try to publish the run writes 2.json
-    data/<run_id>/shard=00007/attempt=00-31/shard.parquet      what one attempt at one shard wrote
+    data/<run_id>/shard=00007/attempt=00-31/shard.parquet      the file of one attempt at one shard
     data/<run_id>/shard=00007/attempt=00-31/_ATTEMPT.json      its record, written last
 
-The invariant: **a folder's name ends in "/" wherever something is listed or deleted by it**, because ``attempt=1`` is also the
-beginning of ``attempt=10``. A name of a run or dataset has no "/" and no dot at its start, so that no path leaves the root.
+The invariant: a folder's name ends in "/" wherever something is listed or deleted by it, as ``attempt=1`` is a prefix of
+``attempt=10``. The names of runs and datasets have no "/" and do not begin with a dot, so that no path leaves the root.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _SHARD = re.compile(r"shard=(\d+)")
 
 
 def check_dataset(name: str) -> str:
-    """The name, if it can name a dataset.
+    """Return the name if a dataset can have it.
 
-    :raises InvalidBuild: it is not ``[A-Za-z_][A-Za-z0-9_-]*`` of at most 200 characters.
+    :raises InvalidBuild: it does not match ``[A-Za-z_][A-Za-z0-9_-]*``, or is longer than 200 characters.
     """
     if not DATASET.fullmatch(name) or len(name) > MAX_NAME:
         raise InvalidBuild("dataset", name, f"it must match {DATASET.pattern} and have at most {MAX_NAME} characters")
@@ -38,9 +38,9 @@ def check_dataset(name: str) -> str:
 
 
 def check_run(run_id: str) -> str:
-    """The id, if it can name a run.
+    """Return the id if a run can have it.
 
-    :raises InvalidBuild: it is not ``[A-Za-z0-9_][A-Za-z0-9_.+-]*`` of at most 200 characters.
+    :raises InvalidBuild: it does not match ``[A-Za-z0-9_][A-Za-z0-9_.+-]*``, or is longer than 200 characters.
     """
     if not RUN.fullmatch(run_id) or len(run_id) > MAX_NAME:
         raise InvalidBuild("run_id", run_id, f"it must match {RUN.pattern} and have at most {MAX_NAME} characters")
@@ -48,38 +48,38 @@ def check_run(run_id: str) -> str:
 
 
 def manifest_folder(run_id: str) -> str:
-    """The folder of a run's manifests."""
+    """Return the folder of a run's manifests."""
     return f"{MANIFESTS}{run_id}/"
 
 
 def manifest(run_id: str, attempt: int) -> str:
-    """The path of a run's manifest.
+    """Return the path of a run's manifest.
 
-    :param attempt: counts the attempts that had the run, so that one that lost it never writes over its successor's manifest.
+    :param attempt: counts the attempts that had the run, so that a stale attempt never overwrites its successor's manifest.
     """
     return f"{manifest_folder(run_id)}{attempt}.json"
 
 
 def run_folder(run_id: str) -> str:
-    """The folder of everything that a run's attempts wrote."""
+    """Return the folder of all attempts of a run."""
     return f"{DATA}{run_id}/"
 
 
 def shard_folder(run_id: str, shard_id: int) -> str:
-    """The folder of all attempts at one shard."""
+    """Return the folder of all attempts at one shard."""
     return f"{run_folder(run_id)}shard={shard_id:05d}/"
 
 
 def attempt_folder(run_id: str, shard_id: int, attempt: int, token: str) -> str:
-    """The folder of one attempt.
+    """Return the folder of one attempt.
 
-    :param token: what makes it unique within the run: Spark's ``taskAttemptId``, as Spark repeats ``attemptNumber`` after a stage
-        retry; a fresh id where there is no such thing.
+    :param token: makes it unique within the run: Spark's ``taskAttemptId``, as Spark repeats ``attemptNumber`` after a stage
+        retry; a new id without Spark.
     """
     return f"{shard_folder(run_id, shard_id)}attempt={attempt:02d}-{token}/"
 
 
 def shard_of_folder(name: str) -> int | None:
-    """The shard that a folder's own name (``shard=00007``) stands for; ``None`` for any other name."""
+    """Return the shard of a folder's own name (``shard=00007``), or ``None`` for any other name."""
     match = _SHARD.fullmatch(name)
     return int(match[1]) if match else None

@@ -1,10 +1,15 @@
-"""What a build is made of: how it is sharded, what its attempts wrote, what is published of it, and what cleanup would delete.
+"""The values of a build: keys, sharding, attempts, manifest, pointer, and what cleanup keeps and deletes.
 
     sharding = Sharding.hash(num_shards=8)
     attempt = ShardAttemptResult(shard_id=3, attempt=0, task_attempt_id=31, url="data/…/shard.parquet", rows=120, …)
     manifest = Manifest(dataset="flights", run_id="20260101T000000Z", shards=(attempt, …), …)
 
-All of it is plain, frozen data: ``records.py`` turns it into JSON and back, ``winners.py`` chooses, ``cleanup.py`` plans.
+    >>> hash_shard("N14228", KeyType.STRING, num_shards=8)
+    6
+
+A key's shard is xxh3-64 with seed 0 of its canonical bytes, as an unsigned number, modulo the number of shards; readers in any
+language can repeat this. The bytes of an integer are 8, signed and little-endian; those of a string its UTF-8; bytes are
+themselves. A key without such bytes is refused, never rounded.
 """
 
 from __future__ import annotations
@@ -19,16 +24,16 @@ import xxhash
 from airflow_snowpack.builds.errors import InvalidBuild, InvalidRowKey
 
 NO_TASK_ATTEMPT = 2**63 - 1
-"""Stands for the missing ``task_attempt_id`` in the order of attempts."""
+"""Replaces a missing ``task_attempt_id`` in the order of attempts."""
 
 MAX_SHARDS = 100_000
-"""The most shards that a build can have; their folders' names have five digits."""
+"""The limit of shards of a build; the names of their folders have five digits."""
 
 
 def whole_number(field: str, value: object, *, least: int, most: int | None = None) -> None:
-    """Check a number of a declaration, which is of any type at run time.
+    """Check a number of a declaration, which may have any type at run time.
 
-    :raises InvalidBuild: it is not an integer, or out of bounds; ``True`` is no integer here.
+    :raises InvalidBuild: it is not an integer, or out of bounds; ``True`` does not count as an integer.
     """
     allowed = f"at least {least}" if most is None else f"from {least:,} to {most:,}"
     if not isinstance(value, int) or isinstance(value, bool) or value < least or (most is not None and value > most):
@@ -36,12 +41,12 @@ def whole_number(field: str, value: object, *, least: int, most: int | None = No
 
 
 def plain_text(field: str, value: object) -> None:
-    """Check a text of a declaration, which ends up in the manifest's JSON.
+    """Check a string of a declaration, which becomes part of the manifest's JSON.
 
-    :raises InvalidBuild: it is no text, or has a lone surrogate, which has no UTF-8.
+    :raises InvalidBuild: it is not a string, or contains a lone surrogate, which has no UTF-8.
     """
     if not isinstance(value, str):
-        raise InvalidBuild(field, value, f"it must be text, and is {type(value).__name__}")
+        raise InvalidBuild(field, value, f"it must be a string, and is {type(value).__name__}")
     try:
         value.encode()
     except UnicodeEncodeError as error:
@@ -49,14 +54,14 @@ def plain_text(field: str, value: object) -> None:
 
 
 class ShardFormat(StrEnum):
-    """What a shard's file is: ``shard.parquet`` sorted by key, or ``shard.sqlite`` for point look-ups."""
+    """The format of a shard's file: ``shard.parquet`` sorted by key, or ``shard.sqlite`` for point look-ups."""
 
     PARQUET = "parquet"
     SQLITE = "sqlite"
 
 
 class ShardingKind(StrEnum):
-    """How a row finds its shard."""
+    """What decides about a row's shard."""
 
     HASH = "hash"
     CATEGORIES = "categories"
@@ -65,9 +70,9 @@ class ShardingKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """How rows are placed. Make one with :meth:`hash`, :meth:`categories` or :meth:`expression`.
+    """How rows are distributed over shards. Create one with :meth:`hash`, :meth:`categories` or :meth:`expression`.
 
-    :param num_shards: shards have the ids from 0 to ``num_shards - 1``.
+    :param num_shards: the ids of shards go from 0 to ``num_shards - 1``.
     :param column: the column of the categories.
     :param values: the categories in the order of their shard ids.
     :param sql: a Spark SQL expression whose value is the shard's id.
@@ -87,24 +92,24 @@ class Sharding:
 
     @classmethod
     def hash(cls, num_shards: int) -> Sharding:
-        """By xxh3-64 of the key; see :mod:`airflow_snowpack.builds.model`."""
+        """Shard by xxh3-64 of the key; see :func:`hash_shard`."""
         return cls(ShardingKind.HASH, num_shards)
 
     @classmethod
     def categories(cls, column: str, values: tuple[Key, ...]) -> Sharding:
-        """One shard for each of exactly these values of a column; a row with another value aborts the build.
+        """Shard by the value of a column, one shard per value; a row with another value aborts the build.
 
-        :raises InvalidBuild: a value stands there twice or is no key, or there is none.
+        :raises InvalidBuild: there is no value, a value occurs twice, or it cannot be a key.
         """
         for value in values:
             _check_category(value)
         if len(set(values)) != len(values):
-            raise InvalidBuild("values", values, "a category may stand there only once")
+            raise InvalidBuild("values", values, "each category may occur only once")
         return cls(ShardingKind.CATEGORIES, len(values), column=column, values=values)
 
     @classmethod
     def expression(cls, sql: str, num_shards: int) -> Sharding:
-        """By an expression over the columns; a value outside of ``[0, num_shards)`` aborts the build."""
+        """Shard by an expression over the columns; a value outside of ``[0, num_shards)`` aborts the build."""
         return cls(ShardingKind.EXPRESSION, num_shards, sql=sql)
 
 
@@ -119,10 +124,10 @@ def _check_category(value: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ShardAttemptResult:
-    """What one successful attempt at one shard wrote. It is also the content of the attempt's durable record.
+    """What one successful attempt at one shard wrote; also the content of the attempt's record.
 
     :param attempt: Spark's ``attemptNumber``, or the number of the try, from 0.
-    :param task_attempt_id: Spark's ``taskAttemptId``; ``None`` where there is no such thing.
+    :param task_attempt_id: Spark's ``taskAttemptId``; ``None`` without Spark.
     :param url: the file, relative to the dataset's root; ``None`` when the attempt wrote no file.
     :param checksum: ``xxh3_64:`` and 16 hex digits, of the file's bytes.
     """
@@ -142,12 +147,12 @@ class ShardAttemptResult:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A build as readers see it: the winners of all shards, and everything that is needed to find a key in them.
+    """A build as readers see it: the winners of all shards, and what is needed to find a key in them.
 
-    :param as_of: the moment that the data is of (the end of the data interval): an older one never replaces a newer one.
+    :param as_of: the time of the data (the end of the data interval); an older build never replaces a newer one.
     :param columns: the names and Arrow types of the columns, in order.
-    :param sources: what it was built from: ``{"table": …, "snapshot_id": …}``.
-    :param previous: the manifest that was served before this one was published, for a reader that finds this one damaged.
+    :param sources: the origin of the rows: ``{"table": …, "snapshot_id": …}``.
+    :param previous: the manifest that was current before this one was published, for readers that find this one damaged.
     """
 
     dataset: str
@@ -176,10 +181,11 @@ class Manifest:
 class Current:
     """The pointer, ``_CURRENT``.
 
-    :param publication: counts every move of the pointer, rollbacks too, and never goes back: a reader that has seen 8 ignores 7.
+    :param publication: counts the changes of the pointer, including rollbacks, and never decreases: a reader that has seen 8
+        ignores 7.
     :param manifest: path of the manifest, relative to the dataset's root.
-    :param checksum: of the manifest's bytes, so that a damaged one is noticed.
-    :param previous: the manifest to fall back to when this one, or one of its shards, is damaged; with its own checksum.
+    :param checksum: of the manifest's bytes.
+    :param previous: the manifest to fall back to when this one, or one of its shards, is damaged; with a checksum of its own.
     """
 
     dataset: str
@@ -193,7 +199,7 @@ class Current:
 
 
 class CleanupPhase(StrEnum):
-    """The specification's three phases, in their order."""
+    """The phases of a cleanup, in their order."""
 
     LOSERS = "losers"
     STALE_ATTEMPTS = "stale_attempts"
@@ -205,10 +211,10 @@ class CleanupAction:
     """One deletion, planned or done.
 
     :param path: a folder (it ends in "/") or a single object, relative to the dataset's root.
-    :param reason: why nobody needs it any more.
-    :param objects: how many objects, deleted or, in a dry run, found.
-    :param bytes: their bytes.
-    :param error: why it could not be deleted, or not even looked at; the next pass finds it again.
+    :param reason: why no reader and no writer needs it.
+    :param objects: the number of objects, deleted or, in a dry run, found.
+    :param bytes: the size of these objects.
+    :param error: why it could not be deleted or read; the next cleanup finds it again.
     """
 
     phase: CleanupPhase
@@ -226,8 +232,8 @@ class CleanupAction:
 class Retention:
     """What cleanup keeps.
 
-    :param keep_runs: successful runs kept, the newest first; the current one always is.
-    :param stale_attempt_age: for how long nobody must have held a run that has not ended, for it to be taken for dead.
+    :param keep_runs: the number of published runs to keep, the newest first; the current run is always kept.
+    :param stale_attempt_age: how long ago the lease of a running run must have expired for the run to count as abandoned.
     :raises InvalidBuild: ``keep_runs`` is below 1, or the age is negative.
     """
 
@@ -244,7 +250,7 @@ Key = int | str | bytes
 
 
 class KeyType(StrEnum):
-    """The three kinds of keys. Columns of narrower integers are ``INTEGER``."""
+    """The types of keys. Columns of narrower integers are ``INTEGER``."""
 
     INTEGER = "integer"
     STRING = "string"
@@ -252,13 +258,13 @@ class KeyType(StrEnum):
 
 
 KEY_TYPES: dict[type, KeyType] = {int: KeyType.INTEGER, str: KeyType.STRING, bytes: KeyType.BYTES}
-"""What kind of key a value of Python is."""
+"""The type of a key by the type of its Python value."""
 
 
 def canonical(key: object, key_type: KeyType) -> bytes:
-    """The bytes that are hashed.
+    """Return the bytes of a key that are hashed.
 
-    :raises InvalidRowKey: null, of another type, an integer outside of 64 bits, or text that is not Unicode.
+    :raises InvalidRowKey: the key is null, of another type, an integer outside of 64 bits, or a string that is not Unicode.
     """
     match key_type, key:
         case KeyType.INTEGER, int() if not isinstance(key, bool):
@@ -273,11 +279,13 @@ def canonical(key: object, key_type: KeyType) -> bytes:
                 raise InvalidRowKey(key, f"it is not Unicode text ({error.reason})") from None
         case KeyType.BYTES, bytes() | bytearray() | memoryview():
             return bytes(key)
-    raise InvalidRowKey(key, f"it is {type(key).__name__}, and the keys of this build are of the type {key_type.value}")
+    raise InvalidRowKey(
+        key, f"it is of the type {type(key).__name__}, and the keys of this build are of the type {key_type.value}"
+    )
 
 
 def hash_shard(key: object, key_type: KeyType, num_shards: int) -> int:
-    """The shard of a key, from 0 to ``num_shards - 1``.
+    """Return the shard of a key, from 0 to ``num_shards - 1``.
 
     :raises InvalidRowKey: see :func:`canonical`.
     """

@@ -1,11 +1,11 @@
-"""Folders on the local disk for shards that are being written, which do not outlive their processes for long.
+"""Temporary folders on the local disk, which are removed soon after their processes end.
 
     with scratch("snowpack-shard-") as folder:
         write_shard(plan, batches, folder)
 
-A process that is killed cannot remove its folder. So each folder has a file that its process keeps locked, which the system
-unlocks when the process ends, and each new folder begins with the removal of those whose file is not locked. The invariant: a
-folder of a process that is alive is never removed, whatever its age.
+A killed process cannot remove its folder. So each folder has a file that its process keeps locked, which the system unlocks when
+the process ends; creating a folder first removes those whose file is not locked. The folder of a live process is never removed,
+whatever its age.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ log = logging.getLogger(__name__)
 PREFIXES = ("snowpack-shard-", "snowpack-spool-")
 LOCK = ".in-use"
 UNLOCKED_S = 60.0
-"""For so long a folder may be there before its process has locked it."""
+"""The age below which a folder may still be waiting for its lock."""
 NEVER_LOCKED_S = 7 * 24 * 3600.0
-"""From this age on a folder without a lock file, of a version that made none, is a killed process's."""
+"""The age above which a folder without a lock file, from a version that had none, belongs to a killed process."""
 
 
 @contextmanager
 def scratch(prefix: str) -> Iterator[Path]:
-    """Make a folder, and remove it at the end; before that, remove what killed processes left.
+    """Create a folder and remove it at the end; first remove the folders of killed processes.
 
     :param prefix: one of ``PREFIXES``.
     """
@@ -40,7 +40,7 @@ def scratch(prefix: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix=prefix) as name:
         folder = Path(name)
         with (folder / LOCK).open("wb") as lock:
-            with suppress(OSError):  # a file system without locks, where nobody can find it unlocked either
+            with suppress(OSError):  # a file system without locks, where no process can find it unlocked either
                 fcntl.flock(lock, fcntl.LOCK_EX)
             yield folder
 
@@ -53,7 +53,7 @@ def sweep(now: float | None = None) -> list[Path]:
     now = time.time() if now is None else now
     try:
         found = [entry for entry in os.scandir(tempfile.gettempdir()) if entry.name.startswith(PREFIXES)]
-    except OSError:  # a folder in which files can be made, but not listed
+    except OSError:  # files can be created there, but not listed
         return []
     return [Path(entry.path) for entry in found if _is_left_over(entry, now) and _removed(Path(entry.path))]
 
@@ -70,15 +70,15 @@ def _is_left_over(entry: os.DirEntry[str], now: float) -> bool:
         with (Path(entry.path) / LOCK).open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
-    except FileNotFoundError:  # it has no lock file, or is gone
+    except FileNotFoundError:  # it has no lock file, or was removed
         return age > NEVER_LOCKED_S
-    except OSError:  # locked, or not ours to look into
+    except OSError:  # locked, or not readable by this user
         return False
 
 
 def _removed(folder: Path) -> bool:
     with suppress(OSError):
         shutil.rmtree(folder)
-        log.info("scratch_swept: %s, which a killed process left", folder)
+        log.info("scratch_removed: %s, the folder of a killed process", folder)
         return True
     return False

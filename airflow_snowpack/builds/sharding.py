@@ -1,10 +1,10 @@
-"""The shard of each row, a whole column at a time.
+"""The shards of rows, a whole column at a time.
 
     placing = Placing(Sharding.hash(8), KeyType.STRING)
     placing.shards(pyarrow.array(["N14228", "N24211"]))        # → [6, …], int32
 
-The invariant: a row is placed exactly where ``keys.hash_shard`` places its key, however many are placed at once, and a row that
-has no place stops the build. It runs in Spark's tasks, so it knows neither Spark nor the store.
+The invariant: a row gets exactly the shard that :func:`hash_shard` returns for its key, and a row without a shard stops the
+build. The module runs in Spark's tasks, and needs neither Spark nor the store.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _SECRET = np.uint64(0x1CAD21F72C81017C ^ 0xDB979083E96DD4DE)
 _PRIME = np.uint64(0x9FB21C651E98DF25)
 
 ARROW_TYPE = {KeyType.INTEGER: pa.int64(), KeyType.STRING: pa.string(), KeyType.BYTES: pa.binary()}
-"""What :func:`plain_keys` makes of keys."""
+"""The types that :func:`plain_keys` returns."""
 
 BUCKETS = 720_720
-"""Divisible by each number up to 16 and by 240 numbers in all."""
+"""Divisible by each number up to 16, and by 240 numbers in all."""
 SHARD_COUNTS = tuple(n for n in range(1, MAX_SHARDS + 1) if BUCKETS % n == 0)
 
 
 def key_type_of(column: str, arrow_type: pa.DataType) -> KeyType:
-    """What kind of key a column holds.
+    """Return the type of the keys of a column.
 
-    :raises InvalidBuild: it is neither of integers up to 64 bits, nor of text, nor of bytes.
+    :raises InvalidBuild: the column has neither integers of up to 64 bits, nor strings, nor bytes.
     """
     if types.is_integer(arrow_type):
         return KeyType.INTEGER
@@ -44,17 +44,17 @@ def key_type_of(column: str, arrow_type: pa.DataType) -> KeyType:
     if types.is_binary(arrow_type) or types.is_large_binary(arrow_type) or types.is_fixed_size_binary(arrow_type):
         return KeyType.BYTES
     raise InvalidBuild(
-        "key", column, f"its type is {arrow_type}, and a key is an integer of up to 64 bits, a string or bytes. Cast it to one"
+        "key", column, f"its type is {arrow_type}, but a key must be an integer of up to 64 bits, a string or bytes. Cast it"
     )
 
 
 def plain_keys(keys: pa.Array) -> pa.Array:
-    """The keys as int64, string or binary, whatever width the column has.
+    """Return the keys as int64, string or binary, whatever width the column has.
 
-    :raises InvalidRowKey: one is null, or an integer outside of 64 bits, signed.
+    :raises InvalidRowKey: a key is null, or an integer outside of 64 bits, signed.
     """
     if keys.null_count:
-        raise InvalidRowKey(None, "a key must not be null; leave such rows out, or give them a key")
+        raise InvalidRowKey(None, "a key must not be null; omit such rows, or give them a key")
     if types.is_integer(keys.type):
         try:
             return keys.cast(pa.int64())
@@ -72,13 +72,13 @@ def bucket_of(keys: pa.Array) -> np.ndarray:
 
 
 def fewest_shards(keys_by_bucket: np.ndarray, max_keys_per_shard: int) -> int:
-    """Return the smallest number of shards, among the divisors of ``BUCKETS``, of which none has more keys than allowed.
+    """Return the smallest number of shards, among the divisors of ``BUCKETS``, with which no shard has more keys than allowed.
 
     A key is in shard ``hash % n``. Where ``n`` divides ``BUCKETS`` that is ``bucket % n``, so the counts of all buckets give the
     exact count of each shard for every such ``n``.
 
-    :param keys_by_bucket: how many different keys :func:`bucket_of` puts in each bucket.
-    :raises InvalidBuild: not even the largest number of shards suffices.
+    :param keys_by_bucket: the number of distinct keys in each bucket of :func:`bucket_of`.
+    :raises InvalidBuild: even the largest number of shards is not enough.
     """
     keys = int(keys_by_bucket.sum())
     for num_shards in SHARD_COUNTS:
@@ -90,26 +90,26 @@ def fewest_shards(keys_by_bucket: np.ndarray, max_keys_per_shard: int) -> int:
     raise InvalidBuild(
         "max_keys_per_shard",
         max_keys_per_shard,
-        f"of {keys:,} keys, one of {SHARD_COUNTS[-1]:,} shards would still have {fullest:,}; allow more",
+        f"with {keys:,} keys, one of {SHARD_COUNTS[-1]:,} shards would still have {fullest:,}; increase it",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """Places rows.
+    """Assigns rows to shards.
 
-    :param key_type: of the build's keys; it says how they are hashed.
+    :param key_type: of the build's keys.
     """
 
     sharding: Sharding
     key_type: KeyType
 
     def shards(self, column: pa.Array) -> pa.Array:
-        """The shard ids of rows, as int32.
+        """Return the shard ids of rows, as int32.
 
-        :param column: for a hash the keys; for categories their column; for an expression its values.
-        :raises InvalidRowKey: a key is null or outside of 64 bits, or a value is none of the categories.
-        :raises InvalidBuild: the expression gave no id of a shard.
+        :param column: the keys for a hash, the categories' column, or the values of an expression.
+        :raises InvalidRowKey: a key is null or outside of 64 bits, or a value is not a category.
+        :raises InvalidBuild: a value of the expression is not the id of a shard.
         """
         match self.sharding.kind:
             case ShardingKind.HASH:
@@ -123,13 +123,13 @@ class Placing:
         values = _categories(self.sharding, column.type)
         found = pc.index_in(column.cast(values.type), value_set=values)
         if found.null_count:
-            stranger: Key | None = column.filter(found.is_null())[0].as_py()
-            raise InvalidRowKey(stranger, f"it is not among the {len(values)} categories of the column {self.sharding.column!r}")
+            unknown: Key | None = column.filter(found.is_null())[0].as_py()
+            raise InvalidRowKey(unknown, f"it is not among the {len(values)} categories of the column {self.sharding.column!r}")
         return found
 
     def _by_expression(self, ids: pa.Array) -> pa.Array:
         last = self.sharding.num_shards - 1
-        rule = f"it must give an integer from 0 to {last} for every row, and it gave"
+        rule = f"it must return an integer from 0 to {last} for every row, and it returned"
         if not types.is_integer(ids.type):
             raise InvalidBuild("expression", self.sharding.sql, f"{rule} a value of the type {ids.type}")
         if ids.null_count:
@@ -148,9 +148,9 @@ def _hashes(keys: pa.Array) -> np.ndarray:
 
 
 def hash_integers(keys: np.ndarray) -> np.ndarray:
-    """xxh3-64 with seed 0 of 8-byte little-endian integers, as xxhash's specification gives it for inputs of that length.
+    """Return xxh3-64 with seed 0 of 8-byte little-endian integers, as xxhash's specification defines it for that length.
 
-    A hundred times faster than a call of the library for each, and for nightly builds of billions of rows that counts.
+    This is a hundred times faster than a library call for each key.
     """
     bits = keys.astype(np.int64, copy=False).view(np.uint64)
     mixed = _rotated(bits, 32) ^ _SECRET

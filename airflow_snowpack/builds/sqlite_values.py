@@ -1,12 +1,12 @@
-"""What a value of a column is in a SQLite shard, and back: SQLite knows five kinds of values, Arrow many more.
+"""Convert Arrow values to the five kinds of values that SQLite has, and back.
 
     cells = to_cells(pyarrow.array([Decimal("1.50"), None]))   # ["1.50", None]
     read = from_cell(pyarrow.decimal128(10, 2))                # read("1.50") == Decimal("1.50")
 
-The rule, so that anyone can read a shard: integers, floats, strings and bytes are themselves; a boolean is 0 or 1; moments,
-dates, times and durations are integers in the unit of their type; decimals are text; lists, structs and maps are JSON text. NaN
-is the text ``nan``, as SQLite would keep it as NULL; an integer of 2^63 or more is text. **What is read is what Arrow's own
-``as_py`` says of the value that was written.**
+Integers, floats, strings and bytes are themselves; a boolean is 0 or 1; timestamps, dates, times and durations are integers in
+the unit of their type; decimals are text; lists, structs and maps are JSON text. NaN is the text ``nan``, as SQLite would store
+it as NULL; an integer of 2^63 or more is text. The invariant: what is read equals Arrow's ``as_py`` of the value that was
+written.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ EPOCH, EPOCH_UTC, EPOCH_DAY = datetime(1970, 1, 1), datetime(1970, 1, 1, tzinfo=
 
 
 def to_cells(array: pa.Array | pa.ChunkedArray) -> list[Cell]:
-    """The values of a column as parameters for SQLite.
+    """Return the values of a column as parameters for SQLite.
 
-    :raises InvalidBuild: the column is of intervals, which have no such value.
+    :raises InvalidBuild: the column has intervals, which SQLite cannot represent.
     """
     kind = array.type
     if types.is_dictionary(kind):
@@ -56,12 +56,12 @@ def to_cells(array: pa.Array | pa.ChunkedArray) -> list[Cell]:
         plain = _to_json(kind)
         return [None if value is None else json.dumps(plain(value), ensure_ascii=False) for value in values]
     if kind == pa.month_day_nano_interval():
-        raise InvalidBuild("columns", str(kind), "a SQLite shard cannot hold it; make it a duration, or write Parquet shards")
+        raise InvalidBuild("columns", str(kind), "a SQLite shard cannot hold it; cast it to a duration, or write Parquet shards")
     return list(values)
 
 
 def from_cell(kind: pa.DataType) -> Read | None:
-    """What turns a cell that is not NULL into its value; ``None`` when it already is its value."""
+    """Return the function that converts a cell other than NULL to its value; ``None`` if the cell is the value."""
     if types.is_dictionary(kind):
         return from_cell(kind.value_type)
     if types.is_boolean(kind):
@@ -81,7 +81,7 @@ def from_cell(kind: pa.DataType) -> Read | None:
 
 
 def arrow_array(cells: Sequence[Cell], kind: pa.DataType) -> pa.Array:
-    """The column that was written as these cells."""
+    """Return the column that was written as these cells."""
     if types.is_dictionary(kind):
         return arrow_array(cells, kind.value_type).cast(kind)
     if _is_temporal(kind):
@@ -121,11 +121,11 @@ def _zone(name: str) -> ZoneInfo | None:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        return None  # an offset such as +02:00, which Arrow knows
+        return None  # an offset such as +02:00, which Arrow supports
 
 
 def _to_json(kind: pa.DataType) -> Read:
-    """What turns a nested value into what JSON can hold; null stays null at every depth."""
+    """Return the function that converts a nested value to what JSON can hold; null stays null at every depth."""
     if types.is_struct(kind):
         parts = [(field.name, _nullable(_to_json(field.type))) for field in kind]
         return lambda value: {name: part(value[name]) for name, part in parts}

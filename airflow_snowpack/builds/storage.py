@@ -1,15 +1,15 @@
-"""Object storage below one folder: a local path, S3, GCS, ABFS, or anything else that fsspec knows, by URL.
+"""Object storage below one folder: a local path, S3, GCS, ABFS, or anything else that fsspec supports, by URL.
 
     storage = Storage("s3://lake/builds/flights", {"endpoint_override": "http://127.0.0.1:9000"})
     storage.write("_CURRENT", b"…")
     for found in storage.objects("data/"): print(found.path, found.bytes)
 
-Paths are relative to the URL. The invariants: an object is there whole or not at all, also after a kill; a folder is named with
-its "/"; and **nothing outside of the URL is ever touched**. Each call is tried three times, because storages fail in passing.
+Paths are relative to the URL. The invariants: an object is written whole or not at all, even if the process is killed; a folder's
+name ends in "/"; and nothing outside of the URL is ever touched. Each call is tried three times, as storages fail intermittently.
 
-What is written to an object storage is written in a thread of its own. A stream there makes its object when it is closed, and it
-is closed however it is left: an exception that a signal's handler raises between its opening and its end, as Airflow's do at
-SIGTERM and at a time limit, would make an empty or a shorter object. Handlers run in the main thread alone.
+Writes to an object storage run in a thread of their own. A stream there creates its object when it is closed, however it is left:
+an exception that a signal handler raises in between, as Airflow's do at SIGTERM and at a time limit, would create an empty or a
+shorter object. Signal handlers run in the main thread only.
 """
 
 from __future__ import annotations
@@ -38,25 +38,22 @@ from tenacity import (
     wait_exponential,
 )
 
-from airflow_snowpack.builds.errors import InvalidBuild, ObjectChanged, ObjectMissing, StorageFailed
-from airflow_snowpack.builds.filesystems import ChangedSince, ConditionalWrites, conditional_writes
-from airflow_snowpack.redaction import HIDDEN, QUERY, public_address
+from airflow_snowpack.builds.errors import ObjectChanged, ObjectMissing, StorageFailed
+from airflow_snowpack.builds.filesystems import ChangedSince, ConditionalWrites, conditional_writes, open_filesystem
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-CHUNK = 4 * 1024 * 1024
+CHUNK_BYTES = 4 * 1024 * 1024
 HALF_WRITTEN = ".writing-"
 TRIES = 3
-AT_ONCE = 16
-NATIVE = {"s3": fs.S3FileSystem, "gs": fs.GcsFileSystem, "gcs": fs.GcsFileSystem}
-AZURE = ("abfs", "abfss")
+PARALLEL_DELETIONS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object as a listing shows it; the path is relative to the storage's URL."""
+    """An object of a listing; the path is relative to the storage's URL."""
 
     path: str
     bytes: int
@@ -65,9 +62,9 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """What a deletion got done.
+    """The result of a deletion.
 
-    :param problems: what could not be deleted, and why.
+    :param problems: the errors of objects that could not be deleted.
     """
 
     objects: int
@@ -76,16 +73,14 @@ class Deleted:
 
 
 class Storage:
-    """A folder of an object storage.
+    """A folder of an object storage. It can be pickled, so that Spark's tasks open their own.
 
-    It can be pickled, so that Spark's tasks open their own.
-
-    :param url: ``/a/path``, ``file://``, ``s3://``, ``gs://``, ``abfs://`` or any URL that fsspec opens.
-    :param options: of the file system: the parameters of pyarrow's ``S3FileSystem``, ``GcsFileSystem`` or ``AzureFileSystem``,
-        else fsspec's; with ``fsspec=True`` among them fsspec's for these too.
-    :param filesystem: in place of the one that the URL names; the URL is then a path on it.
-    :param sleep: how it waits between two tries, in seconds.
-    :raises InvalidBuild: no file system is known for the URL, or a secret stands in it.
+    :param url: ``/a/path``, ``file://``, ``s3://``, ``gs://``, ``abfs://`` or any URL that fsspec supports.
+    :param options: the parameters of pyarrow's ``S3FileSystem``, ``GcsFileSystem`` or ``AzureFileSystem``, else of fsspec's file
+        system; ``fsspec=True`` selects fsspec for these three as well.
+    :param filesystem: replaces the file system of the URL; the URL is then a path on it.
+    :param sleep: waits between two tries, in seconds.
+    :raises InvalidBuild: the URL has no known file system, or contains a secret.
     """
 
     def __init__(
@@ -100,7 +95,7 @@ class Storage:
         self._options = dict(options or {})
         self._given = filesystem
         self._sleep = sleep
-        self._fs, self._base = (filesystem, self.url) if filesystem else _open(self.url, self._options)
+        self._fs, self._base = (filesystem, self.url) if filesystem else open_filesystem(self.url, self._options)
         self._retrying = Retrying(
             stop=stop_after_attempt(TRIES),
             wait=wait_exponential(multiplier=0.2, max=2),
@@ -112,14 +107,14 @@ class Storage:
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._given is not None:
-            raise TypeError("A storage with a file system of its own cannot be pickled; name it by URL and options.")
+            raise TypeError("A storage with a file system of its own cannot be pickled; create it from a URL and options.")
         return (Storage, (self.url, self._options))
 
     def __repr__(self) -> str:
-        return f"Storage({self.url!r})"  # without the options: they may hold secrets
+        return f"Storage({self.url!r})"  # without the options, which may contain secrets
 
     def below(self, folder: str) -> Storage:
-        """The storage of a folder of this one."""
+        """Return the storage of a folder of this one."""
         return Storage(f"{self.url}/{folder.strip('/')}", self._options, filesystem=self._given, sleep=self._sleep)
 
     @property
@@ -128,20 +123,20 @@ class Storage:
 
     @property
     def _knows_folders(self) -> bool:
-        # To pyarrow a folder of GCS is an object that somebody made for it; without one it is neither listed nor deleted.
+        # For pyarrow a folder on GCS is an object of that name; without such an object it is neither listed nor deleted.
         return not isinstance(self._fs, fs.GcsFileSystem)
 
     def local_path(self, path: str) -> Path:
-        """Where an object of a local storage stands.
+        """Return the path of an object of a local storage.
 
         :raises StorageFailed: the storage is not local.
         """
         if not self.is_local:
-            raise StorageFailed("find a local path of", self._told(path), "the storage is not local")
+            raise StorageFailed("find a local path of", self._full(path), "the storage is not local")
         return Path(self._at(path))
 
     def read(self, path: str) -> bytes:
-        """An object's bytes.
+        """Read an object.
 
         :raises ObjectMissing: there is no such object.
         :raises StorageFailed: it could not be read in three tries.
@@ -154,14 +149,14 @@ class Storage:
         return self._tried("read", path, whole)
 
     def exists(self, path: str) -> bool:
-        """Whether there is such an object (a folder is none)."""
+        """Return whether there is such an object; a folder is not an object."""
         info = self._tried("look for", path, lambda: self._fs.get_file_info(self._at(path)))
         return bool(info.type == fs.FileType.File)
 
     def write(self, path: str, data: bytes, *, tries: int = TRIES) -> None:
-        """Make or replace an object, whole or not at all.
+        """Create or replace an object, whole or not at all.
 
-        :param tries: 1 for a caller that has something to look at between two tries.
+        :param tries: 1 for a caller that checks something between two tries.
         """
         if self.is_local:
             return self._tried("write", path, lambda: self._place(path, lambda file: file.write(data)), tries)
@@ -173,9 +168,9 @@ class Storage:
         return self._tried("write", path, partial(_unbroken, put), tries)
 
     def read_version(self, path: str) -> tuple[bytes | None, str | None]:
-        """An object's bytes, and its version for :meth:`replace`.
+        """Read an object, and its version for :meth:`replace`.
 
-        :returns: ``None`` for the bytes of an object that does not exist, and for the version where the storage has none.
+        :returns: the bytes are ``None`` if the object does not exist, the version if the storage has no compare-and-set.
         :raises StorageFailed: it could not be read in three tries.
         """
         writes = self._conditional
@@ -183,7 +178,7 @@ class Storage:
             try:
                 return self._tried("read", path, lambda: writes.read(*self._bucket_and_key(path)))
             except StorageFailed as error:
-                log.warning("no_conditional_writes: trying without them, as %s", error)
+                log.warning("no_conditional_writes: continuing without them: %s", error)
         try:
             return self.read(path), None
         except ObjectMissing:
@@ -192,7 +187,7 @@ class Storage:
     def replace(self, path: str, data: bytes, version: str | None) -> None:
         """Replace an object in one try, whole or not at all, if it still has the version that was read.
 
-        Without a version, and where the storage has no compare-and-set, it is replaced whatever it is.
+        Without a version or compare-and-set, the object is replaced unconditionally.
 
         :raises ObjectChanged: another process was faster.
         :raises StorageFailed: it may have been replaced or not.
@@ -205,7 +200,7 @@ class Storage:
             return self._tried("write", path, put, tries=1)
         except StorageFailed as error:
             if isinstance(error.__cause__, ChangedSince):
-                raise ObjectChanged("write", self._told(path), error.__cause__) from error
+                raise ObjectChanged("write", self._full(path), error.__cause__) from error
             raise
 
     @cached_property
@@ -217,12 +212,12 @@ class Storage:
         return bucket, key
 
     def upload(self, local: Path, path: str) -> None:
-        """Make or replace an object from a local file."""
+        """Create or replace an object from a local file."""
         if self.is_local:
 
             def copy(file: Any) -> None:
                 with local.open("rb") as source:
-                    shutil.copyfileobj(source, file, CHUNK)
+                    shutil.copyfileobj(source, file, CHUNK_BYTES)
 
             return self._tried("write", path, lambda: self._place(path, copy))
 
@@ -238,7 +233,7 @@ class Storage:
             half = local.with_name(f"{local.name}{HALF_WRITTEN}{uuid4().hex}")
             try:
                 with self._fs.open_input_stream(self._at(path)) as source, half.open("wb") as file:
-                    shutil.copyfileobj(source, file, CHUNK)
+                    shutil.copyfileobj(source, file, CHUNK_BYTES)
                 half.replace(local)
             finally:
                 half.unlink(missing_ok=True)
@@ -246,7 +241,7 @@ class Storage:
         self._tried("read", path, get)
 
     def open_ranges(self, path: str) -> tuple[Any, int]:
-        """Open an object for :meth:`read_range`; what to give it, and the object's size in bytes.
+        """Open an object for :meth:`read_range`, and return the file and its size in bytes.
 
         :raises ObjectMissing: there is no such object.
         :raises StorageFailed: it could not be opened in three tries.
@@ -259,42 +254,42 @@ class Storage:
         return self._tried("read", path, opened)
 
     def read_range(self, file: Any, path: str, offset: int, length: int) -> bytes:
-        """A range of an object's bytes, in one request; any number of threads may read one file.
+        """Read a range of an object in one request; threads may share one file.
 
-        :param file: what :meth:`open_ranges` gave for this path.
+        :param file: the result of :meth:`open_ranges` for this path.
         :raises StorageFailed: it could not be read in three tries.
         """
         return self._tried("read", path, lambda: bytes(file.read_at(length, offset)))
 
     def objects(self, folder: str, *, half_written: bool = False) -> Iterator[StoredObject]:
-        """All objects below a folder, however deep; none if it is not there.
+        """List all objects below a folder, at any depth; none if the folder does not exist.
 
-        :param half_written: also what somebody is writing, or was when he was killed.
+        :param half_written: include files that a process is writing, or was writing when it was killed.
         """
         for info in self._listed(folder, recursive=True):
             if info.type == fs.FileType.File and (half_written or HALF_WRITTEN not in info.base_name):
                 yield StoredObject(self._relative(info.path), info.size or 0, info.mtime)
 
     def half_written(self, name: str) -> list[StoredObject]:
-        """What was begun of an object right below the root, by somebody who is writing it or was killed.
+        """List the half-written files of an object directly below the root.
 
-        Only a local storage shows that; an object storage keeps the parts of an upload out of its listings.
+        Only a local storage has them; an object storage does not list the parts of an upload.
         """
         infos = self._listed("", recursive=False) if self.is_local else []
         begun = f"{name}{HALF_WRITTEN}"
         return [StoredObject(self._relative(i.path), i.size or 0, i.mtime) for i in infos if i.base_name.startswith(begun)]
 
     def folders(self, folder: str) -> list[str]:
-        """The names of the folders right below a folder, in order, without their "/"."""
+        """List the names of the folders directly below a folder, in order, without their "/"."""
         if not self._knows_folders:
             below = (found.path.removeprefix(folder) for found in self.objects(folder, half_written=True))
             return sorted({path.partition("/")[0] for path in below if "/" in path})
         return sorted(info.base_name for info in self._listed(folder, recursive=False) if info.type == fs.FileType.Directory)
 
     def delete(self, path: str) -> Deleted:
-        """Delete one object, or everything below a folder (its name ends in "/"). What is not there counts as deleted.
+        """Delete one object, or everything below a folder (its name ends in "/"). Missing objects count as deleted.
 
-        One failing deletion does not stop the others: it is told in the answer.
+        A failed deletion does not stop the others; the result reports it.
         """
         _check_inside(path)
         if not path.endswith("/"):
@@ -310,18 +305,18 @@ class Storage:
         return Deleted(len(found), sum(each.bytes for each in found))
 
     def _delete_folder(self, path: str) -> bool:
-        """All at once, as object storages delete a thousand objects in one request; ``False``: something of it may be left."""
+        """Delete a folder in few requests, as object storages allow; ``False``: something may be left."""
         try:
             self._tried("delete", path, lambda: self._fs.delete_dir(self._at(path).rstrip("/")))
         except ObjectMissing:
             return True
         except StorageFailed as error:
-            log.warning("folder_not_deleted_at_once: %s; going on one by one", error)
+            log.warning("folder_not_deleted_at_once: %s; deleting one by one", error)
             return False
         return True
 
     def _delete_all(self, found: list[StoredObject]) -> Deleted:
-        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="snowpack-delete") as pool:
+        with ThreadPoolExecutor(PARALLEL_DELETIONS, thread_name_prefix="snowpack-delete") as pool:
             each = list(pool.map(self._delete_object, found))
         problems = tuple(problem for done in each for problem in done.problems)
         return Deleted(sum(done.objects for done in each), sum(done.bytes for done in each), problems)
@@ -337,7 +332,7 @@ class Storage:
 
     def _listed(self, folder: str, *, recursive: bool) -> list[fs.FileInfo]:
         if folder and not folder.endswith("/"):
-            raise ValueError(f"{folder!r} is not a folder: its name must end in '/'.")
+            raise ValueError(f"{folder!r} is not a folder: the name must end in '/'.")
         selector = fs.FileSelector(self._at(folder).rstrip("/"), allow_not_found=True, recursive=recursive)
         listed = self._tried("list", folder, lambda: self._fs.get_file_info(selector))
         return list(listed)
@@ -362,7 +357,7 @@ class Storage:
     def _relative(self, path: str) -> str:
         return path[len(self._base) + 1 :]
 
-    def _told(self, path: str) -> str:
+    def _full(self, path: str) -> str:
         return f"{self.url}/{path}"
 
     def _tried(self, what: str, path: str, once: Callable[[], T], tries: int = TRIES) -> T:
@@ -370,14 +365,14 @@ class Storage:
         try:
             return retrying(once)
         except FileNotFoundError:
-            raise ObjectMissing(self._told(path)) from None
+            raise ObjectMissing(self._full(path)) from None
         except Exception as error:
             if not self._is_the_storages(error):
                 raise
-            raise StorageFailed(what, self._told(path), error) from error
+            raise StorageFailed(what, self._full(path), error) from error
 
     def _is_the_storages(self, error: BaseException) -> bool:
-        """Whether the storage is to blame, and not the call. fsspec's file systems raise what their own libraries do."""
+        """Return whether the storage failed, rather than the call; fsspec's file systems raise the errors of their libraries."""
         if isinstance(error, (OSError, pyarrow.ArrowException)):
             return True
         by_fsspec = isinstance(self._fs, fs.PyFileSystem)
@@ -385,58 +380,11 @@ class Storage:
 
 
 def _unbroken(put: Callable[[], None]) -> None:
-    """Do it to its end, also when a signal's handler raises meanwhile; that is raised here when it is done."""
+    """Run ``put`` to its end even if a signal handler raises meanwhile; the exception is raised afterwards."""
     with ThreadPoolExecutor(1, thread_name_prefix="snowpack-write") as thread:
         thread.submit(put).result()
 
 
 def _check_inside(path: str) -> None:
     if path.startswith("/") or ".." in path.split("/"):
-        raise ValueError(f"{path!r} is not a path inside of the storage.")
-
-
-def refuse_secrets(url: str) -> None:
-    """Keep secrets out of addresses of storages, which are recorded in the store and shown on pages.
-
-    :raises InvalidBuild: a password, a key or a query stands in the URL.
-    """
-    scheme, separator, rest = url.partition("://")
-    if not separator or scheme == "file":
-        return
-    user = rest.partition("/")[0].rpartition("@")[0]
-    shown = public_address(url)
-    # A name alone is a container of Azure or a user of HDFS, and an access key only for S3.
-    if ":" in user or (user and scheme == "s3") or HIDDEN in shown or QUERY.search(url):
-        problem = "a password, a key or a query stands in it; give a connection (storage_conn_id) or options instead"
-        raise InvalidBuild("url", shown, problem)
-
-
-def _open(url: str, options: Mapping[str, Any]) -> tuple[fs.FileSystem, str]:
-    refuse_secrets(url)
-    scheme, separator, rest = url.partition("://")
-    if not separator:
-        return fs.LocalFileSystem(), str(Path(url).absolute())
-    if scheme == "file":
-        return fs.LocalFileSystem(), rest
-    given = dict(options)
-    by_fsspec = given.pop("fsspec", False)
-    try:
-        if scheme in NATIVE and not by_fsspec:
-            return NATIVE[scheme](**given), rest
-        if scheme in AZURE and not by_fsspec:
-            return _open_azure(rest, given)
-        import fsspec
-
-        return fs.PyFileSystem(fs.FSSpecHandler(fsspec.filesystem(scheme, **given))), rest
-    except (TypeError, ValueError, ImportError) as error:
-        raise InvalidBuild("url", url, f"no file system for {scheme}:// can be opened ({error})") from error
-
-
-def _open_azure(rest: str, options: dict[str, Any]) -> tuple[fs.FileSystem, str]:
-    """``container@account.dfs.core.windows.net/path``, or ``container/path`` and the account among the options."""
-    container, slash, path = rest.partition("/")
-    container, _, host = container.partition("@")
-    account = options.pop("account_name", None) or host.partition(".")[0]
-    if not account:
-        raise ValueError("it names no account: write container@account.dfs.core.windows.net, or give account_name")
-    return fs.AzureFileSystem(account_name=account, **options), f"{container}{slash}{path}"
+        raise ValueError(f"{path!r} is not a path inside the storage.")

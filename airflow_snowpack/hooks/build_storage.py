@@ -78,7 +78,7 @@ class BuildStorageHook(BaseHook):
         :raises ConnectionNotFound, UnsuitableConnection, UnusableExtra, IncompleteConnection: from the Airflow connection.
         :raises InvalidBuild: a password, a key or a query stands in the URL.
         """
-        from airflow_snowpack.builds.storage import refuse_secrets
+        from airflow_snowpack.builds.filesystems import refuse_secrets
 
         refuse_secrets(url)
         conn_id = self._given_conn_id or self.settings.builds_conn_id

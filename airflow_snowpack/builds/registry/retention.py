@@ -1,9 +1,9 @@
-"""Which records of builds may be deleted when they are old.
+"""The records of builds that retention may delete when they are old.
 
     Pruner(store, KINDS, older_than=timedelta(days=180))
 
-The invariant: a run stays on record until cleanup has deleted its files and has nothing left to look at, and as long as it is the
-one that readers see. A move of the pointer stays until it is done and a later one is current.
+A run stays recorded until cleanup has deleted its files and need not examine it again, and while it is the current one. A
+publication stays until it is confirmed and a later one is current.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import sqlalchemy as sa
 from airflow_snowpack.store.retention import Kind
 from airflow_snowpack.store.tables.builds import build_datasets, build_publications, build_runs
 
-run, move, dataset = build_runs.c, build_publications.c, build_datasets.c
+run, entry, dataset = build_runs.c, build_publications.c, build_datasets.c
 current_run = sa.select(dataset.current_run).where(dataset.dataset == run.dataset).scalar_subquery()
-current_move = sa.select(dataset.publication).where(dataset.dataset == move.dataset).scalar_subquery()
-# Not EXISTS: Postgres would make a join of it, over the open moves of all datasets.
-open_move = (
-    sa.select(move.number)
-    .where(move.dataset == run.dataset, move.run_id == run.run_id, move.done_at.is_(None))
+current_publication = sa.select(dataset.publication).where(dataset.dataset == entry.dataset).scalar_subquery()
+# Not EXISTS: Postgres would turn it into a join over the unconfirmed publications of all datasets.
+unconfirmed = (
+    sa.select(entry.number)
+    .where(entry.dataset == run.dataset, entry.run_id == run.run_id, entry.done_at.is_(None))
     .limit(1)
     .scalar_subquery()
 )
@@ -27,10 +27,10 @@ open_move = (
 KINDS = (
     Kind(
         build_publications,
-        age=move.done_at,
-        order=(move.done_at, move.dataset, move.number),
-        which=move.done_at.is_not(None),
-        unneeded=move.number < current_move,
+        age=entry.done_at,
+        order=(entry.done_at, entry.dataset, entry.number),
+        which=entry.done_at.is_not(None),
+        unneeded=entry.number < current_publication,
     ),
     Kind(
         build_runs,
@@ -41,7 +41,7 @@ KINDS = (
             run.status != sa.literal_column("'running'"),
             run.cleanup_at.is_(None),
             run.run_id.is_distinct_from(current_run),
-            open_move.is_(None),
+            unconfirmed.is_(None),
         ),
     ),
 )

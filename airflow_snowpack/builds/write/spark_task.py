@@ -1,9 +1,9 @@
-"""What runs in a Spark task of a build: the shard that is the task's partition, written as an attempt of its own.
+"""The code that Spark's tasks run: write the shard that is the task's partition, as an attempt of its own.
 
     df.repartitionById(8, SHARD).sortWithinPartitions(key).mapInArrow(partial(write_partition, task), "shard_id int")
 
-The invariant: the folder carries Spark's attempt number and its task attempt id, as Spark repeats attempt numbers after a stage
-retry; so no two tasks write to the same place, whichever of them Spark has given up.
+The attempt's folder carries Spark's attempt number and task attempt id, as Spark repeats attempt numbers after a stage retry. So
+no two tasks write to the same folder, not even a task that Spark has given up.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from airflow_snowpack.builds.write.attempt import AttemptPlace, ShardPlan, write
 from airflow_snowpack.spark.archives import spare_archives
 
 SHARD = "__snowpack_shard"
-"""The column of shard ids, which the files do not have."""
+"""The column of shard ids, which is not written to the files."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkTask:
-    """All that a task has to know."""
+    """The parameters of a task."""
 
     storage: Storage
     run_id: str
@@ -35,7 +35,7 @@ class SparkTask:
 
 @dataclass(frozen=True, slots=True)
 class SparkPlacing:
-    """Places rows in a task."""
+    """Assigns rows to shards in a task."""
 
     placing: Placing
 
@@ -69,15 +69,13 @@ def write_partition(task: SparkTask, batches: Iterator[pa.RecordBatch]) -> Itera
 
 
 def _checked(batches: Iterator[pa.RecordBatch], shard_id: int) -> Iterator[pa.RecordBatch]:
-    """The rows without their shard's id, which must be that of the task.
+    """Yield the rows without their shard's id.
 
-    :raises InvalidBuild: a row of another shard is among them.
+    :raises InvalidBuild: a row belongs to another shard than the task's.
     """
     for batch in batches:
         ids = batch.column(SHARD)
         if not pc.all(pc.equal(ids, shard_id)).as_py():
-            strangers = pc.unique(ids).to_pylist()
-            raise InvalidBuild(
-                "shard", strangers, f"Spark gave these rows to the task of shard {shard_id}, which must not happen"
-            )
+            others = pc.unique(ids).to_pylist()
+            raise InvalidBuild("shard", others, f"Spark sent these rows to the task of shard {shard_id}")
         yield batch.drop_columns([SHARD])

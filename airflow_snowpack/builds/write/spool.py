@@ -1,13 +1,13 @@
-"""Rows on their way to shards, without Spark: kept on the local disk, placed, until each shard's turn comes.
+"""Keep rows on the local disk, sorted by shard, until their shard is written without Spark.
 
     spool = Spool(folder, schema, Placing(Sharding.hash(8), KeyType.STRING), "tail_number")
     for batch in batches: spool.add(batch)
     spool.close()
     SpooledShard(folder, 3).batches(key_column="tail_number", batch_size=65_536)     # in any process
 
-Rows are gathered into chunks of some 100 MB; each is sorted by shard and written as one Arrow file, beside the numbers of the
-rows at which its shards begin. The invariant: a shard's rows are found by these numbers alone, so that 10,000 shards need no more
-files than one, and a process that writes one shard reads only that shard's part.
+Rows are collected into chunks of about 100 MB. Each chunk is sorted by shard and written as one Arrow file, beside the row
+numbers at which its shards begin. So 10,000 shards need no more files than one, and a process that writes a shard reads only its
+part.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ ROWS, BEGINS = "chunk-*.arrow", ".npy"
 
 
 class Spool:
-    """Takes rows in.
+    """Collects rows.
 
-    :param folder: an empty one on the local disk, with room for all rows.
-    :param chunk_bytes: how much is held in memory at once.
-    :raises InvalidBuild: the sharding is by an expression, which only Spark can evaluate, or by a column that is not there.
+    :param folder: an empty folder on the local disk, with space for all rows.
+    :param chunk_bytes: the size of the rows that are kept in memory.
+    :raises InvalidBuild: the sharding is by an expression, which only Spark can evaluate, or by a column that does not exist.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Spool:
         sharding = placing.sharding
         if sharding.kind is ShardingKind.EXPRESSION:
             raise InvalidBuild(
-                "sharding", sharding.sql, "an SQL expression needs Spark; shard by hash or categories, or build on Spark"
+                "sharding", sharding.sql, "an SQL expression needs Spark; shard by hash or categories, or build with Spark"
             )
         self._by = sharding.column or key_column
         if self._by not in schema.names:
@@ -51,15 +51,15 @@ class Spool:
         self._placing = placing
         self._key = key_column
         self._chunk_bytes = chunk_bytes
-        self._held: list[pa.RecordBatch] = []
-        self._held_bytes = 0
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_bytes = 0
         self._chunks = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows in.
+        """Add rows.
 
-        :raises InvalidRowKey: a key is null or outside of 64 bits, or a value is none of the categories.
-        :raises InvalidBuild: the columns are not those of the schema.
+        :raises InvalidRowKey: a key is null or outside of 64 bits, or a value is not a category.
+        :raises InvalidBuild: the columns differ from the schema.
         """
         try:
             batch = batch if batch.schema == self._schema else batch.select(self._schema.names).cast(self._schema)
@@ -68,18 +68,18 @@ class Spool:
         try:
             batch.validate(full=True)
         except pa.ArrowException as error:
-            raise InvalidBuild("rows", batch.schema.names, f"they are not what Arrow allows ({error})") from error
+            raise InvalidBuild("rows", batch.schema.names, f"they are not valid Arrow data ({error})") from error
         plain_keys(batch.column(self._key))
-        self._held.append(batch)
-        self._held_bytes += batch.nbytes
-        if self._held_bytes >= self._chunk_bytes:
+        self._pending.append(batch)
+        self._pending_bytes += batch.nbytes
+        if self._pending_bytes >= self._chunk_bytes:
             self.close()
 
     def close(self) -> None:
-        """Write what is held."""
-        if not self._held:
+        """Write the rows that are still in memory."""
+        if not self._pending:
             return
-        table = pa.Table.from_batches(self._held, self._schema).combine_chunks()
+        table = pa.Table.from_batches(self._pending, self._schema).combine_chunks()
         shards = self._placing.shards(table.column(self._by).combine_chunks()).to_numpy()
         order = np.argsort(shards, kind="stable")
         placed = table.take(pa.array(order)).combine_chunks()
@@ -89,7 +89,7 @@ class Spool:
             writer.write_table(placed)
         np.save(path.with_suffix(BEGINS), begins)
         self._chunks += 1
-        self._held, self._held_bytes = [], 0
+        self._pending, self._pending_bytes = [], 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class SpooledShard:
     shard_id: int
 
     def batches(self, key_column: str, batch_size: int) -> Iterator[pa.RecordBatch]:
-        """The rows, sorted by key; they are held in memory while they are read."""
+        """Yield the rows, sorted by key; all of them are in memory meanwhile."""
         parts = [self._part(path) for path in sorted(self.folder.glob(ROWS))]
         if not parts:
             return

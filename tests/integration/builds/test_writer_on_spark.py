@@ -103,7 +103,7 @@ def test_rows_go_by_category_or_expression(flights: DataFrame, storage: Storage)
     [
         ("nullif(id, 7) AS id", Sharding.hash(2), "a key must not be null"),
         ("id % 3 AS id", Sharding.categories("id", (0, 1)), "The key 2 cannot be placed: it is not among the 2 categories"),
-        ("id", Sharding.expression("id % 3 - 1", 2), "it must give an integer from 0 to 1 for every row, and it gave"),
+        ("id", Sharding.expression("id % 3 - 1", 2), "it must return an integer from 0 to 1 for every row, and it returned"),
     ],
 )
 def test_a_row_that_has_no_place_fails_the_build_with_its_reason(

@@ -126,7 +126,7 @@ def test_text_that_is_not_unicode_is_refused_before_a_shard_is_written(tmp_path:
 
 
 def test_half_a_surrogate_pair_in_a_manifest_is_damage() -> None:
-    with pytest.raises(ValueError, match="which is no key"):
+    with pytest.raises(ValueError, match="which is not a key"):
         read_sharding({"kind": "categories", "column": "c", "num_shards": 1, "values": [HALF_A_PAIR]})
     with pytest.raises(ValueError, match="which is not Unicode text"):
         read_sharding({"kind": "expression", "sql": HALF_A_PAIR, "num_shards": 1})

@@ -184,7 +184,7 @@ def test_a_field_that_a_later_release_added_is_ignored() -> None:
     ("content", "said"),
     [
         ({"kind": "moon_phase", "num_shards": 1}, "its 'kind' is 'moon_phase', which this release does not know"),
-        ({"kind": "categories", "column": "c", "num_shards": 1, "values": [True]}, "its 'values' is True, which is no key"),
+        ({"kind": "categories", "column": "c", "num_shards": 1, "values": [True]}, "its 'values' is True, which is not a key"),
     ],
 )
 def test_a_sharding_that_this_release_cannot_read_is_refused(content: dict[str, Any], said: str) -> None:

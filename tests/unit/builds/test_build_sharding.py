@@ -86,7 +86,8 @@ def test_an_expression_names_the_shard() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ids", "told"), [([0, 3], "it gave 3"), ([-1, 0], "it gave -1"), ([0, None], "it gave null"), ([0.5], "type double")]
+    ("ids", "told"),
+    [([0, 3], "it returned 3"), ([-1, 0], "it returned -1"), ([0, None], "it returned null"), ([0.5], "type double")],
 )
 def test_an_expression_that_names_no_shard_stops_the_build(ids: list[object], told: str) -> None:
     with pytest.raises(InvalidBuild, match=told):
@@ -133,5 +134,5 @@ def test_keys_that_were_chosen_to_meet_in_one_shard_are_kept_apart() -> None:
 def test_keys_that_no_number_of_shards_keeps_apart_are_refused() -> None:
     counts = np.zeros(BUCKETS, np.int64)
     counts[4711] = 21
-    with pytest.raises(InvalidBuild, match=r"of 21 keys, one of 90,090 shards would still have 21; allow more"):
+    with pytest.raises(InvalidBuild, match=r"with 21 keys, one of 90,090 shards would still have 21; increase it"):
         fewest_shards(counts, max_keys_per_shard=20)

@@ -10,7 +10,8 @@ from pyarrow import fs
 
 from airflow_snowpack import hooks
 from airflow_snowpack.builds.errors import InvalidBuild
-from airflow_snowpack.builds.storage import Storage, refuse_secrets
+from airflow_snowpack.builds.filesystems import refuse_secrets
+from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.hooks.build_storage import storage_options
 from airflow_snowpack.hooks.errors import IncompleteConnection, UnsuitableConnection, UnusableExtra
 
