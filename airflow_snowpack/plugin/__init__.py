@@ -1,7 +1,7 @@
-"""What Airflow loads: the API and the pages at ``/snowpack``, the pages' places in Airflow's navigation, and a listener.
+"""The Airflow plugin: the API and the pages at ``/snowpack``, their entries in Airflow's navigation, and a listener.
 
-Every Airflow process imports this package, tasks included, and only the API server answers requests. The invariant: importing it
-loads nothing that Airflow has not loaded already. The app is built when the API server starts (:mod:`.mount`).
+Every Airflow process imports this package, tasks included; only the API server serves requests. The invariant: the import loads
+nothing that Airflow has not loaded already. The app is built when the API server starts (:mod:`.mount`).
 
     GET /snowpack/jobs       # with Airflow's token or the cookie of its UI
     Browse → Snowpack        # and the tab "Snowpack" of every DAG
@@ -11,18 +11,35 @@ from __future__ import annotations
 
 from functools import cache
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from airflow.plugins_manager import AirflowPlugin
 
-from airflow_snowpack.plugin.icons import DARK, LIGHT
 from airflow_snowpack.plugin.listener import StoreListener
 
 if TYPE_CHECKING:
     from airflow_snowpack.plugin.mount import MountedApp
 
 
+# A snow crystal of three crossed lines. The icons are data addresses: with files, every page of Airflow would wait for this app.
+_ARMS = "M12 2v20M3.3 7l17.4 10M20.7 7L3.3 17"
+_TIPS = "M9 3.5l3 3 3-3M9 20.5l3-3 3 3M3.5 11l4-1.5-1-4M20.5 13l-4 1.5 1 4M20.5 11l-4-1.5 1-4M3.5 13l4 1.5-1 4"
+
+
+def _icon(colour: str) -> str:
+    drawn = (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" fill="none" stroke-width="1.6" stroke-linecap="round" '
+        f'stroke-linejoin="round" stroke="{colour}"><path d="{_ARMS}{_TIPS}"/></svg>'
+    )
+    return "data:image/svg+xml," + quote(drawn)
+
+
+LIGHT = _icon("#3f3f46")
+DARK = _icon("#d4d4d8")
+
+
 class _Apps:
-    """The apps that Airflow's API server mounts; it alone reads them, and has FastAPI loaded by then."""
+    """The apps that Airflow's API server mounts. Only that process reads them, and it has loaded FastAPI by then."""
 
     def __get__(self, plugin: object, owner: type | None = None) -> list[dict[str, Any]]:
         return [{"app": _mounted(), "url_prefix": "/snowpack", "name": "Snowpack"}]

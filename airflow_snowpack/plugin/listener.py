@@ -1,10 +1,10 @@
-"""What Airflow tells of itself: DAG runs that end and assets that change become events of the store, and nudge the collector.
+"""Records ended DAG runs and changed assets as events in the store, and wakes the collector of interim tables.
 
-Airflow calls this in its scheduler, its API server and its triggerer, in the middle of their work and before they have committed.
-The invariant: nothing here raises, and nothing waits longer than a second for the store (:mod:`airflow_snowpack.plugin.outbox`).
-A call that is lost with its process is made good where Airflow can be asked: schedulers ask it for the ends of runs
-(:mod:`airflow_snowpack.scheduling.launches.run_ends`), and the collector looks at every run that has interim tables now and then.
-That an asset changed, or that a run which ended long ago was marked by hand, is lost with the process: Airflow cannot report it.
+Airflow calls the listener in its scheduler, API server and triggerer, before their transaction is committed. The invariant:
+nothing here raises, and nothing waits longer than a second for the store (:mod:`airflow_snowpack.plugin.outbox`). A call that is
+lost with its process is recovered where Airflow can report it later: schedulers read the ends of runs from Airflow
+(:mod:`airflow_snowpack.scheduling.launches.run_ends`), and the collector checks every run that has interim tables from time to
+time. A changed asset, or a run marked by hand long after its end, is lost with the process.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ UNTIL_AIRFLOW_HAS_COMMITTED = timedelta(seconds=2)
 
 
 class StoreListener:
-    """Listens to runs and assets."""
+    """Airflow's listener for DAG runs and assets."""
 
     @hookimpl
     def on_dag_run_success(self, dag_run: Any, msg: str) -> None:
-        """A run succeeded, or was marked so."""
-        self._heed(lambda: self._ended(dag_run, "success"))
+        """Record a run that succeeded or was marked as success."""
+        self._record(lambda: self._ended(dag_run, "success"))
 
     @hookimpl
     def on_dag_run_failed(self, dag_run: Any, msg: str) -> None:
-        """A run failed, or was marked so."""
-        self._heed(lambda: self._ended(dag_run, "failed"))
+        """Record a run that failed or was marked as failed."""
+        self._record(lambda: self._ended(dag_run, "failed"))
 
     @hookimpl
     def on_asset_event_emitted(self, asset_event: Any) -> None:
-        """An asset was updated: by a task, by a watcher, or by somebody's hand."""
-        self._heed(lambda: self._changed(asset_event))
+        """Record an asset update by a task, a watcher or a user."""
+        self._record(lambda: self._changed(asset_event))
 
-    def _heed(self, tell: Any) -> None:
+    def _record(self, send: Any) -> None:
         try:
             if self._is_wanted:
-                tell()
-        except Exception:  # Airflow goes on, whatever is wrong here
-            log.exception("Snowpack could not record what Airflow told")
+                send()
+        except Exception:  # Airflow must not fail because of this package
+            log.exception("Snowpack could not record an event of Airflow")
 
     @cached_property
     def _is_wanted(self) -> bool:
@@ -73,11 +73,11 @@ class StoreListener:
             from airflow_snowpack.scheduling import Runs
 
             Runs(store).ended(dag_id, run_id, state, at, began_at=began_at)
-            # Its interim tables may go: the collector is to ask Airflow soon, but not before Airflow has committed the end.
+            # Its interim tables may be dropped: the collector checks soon, but not before Airflow has committed the end.
             InterimRegistry(store).nudge(dag_id, run_id, at_once=False)
 
         self._outbox.send(f"the end of run {run_id} of {dag_id}", write)
-        # Whoever was woken by this may look before Airflow has committed it, and still see the run as active.
+        # A process that this wakes may read Airflow before the commit, and still see the run as active.
         again = threading.Timer(UNTIL_AIRFLOW_HAS_COMMITTED.total_seconds(), self._wake, args=(dag_id,))
         again.daemon = True
         again.start()
@@ -91,8 +91,8 @@ class StoreListener:
         uri, at = str(event.asset.uri), datetime.now(UTC)
         source = {"dag_id": event.source_dag_id, "run_id": event.source_run_id, "task_id": event.source_task_id}
         detail = {"extra": dict(event.extra or {}), "source": source, "partition_key": event.partition_key}
-        # Drawn here, so that to write it once more, after an answer of the store was lost, adds nothing. Airflow's own number
-        # would not do: it has not been committed, and may be given to another one.
+        # Generated here, so that repeating the write after a lost response adds nothing. Airflow's own id is not committed yet
+        # and may go to another event.
         source_id = f"asset-event:{uuid4().hex}"
 
         def write(store: Store) -> None:

@@ -1,7 +1,7 @@
-"""The app as Airflow mounts it: built, connected and warm before Airflow's API server takes its first request.
+"""The app as Airflow mounts it: built and connected before Airflow's API server accepts its first request.
 
-Airflow starts and ends the lifespan of a mounted app that is FastAPI's own, in each process that serves requests and in no other.
-The invariant: the app is built once in a process; a build that fails leaves nothing behind, and the next request tries again.
+Airflow runs the lifespan of a mounted FastAPI app in each process that serves requests, and in no other. The invariant: the app
+is built once per process; a failed build leaves nothing behind, and the next request tries again.
 
     fastapi_apps = [{"app": MountedApp(), "url_prefix": "/snowpack", "name": "Snowpack"}]
 """
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 def build_mounted() -> FastAPI:
-    """Our app, with Airflow's users and Airflow's connections."""
+    """Build the app with Airflow's users and connections."""
     from airflow_snowpack.api import build_app
     from airflow_snowpack.hooks.services import DagStatesInTime, open_services, request_timeout
     from airflow_snowpack.plugin.airflow_auth import AirflowAuth
@@ -36,7 +36,7 @@ def build_mounted() -> FastAPI:
 class MountedApp(FastAPI):
     """Builds the app when the API server starts, or with the first request.
 
-    :param build: makes it; it takes a second of imports, which must not hold up Airflow's own answers.
+    :param build: builds the app. It imports for about a second, so it runs in a thread and does not delay Airflow's responses.
     """
 
     def __init__(self, build: Callable[[], FastAPI] = build_mounted) -> None:
@@ -51,18 +51,18 @@ class MountedApp(FastAPI):
         await guarded(scope, receive, send)
 
     async def open_ahead(self) -> None:
-        """Build the app and open its services, and wait for that as long as the start of a server may wait."""
+        """Build the app and open its services, within the time that the start of a server may take."""
         from airflow_snowpack.api.app import open_ahead
 
         try:
             await self._build_once()
-        except Exception:  # Airflow starts without us; the next request tries again, and gets the reason
+        except Exception:  # Airflow starts all the same; the next request tries again and reports the reason
             log.exception("The Snowpack app could not be built ahead of the first request.")
         if self._app is not None:
             await open_ahead(self._app.state.services)
 
     def close(self) -> None:
-        """Close what the app has opened."""
+        """Close the services of the app."""
         if self._app is not None:
             self._app.state.services.close()
 
@@ -73,10 +73,10 @@ class MountedApp(FastAPI):
         return self._guarded
 
     def _assemble(self) -> ASGIApp:
-        from airflow_snowpack.plugin.gate import Gate
+        from airflow_snowpack.plugin.access_guard import AccessGuard
 
         self._app = self._build()
-        return Gate(self._app)
+        return AccessGuard(self._app)
 
 
 @asynccontextmanager

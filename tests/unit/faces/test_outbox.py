@@ -172,7 +172,7 @@ def test_an_asset_event_whose_writing_was_answered_by_nobody_counts_once(
     for _ in range(2):
         listener.on_asset_event_emitted(asset_event)
 
-    eventually(lambda: not listener._outbox._letters)
+    eventually(lambda: not listener._outbox._queue)
     assert answers == []
     assert len(EventLog(jobs.store).latest()) == 2, "each call of Airflow's is one, and the repeated writing none"
 

@@ -71,7 +71,7 @@ def request(**headers: str) -> Request:
 def test_what_the_browser_says_tells_own_pages_from_those_of_others(
     headers: dict[str, str], own: bool | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow_snowpack.plugin.same_site import sent_by_own_page
+    from airflow_snowpack.plugin.airflow_auth import sent_by_own_page
 
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://public.example.com/airflow")
 
@@ -159,18 +159,18 @@ def ask(app: Any, method: str, path: str, **headers: str) -> httpx.Response:
 
 @pytest.mark.parametrize(("method", "path"), [("GET", "/ui/page"), ("POST", "/change"), ("GET", "/nothing"), ("PUT", "/ui/page")])
 def test_a_route_that_forgot_to_ask_is_closed_to_nobody_in_particular(method: str, path: str) -> None:
-    from airflow_snowpack.plugin.gate import Gate
+    from airflow_snowpack.plugin.access_guard import AccessGuard
 
-    answer = ask(Gate(forgetful_app()), method, path)
+    answer = ask(AccessGuard(forgetful_app()), method, path)
 
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
 def test_a_reader_reads_but_no_route_lets_him_change_anything() -> None:
-    from airflow_snowpack.plugin.gate import Gate
+    from airflow_snowpack.plugin.access_guard import AccessGuard
 
-    gate = Gate(forgetful_app())
+    gate = AccessGuard(forgetful_app())
 
     assert ask(gate, "GET", "/ui/page", x_name="reader").status_code == 200
     assert ask(gate, "POST", "/change", x_name="reader").status_code == 403
@@ -178,15 +178,15 @@ def test_a_reader_reads_but_no_route_lets_him_change_anything() -> None:
 
 
 def test_a_person_who_is_not_logged_in_is_led_to_the_login() -> None:
-    from airflow_snowpack.plugin.gate import Gate
+    from airflow_snowpack.plugin.access_guard import AccessGuard
 
-    answer = ask(Gate(forgetful_app()), "GET", "/ui/page", accept="text/html,*/*")
+    answer = ask(AccessGuard(forgetful_app()), "GET", "/ui/page", accept="text/html,*/*")
 
     assert (answer.status_code, answer.headers["location"]) == (302, "/login?next=here")
 
 
 def test_a_websocket_is_refused_since_there_is_none() -> None:
-    from airflow_snowpack.plugin.gate import Gate
+    from airflow_snowpack.plugin.access_guard import AccessGuard
 
     sent: list[Any] = []
 
@@ -197,7 +197,7 @@ def test_a_websocket_is_refused_since_there_is_none() -> None:
         async def send(message: Any) -> None:
             sent.append(message)
 
-        await Gate(forgetful_app())({"type": "websocket", "path": "/", "headers": []}, receive, send)
+        await AccessGuard(forgetful_app())({"type": "websocket", "path": "/", "headers": []}, receive, send)
 
     asyncio.run(connect())
 

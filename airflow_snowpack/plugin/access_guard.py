@@ -1,10 +1,10 @@
-"""Stands before the whole mounted app, so that what is not asked for is closed.
+"""Authorizes every request to the mounted app before any route does.
 
-The routes ask who asks by themselves. The gate asks first, and also for what has no route of ours: static files, addresses that
-do not exist, methods that are not allowed. The invariants: nobody unknown learns anything but that, and no method that can
-change something passes for somebody who may only read, whatever a route says.
+Routes check the user as well; the guard also covers what has no route: static files, unknown addresses, methods that are not
+allowed. The invariants: an unauthenticated client learns nothing but that, and a user who may only read sends no method that can
+change something, whatever a route allows.
 
-    guarded = Gate(build_app(open_services, AirflowAuth()))
+    guarded = AccessGuard(build_app(open_services, AirflowAuth()))
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from starlette.responses import RedirectResponse, Response
 
 from airflow_snowpack.api.auth import Forbidden, NotAuthenticated
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.plugin.airflow_auth import LoginNeeded
-from airflow_snowpack.plugin.same_site import is_safe
+from airflow_snowpack.plugin.airflow_auth import LoginNeeded, is_safe
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -27,10 +26,10 @@ if TYPE_CHECKING:
     from airflow_snowpack.api.auth import Auth
 
 
-class Gate:
-    """Lets through who may, and answers all others.
+class AccessGuard:
+    """Passes authorized requests to the app and answers all others.
 
-    :param app: made by ``build_app``; its own handlers put the refusals into words.
+    :param app: made by ``build_app``; its exception handlers render the refusals.
     """
 
     def __init__(self, app: FastAPI) -> None:
@@ -39,7 +38,7 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await send({"type": "websocket.close", "code": 1008})  # we have none, and none may appear unguarded
+            await send({"type": "websocket.close", "code": 1008})  # the app has no websockets
             return
         request = Request(scope, receive)
         try:
@@ -53,7 +52,7 @@ class Gate:
     async def _admit(self, request: Request) -> None:
         user = await self._auth.authenticate(request)
         if not (is_safe(request.method) or user.may_edit):
-            raise Forbidden(f"{user.name} may read but not change anything here. Ask for a role that may edit.")
+            raise Forbidden(f"{user.name} may read but not change anything here. Request a role that may edit.")
 
     async def _refuse(self, request: Request, refusal: SnowpackError) -> Response:
         if isinstance(refusal, LoginNeeded):
