@@ -72,17 +72,16 @@ def test_a_dataframe_goes_from_task_to_task_as_a_table_and_so_do_its_views(
         return {
             "twice": made.selectExpr("id * 2 AS id"),
             "all": others[0].unionByName(others[1]),
-            "ids": [r.id for r in made.collect()],
+            "seen": [r.asDict() for r in made.collect()],
         }
 
     seen = run_task(view, handed.xcom)
     outcome = run_task(doubled, seen.xcom, others=[handed.xcom, handed.xcom], small=handed.xcom)
 
     assert outcome.state == "success", outcome.error
-    assert outcome.xcom["ids"] == [5, 8, 4]
+    assert outcome.xcom["seen"] == [{"odd name": f"n{number}", "id": number} for number in (5, 8, 4)]
     assert sorted(row["id"] for row in rows(outcome.xcom["twice"])) == [8, 10, 16]
     assert len(rows(outcome.xcom["all"])) == 20
-    assert rows(seen.xcom) == [{"odd name": f"n{number}", "id": number} for number in (5, 8, 4)]
     assert [table.readers for table in registry.tables()] == [0] * len(registry.tables())
 
 

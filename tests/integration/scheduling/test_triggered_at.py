@@ -136,6 +136,8 @@ def test_it_is_told(scheduler: Any) -> None:
     scheduler.declare("one", GO, Delay("1d"))
     scheduler.send("go")
     scheduler.go_on(minutes=5)
-    assert "Its trigger is satisfied since 2026-11-21 12:00:00 UTC: 1 of 1 events named go." in str(explain(scheduler.schedules, "one"))
+    assert "Its trigger is satisfied since 2026-11-21 12:00:00 UTC: 1 of 1 events named go." in str(
+        explain(scheduler.schedules, "one")
+    )
     (line,) = [entry for entry in scheduler.entries("one") if entry.what == "triggered"]
     assert line.detail["since"] == at(0).isoformat()
