@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.interim.registry import InterimRegistry
     from airflow_snowpack.jobs import Jobs, TableLocks
     from airflow_snowpack.jobs.model import LifecyclePolicy
-    from airflow_snowpack.jobs.orphans import Orphans
+    from airflow_snowpack.jobs.rescuer import Orphans
     from airflow_snowpack.scheduling import RegisteredRuns, Schedules
     from airflow_snowpack.store import Actor, Store
     from airflow_snowpack.store.retention import Kind as RowKind

@@ -1,7 +1,6 @@
 """The job lifecycle: submit, claim, heartbeat, finish, cancel, delete, sweep and drain, and the worker that goes through it."""
 
 from airflow_snowpack.jobs.attempt import Attempt
-from airflow_snowpack.jobs.engine import Engine
 from airflow_snowpack.jobs.errors import (
     DrainModeOn,
     InvalidKey,
@@ -17,15 +16,17 @@ from airflow_snowpack.jobs.errors import (
     TableLocked,
     WorkStillRunning,
 )
+from airflow_snowpack.jobs.explanation import Standing, explain, standings
 from airflow_snowpack.jobs.idempotency import RequestKey, Submission
-from airflow_snowpack.jobs.lifecycle import Jobs
 from airflow_snowpack.jobs.listing import EXAMINED, JobCounts, JobFilter, JobPage
 from airflow_snowpack.jobs.locks import TableLocks
+from airflow_snowpack.jobs.manager import Jobs
 from airflow_snowpack.jobs.model import (
     ActionOutcome,
     ActionResult,
     Claim,
     DrainState,
+    Engine,
     HistoryEntry,
     Job,
     JobStatus,
@@ -36,8 +37,7 @@ from airflow_snowpack.jobs.model import (
     SweepReport,
     TableLock,
 )
-from airflow_snowpack.jobs.orphans import Orphans
-from airflow_snowpack.jobs.standing import Standing, explain, standings
+from airflow_snowpack.jobs.rescuer import Orphans
 from airflow_snowpack.jobs.worker import JobWorker
 from airflow_snowpack.store import Actor, AuditEntry, AuditTrail, InvalidCursor
 

@@ -22,10 +22,10 @@ from datetime import UTC, datetime
 from sqlalchemy.exc import SQLAlchemyError
 
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.jobs.engine import Engine
 from airflow_snowpack.jobs.errors import JobNotFound, LeaseRanOut, StaleAttempt
-from airflow_snowpack.jobs.lifecycle import Jobs
-from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Claim, Job, JobStatus
+from airflow_snowpack.jobs.history import record_change
+from airflow_snowpack.jobs.manager import Jobs
+from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Claim, Engine, Job, JobStatus
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.store import StoreError
 from airflow_snowpack.store.keep_alive import KeepAlive
@@ -198,7 +198,7 @@ class Attempt:
                 return error
             result = self._run_action(action)
             self._results.append(result)
-            self._jobs.tell_change(self._claim, result)
+            record_change(self._jobs.store, self._claim, result)
             if not result.success:
                 error = error or f"{action} {result.outcome}: {result.error or result.message}"
                 if not self._continue_on_error:

@@ -23,17 +23,15 @@ from airflow_snowpack.jobs.errors import JobAlreadyFinished, JobNotFound, NotThe
 from airflow_snowpack.jobs.listing import IS_LIVE
 from airflow_snowpack.jobs.locks import TableLocks
 from airflow_snowpack.jobs.model import ActionResult, Claim, Job, JobStatus, LifecyclePolicy
-from airflow_snowpack.jobs.orphans import Orphans
-from airflow_snowpack.jobs.provenance import maintenance_operation
-from airflow_snowpack.jobs.reading import JobReader
+from airflow_snowpack.jobs.queries import JobReader
+from airflow_snowpack.jobs.rescuer import Orphans
 from airflow_snowpack.jobs.rows import claim_from, job_from, results_to_json
-from airflow_snowpack.lineage.operations import note_operation
 from airflow_snowpack.store import ClaimCursor, IdMaker, Store, new_id, repeatable, storable
 from airflow_snowpack.store.tables.jobs import job_queue, jobs, table_locks
 
 if TYPE_CHECKING:
-    from airflow_snowpack.jobs.postgres import PostgresSteps
-    from airflow_snowpack.jobs.sqlite import SqliteSteps
+    from airflow_snowpack.jobs.steps_postgres import PostgresSteps
+    from airflow_snowpack.jobs.steps_sqlite import SqliteSteps
 
 log = logging.getLogger(__name__)
 Take = Callable[[sa.Connection, Mapping[str, Any]], "sa.Row[Any] | None"]
@@ -195,11 +193,6 @@ class Claims(JobReader):
             self._tell_action(claim, results[-1])
         return kept
 
-    def tell_change(self, claim: Claim, result: ActionResult) -> None:
-        """Note in the lineage what an action did to its table, if it did anything; a failure is logged."""
-        if result.change is not None:
-            note_operation(self.store, maintenance_operation(claim, result, result.change, self.store.clock()))
-
     def finish(
         self,
         claim: Claim,
@@ -317,9 +310,9 @@ def _finish_locked(conn: sa.Connection, values: Mapping[str, Any], *, lock_key: 
 def _steps_of(store: Store) -> PostgresSteps | SqliteSteps:
     # Imported here: psycopg and the statements for it cost a short task on SQLite more than all the rest of its work.
     if store.is_postgres:
-        from airflow_snowpack.jobs.postgres import PostgresSteps
+        from airflow_snowpack.jobs.steps_postgres import PostgresSteps
 
         return PostgresSteps()
-    from airflow_snowpack.jobs.sqlite import SqliteSteps
+    from airflow_snowpack.jobs.steps_sqlite import SqliteSteps
 
     return SqliteSteps()

@@ -20,7 +20,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
-from airflow_snowpack.jobs.model import HistoryEntry
+from airflow_snowpack.airflow.task_ref import TaskRef
+from airflow_snowpack.jobs.model import ActionResult, Claim, HistoryEntry
+from airflow_snowpack.lineage import Operation, OperationKind, TableAt, note_operation
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.store import Store, StoreError, repeatable, row_mapper, storable
 from airflow_snowpack.store.tables.jobs import job_history
@@ -141,3 +143,25 @@ def _keep_beats(conn: sa.Connection, entries: Iterable[dict[str, Any]]) -> None:
         same = sa.and_(*(job_history.c[name] == entry[name] for name in ("job_id", "event", "attempt_id")))
         if not conn.execute(sa.update(job_history).where(same).values(detail=entry["detail"])).rowcount:
             conn.execute(sa.insert(job_history), entry)
+
+
+def record_change(store: Store, claim: Claim, result: ActionResult) -> None:
+    """Record in the lineage what an action changed of its table, if anything; a failure is logged.
+
+    It is recorded when the action has ended and not with the terminal write: what an action committed is in the table, whichever
+    process ends the job.
+    """
+    if result.change is None:
+        return
+    table, catalog_id, change = str(claim.job.table), claim.job.table.catalog_id, result.change
+    detail = {"action": result.action, "outcome": result.outcome.value, "message": result.message}
+    operation = Operation(
+        OperationKind.MAINTENANCE,
+        store.clock(),
+        inputs=(TableAt(table, change.before, change.location),),
+        outputs=(TableAt(table, change.after, change.location),),
+        task=TaskRef.parse(claim.worker_id) or TaskRef.parse(claim.job.owner),
+        job_id=claim.job.job_id,
+        detail=detail | ({"catalog_id": catalog_id} if catalog_id else {}),
+    )
+    note_operation(store, operation)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -261,3 +261,27 @@ class QueueSample:
     at: datetime
     waiting: int
     running: int
+
+
+class Engine(Protocol):
+    """What does the work of a job, one action at a time; the lifecycle knows this protocol and not Spark."""
+
+    @property
+    def server(self) -> str | None:
+        """The name of the server that continues the work when this process is killed; ``None``: the work ends with it."""
+        ...
+
+    def run(self, job: Job, action: str) -> ActionResult:
+        """Run the action to its end.
+
+        :returns: also for an expected failure, such as a conflict, a failed Spark job or an interrupt. What is raised fails the
+            attempt.
+        """
+        ...
+
+    def interrupt(self) -> None:
+        """Stop the running action for good, from another thread; calling it again, or with nothing running, does nothing.
+
+        After an interrupt, :meth:`run` starts nothing more.
+        """
+        ...

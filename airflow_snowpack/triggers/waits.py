@@ -237,7 +237,7 @@ class _Count:
 
 
 def _read_statuses(store: Store, job_ids: frozenset[str]) -> dict[str, JobStatus | JobNotFound]:
-    from airflow_snowpack.jobs.reading import JobReader
+    from airflow_snowpack.jobs.queries import JobReader
 
     return JobReader(store).statuses(job_ids)
 

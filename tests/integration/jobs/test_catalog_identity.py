@@ -22,6 +22,7 @@ from airflow_snowpack.jobs import (
     explain,
     standings,
 )
+from airflow_snowpack.jobs.history import record_change
 from airflow_snowpack.lineage.operations import OperationLog
 
 if TYPE_CHECKING:
@@ -205,7 +206,9 @@ def test_the_lineage_of_a_job_names_its_catalog(jobs: Jobs, store: Store) -> Non
     jobs.submit(orders(B), ACTIONS)
     claim = jobs.claim("worker", catalog_id=B)
     assert claim is not None
-    jobs.tell_change(claim, ActionResult("expire_snapshots", ActionOutcome.SUCCEEDED, "Done", 1.0, change=TableChange(1, 1)))
+    record_change(
+        jobs.store, claim, ActionResult("expire_snapshots", ActionOutcome.SUCCEEDED, "Done", 1.0, change=TableChange(1, 1))
+    )
 
     (operation,) = OperationLog(store).of_table(str(orders(B))).operations
     assert operation.detail["catalog_id"] == B

@@ -41,6 +41,7 @@ from airflow_snowpack.jobs import (
     WorkStillRunning,
     standings,
 )
+from airflow_snowpack.jobs.history import record_change
 from airflow_snowpack.jobs.idempotency import KEPT
 from airflow_snowpack.jobs.model import TableChange
 from airflow_snowpack.lineage.operations import OperationLog
@@ -598,7 +599,7 @@ def test_ids_are_found_by_how_they_begin(store: Store, table: TableName) -> None
 
 def test_a_change_of_a_table_becomes_an_operation_of_its_job(jobs: Jobs, store: Store, table: TableName) -> None:
     claim = jobs.submit_and_claim(table, ACTIONS, "w1")
-    jobs.tell_change(claim, replace(DONE, change=TableChange(11, 12)))
+    record_change(jobs.store, claim, replace(DONE, change=TableChange(11, 12)))
 
     (operation,) = OperationLog(store).of_table(str(table)).operations
     assert (operation.job_id, operation.detail["action"]) == (claim.job.job_id, DONE.action)

@@ -26,7 +26,7 @@ from airflow_snowpack.jobs import (
     TableLocks,
     WorkStillRunning,
 )
-from airflow_snowpack.jobs.sweep import AT_ONCE
+from airflow_snowpack.jobs.rescuer import BATCH_SIZE
 from airflow_snowpack.spark import SparkUnavailable
 
 if TYPE_CHECKING:
@@ -222,15 +222,15 @@ def test_a_person_who_releases_the_lock_of_an_orphaned_statement_must_force_it(
 def test_many_orphans_on_a_server_that_is_down_do_not_keep_the_sweep_from_other_jobs(
     jobs: Jobs, server: Server, table: TableName, clock: MovedClock
 ) -> None:
-    for number in range(AT_ONCE):
+    for number in range(BATCH_SIZE):
         killed(jobs, server, jobs.submit_and_claim(replace(table, table=f"t{number}"), ACTIONS, f"task {number}"))
     job = jobs.submit(table, ACTIONS)
     clock.forward(seconds=1)
     assert jobs.claim("w1") is not None
     clock.forward(hours=1)
-    server.down = AT_ONCE
+    server.down = BATCH_SIZE
     assert jobs.sweep().requeued == (job.job_id,)
-    assert len(jobs.sweep().failed) == AT_ONCE
+    assert len(jobs.sweep().failed) == BATCH_SIZE
 
 
 def test_an_attempt_that_skipped_all_actions_asks_nothing_of_its_server(jobs: Jobs, server: Server, table: TableName) -> None:

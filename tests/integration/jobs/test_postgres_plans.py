@@ -12,8 +12,8 @@ from sqlalchemy.dialects import postgresql
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Jobs
-from airflow_snowpack.jobs import postgres as steps
 from airflow_snowpack.jobs import statements as do
+from airflow_snowpack.jobs import steps_postgres as steps
 from airflow_snowpack.store import Leases, Store, open_store
 from airflow_snowpack.store.opening import open_engine
 from airflow_snowpack.store.pg_prepared import PgPrepared

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.jobs.lifecycle import Jobs
+from airflow_snowpack.jobs.manager import Jobs
 from airflow_snowpack.jobs.model import DrainState, Job, JobStatus, QueuePlace, QueueState, TableLock
 
 

@@ -21,6 +21,7 @@ import sqlalchemy as sa
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs import statements as do
 from airflow_snowpack.jobs.claims import Claims
+from airflow_snowpack.jobs.drain import read_drain, write_drain
 from airflow_snowpack.jobs.errors import DrainModeOn, JobAlreadyFinished, JobNotFound, JobStillActive, LockInUse, TableLocked
 from airflow_snowpack.jobs.idempotency import KeyTaken, RequestKey, Submission
 from airflow_snowpack.jobs.model import (
@@ -32,10 +33,8 @@ from airflow_snowpack.jobs.model import (
     SweepReport,
     TableLock,
 )
-from airflow_snowpack.jobs.orphans import end_orphans
+from airflow_snowpack.jobs.rescuer import end_orphans, rescue
 from airflow_snowpack.jobs.rows import catalog_detail, job_from, job_values, lock_values
-from airflow_snowpack.jobs.sweep import sweep_once
-from airflow_snowpack.jobs.switches import read_drain, write_drain
 from airflow_snowpack.store import Actor, repeatable, storable, write_audit
 from airflow_snowpack.store.audit import entry_values
 from airflow_snowpack.store.tables.jobs import job_queue, jobs
@@ -274,7 +273,7 @@ class Jobs(Claims):
         transaction: until it has ended, its job does not fail here and its table stays locked.
         """
         ended = frozenset() if self.drain().on else end_orphans(self.store, self.policy, self.orphans)
-        report = sweep_once(self.store, self.policy, ended, actor)
+        report = rescue(self.store, self.policy, ended, actor)
         for job_id in report.requeued:
             self._events.record(job_id, "requeued")
         for job_id in report.failed:
