@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.iceberg import load_table
+from airflow_snowpack.jobs.model import ActionOutcome, ActionResult
 from airflow_snowpack.maintenance.commits import CommitTrail, can_stamp, stamped
 from airflow_snowpack.maintenance.procedures import Attribution
 from airflow_snowpack.spark import CatalogNotConfigured, SparkFailed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from pyiceberg.catalog import Catalog
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.action import Action
     from airflow_snowpack.maintenance.procedures import Call
     from airflow_snowpack.spark import SparkWork
+
 
 NO_PROCEDURES = "does not support procedures"
 
@@ -87,3 +90,29 @@ class ActionRun:
     def explained(self, error: SparkFailed) -> Exception:
         """The error in the place of Spark's misleading one when the session does not know the catalog."""
         return CatalogNotConfigured(self.name.catalog) if NO_PROCEDURES in str(error) else error
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What an action did to the table.
+
+    :param message: for people.
+    :param metrics: the procedure's own numbers by their column names, and what was counted beside them.
+    :param error: the cause in full unless it succeeded or was skipped.
+    :param final: the same options would fail again.
+    """
+
+    outcome: ActionOutcome
+    message: str
+    metrics: Mapping[str, int | float] = field(default_factory=dict)
+    error: str | None = None
+    final: bool = False
+
+    def result(self, action: Action, elapsed_seconds: float) -> ActionResult:
+        """The same as the job keeps it."""
+        return ActionResult(action.value, self.outcome, self.message, elapsed_seconds, self.error, self.metrics, self.final)
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 file``, ``2 files``, ``1,284 files``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -21,9 +21,8 @@ from airflow_snowpack.maintenance.action import Action
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from airflow_snowpack.maintenance.action_run import ActionRun
+    from airflow_snowpack.maintenance.action_run import ActionRun, Effect
     from airflow_snowpack.maintenance.commits import CommitTrail
-    from airflow_snowpack.maintenance.effect import Effect
 
 log = logging.getLogger(__name__)
 

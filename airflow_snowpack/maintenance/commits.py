@@ -9,10 +9,14 @@ Each commit of a job carries ``snowpack.job-id`` and ``snowpack.action`` in its 
 properties does not reach the procedures; Iceberg's context of the running JVM does. It belongs to the whole JVM: whatever else
 commits there at the same time is stamped too, so only ``replace`` snapshots with the stamp count as ours. A Spark Connect server
 cannot be distinguished, and there every ``replace`` snapshot of the time counts, which the table's lock makes nearly certain.
+
+A commit is refused when another writer has removed a file that it replaces. That is expected: the table is as that writer left it,
+and a retry works with the files that exist now.
 """
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,6 +27,9 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
     from pyspark.sql import SparkSession
+
+    from airflow_snowpack.spark import SparkFailed
+
 
 JOB_ID = "snowpack.job-id"
 ACTION = "snowpack.action"
@@ -131,3 +138,46 @@ def _operation(snapshot: Snapshot) -> str:
 
 def _property(snapshot: Snapshot, key: str) -> str | None:
     return snapshot.summary.additional_properties.get(key) if snapshot.summary else None
+
+
+COMMIT_FAILED = "org.apache.iceberg.exceptions.CommitFailedException"
+VALIDATION = "org.apache.iceberg.exceptions.ValidationException"
+
+# A ValidationException also reports a missing column; another commit causes only these.
+LOST_RACE = re.compile(
+    r"Missing required files to delete"
+    r"|Cannot commit, (?:missing data files|found new)"
+    r"|Found (?:new )?conflicting"
+    r"|Manifest is missing"
+    r"|Cannot determine history between"
+)
+# Iceberg's own wrapping of both, for a rewrite without partial progress; a Spark Connect client sees only text.
+WRAPPED = "Cannot commit rewrite because of a ValidationException or CommitFailedException"
+# How the procedures refuse their arguments. A predicate with functions that choose no files passes the check at submit.
+REFUSED = re.compile(
+    r"Cannot (?:parse predicates in where option|translate Spark expression|convert Spark filter)"
+    r"|Cannot find (?:field|column) '"
+    r"|is unsorted and no sort order is provided"
+)
+FAILED_COMMITS = re.compile(r"is true but (?P<count>\d+) rewrite commits failed")
+
+
+def is_conflict(error: SparkFailed) -> bool:
+    """Whether another writer's commit made this one fail."""
+    if WRAPPED in str(error):
+        return True
+    return any(
+        cause.class_name == COMMIT_FAILED or (cause.class_name == VALIDATION and LOST_RACE.search(cause.message))
+        for cause in error.causes
+    )
+
+
+def failed_commits(error: SparkFailed) -> int | None:
+    """Return how many commits of partial progress failed, if the failure reports that."""
+    match = FAILED_COMMITS.search(str(error))
+    return int(match["count"]) if match else None
+
+
+def is_refused(error: SparkFailed) -> bool:
+    """Whether a procedure refused its arguments: the same call would be refused again."""
+    return REFUSED.search(str(error)) is not None

@@ -17,21 +17,14 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, Literal
+
+from airflow_snowpack.maintenance.condition_tokens import TokenReader, UnusableCondition
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.types import IcebergType
 
-TOKEN = re.compile(
-    r"""(?P<space> \s+ | --[^\n]* | /\*.*?\*/ )
-      | (?P<text> [rR]?'(?:[^'\\]|\\.|'')*' | [rR]?"(?:[^"\\]|\\.|"")*" )
-      | (?P<quoted> `(?:[^`]|``)+` )
-      | (?P<number> (?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?:BD|[LSYFD])?(?!\w) )
-      | (?P<word> \w+ )
-      | (?P<sign> <=> | <> | != | >= | <= | == | \|\| | :: | -> | [=<>+\-*/%&|^~!().,\[\]] )""",
-    re.VERBOSE | re.DOTALL | re.IGNORECASE,
-)
 DATE_TEXT = re.compile(r"\s*(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?\s*", re.DOTALL)
 COMPARISONS = frozenset({"=", "==", "<=>", "<>", "!=", "<", "<=", ">", ">="})
 ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "||", "&", "|", "^", "DIV"})
@@ -88,10 +81,6 @@ SHOWN_COLUMNS = 20
 Kind = Literal["truth", "number", "text", "null", "other", "unknown"]
 
 
-class UnusableCondition(ValueError):
-    """Why Spark could not run a predicate."""
-
-
 class _TooDeepError(Exception):
     """The predicate is nested deeper than Python's stack should follow."""
 
@@ -125,14 +114,12 @@ def has_column(schema: Schema, name: str) -> bool:
     return _find(schema, name.split(".")) is not None
 
 
-class _Parser:
+class _Parser(TokenReader):
     """Recursive descent, one method for each level of precedence."""
 
     def __init__(self, condition: str, schema: Schema) -> None:
-        self._condition = condition
+        super().__init__(condition)
         self._schema = schema
-        self._tokens = list(_tokens(condition))
-        self._place = 0
         self._depth = 0
 
     def check(self) -> None:
@@ -400,65 +387,6 @@ class _Parser:
                 self._unexpected()
             depth += {"(": 1, ")": -1}.get(token, 0)
             self._place += 1
-
-    def _text(self) -> str:
-        """One text literal; several in a row are one."""
-        parts = []
-        while self._kind() == "text":
-            token = self._token().lstrip("rR")
-            parts.append(re.sub(r"\\(.)", r"\1", token[1:-1], flags=re.DOTALL))
-            self._place += 1
-        return "".join(parts)
-
-    def _name(self) -> str:
-        kind, token = self._kind(), self._token()
-        self._place += 1
-        return token[1:-1].replace("``", "`") if kind == "quoted" else token
-
-    def _kind(self, ahead: int = 0) -> str | None:
-        place = self._place + ahead
-        return self._tokens[place][0] if place < len(self._tokens) else None
-
-    def _token(self) -> str:
-        return self._tokens[self._place][1] if self._place < len(self._tokens) else ""
-
-    def _next(self, ahead: int = 0) -> str | None:
-        """The next sign, or the next word in capitals."""
-        place = self._place + ahead
-        if place >= len(self._tokens) or self._tokens[place][0] not in ("sign", "word"):
-            return None if place >= len(self._tokens) else ""
-        return self._tokens[place][1].upper()
-
-    def _take(self, wanted: str) -> bool:
-        if self._next() != wanted:
-            return False
-        self._place += 1
-        return True
-
-    def _need(self, wanted: str, *, shown: bool = True) -> None:
-        if not self._take(wanted):
-            self._unexpected(wanted if shown else None)
-
-    def _unexpected(self, wanted: str | None = None) -> NoReturn:
-        missing = f", and {wanted} is expected" if wanted else ""
-        if self._place >= len(self._tokens):
-            raise UnusableCondition(f"it ends too early{missing}")
-        _, token, place = self._tokens[self._place]
-        raise UnusableCondition(f"{token[:40]!r} at character {place + 1} is not expected there{missing}")
-
-
-def _tokens(condition: str) -> list[tuple[str, str, int]]:
-    found, place = [], 0
-    while place < len(condition):
-        match = TOKEN.match(condition, place)
-        if match is None:
-            what = "a quote that is never closed" if condition[place] in "'\"`" else f"the character {condition[place]!r}"
-            raise UnusableCondition(f"it has {what} at character {place + 1}")
-        assert match.lastgroup is not None
-        if match.lastgroup != "space":
-            found.append((match.lastgroup, match[0], place))
-        place = match.end()
-    return found
 
 
 def _find(schema: Schema, names: list[str]) -> Kind | None:

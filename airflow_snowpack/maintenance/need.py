@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.iceberg import DeleteKind, TableFiles, list_storage
 from airflow_snowpack.jobs.model import ActionOutcome
-from airflow_snowpack.maintenance.effect import Effect, counted
+from airflow_snowpack.maintenance.action_run import Effect, counted
 from airflow_snowpack.maintenance.file_groups import data_file_groups, delete_file_groups, size_bounds
 from airflow_snowpack.maintenance.options import (
     ActionOptions,

@@ -23,7 +23,7 @@ from airflow_snowpack.iceberg.locations import is_inside
 from airflow_snowpack.iceberg.table_locations import TRUST_LOCATIONS_FOR
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance import procedures
-from airflow_snowpack.maintenance.effect import Effect, counted
+from airflow_snowpack.maintenance.action_run import Effect, counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

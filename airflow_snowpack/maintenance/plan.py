@@ -29,7 +29,7 @@ from airflow_snowpack.iceberg.references import live_contents, manifests_of
 from airflow_snowpack.iceberg.table_locations import TRUST_LOCATIONS_FOR
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action
-from airflow_snowpack.maintenance.effect import Effect, counted
+from airflow_snowpack.maintenance.action_run import Effect, counted
 from airflow_snowpack.maintenance.expiry import plan_expiry, plan_expiry_of
 from airflow_snowpack.maintenance.file_groups import data_file_groups, delete_file_groups
 from airflow_snowpack.maintenance.options import (

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance import procedures
-from airflow_snowpack.maintenance.conflicts import failed_commits, is_conflict, is_refused
-from airflow_snowpack.maintenance.effect import Effect, counted
+from airflow_snowpack.maintenance.action_run import Effect, counted
+from airflow_snowpack.maintenance.commits import failed_commits, is_conflict, is_refused
 from airflow_snowpack.maintenance.options import RewriteDataFiles, RewriteManifests, RewritePositionDeleteFiles
 from airflow_snowpack.spark import SparkFailed, SparkInterrupted
 

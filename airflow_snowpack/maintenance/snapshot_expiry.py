@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance import procedures
-from airflow_snowpack.maintenance.effect import Effect, counted
+from airflow_snowpack.maintenance.action_run import Effect, counted
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -27,10 +27,9 @@ from airflow_snowpack.iceberg import MetadataReader, load_table
 from airflow_snowpack.iceberg.errors import TableNotFound
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action, parse_actions
-from airflow_snowpack.maintenance.action_run import ActionRun
+from airflow_snowpack.maintenance.action_run import ActionRun, Effect
 from airflow_snowpack.maintenance.change_watch import ChangeWatch
-from airflow_snowpack.maintenance.conflicts import is_conflict, is_refused
-from airflow_snowpack.maintenance.effect import Effect
+from airflow_snowpack.maintenance.commits import is_conflict, is_refused
 from airflow_snowpack.maintenance.need import nothing_to_do
 from airflow_snowpack.maintenance.options import (
     ExpireSnapshots,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @ends_cleanly
 def check(args: Namespace) -> ExitCode | None:
     """``schedules check``"""
-    from airflow_snowpack.maintenance.effect import counted
+    from airflow_snowpack.maintenance.action_run import counted
     from airflow_snowpack.scheduling import named_dags
 
     log_to_stderr()

@@ -1,0 +1,93 @@
+"""The tokens of a ``where`` predicate, and a reader that a parser moves along them.
+
+reader = TokenReader("month = 3")       # :raises UnusableCondition: a character that starts no token
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NoReturn
+
+TOKEN = re.compile(
+    r"""(?P<space> \s+ | --[^\n]* | /\*.*?\*/ )
+      | (?P<text> [rR]?'(?:[^'\\]|\\.|'')*' | [rR]?"(?:[^"\\]|\\.|"")*" )
+      | (?P<quoted> `(?:[^`]|``)+` )
+      | (?P<number> (?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?:BD|[LSYFD])?(?!\w) )
+      | (?P<word> \w+ )
+      | (?P<sign> <=> | <> | != | >= | <= | == | \|\| | :: | -> | [=<>+\-*/%&|^~!().,\[\]] )""",
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
+)
+
+
+class UnusableCondition(ValueError):
+    """Why Spark could not run a predicate."""
+
+
+class TokenReader:
+    """A place in the tokens of a predicate.
+
+    :raises UnusableCondition: the predicate has a character that starts no token.
+    """
+
+    def __init__(self, condition: str) -> None:
+        self._tokens = _tokens(condition)
+        self._place = 0
+
+    def _text(self) -> str:
+        """One text literal; several in a row are one."""
+        parts = []
+        while self._kind() == "text":
+            token = self._token().lstrip("rR")
+            parts.append(re.sub(r"\\(.)", r"\1", token[1:-1], flags=re.DOTALL))
+            self._place += 1
+        return "".join(parts)
+
+    def _name(self) -> str:
+        kind, token = self._kind(), self._token()
+        self._place += 1
+        return token[1:-1].replace("``", "`") if kind == "quoted" else token
+
+    def _kind(self, ahead: int = 0) -> str | None:
+        place = self._place + ahead
+        return self._tokens[place][0] if place < len(self._tokens) else None
+
+    def _token(self) -> str:
+        return self._tokens[self._place][1] if self._place < len(self._tokens) else ""
+
+    def _next(self, ahead: int = 0) -> str | None:
+        """The next sign, or the next word in capitals."""
+        place = self._place + ahead
+        if place >= len(self._tokens) or self._tokens[place][0] not in ("sign", "word"):
+            return None if place >= len(self._tokens) else ""
+        return self._tokens[place][1].upper()
+
+    def _take(self, wanted: str) -> bool:
+        if self._next() != wanted:
+            return False
+        self._place += 1
+        return True
+
+    def _need(self, wanted: str, *, shown: bool = True) -> None:
+        if not self._take(wanted):
+            self._unexpected(wanted if shown else None)
+
+    def _unexpected(self, wanted: str | None = None) -> NoReturn:
+        missing = f", and {wanted} is expected" if wanted else ""
+        if self._place >= len(self._tokens):
+            raise UnusableCondition(f"it ends too early{missing}")
+        _, token, place = self._tokens[self._place]
+        raise UnusableCondition(f"{token[:40]!r} at character {place + 1} is not expected there{missing}")
+
+
+def _tokens(condition: str) -> list[tuple[str, str, int]]:
+    found, place = [], 0
+    while place < len(condition):
+        match = TOKEN.match(condition, place)
+        if match is None:
+            what = "a quote that is never closed" if condition[place] in "'\"`" else f"the character {condition[place]!r}"
+            raise UnusableCondition(f"it has {what} at character {place + 1}")
+        assert match.lastgroup is not None
+        if match.lastgroup != "space":
+            found.append((match.lastgroup, match[0], place))
+        place = match.end()
+    return found
