@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.interim.collection.collector import Collector
-from airflow_snowpack.interim.collection.model import RunAsked, RunPhase, RunStanding
-from airflow_snowpack.interim.model import Holder, TaskKey, Writing
-from airflow_snowpack.interim.names import name_of
+from airflow_snowpack.interim.collection.model import DagRunState, RunPhase, RunQuery
+from airflow_snowpack.interim.model import TaskAttempt, Writing
+from airflow_snowpack.interim.names import table_name_of
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.interim.rows import run_key, table_values
 from airflow_snowpack.store import Store, upgrade_schema, utc_now
@@ -53,12 +54,12 @@ class Cost:
 class Told:
     """Runs whose consumers are all finished, if their id says so."""
 
-    def standings(self, asked: Sequence[RunAsked]) -> Mapping[tuple[str, str], RunStanding]:
+    def read(self, asked: Sequence[RunQuery]) -> Mapping[tuple[str, str], DagRunState]:
         return {(run.dag_id, run.run_id): self._standing(run) for run in asked}
 
-    def _standing(self, run: RunAsked) -> RunStanding:
+    def _standing(self, run: RunQuery) -> DagRunState:
         state = "success" if run.run_id.startswith("done") else "running"
-        return RunStanding(RunPhase.ACTIVE, {task: {-1: state} for task in run.task_ids})
+        return DagRunState(RunPhase.ACTIVE, {task: {-1: state} for task in run.task_ids})
 
 
 def run(server: Server, results: Results, *, rounds: int) -> None:
@@ -89,9 +90,9 @@ def _pass(registry: InterimRegistry, catalog: Catalog, numbers: Iterator[int]) -
     for _ in range(GO // A_RUN):
         run_id = f"done{next(numbers)}"
         for number in range(A_RUN):
-            writing = registry.begin(_holder(run_id, number).slot(), holder=_holder(run_id, number), catalog="lake")
+            writing = registry.begin(_holder(run_id, number), catalog="lake")
             catalog.create_table(writing.table.identifier, schema=_schema())
-            registry.hand_on(writing, snapshot_id=1, rows=0, consumers=["report"])
+            registry.commit(writing, snapshot_id=1, rows=0, consumers=["report"])
         registry.nudge(DAG, run_id)
     with _counted(registry.store) as said:
         begin = time.perf_counter()
@@ -131,12 +132,12 @@ def _add_staying(registry: InterimRegistry) -> None:
 
 def _writing(registry: InterimRegistry, run_id: str, number: int) -> Writing:
     holder, table_id = _holder(run_id, number), registry.make_id()
-    name = TableName("lake", registry.policy.namespace, name_of(holder.slot(), table_id))
-    return Writing(table_id, name, holder.slot(), holder, registry.make_id(), registry.store.clock())
+    name = TableName("lake", registry.policy.namespace, table_name_of(holder.producer(), table_id))
+    return Writing(table_id, name, holder.producer(), holder, registry.make_id(), registry.store.clock())
 
 
-def _holder(run_id: str, number: int) -> Holder:
-    return Holder(TaskKey(DAG, run_id, "clean", number), f"{run_id}-{number}")
+def _holder(run_id: str, number: int) -> TaskAttempt:
+    return TaskAttempt(TaskRef(DAG, run_id, "clean", number), f"{run_id}-{number}")
 
 
 def _schema() -> Any:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_snowpack.interim import InterimRegistry
-    from airflow_snowpack.interim.model import Holder
+    from airflow_snowpack.interim.model import TaskAttempt
     from benchmarks.postgres import Server
 
 ROWS, TABLES = 1_000_000, 300
@@ -114,15 +114,16 @@ def _books(registry: InterimRegistry) -> None:
     run_id = uuid4().hex
     for number in range(TABLES):
         writer, reader = _holder(run_id, f"clean_{number}"), _holder(run_id, f"report_{number}")
-        writing = registry.begin(writer.slot(), holder=writer, catalog="lake")
-        ref = registry.hand_on(writing, snapshot_id=1, rows=1, consumers=[reader.task.task_id])
-        registry.release(registry.consume([ref], holder=reader))
+        writing = registry.begin(writer, catalog="lake")
+        ref = registry.commit(writing, snapshot_id=1, rows=1, consumers=[reader.task.task_id])
+        registry.release(registry.consume([ref], attempt=reader))
 
 
-def _holder(run_id: str, task_id: str) -> Holder:
-    from airflow_snowpack.interim.model import Holder, TaskKey
+def _holder(run_id: str, task_id: str) -> TaskAttempt:
+    from airflow_snowpack.airflow.task_ref import TaskRef
+    from airflow_snowpack.interim.model import TaskAttempt
 
-    return Holder(TaskKey("bench", run_id, task_id), attempt=uuid4().hex)
+    return TaskAttempt(TaskRef("bench", run_id, task_id), id=uuid4().hex)
 
 
 def _metered(what: str, name: str, n: int, number: int, work: Callable[[], None]) -> dict[str, Any]:

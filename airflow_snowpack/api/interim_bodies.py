@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.api.bodies import Body, moment
-from airflow_snowpack.interim.explanation import standing_of
+from airflow_snowpack.interim.explanation import explain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 def interim_body(table: InterimTable, now: datetime) -> Body:
     """An interim table: who made it, who needs it, and why it stays."""
-    standing = standing_of(table, now)
+    explanation = explain(table, now)
     return {
         "table_id": table.table_id,
         "table": str(table.table),
         "state": table.state.value,
-        "outlook": standing.outlook.value,
-        "because": list(standing.because),
+        "outlook": explanation.outlook.value,
+        "because": list(explanation.reasons),
         "producer": {**table.producer.to_json(), "try_number": table.try_number},
         "created_at": moment(table.created_at),
         "ready_at": moment(table.ready_at),
@@ -55,8 +55,8 @@ def collected_body(collected: Collected, *, dry_run: bool) -> Body:
             {"table_id": each.table_id, "table": str(each.table), "rows": each.rows, "producer": each.producer.to_json()}
             for each in collected.dropped
         ],
-        "failed": [{"table": str(each.table.table), "error": each.error} for each in collected.failed],
-        "missing": [{"table": str(each.table.table), "why": each.why} for each in collected.missing],
+        "failed": [{"table": str(each.table.table), "error": each.reason} for each in collected.failed],
+        "missing": [{"table": str(each.table.table), "why": each.reason} for each in collected.missing],
         "kept": collected.kept,
         "looks_again_at": moment(collected.looks_again_at),
     }

@@ -39,7 +39,6 @@ from airflow_snowpack.store.worker import Worker
 if TYPE_CHECKING:
     from airflow_snowpack.builds.manager import BuildManager
     from airflow_snowpack.builds.storage import Storage
-    from airflow_snowpack.interim.desk import InterimDesk
     from airflow_snowpack.interim.registry import InterimRegistry
 
 T = TypeVar("T")
@@ -117,12 +116,6 @@ class Services:
     def interim(self) -> "InterimRegistry":
         """Return the registry of interim tables."""
         return self.installation.interim
-
-    def interim_desk(self, actor: Actor) -> "InterimDesk":
-        """The desk of interim tables, on behalf of somebody."""
-        from airflow_snowpack.interim.desk import InterimDesk
-
-        return InterimDesk(self.interim(), actor)
 
     def ask_storage(self, dataset: str, question: Callable[[], T]) -> T:
         """Ask something of a storage, which may hang, as :meth:`ask_catalog` does of the catalog.

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from airflow_snowpack.installation import Installation
     from airflow_snowpack.interim.collection.collector import Collector
     from airflow_snowpack.interim.collection.model import RunStates
-    from airflow_snowpack.interim.desk import InterimDesk
     from airflow_snowpack.interim.registry import InterimRegistry
     from airflow_snowpack.inventory import Inventory
     from airflow_snowpack.jobs import AuditTrail, Job, Jobs
@@ -97,13 +96,6 @@ class Opened:
     def interim(self) -> InterimRegistry:
         """The registry of interim tables."""
         return self._hook.interim()
-
-    @cached_property
-    def interim_desk(self) -> InterimDesk:
-        """The desk of interim tables, on behalf of this user."""
-        from airflow_snowpack.interim.desk import InterimDesk
-
-        return InterimDesk(self.interim, self.actor)
 
     def report_role(self, role: Role, period: timedelta, command: str) -> None:
         """Leave a sign of life of a command that cron may run in place of a DAG.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_snowpack.decorators.parameters import SESSION, Parameters
 from airflow_snowpack.interim.errors import UnusableOutput
 from airflow_snowpack.interim.forms import Form, frame_kind, in_form
-from airflow_snowpack.interim.model import DEFAULT_OUTPUT
+from airflow_snowpack.interim.names import DEFAULT_OUTPUT
 from airflow_snowpack.interim.refs import find_refs, is_named, is_ref, read_named, read_ref, replace_refs
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class TableCall:
         for hiding in _hiding(returned):
             told = "Airflow could not hand on what it holds; return a dictionary, a list or a tuple instead"
             raise UnusableOutput("output", hiding.__name__, told)
-        name = self._handover.keeping.name
+        name = self._handover.options.name
         new = sum(1 for frame in _frames(returned) if self._read_from(frame) is None)
         if name is not None and new != 1:
             raise UnusableOutput("name", name, f"the task returned {new} new tables, and a name is for one")

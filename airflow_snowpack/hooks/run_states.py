@@ -18,13 +18,13 @@ from urllib.parse import quote
 from airflow_snowpack.hooks.api_client import AirflowRest
 from airflow_snowpack.hooks.errors import AirflowUnreachable
 from airflow_snowpack.hooks.task_dag_runs import Refused, ask_supervisor
-from airflow_snowpack.interim.collection.model import RunPhase, RunStanding
+from airflow_snowpack.interim.collection.model import DagRunState, RunPhase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from airflow_snowpack.hooks.api_client import Answer
-    from airflow_snowpack.interim.collection.model import RunAsked
+    from airflow_snowpack.interim.collection.model import RunQuery
 
     Key = tuple[str, str]
     States = dict[int, str | None]
@@ -48,7 +48,7 @@ class NotTold(Exception):
 class TaskRunStates:
     """Asks through the task's supervisor: once for each run, and once for each task with many of its runs."""
 
-    def standings(self, asked: Sequence[RunAsked]) -> Mapping[Key, RunStanding]:
+    def read(self, asked: Sequence[RunQuery]) -> Mapping[Key, DagRunState]:
         """See :class:`airflow_snowpack.interim.collection.model.RunStates`.
 
         :raises AirflowUnreachable: the API server does not answer.
@@ -64,9 +64,9 @@ class TaskRunStates:
             for run_id, by_index in told.items():
                 if (dag_id, run_id) in states:
                     states[dag_id, run_id][task_id] = by_index
-        return {key: RunStanding(phases[key], tasks) for key, tasks in states.items()}
+        return {key: DagRunState(phases[key], tasks) for key, tasks in states.items()}
 
-    def _phase(self, run: RunAsked) -> RunPhase | None:
+    def _phase(self, run: RunQuery) -> RunPhase | None:
         from airflow.sdk.execution_time.comms import GetDagRun
 
         try:
@@ -99,12 +99,12 @@ class RestRunStates:
     def __init__(self, rest: AirflowRest) -> None:
         self._rest = rest
 
-    def standings(self, asked: Sequence[RunAsked]) -> Mapping[Key, RunStanding]:
+    def read(self, asked: Sequence[RunQuery]) -> Mapping[Key, DagRunState]:
         """See :class:`airflow_snowpack.interim.collection.model.RunStates`.
 
         :raises AirflowUnreachable: the API does not answer.
         """
-        found: dict[Key, RunStanding] = {}
+        found: dict[Key, DagRunState] = {}
         for run in asked:
             try:
                 found[run.dag_id, run.run_id] = self._standing(run)
@@ -112,13 +112,13 @@ class RestRunStates:
                 log.warning("The run %s of %s stays as it is: %s", run.run_id, run.dag_id, problem)
         return found
 
-    def _standing(self, run: RunAsked) -> RunStanding:
+    def _standing(self, run: RunQuery) -> DagRunState:
         path = f"/dags/{quote(run.dag_id, safe='')}/dagRuns/{quote(run.run_id, safe='')}"
         answer = self._rest.ask("GET", path)
         if answer.says_there_is_no(run.run_id):
-            return RunStanding(RunPhase.GONE)
+            return DagRunState(RunPhase.GONE)
         phase = _phase_of(_body(answer)["state"])
-        return RunStanding(
+        return DagRunState(
             phase, {task_id: states for task_id in sorted(run.task_ids) if (states := self._states(path, task_id))}
         )
 
@@ -144,7 +144,7 @@ class RestRunStates:
                 return states, int(body["total_entries"])
 
 
-def _questions(asked: Sequence[RunAsked], phases: Mapping[Key, RunPhase]) -> Iterator[tuple[str, str, list[str]]]:
+def _questions(asked: Sequence[RunQuery], phases: Mapping[Key, RunPhase]) -> Iterator[tuple[str, str, list[str]]]:
     """What to ask about tasks: DAG, task, and so many of its runs."""
     wanted: dict[tuple[str, str], list[str]] = defaultdict(list)
     for run in asked:

@@ -79,13 +79,6 @@ class InterimTableNotStuck(InterimError, kind=Kind.CONFLICT):
         )
 
 
-class InvalidInterimCursor(InterimError, kind=Kind.INVALID):
-    """Invalid cursor."""
-
-    def __init__(self, cursor: str) -> None:
-        super().__init__(f"The cursor {cursor[:80]!r} is none that a page of interim tables gave. Begin again without one.")
-
-
 class InterimReadingLost(InterimError, kind=Kind.CONFLICT):
     """The lease on the tables that were read has expired."""
 

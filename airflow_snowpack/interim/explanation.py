@@ -1,86 +1,90 @@
-"""Why an interim table is still there, and what the collector does with it next, in words: one answer for every face.
+"""Why an interim table is still there, and what the collector does with it next: one answer for page, API, CLI and reports.
 
-    standing = standing_of(registry.table(table_id), now)
-    standing.outlook, standing.because      # Outlook.STAYS, ('It is needed by flights/r1/report, which …',)
+    explanation = explain(registry.table(table_id), now)
+    explanation.outlook, explanation.reasons      # Outlook.STAYS, ('Needed by flights/r1/report, which has not finished …',)
 
-It reads what is on record and asks Airflow nothing: a consumer counts as unfinished until a pass of the collector has heard that
-it is finished. The invariant: a table stays exactly if there is a reason, and the reason is told.
+It reads what is on record and does not query Airflow: a consumer counts as unfinished until a pass of the collector has found it
+finished. The invariant: a table stays exactly if there is a reason, and every reason is listed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
 
+from airflow_snowpack.humanize import plural, timestamp
 from airflow_snowpack.interim.model import InterimTable, TableState
 from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.preservation import Preservation
 
-SHOWN = 5
-"""So many consumers are named in a sentence."""
+MAX_CONSUMERS_SHOWN = 5
 
 
 class Outlook(StrEnum):
-    """What the next pass of the collector makes of a table, unless Airflow tells it something new."""
+    """What the next pass of the collector does with a table, unless Airflow reports a change."""
 
     STAYS = "stays"
     GOES = "goes"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Where a table stands.
+class Explanation:
+    """What happens to a table, and why.
 
-    :param because: whole sentences; for a table that stays each of them alone is enough.
+    :param reasons: full sentences; for a table that stays, each of them is sufficient.
     """
 
     outlook: Outlook
-    because: tuple[str, ...]
+    reasons: tuple[str, ...]
 
     @property
     def sentence(self) -> str:
-        """All of it."""
-        return " ".join(self.because)
+        """All reasons as one text."""
+        return " ".join(self.reasons)
 
 
-def standing_of(table: InterimTable, now: datetime) -> Standing:
-    """Where it stands at this moment."""
+def explain(table: InterimTable, now: datetime, zone: tzinfo = UTC) -> Explanation:
+    """Explain the state of a table.
+
+    :param zone: of the times in the sentences.
+    """
     if table.state is TableState.DROPPING:
-        return Standing(Outlook.GOES, (_dropping(table),))
+        return Explanation(Outlook.GOES, (_dropping(table),))
     if table.state is TableState.WRITING:
         return _writing(table, now)
-    reasons = tuple(reason for reason in (_needed(table), _read(table), _preserved(table, now), _named(table, now)) if reason)
-    if reasons:
-        return Standing(Outlook.STAYS, reasons)
-    return Standing(Outlook.GOES, ("Nobody needs it any more: the collector drops it at its next pass.",))
+    is_past = table.expires_at is not None and table.expires_at <= now
+    until = "" if table.expires_at is None else timestamp(table.expires_at, zone)
+    found = (_needed(table), _read(table), None if is_past else _preserved(table, until), _named(table, until, is_past))
+    if reasons := tuple(reason for reason in found if reason):
+        return Explanation(Outlook.STAYS, reasons)
+    return Explanation(Outlook.GOES, ("No task needs it any more: the collector drops it at its next pass.",))
 
 
 def _dropping(table: InterimTable) -> str:
     if table.error is None:
         return "The collector is dropping it."
-    times = "once" if table.drops == 1 else f"{table.drops} times"
-    return f"The collector has tried {times} to drop it and tries again: {table.error}"
+    return f"The collector has failed to drop it in {plural(table.drops, 'attempt')} and retries. The last error: {table.error}"
 
 
-def _writing(table: InterimTable, now: datetime) -> Standing:
-    this_try = f"try {table.try_number} of {_of(table)}"
+def _writing(table: InterimTable, now: datetime) -> Explanation:
+    this_try = f"try {table.try_number} of {table.producer.task}"
     if table.lease_until is None:
-        return Standing(Outlook.GOES, (f"Another attempt makes this output now: what {this_try} has left goes soon.",))
+        return Explanation(
+            Outlook.GOES, (f"Another attempt writes this output now; the collector drops the table of {this_try}.",)
+        )
     if table.lease_until > now:
-        return Standing(Outlook.STAYS, (f"It is being made by {this_try}.",))
-    return Standing(
-        Outlook.STAYS,
-        (f"It was being made by {this_try}, not heard of lately: it goes when Airflow says that this try is over.",),
-    )
+        return Explanation(Outlook.STAYS, (f"It is being written by {this_try}.",))
+    silent = f"It was being written by {this_try}, whose lease has expired. The collector drops it when Airflow reports that "
+    return Explanation(Outlook.STAYS, (f"{silent}this try has ended.",))
 
 
 def _needed(table: InterimTable) -> str | None:
     if not table.pins:
         return None
-    more = f" and {len(table.pins) - SHOWN} more" if len(table.pins) > SHOWN else ""
-    which = "each of which Airflow has" if len(table.pins) > 1 else "which Airflow has"
-    return f"It is needed by {', '.join(table.pins[:SHOWN])}{more}, {which} not said to be finished for good."
+    more = len(table.pins) - MAX_CONSUMERS_SHOWN
+    consumers = ", ".join(table.pins[:MAX_CONSUMERS_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return f"Needed by {consumers}, which {'has' if len(table.pins) == 1 else 'have'} not finished for good according to Airflow."
 
 
 def _read(table: InterimTable) -> str | None:
@@ -88,41 +92,28 @@ def _read(table: InterimTable) -> str | None:
         return "A task is reading it." if table.readers == 1 else f"{table.readers} tasks are reading it."
     if not table.silent_readers:
         return None
-    tasks = (
+    readers = (
         "A task that was reading it has"
         if table.silent_readers == 1
         else f"{table.silent_readers} tasks that were reading it have"
     )
-    return f"{tasks} not reported lately: it stays until the lease is over and Airflow says that the task has ended."
+    return (
+        f"{readers} missed several heartbeats. It stays until the lease has expired and Airflow reports that the task has ended."
+    )
 
 
-def _preserved(table: InterimTable, now: datetime) -> str | None:
-    if table.preservation is not Preservation.FULL or _is_past(table, now):
+def _preserved(table: InterimTable, until: str) -> str | None:
+    if table.preservation is not Preservation.FULL:
         return None
-    until = f"until {_moment(table.expires_at)}" if table.expires_at else "until somebody lets go of it"
-    return f"It is preserved {until} (`airflow snowpack interim drop {table.table_id}` lets go of it)."
+    return (
+        f"Preserved {f'until {until}' if until else 'without end'}. `airflow snowpack interim drop {table.table_id}` releases it."
+    )
 
 
-def _named(table: InterimTable, now: datetime) -> str | None:
-    if not table.is_named or table.name is None:
+def _named(table: InterimTable, until: str, is_past: bool) -> str | None:
+    if not table.is_named:
         return None
     if table.scope is Scope.RUN:
-        return f"It is what the name {table.name!r} means in its DAG run, until that is over."
-    if _is_past(table, now):
-        return None
-    until = f", until {_moment(table.expires_at)} at the latest" if table.expires_at else ""
-    return f"It is what the name {table.name!r} means everywhere, until another table takes the name{until}."
-
-
-def _is_past(table: InterimTable, now: datetime) -> bool:
-    return table.expires_at is not None and table.expires_at <= now
-
-
-def _of(table: InterimTable) -> str:
-    producer = table.producer
-    mapped = f"[{producer.map_index}]" if producer.map_index >= 0 else ""
-    return f"{producer.dag_id}/{producer.run_id}/{producer.task_id}{mapped}"
-
-
-def _moment(moment: datetime | None) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC" if moment else ""
+        return f"The name {table.name!r} points to it until its DAG run ends."
+    at_the_latest = f", until {until} at the latest" if until else ""
+    return None if is_past else f"The global name {table.name!r} points to it until another table takes the name{at_the_latest}."

@@ -1,16 +1,16 @@
-"""One attempt of a task at its interim tables: what it was handed, and what it hands on.
+"""One attempt of a task: the tables that it receives, and the outputs that it passes to its consumers.
 
-    with Handover(registry, lambda: catalog, holder, catalog_name="lake", consumers=task.downstream_task_ids) as handover:
+    with Handover(registry, open_catalog, attempt, catalog_name="lake", consumers=task.downstream_task_ids) as handover:
         def work():
             df = handover.read(ref, session)
             return handover.give(df.where("distance > 500"))
-        handed = handover.run(session, work)
-    return handed.to_json()                                     # the XCom
+        ref = handover.run(session, work)
+    return ref.to_json()                                     # the XCom
 
-The invariant: nothing is handed on before everything is written, and then all of it at once. A table is on record before it
-exists and is handed on when the block ends well, each output fenced; a block that fails, or whose fence has moved, hands on
-nothing and leaves its tables to the collector. What was received is read as it is on record, and stays where it is until the
-block ends, however it ends.
+The invariant: nothing is committed before everything is written, and then all of it in one transaction. A table is on record
+before it exists, and is committed when the block ends without an error, each output fenced; a block that fails, or whose fence
+has moved, commits nothing and leaves its tables to the collector. What was received is read as it is on record, and is not
+dropped until the block ends.
 """
 
 from __future__ import annotations
@@ -26,24 +26,22 @@ from airflow_snowpack.interim.frames.reading import read_as_arrow, read_on_spark
 from airflow_snowpack.interim.frames.writing import sources_of, write_table
 from airflow_snowpack.interim.heartbeat import Heartbeat
 from airflow_snowpack.interim.map_reduce.errors import function_failure
-from airflow_snowpack.interim.model import DEFAULT_OUTPUT
-from airflow_snowpack.interim.names import Scope
-from airflow_snowpack.interim.outputs import Complete
+from airflow_snowpack.interim.model import OutputOptions
+from airflow_snowpack.interim.names import DEFAULT_OUTPUT, Scope
+from airflow_snowpack.interim.outputs import Output
 from airflow_snowpack.interim.refs import TableRef, ViewRef
 from airflow_snowpack.lineage.operation import TableAt
-from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.spark import SparkFailed, SparkInterrupted, SparkWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from datetime import timedelta
 
     import pyarrow as pa
     from pyiceberg.catalog import Catalog
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_snowpack.interim.frames.writing import Written
-    from airflow_snowpack.interim.model import Holder, Reading, Writing
+    from airflow_snowpack.interim.model import Reading, TaskAttempt, Writing
     from airflow_snowpack.interim.refs import Ref
     from airflow_snowpack.interim.registry import InterimRegistry
 
@@ -51,146 +49,128 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Keeping:
-    """What becomes of a table that was handed on.
-
-    :param name: what others find it by; ``None``: only who is handed its reference.
-    :param scope: where the name is known.
-    :param preservation: ``FULL`` keeps it when nobody needs it any more.
-    :param ttl: for how long it is preserved, or keeps its global name; ``None``: without end.
-    """
-
-    name: str | None = None
-    scope: Scope = Scope.RUN
-    preservation: Preservation = Preservation.NONE
-    ttl: timedelta | None = None
-
-
 @dataclass(slots=True)
 class _Given:
-    """An output on its way; ``written`` when it is complete."""
+    """An output of this attempt; ``written`` when it is complete."""
 
     writing: Writing
     written: Written | None = None
     recorded: dict[str, Any] = field(default_factory=dict)
 
+    def output(self, received: Iterable[TableRef]) -> Output:
+        written = self.written
+        assert written is not None, "an output is written, or its write has raised"
+        inputs = [*(TableAt(table.table, table.snapshot_id) for table in received), *self.recorded["inputs"]]
+        return Output(self.writing, written.snapshot_id, written.rows, written.location, **self.recorded | {"inputs": inputs})
+
 
 class Handover:
-    """One attempt's giving and taking.
+    """The inputs and outputs of one attempt.
 
-    :param catalog: loads the catalog when it is needed; a task that hands over nothing needs none.
-    :param holder: the attempt.
-    :param catalog_name: what the catalog is called, as in ``lake.snowpack_interim.t``.
-    :param consumers: the ids of the tasks that may need what is handed on.
-    :param keeping: what becomes of the outputs for which :meth:`give` says nothing else.
+    :param open_catalog: loads the catalog when it is needed; a task without tables needs none.
+    :param catalog_name: the catalog's name in ``lake.snowpack_interim.t``.
+    :param consumers: the ids of the tasks that may need the outputs.
+    :param options: of the outputs for which :meth:`give` gets no others.
     """
 
     def __init__(
         self,
         registry: InterimRegistry,
-        catalog: Callable[[], Catalog],
-        holder: Holder,
+        open_catalog: Callable[[], Catalog],
+        attempt: TaskAttempt,
         *,
         catalog_name: str,
         consumers: Iterable[str],
-        keeping: Keeping | None = None,
+        options: OutputOptions | None = None,
     ) -> None:
         self.registry = registry
-        self.holder = holder
+        self.attempt = attempt
         self.consumers = frozenset(consumers)
-        self.keeping = keeping or Keeping()
+        self.options = options or OutputOptions()
         self.work = SparkWork()
-        self._catalog = catalog
+        self._open_catalog = open_catalog
         self._catalog_name = catalog_name
         self._readings: list[Reading] = []
         self._received: dict[str, TableRef] = {}
         self._given: dict[str, _Given] = {}
         self._passed_on: list[Ref] = []
         self._working = False
-        self._heartbeat = Heartbeat(registry, on_lost=lambda _: self.work.interrupt())
+        self._heartbeat = Heartbeat(registry, attempt, on_lost=self.work.interrupt)
 
     def receive(self, refs: Iterable[Ref]) -> None:
-        """Keep what these point to where it is, until the block ends.
+        """Keep the tables of these references from being dropped until the block ends.
 
-        :raises InterimTableGone: one is not there any more; none was received.
+        :raises InterimTableGone: one no longer exists; none was received.
         :raises InvalidInterimRef: one names another table than the one on record under its id.
         """
         new = [ref for ref in refs if ref.of.table_id not in self._received]
         if new:
-            self._hold(self.registry.consume(new, holder=self.holder))
+            self._add(self.registry.consume(new, attempt=self.attempt))
+
+    def receive_named(self, name: str, scope: Scope) -> TableRef:
+        """Find a table by its name, and keep it from being dropped until the block ends.
+
+        :raises InterimTableNotFound: the name points to no table.
+        """
+        reading = self.registry.consume_named(name, scope=scope, attempt=self.attempt)
+        self._add(reading)
+        return reading.tables[0]
 
     def recorded(self, ref: Ref) -> Ref:
-        """The same reference with its table as it is on record, if it was received: whoever made it may have written anything."""
+        """Return the reference with its table as it is on record, if it was received: its other fields are not trusted."""
         table = self._received.get(ref.of.table_id, ref.of)
         return replace(ref, of=table) if isinstance(ref, ViewRef) else table
 
-    def receive_named(self, name: str, scope: Scope) -> TableRef:
-        """Find a table by its name, and keep it where it is.
-
-        :raises InterimTableNotFound: the name points to nothing.
-        """
-        reading = self.registry.consume_named(name, scope=scope, holder=self.holder)
-        self._hold(reading)
-        return reading.tables[0]
-
     def read(self, ref: Ref, session: SparkSession) -> DataFrame:
-        """The rows with Spark, lazily: as long as the block lasts.
+        """Return the rows as a lazy Spark DataFrame, which is valid until the block ends.
 
-        :raises InterimTableGone: they are not there any more.
+        :raises InterimTableGone: the table no longer exists.
         """
         self.receive([ref])
         return read_on_spark(self.recorded(ref), session)
 
     def read_arrow(self, ref: Ref) -> pa.Table:
-        """The rows in memory, without Spark.
+        """Return the rows in memory, without Spark.
 
-        :raises InterimTableGone: they are not there any more.
-        :raises UnreadableView: it takes Spark to read this view.
+        :raises InterimTableGone: the table no longer exists.
+        :raises UnreadableView: only Spark can read this view.
         """
         self.receive([ref])
-        return read_as_arrow(self.recorded(ref), self._catalog())
+        return read_as_arrow(self.recorded(ref), self._open_catalog())
 
-    def give(self, frame: Any, output: str = DEFAULT_OUTPUT, *, keeping: Keeping | None = None, **recorded: Any) -> TableRef:
-        """Write rows as this output of the task. They are handed on when the block ends well.
+    def give(
+        self, frame: Any, output: str = DEFAULT_OUTPUT, *, options: OutputOptions | None = None, **recorded: Any
+    ) -> TableRef:
+        """Write rows as this output of the task. They are committed when the block ends without an error.
 
-        :param frame: a DataFrame of Spark or pandas, or anything that gives an Arrow stream.
-        :param recorded: for its lineage, as :class:`~airflow_snowpack.interim.outputs.Complete` has it: ``kind``, ``detail``,
-            and ``inputs`` beside what was received and what a DataFrame's own plan reads.
-        :raises UnwritableFrame: Iceberg cannot keep these rows.
+        :param frame: a DataFrame of Spark or pandas, or anything with an Arrow stream.
+        :param recorded: for its lineage: the fields ``kind``, ``detail`` and ``inputs`` of
+            :class:`~airflow_snowpack.interim.outputs.Output`; what was received and what a DataFrame's own plan reads are added.
+        :raises UnwritableFrame: Iceberg cannot store these rows.
         :raises StaleInterimAttempt: an attempt that started later has begun.
         """
         if frame_kind(frame) is FrameKind.SPARK and not self._working:
-            return self.run(frame.sparkSession, lambda: self.give(frame, output, keeping=keeping, **recorded))
+            return self.run(frame.sparkSession, lambda: self.give(frame, output, options=options, **recorded))
         if output in self._given:
-            raise UnusableOutput("output", output, "this output was given already")
-        keep = keeping or self.keeping
-        writing = self.registry.begin(
-            self.holder.slot(output),
-            holder=self.holder,
-            catalog=self._catalog_name,
-            name=keep.name,
-            scope=keep.scope,
-            preservation=keep.preservation,
-            ttl=keep.ttl,
-        )
+            raise UnusableOutput("output", output, "the task has returned this output already")
+        writing = self.registry.begin(self.attempt, catalog=self._catalog_name, output=output, options=options or self.options)
         sources = [*recorded.get("inputs", ()), *sources_of(frame)]
         given = self._given[output] = _Given(writing, recorded=recorded | {"inputs": sources})
-        self._heartbeat.hold(writing)
-        written = given.written = write_table(frame, writing.table, self._catalog(), self.registry.store.identity)
-        return TableRef(writing.table_id, str(writing.table), written.snapshot_id, written.rows, writing.slot.producer)
+        self._heartbeat.add(writing)
+        written = given.written = write_table(frame, writing.table, self._open_catalog(), self.registry.store.identity)
+        return TableRef(writing.table_id, str(writing.table), written.snapshot_id, written.rows, writing.producer)
 
     def pass_on(self, ref: Ref) -> None:
-        """A table that another task made is this task's output too: its consumers are to find it."""
+        """Return a table of another task as this task's output too: this task's consumers need it then."""
         self._passed_on.append(ref)
 
     def run(self, session: SparkSession, call: Callable[[], T]) -> T:
-        """Work on Spark that :meth:`interrupt` stops.
+        """Run work on Spark that :meth:`interrupt` stops.
 
         :raises FunctionError: a function that rows are mapped or reduced with has failed.
         :raises SparkFailed: Spark refused it, or failed in it.
         :raises StaleInterimAttempt, InterimReadingLost: it was stopped because another attempt has taken over, or because Airflow
-            has said that this one has ended.
+            reported that this one has ended.
         :raises SparkInterrupted: it was stopped by :meth:`interrupt`.
         """
         self._working = True
@@ -205,13 +185,13 @@ class Handover:
             self._working = False
 
     def interrupt(self) -> None:
-        """Stop the work on Spark. It may be called from a signal handler."""
+        """Stop the work on Spark. May be called from a signal handler."""
         self.work.interrupt()
 
     def abandon(self, why: str) -> None:
-        """Give up what was written: it is the collector's now. From any thread, and again and again."""
+        """Give up what was written, for the collector to drop. May be called from any thread, and repeatedly."""
         for given in list(self._given.values()):
-            self._heartbeat.let_go(given.writing)
+            self._heartbeat.remove(given.writing)
             self.registry.abandon(given.writing, why)
         self._given.clear()
 
@@ -222,50 +202,44 @@ class Handover:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         try:
             if error is None:
-                self._hand_on()
+                self._commit()
             else:
-                self._leave(f"the task failed: {kind.__name__ if kind else 'for no reason'}")
+                self._clean_up(f"the task failed with {type(error).__name__}")
         except BaseException:
-            self._leave("it could not be handed on")
+            self._clean_up("it could not be committed")
             raise
         finally:
             self._heartbeat.__exit__(kind, error, traceback)
             for reading in self._readings:
                 self._release(reading)
 
-    def _hold(self, reading: Reading) -> None:
+    def _add(self, reading: Reading) -> None:
         self._readings.append(reading)
         self._received |= {table.table_id: table for table in reading.tables}
-        self._heartbeat.hold(reading)
+        self._heartbeat.add(reading)
 
-    def _hand_on(self) -> None:
+    def _commit(self) -> None:
         if self._passed_on:
-            self.registry.pin_on(self._passed_on, consumers=self.consumers, holder=self.holder)
+            self.registry.pin_on(self._passed_on, consumers=self.consumers, attempt=self.attempt)
         given = list(self._given.values())
-        outputs = [self._complete(each) for each in given]
+        outputs = [each.output(self._received.values()) for each in given]
         for each in given:
-            self._heartbeat.let_go(each.writing)
-        self.registry.hand_on_all(outputs, consumers=self.consumers)
+            self._heartbeat.remove(each.writing)
+        self.registry.commit_all(outputs, consumers=self.consumers)
         self._given.clear()
         for each in given:
-            log.info("Handed on %s to %s", each.writing.table, ", ".join(sorted(self.consumers)) or "nobody")
+            log.info("Committed %s for %s", each.writing.table, ", ".join(sorted(self.consumers)) or "no consumers")
 
-    def _complete(self, given: _Given) -> Complete:
-        written = given.written
-        assert written is not None, "what was given is written, or has raised"
-        inputs = [*(TableAt(table.table, table.snapshot_id) for table in self._received.values()), *given.recorded["inputs"]]
-        return Complete(given.writing, written.snapshot_id, written.rows, written.location, **given.recorded | {"inputs": inputs})
-
-    def _leave(self, why: str) -> None:
-        """Tidy up after a failure, which is what is to be told; what is left behind is found without being told."""
+    def _clean_up(self, why: str) -> None:
+        """Abandon the outputs after a failure. The failure is what is reported; the collector finds what is left behind."""
         try:
             self.abandon(why)
         except Exception:
-            log.warning("What %s has written could not be given up; the collector finds it", self.holder, exc_info=True)
+            log.warning("The outputs of %s could not be abandoned; the collector drops them", self.attempt, exc_info=True)
 
     def _release(self, reading: Reading) -> None:
         try:
             self.registry.release(reading)
         except Exception:
             # The task is done; its reading ends with its lease.
-            log.warning("What %s has read could not be released; the collector finds it", self.holder, exc_info=True)
+            log.warning("The tables that %s has read could not be released; their lease expires", self.attempt, exc_info=True)

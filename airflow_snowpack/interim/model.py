@@ -1,10 +1,9 @@
-"""The values of the room: who writes and who reads, what is held meanwhile, and a table as it is on record.
+"""The values of the room: who writes and who reads, under which lease, and a table as it is on record.
 
-    holder = Holder(TaskKey("flights", "scheduled__2026…", "clean"), attempt=ti.id, try_number=2, started_at=ti.start_date)
-    writing = registry.begin(holder.slot(), holder=holder, catalog="lake")
+    attempt = TaskAttempt(TaskRef("flights", "scheduled__2026…", "clean"), ti.id, try_number=2, started_at=ti.start_date)
+    writing = registry.begin(attempt, catalog="lake", options=OutputOptions(name="features"))
 
-A table's life is :data:`TRANSITIONS`: what was handed on never goes back to being written, and what is to be dropped never comes
-back.
+A table's life is :data:`TRANSITIONS`: a ready table is never written again, and a table that is being dropped never comes back.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
+from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.interim.names import Producer, Scope
+from airflow_snowpack.interim.names import DEFAULT_OUTPUT, Producer, Scope
 from airflow_snowpack.interim.refs import TableRef
 from airflow_snowpack.preservation import Preservation
 
-DEFAULT_OUTPUT = "return_value"
 UNKNOWN = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -27,11 +26,11 @@ class TableState(StrEnum):
     """Where a table is in its life."""
 
     WRITING = "writing"
-    """Announced: somebody is making it, or was."""
+    """On record; an attempt is writing it, or was."""
     READY = "ready"
-    """Handed on. It never changes again."""
+    """Committed. It never changes again."""
     DROPPING = "dropping"
-    """Nobody needs it; the collector drops it, or tries again."""
+    """No task needs it; the collector drops it, and retries a drop that fails."""
 
 
 TRANSITIONS: Mapping[TableState, frozenset[TableState]] = {
@@ -43,16 +42,16 @@ TRANSITIONS: Mapping[TableState, frozenset[TableState]] = {
 
 @dataclass(frozen=True, slots=True)
 class InterimPolicy:
-    """How long what is held is held, and how often is looked.
+    """Where tables go, how long leases last, and how often the collector checks a DAG run.
 
     :param namespace: of the catalog, where the tables go.
-    :param lease: a writer or reader that does not renew for this long counts as dead, if Airflow agrees.
-    :param heartbeat: how often a lease is renewed; never less than three times a lease.
-    :param nudge_after: how long after a task told that it is about to end Airflow is asked whether it has.
-    :param first_look: after this time a run is looked at again where nothing has changed; twice as long each time.
-    :param longest_look: and at most this long.
+    :param lease: a writer or reader that does not renew for this long counts as dead, if Airflow confirms it.
+    :param heartbeat: how often a lease is renewed; at least three times per lease.
+    :param nudge_after: when to check a run after one of its tasks reported that it is about to end.
+    :param first_look: when to check a run again where nothing has changed; twice as long each time.
+    :param longest_look: the longest time between two checks.
     :param drop_lease: a collector that does not finish a drop within this time counts as dead.
-    :param drop_again: after this time a drop that failed is tried again; twice as long each time, up to ``longest_look``.
+    :param drop_again: when to retry a failed drop; twice as long each time, up to ``longest_look``.
     """
 
     namespace: str = "snowpack_interim"
@@ -66,81 +65,15 @@ class InterimPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskKey:
-    """A task instance, whichever of its tries.
+class OutputOptions:
+    """How to find a committed table, and how long to keep it.
 
-    :param map_index: -1 for a task that is not mapped.
+    :param name: what others find it by; ``None``: only by its reference.
+    :param scope: where the name is valid.
+    :param preservation: ``FULL`` keeps the table when no task needs it.
+    :param ttl: how long it is preserved, or keeps its global name, from its commit on; ``None``: without end.
     """
 
-    dag_id: str
-    run_id: str
-    task_id: str
-    map_index: int = -1
-
-    def __str__(self) -> str:
-        mapped = f"[{self.map_index}]" if self.map_index >= 0 else ""
-        return f"{self.dag_id}/{self.run_id}/{self.task_id}{mapped}"
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """One output of one task instance. At most one attempt at a time may hand it on.
-
-    :param output: tells several outputs of one task apart.
-    """
-
-    task: TaskKey
-    output: str = DEFAULT_OUTPUT
-
-    @property
-    def producer(self) -> Producer:
-        """As it stands in a ref."""
-        task = self.task
-        return Producer(task.dag_id, task.run_id, task.task_id, task.map_index, self.output)
-
-    def __str__(self) -> str:
-        return f"{self.task}/{self.output}"
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """One attempt at a task instance: who writes or reads.
-
-    :param attempt: what tells this attempt from all others, such as Airflow's id of the task instance (``ti.id``).
-    :param try_number: counts the tries, and begins anew in a run that is deleted and made again.
-    :param started_at: when Airflow started the attempt. Of two that are alive at once the one that started later counts; of two
-        that started within a minute, as clocks differ, or of which nobody knows when, the later try.
-    """
-
-    task: TaskKey
-    attempt: str
-    try_number: int = 1
-    started_at: datetime = UNKNOWN
-
-    def slot(self, output: str = DEFAULT_OUTPUT) -> Slot:
-        """One of its outputs."""
-        return Slot(self.task, output)
-
-    def __str__(self) -> str:
-        return f"{self.task} (try {self.try_number})"
-
-
-@dataclass(frozen=True, slots=True)
-class Writing:
-    """A table that one attempt may make, under a name that nobody else has: create it, then hand it on.
-
-    :param attempt_id: the fence.
-    :param lease_until: when the attempt counts as dead unless it renews; see ``InterimRegistry.heartbeat``.
-    :param name: what the table is to be found by, once it is handed on, as far as the scope goes.
-    :param ttl: for how long it is preserved or keeps a global name, once it is handed on; ``None``: without end.
-    """
-
-    table_id: str
-    table: TableName
-    slot: Slot
-    holder: Holder
-    attempt_id: str
-    lease_until: datetime
     name: str | None = None
     scope: Scope = Scope.RUN
     preservation: Preservation = Preservation.NONE
@@ -148,16 +81,56 @@ class Writing:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """Tables that one attempt reads; none of them goes before the reading is released, or its reader is dead.
+class TaskAttempt:
+    """One attempt at a task instance, which writes or reads.
 
-    :param tables: the refs of the tables themselves, views resolved, each once.
+    :param id: distinguishes this attempt from all others, such as Airflow's id of the task instance (``ti.id``).
+    :param try_number: starts at 1 again in a run that is deleted and created again.
+    :param started_at: when Airflow started the attempt. Of two concurrent attempts the one that started later counts; of two
+        that started within a minute, as clocks differ, or at an unknown time, the later try.
+    """
+
+    task: TaskRef
+    id: str
+    try_number: int = 1
+    started_at: datetime = UNKNOWN
+
+    def producer(self, output: str = DEFAULT_OUTPUT) -> Producer:
+        """Return one of the task's outputs."""
+        return Producer(self.task.dag_id, self.task.run_id, self.task.task_id, self.task.map_index, output)
+
+    def __str__(self) -> str:
+        return f"{self.task} (try {self.try_number})"
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """A table that one attempt may create and then commit, under a name that no other table has.
+
+    :param attempt_id: the fence token.
+    :param lease_until: when the attempt counts as dead unless it renews; see ``InterimRegistry.heartbeat``.
+    """
+
+    table_id: str
+    table: TableName
+    producer: Producer
+    attempt: TaskAttempt
+    attempt_id: str
+    lease_until: datetime
+    options: OutputOptions = OutputOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Tables that one attempt reads; none is dropped before the reading is released, or its reader is dead.
+
+    :param tables: the references of the tables themselves, views resolved, each once.
     :param lease_until: when the reader counts as dead unless it renews; see ``InterimRegistry.heartbeat``.
     """
 
     reading_id: str
     tables: tuple[TableRef, ...]
-    holder: Holder
+    attempt: TaskAttempt
     lease_until: datetime
 
 
@@ -165,16 +138,16 @@ class Reading:
 class InterimTable:
     """A table as it is on record.
 
-    :param name: what it was named when it was handed on; whether the name still points to it is ``is_named``.
+    :param name: the name it was committed under; ``is_named`` is whether the name still points to it.
     :param expires_at: until when it is preserved or keeps its global name; ``None``: without end.
-    :param pins: the consumers that are not finished for good, as ``dag_id/run_id/task_id``.
+    :param pins: the consumers that have not finished for good, as ``dag_id/run_id/task_id``.
     :param readers: how many tasks are reading it.
-    :param silent_readers: how many tasks that were reading it no longer renew their lease, such as one that was killed. They hold
-        it until the lease is over and Airflow says that they have ended.
-    :param lease_until: until when its writer, or the collector that drops it, holds it at least.
-    :param check_at: when the collector looks at its DAG run next; ``None``: only when something happens.
-    :param drops: how many tries to drop it were begun.
-    :param error: why the last try to drop it failed.
+    :param silent_readers: how many readers no longer renew their lease, for example because they were killed. They protect the
+        table until the lease has expired and Airflow reports that they have ended.
+    :param lease_until: the end of the lease of its writer, or of the collector that drops it.
+    :param check_at: when the collector checks its DAG run next; ``None``: only when something happens.
+    :param drops: how many attempts to drop it were started.
+    :param error: why the last attempt to drop it failed.
     """
 
     table_id: str
@@ -202,5 +175,5 @@ class InterimTable:
 
     @property
     def ref(self) -> TableRef:
-        """What its producer handed on."""
+        """The reference that its producer returned."""
         return TableRef(self.table_id, str(self.table), self.snapshot_id, self.rows, self.producer)

@@ -1,12 +1,13 @@
-"""What interim tables are called, and how they are told from everything else.
+"""What interim tables are called: by the output that they are, in their catalog, and by the names that DAG authors give.
 
-    >>> name_of(Slot(TaskKey("Flights 2026", "manual__1", "clean.rows")), "5f0c3a9e4b7d4c21a8f60123456789ab")
+    >>> producer = Producer("Flights 2026", "manual__1", "clean.rows")
+    >>> table_name_of(producer, "5f0c3a9e4b7d4c21a8f60123456789ab")
     'flights_2026_clean_rows_5f0c3a9e4b7d4c21a8f6'
     >>> is_ours("flights_2026_clean_rows_5f0c3a9e4b7d4c21a8f6"), is_ours("flights_2026")
     (True, False)
 
-The invariants: a name is given once and never again, since it ends in twenty digits of a uuid4; and **nothing is ever dropped or
-deleted whose name does not look like that**, whatever else is wrong.
+The invariants: a table name is used once and never again, since it ends in twenty digits of a uuid4; and **no table or folder is
+ever dropped whose name does not look like that**, whatever else is wrong.
 """
 
 from __future__ import annotations
@@ -14,64 +15,68 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from airflow_snowpack.interim.model import Slot
+from airflow_snowpack.airflow.task_ref import TaskRef
 
+DEFAULT_OUTPUT = "return_value"
 DIGITS = 20
-LONGEST = 100
-EACH_PART = (LONGEST - DIGITS - 2) // 2
+MAX_LENGTH = 100
+MAX_PART_LENGTH = (MAX_LENGTH - DIGITS - 2) // 2
 # The digits 13 and 17 of a uuid4 are its version and its variant (RFC 9562, section 5.4).
 OURS = re.compile(r"[a-z][a-z0-9_]*_[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{3}")
 
 
+class Scope(StrEnum):
+    """Where the name of a table is valid."""
+
+    RUN = "run"
+    """In its own DAG run, until the run ends."""
+    GLOBAL = "global"
+    """Everywhere, until another table takes the name or its time to live elapses."""
+
+
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """The task instance that made a table, and which of its outputs the table is.
+    """One output of one task instance. At most one attempt at a time may commit a table for it.
 
     :param map_index: -1 for a task that is not mapped.
+    :param output: distinguishes the outputs of one task.
     """
 
     dag_id: str
     run_id: str
     task_id: str
     map_index: int = -1
-    output: str = "return_value"
+    output: str = DEFAULT_OUTPUT
+
+    @property
+    def task(self) -> TaskRef:
+        """The task instance."""
+        return TaskRef(self.dag_id, self.run_id, self.task_id, self.map_index)
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in a ref."""
-        names = ("dag_id", "run_id", "task_id", "map_index", "output")
-        return {name: getattr(self, name) for name in names}
+        """Return the fields as JSON, as references carry them."""
+        return {name: getattr(self, name) for name in ("dag_id", "run_id", "task_id", "map_index", "output")}
 
     def __str__(self) -> str:
-        mapped = f"[{self.map_index}]" if self.map_index >= 0 else ""
-        return f"{self.dag_id}/{self.run_id}/{self.task_id}{mapped}/{self.output}"
+        return f"{self.task}/{self.output}"
 
 
-class Scope(StrEnum):
-    """Where the name of a table is known."""
-
-    RUN = "run"
-    """In its own DAG run, whose end ends the name."""
-    GLOBAL = "global"
-    """Everywhere, until the name is given to another table or its time is over."""
-
-
-def name_of(slot: Slot, table_id: str) -> str:
-    """The name of the table, in lower case, since some catalogs know no other.
+def table_name_of(producer: Producer, table_id: str) -> str:
+    """Return the table's name in its database, in lower case, since some catalogs allow no other.
 
     :param table_id: a uuid4 in hex.
     """
-    return f"{_safe(slot.task.dag_id)}_{_safe(slot.task.task_id)}_{table_id[:DIGITS]}"
+    return f"{_safe(producer.dag_id)}_{_safe(producer.task_id)}_{table_id[:DIGITS]}"
 
 
 def is_ours(table_name: str) -> bool:
-    """Whether a table or folder of this name can only have been made here."""
-    return len(table_name) <= LONGEST and OURS.fullmatch(table_name) is not None
+    """Return whether only this package can have made a table or folder of this name."""
+    return len(table_name) <= MAX_LENGTH and OURS.fullmatch(table_name) is not None
 
 
 def _safe(text: str) -> str:
-    """A part of a name. No folder may begin with an underscore: Spark takes those for hidden."""
-    safe = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:EACH_PART].rstrip("_")
-    return safe if safe[:1].isalpha() else f"t{safe}"[:EACH_PART]
+    """Return a part of a name. No folder may begin with an underscore: Spark treats those as hidden."""
+    safe = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:MAX_PART_LENGTH].rstrip("_")
+    return safe if safe[:1].isalpha() else f"t{safe}"[:MAX_PART_LENGTH]

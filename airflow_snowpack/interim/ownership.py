@@ -1,11 +1,11 @@
-"""Whose interim tables a namespace of the catalog holds: each store marks its namespace, and each table in it, with its own id.
+"""Which store's interim tables a namespace of the catalog has: each store marks its namespace and each of its tables with its id.
 
     claim(catalog, "lake", "snowpack_interim", store.identity)          # before a table is written; ForeignNamespace
     ownership_of(catalog, "snowpack_interim", store.identity).has(table.properties)
 
-The invariant: **what carries another store's id is never touched.** The table's own mark decides; the namespace's keeps two
-installations with the same settings from writing side by side, and speaks for tables and folders that carry none. A catalog that
-keeps no properties of namespaces leaves the marks of the tables alone, and then no folder is anybody's.
+The invariant: **what carries another store's id is never touched.** The table's own mark decides; the namespace's mark keeps two
+installations with the same settings from writing side by side, and decides for tables and folders without a mark. In a catalog
+that keeps no properties of namespaces only the marks of the tables count, and folders belong to no store.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.iceberg.catalog import connection_errors
 from airflow_snowpack.interim.errors import ForeignNamespace, UnmarkedNamespace
+from airflow_snowpack.store import Actor, Store, write_audit
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -24,14 +25,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STORE, STORES_BEFORE = "snowpack.store", "snowpack.stores-before"
+AUDIT_SUBJECT = "interim:orphans"
+"""The audit trail's name for a sweep, and for a namespace that is taken over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """Whose a namespace is, as one store sees it.
+    """Which store a namespace belongs to, from the view of one store.
 
-    :param store_id: of the store that looks.
-    :param owner: the namespace's mark; ``None``: nobody has marked it, or the catalog cannot keep a mark.
+    :param store_id: of the store that reads it.
+    :param owner: the namespace's mark; ``None``: it has no mark, or the catalog cannot keep one.
     :param before: the stores from which it was taken over.
     """
 
@@ -50,41 +53,45 @@ class Ownership:
         return self.owner is not None and not self.is_own
 
     def has(self, properties: Mapping[str, str]) -> bool:
-        """Whether a table with these properties is this store's. One without a mark is whose the namespace is."""
+        """Return whether a table with these properties is this store's. One without a mark belongs to the namespace's store."""
         mark = properties.get(STORE)
         return mark == self.store_id or (self.is_own and (mark is None or mark in self.before))
 
 
 def ownership_of(catalog: Catalog, namespace: str, store_id: str) -> Ownership:
-    """Whose the namespace is; one that is not there is nobody's."""
+    """Return which store the namespace belongs to; a missing namespace belongs to none."""
     properties = _properties(catalog, namespace) or {}
     return Ownership(store_id, properties.get(STORE), frozenset(properties.get(STORES_BEFORE, "").split()))
 
 
 def claim(catalog: Catalog, catalog_name: str, namespace: str, store_id: str) -> None:
-    """Make sure that the namespace is there, and this store's: who comes first has it.
+    """Make sure that the namespace exists and is this store's: the first store to claim it owns it.
 
-    :param catalog_name: what this installation calls the catalog.
+    :param catalog_name: the name that this installation uses for the catalog.
     :raises ForeignNamespace: it is another store's.
     """
     properties = _properties(catalog, namespace)
     if properties is None:
         properties = _created(catalog, namespace, {STORE: store_id})
     if STORE not in properties:
-        # Read again afterwards: of two that mark it at once the last one has it.
+        # Read again afterwards: of two that mark it at once the last one owns it.
         properties = _marked(catalog, namespace, {STORE: store_id})
     if (owner := properties.get(STORE, store_id)) != store_id:
         raise ForeignNamespace(catalog_name, namespace, owner)
 
 
-def adopt(catalog: Catalog, catalog_name: str, namespace: str, store_id: str) -> str | None:
+def adopt(catalog: Catalog, catalog_name: str, namespace: str, store: Store, actor: Actor) -> str | None:
     """Take the namespace over, with what the stores before have left in it.
 
-    :returns: the id of the store that had it; ``None``: it was nobody's, or this store's already.
+    :param actor: the user, for the audit trail; the entry is written before another store's namespace is changed.
+    :returns: the id of the store that had it; ``None``: it had no owner, or was this store's already.
     :raises UnmarkedNamespace: the catalog keeps no properties of namespaces.
     """
+    store_id = store.identity
     before = ownership_of(catalog, namespace, store_id)
     if before.is_foreign:
+        detail = {"namespace": namespace}
+        store.transact(lambda conn: write_audit(conn, store, actor, "adopt_interim", AUDIT_SUBJECT, **detail))
         others = (before.before | {str(before.owner)}) - {store_id}
         _marked(catalog, namespace, {STORE: store_id, STORES_BEFORE: " ".join(sorted(others))})
     else:
@@ -95,7 +102,7 @@ def adopt(catalog: Catalog, catalog_name: str, namespace: str, store_id: str) ->
 
 
 def _properties(catalog: Catalog, namespace: str) -> Mapping[str, str] | None:
-    """``None``: there is no such namespace."""
+    """Return ``None`` if there is no such namespace."""
     from pyiceberg.exceptions import NoSuchNamespaceError
 
     try:
@@ -110,11 +117,11 @@ def _properties(catalog: Catalog, namespace: str) -> Mapping[str, str] | None:
 def _created(catalog: Catalog, namespace: str, properties: dict[str, str]) -> Mapping[str, str]:
     from pyiceberg.exceptions import NamespaceAlreadyExistsError
 
-    # A SQL catalog in which somebody has just made it refuses a row that is there already.
-    overtaken: tuple[type[Exception], ...] = (NamespaceAlreadyExistsError, *connection_errors())
+    # A SQL catalog in which another process has just created it refuses a row that exists.
+    exists: tuple[type[Exception], ...] = (NamespaceAlreadyExistsError, *connection_errors())
     try:
         catalog.create_namespace(tuple(namespace.split(".")), properties)
-    except overtaken:
+    except exists:
         found = _properties(catalog, namespace)
         if found is None:
             raise
@@ -126,6 +133,6 @@ def _marked(catalog: Catalog, namespace: str, updates: dict[str, str]) -> Mappin
     refused: tuple[type[Exception], ...] = (NotImplementedError, *connection_errors())
     try:
         catalog.update_namespace_properties(tuple(namespace.split(".")), updates=updates)
-    except refused as problem:  # it may be allowed to make tables and nothing else; one that is away says so at the next question
+    except refused as problem:  # it may only be allowed to create tables; one that is down fails at the next call
         log.warning("interim_namespace_not_marked: %s: %s", namespace, problem)
     return _properties(catalog, namespace) or {}

@@ -192,7 +192,7 @@ class CollectInterimTablesOperator(BaseOperator):
         for doomed in collected.dropped if dry_run else ():  # the collector has logged what it dropped
             self.log.info("%s, written by %s, would be dropped: no task needs it any more", doomed.table, doomed.producer)
         for each in collected.failed:
-            self.log.warning("%s could not be dropped and will be tried again: %s", each.table.table, each.error)
+            self.log.warning("%s could not be dropped and will be tried again: %s", each.table.table, each.reason)
         self.log.info(
             "Checked %s DAG runs. Interim tables: %s %s, %s failed, %s kept",
             collected.runs,
@@ -217,10 +217,10 @@ def collection_report(
     :param stays: the tables on record afterwards, newest first.
     :param not_swept: why the sweep was refused.
     """
-    from airflow_snowpack.interim.explanation import Outlook, standing_of
+    from airflow_snowpack.interim.explanation import Outlook, explain
 
-    standings = [(table, standing_of(table, now)) for table in stays]
-    left = [(table, standing) for table, standing in standings if standing.outlook is Outlook.STAYS]
+    explained = [(table, explain(table, now)) for table in stays]
+    left = [(table, explanation) for table, explanation in explained if explanation.outlook is Outlook.STAYS]
     failed = [action for action in swept if action.error is not None]
     again = collected.looks_again_at
     return {
@@ -228,10 +228,10 @@ def collection_report(
         "runs": collected.runs,
         "dropped": [_dropped(each) for each in collected.dropped[:MAX_LISTED]],
         "dropped_count": len(collected.dropped),
-        "failed": [{"table": str(each.table.table), "error": each.error} for each in collected.failed[:MAX_LISTED]],
+        "failed": [{"table": str(each.table.table), "error": each.reason} for each in collected.failed[:MAX_LISTED]],
         "failed_count": len(collected.failed) + len(failed),
-        "missing": [{"table": str(each.table.table), "why": each.why} for each in collected.missing[:MAX_LISTED]],
-        "stays": [{"table": str(table.table), "because": standing.sentence} for table, standing in left[:MAX_LISTED]],
+        "missing": [{"table": str(each.table.table), "why": each.reason} for each in collected.missing[:MAX_LISTED]],
+        "stays": [{"table": str(table.table), "because": explanation.sentence} for table, explanation in left[:MAX_LISTED]],
         "looks_again_at": None if again is None else again.isoformat(),
         "swept": [_swept(action) for action in swept[:MAX_LISTED]],
         "swept_count": len(swept) - len(failed),
@@ -239,8 +239,8 @@ def collection_report(
     }
 
 
-def _dropped(doomed: Any) -> dict[str, Any]:
-    return {"table": str(doomed.table), "rows": doomed.rows, "made_by": str(doomed.producer)}
+def _dropped(table: Any) -> dict[str, Any]:
+    return {"table": str(table.table), "rows": table.rows, "made_by": str(table.producer)}
 
 
 def _swept(action: SweepAction) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.durations import parse_duration
 from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.operators.base import ReportsLineage, StopsWhenKilled, refusals_are_final
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from airflow.sdk.definitions.mappedoperator import MappedOperator
     from pyspark.sql import SparkSession
 
-    from airflow_snowpack.interim.handover import Handover, Keeping
-    from airflow_snowpack.interim.model import Holder
+    from airflow_snowpack.interim.handover import Handover
+    from airflow_snowpack.interim.model import OutputOptions, TaskAttempt
     from airflow_snowpack.settings import Settings
 
 
@@ -90,10 +91,10 @@ class HandsOver(ReportsLineage, StopsWhenKilled):
                 self._handover = Handover(
                     hook.interim(),
                     lambda: catalog.catalog,
-                    holder_of(context),
+                    attempt_of(context),
                     catalog_name=catalog.settings.catalog_name,
                     consumers=consumers_of(self),
-                    keeping=self._keeping(context),
+                    options=self._options(context),
                 )
                 with self._handover as handover:
                     yield handover
@@ -125,13 +126,13 @@ class HandsOver(ReportsLineage, StopsWhenKilled):
             if given not in (None, known):
                 raise OtherInstallation(argument, given, known)
 
-    def _keeping(self, context: Context) -> Keeping:
-        from airflow_snowpack.interim.handover import Keeping
-        from airflow_snowpack.interim.preservation import resolve_preservation
+    def _options(self, context: Context) -> OutputOptions:
+        from airflow_snowpack.interim.model import OutputOptions
+        from airflow_snowpack.preservation import resolve_preservation
 
         refuse_shared_name(self, self._name_as_written, context["ti"].map_index)
         preservation = resolve_preservation(self.preservation, context["dag_run"].conf, os.environ)
-        return Keeping(self.name or None, Scope(self.scope), preservation, self.ttl)
+        return OutputOptions(self.name or None, Scope(self.scope), preservation, self.ttl)
 
 
 def refuse_shared_name(operator: BaseOperator, name: object, map_index: int | None) -> None:
@@ -195,11 +196,11 @@ def _producers_for(task: BaseOperator | MappedOperator) -> set[str]:
     return {operator.task_id for operator, _ in XComArg.iter_xcom_references(arguments)}
 
 
-def holder_of(context: Context) -> Holder:
+def attempt_of(context: Context) -> TaskAttempt:
     """Return this attempt at the task, as the store identifies it."""
-    from airflow_snowpack.interim.model import Holder, TaskKey
+    from airflow_snowpack.interim.model import TaskAttempt
 
     instance = context["ti"]
     map_index = -1 if instance.map_index is None else instance.map_index
-    task = TaskKey(instance.dag_id, instance.run_id, instance.task_id, map_index)
-    return Holder(task, str(instance.id), instance.try_number, instance.start_date)
+    task = TaskRef(instance.dag_id, instance.run_id, instance.task_id, map_index)
+    return TaskAttempt(task, str(instance.id), instance.try_number, instance.start_date)

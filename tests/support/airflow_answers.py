@@ -151,10 +151,10 @@ class InProcess:
 
 def told(states: Any) -> dict[str, Any]:
     """What is told about every run, as JSON values."""
-    from airflow_snowpack.interim.collection.model import RunAsked
+    from airflow_snowpack.interim.collection.model import RunQuery
 
-    runs = [RunAsked("flights", run_id, frozenset(TASKS)) for run_id in ("begun", "half_way", "over", "deleted")]
-    found = states.standings(runs)
+    runs = [RunQuery("flights", run_id, frozenset(TASKS)) for run_id in ("begun", "half_way", "over", "deleted")]
+    found = states.read(runs)
     return {
         run_id: {"phase": standing.phase.value, "tasks": {name: sorted(by.items()) for name, by in standing.tasks.items()},
                  "finished": [name for name in TASKS if standing.is_finished(name)]}

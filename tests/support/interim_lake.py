@@ -14,10 +14,11 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.interim.collection.collector import Collector
-from airflow_snowpack.interim.collection.model import RunPhase, RunStanding
-from airflow_snowpack.interim.model import UNKNOWN, Holder, TaskKey
+from airflow_snowpack.interim.collection.model import DagRunState, RunPhase
+from airflow_snowpack.interim.model import UNKNOWN, OutputOptions, TaskAttempt
 from airflow_snowpack.interim.names import Scope
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.catalog import Catalog
 
-    from airflow_snowpack.interim.collection.model import Collected, RunAsked
+    from airflow_snowpack.interim.collection.model import Collected, RunQuery
     from airflow_snowpack.interim.model import Writing
     from airflow_snowpack.interim.refs import TableRef
     from airflow_snowpack.interim.registry import InterimRegistry
@@ -55,18 +56,18 @@ class ToldRuns:
 
     phases: dict[tuple[str, str], RunPhase] = field(default_factory=dict)
     states: dict[tuple[str, str, str], dict[int, str | None]] = field(default_factory=lambda: defaultdict(dict))
-    asked: list[RunAsked] = field(default_factory=list)
+    asked: list[RunQuery] = field(default_factory=list)
     silent: Exception | None = None
 
-    def standings(self, asked: Sequence[RunAsked]) -> Mapping[tuple[str, str], RunStanding]:
+    def read(self, asked: Sequence[RunQuery]) -> Mapping[tuple[str, str], DagRunState]:
         self.asked += asked
         if self.silent is not None:
             raise self.silent
         return {(run.dag_id, run.run_id): self._standing(run) for run in asked}
 
-    def _standing(self, run: RunAsked) -> RunStanding:
+    def _standing(self, run: RunQuery) -> DagRunState:
         phase = self.phases.get((run.dag_id, run.run_id), RunPhase.ACTIVE)
-        return RunStanding(phase, {task: dict(self.states[run.dag_id, run.run_id, task]) for task in run.task_ids})
+        return DagRunState(phase, {task: dict(self.states[run.dag_id, run.run_id, task]) for task in run.task_ids})
 
     def says(self, task_id: str, state: str | None, *, map_index: int = -1, run_id: str = RUN, dag_id: str = DAG) -> None:
         self.states[dag_id, run_id, task_id][map_index] = state
@@ -81,9 +82,9 @@ class ToldRuns:
 
 def holder(
     task_id: str, *, try_number: int = 1, run_id: str = RUN, map_index: int = -1, started_at: datetime = UNKNOWN
-) -> Holder:
+) -> TaskAttempt:
     """A try of a task of the one DAG."""
-    return Holder(TaskKey(DAG, run_id, task_id, map_index), f"{task_id}-{map_index}-{try_number}", try_number, started_at)
+    return TaskAttempt(TaskRef(DAG, run_id, task_id, map_index), f"{task_id}-{map_index}-{try_number}", try_number, started_at)
 
 
 @cache
@@ -118,7 +119,8 @@ class InterimLake:
     ) -> Writing:
         """On record, and not created."""
         who = holder(task_id, run_id=run_id, try_number=try_number, started_at=started_at)
-        return self.registry.begin(who.slot(options.pop("output", "return_value")), holder=who, catalog=LAKE, **options)
+        output = options.pop("output", "return_value")
+        return self.registry.begin(who, catalog=LAKE, output=output, options=OutputOptions(**options))
 
     def create(self, writing: Writing, *, with_rows: bool = False) -> int | None:
         """The table; the snapshot's id, if it has rows."""
@@ -133,7 +135,7 @@ class InterimLake:
         """What a task returned."""
         writing = self.begun(task_id, **options)
         snapshot_id = self.create(writing, with_rows=with_rows)
-        return self.registry.hand_on(writing, snapshot_id=snapshot_id, rows=3 if with_rows else 0, consumers=consumers)
+        return self.registry.commit(writing, snapshot_id=snapshot_id, rows=3 if with_rows else 0, consumers=consumers)
 
     def named(self, name: str, task_id: str = "clean", *, scope: Scope = Scope.GLOBAL, **options: Any) -> TableRef:
         """What a task returned, under a name."""

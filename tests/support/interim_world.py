@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.interim.model import Holder, InterimPolicy, TaskKey
+from airflow_snowpack.airflow.task_ref import TaskRef
+from airflow_snowpack.interim.model import InterimPolicy, OutputOptions, TaskAttempt
 from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.preservation import Preservation
@@ -44,26 +45,26 @@ class MadeInterim:
     writing: str
 
 
-def holder(task_id: str, *, map_index: int = -1, run_id: str = RUN, attempt: str = "a1", dag_id: str = DAG) -> Holder:
+def holder(task_id: str, *, map_index: int = -1, run_id: str = RUN, attempt: str = "a1", dag_id: str = DAG) -> TaskAttempt:
     """One attempt at a task of the run."""
-    return Holder(TaskKey(dag_id, run_id, task_id, map_index), attempt)
+    return TaskAttempt(TaskRef(dag_id, run_id, task_id, map_index), attempt)
 
 
 def make_interim(store: Store) -> MadeInterim:
     """Make them all."""
     registry = InterimRegistry(store, InterimPolicy(lease=timedelta(minutes=30)))  # as an installation has it
     needed = handed_on(registry, holder("ingest"), rows=1_250_000, consumers=["clean", "report"])
-    registry.consume([needed], holder=holder("report"))
+    registry.consume([needed], attempt=holder("report"))
     free = handed_on(registry, holder("clean", map_index=3), rows=12)
     kept = handed_on(registry, holder("audit"), rows=7, preservation=Preservation.FULL, ttl=timedelta(days=1))
     named = handed_on(registry, holder("features", run_id="r2"), rows=99, name="features", scope=Scope.GLOBAL)
-    writing = registry.begin(holder("slow", run_id="r2").slot(), holder=holder("slow", run_id="r2"), catalog="lake")
+    writing = registry.begin(holder("slow", run_id="r2"), catalog="lake")
     return MadeInterim(registry, needed, free, kept, named, writing.table_id)
 
 
 def handed_on(
     registry: InterimRegistry,
-    who: Holder,
+    who: TaskAttempt,
     *,
     rows: int,
     consumers: tuple[str, ...] | list[str] = (),
@@ -73,5 +74,5 @@ def handed_on(
     ttl: timedelta | None = None,
 ) -> TableRef:
     """One table, as its consumers get it."""
-    writing = registry.begin(who.slot(), holder=who, catalog="lake", name=name, scope=scope, preservation=preservation, ttl=ttl)
-    return registry.hand_on(writing, snapshot_id=1, rows=rows, consumers=consumers)
+    writing = registry.begin(who, catalog="lake", options=OutputOptions(name, scope, preservation, ttl))
+    return registry.commit(writing, snapshot_id=1, rows=rows, consumers=consumers)

@@ -8,11 +8,11 @@ from fastapi.responses import HTMLResponse
 
 from airflow_snowpack.api.pages.links import task_link
 from airflow_snowpack.api.pages.page import Here, Page, PageRoute
-from airflow_snowpack.interim.errors import InvalidInterimCursor
-from airflow_snowpack.interim.explanation import Standing, standing_of
+from airflow_snowpack.interim.explanation import Explanation, explain
 from airflow_snowpack.interim.model import InterimTable, TableState
-from airflow_snowpack.interim.table_page import InterimPage, page_of
 from airflow_snowpack.preservation import Preservation
+from airflow_snowpack.store.errors import InvalidCursor
+from airflow_snowpack.store.paging import Page as ListPage
 
 PAGE = 50
 TONES = {TableState.WRITING: "running", TableState.READY: "succeeded", TableState.DROPPING: "cancelled"}
@@ -29,7 +29,7 @@ class Shown:
     """
 
     table: InterimTable
-    standing: Standing
+    explanation: Explanation
     made_at: str | None
     can_be_dropped: bool
 
@@ -42,7 +42,7 @@ def interim(page: Here) -> HTMLResponse:
     return page.render(
         "interim.html",
         "Interim tables",
-        tables=[_shown(page, table) for table in found.tables],
+        tables=[_shown(page, table) for table in found.items],
         next=found.next,
         cursor=page.asked("cursor"),
         asked=asked | {"state": state.value if state else ""},
@@ -52,13 +52,13 @@ def interim(page: Here) -> HTMLResponse:
     )
 
 
-def _found(page: Page, asked: dict[str, str], state: TableState | None) -> InterimPage:
+def _found(page: Page, asked: dict[str, str], state: TableState | None) -> ListPage[InterimTable]:
     """Return the page; the first one for an invalid cursor."""
     registry, which = page.services.interim(), {"dag_id": asked["dag"] or None, "run_id": asked["run"] or None}
     try:
-        return page_of(registry, **which, state=state, limit=PAGE, after=page.asked("cursor") or None)
-    except InvalidInterimCursor:
-        return page_of(registry, **which, state=state, limit=PAGE)
+        return registry.page(**which, state=state, limit=PAGE, after=page.asked("cursor") or None)
+    except InvalidCursor:
+        return registry.page(**which, state=state, limit=PAGE)
 
 
 def _shown(page: Page, table: InterimTable) -> Shown:
@@ -67,4 +67,4 @@ def _shown(page: Page, table: InterimTable) -> Shown:
     owner = f"{producer.dag_id}/{producer.run_id}/{producer.task_id}{mapped}"
     kept = table.preservation is Preservation.FULL or table.is_named
     free = table.state is TableState.READY and not (table.pins or table.readers or table.silent_readers)
-    return Shown(table, standing_of(table, page.now), task_link(owner, page.airflow), kept and free)
+    return Shown(table, explain(table, page.now), task_link(owner, page.airflow), kept and free)

@@ -16,7 +16,6 @@ from airflow_snowpack.api.services import Open
 from airflow_snowpack.api.strict import Strict
 from airflow_snowpack.interim.errors import InterimTableNotFound
 from airflow_snowpack.interim.model import TableState
-from airflow_snowpack.interim.table_page import page_of
 
 ID = re.compile(r"[A-Za-z0-9_.-]{1,400}")
 
@@ -48,8 +47,8 @@ def list_interim(
 ) -> JSONResponse:
     """Each with who needs it still, and what the collector makes of it. A table that was dropped is in no list."""
     registry, now = services.interim(), services.jobs.store.clock()
-    page = page_of(registry, dag_id=dag, run_id=run, state=state, limit=limit, after=cursor)
-    return JSONResponse({"tables": [interim_body(table, now) for table in page.tables], "next": page.next})
+    page = registry.page(dag_id=dag, run_id=run, state=state, limit=limit, after=cursor)
+    return JSONResponse({"tables": [interim_body(table, now) for table in page.items], "next": page.next})
 
 
 @router.get("/interim/{table_id:name}", **documented("get_interim", "Get an interim table", InterimTableShape, 404))
@@ -64,4 +63,4 @@ def get_interim(table_id: TableId, user: Reader, services: Open) -> JSONResponse
 )
 def drop_interim(table_id: TableId, actor: Asking, services: Open) -> JSONResponse:
     """The collector drops it at its next pass. One that somebody needs stays (409 `interim_table_in_use`)."""
-    return JSONResponse(interim_body(services.interim_desk(actor).drop(table_id), services.jobs.store.clock()))
+    return JSONResponse(interim_body(services.interim().drop(table_id, actor=actor), services.jobs.store.clock()))

@@ -28,17 +28,16 @@ STYLES = {"writing": "cyan", "dropping": "magenta"}
 def list_interim(args: Namespace) -> ExitCode | None:
     """``interim list``"""
     from airflow_snowpack.interim.model import TableState
-    from airflow_snowpack.interim.table_page import page_of
 
     with opened(args) as here:
         state = None if args.state is None else TableState(args.state)
-        page = page_of(here.interim, dag_id=args.dag, run_id=args.run_id, state=state, limit=args.limit, after=args.cursor)
+        page = here.interim.page(dag_id=args.dag, run_id=args.run_id, state=state, limit=args.limit, after=args.cursor)
         now = here.now
     if args.output in PROGRAMS:
-        print_data(args.output, {"tables": [interim_body(table, now) for table in page.tables], "next": page.next})
+        print_data(args.output, {"tables": [interim_body(table, now) for table in page.items], "next": page.next})
         return None
     empty = none_of("interim tables", filters=(args.dag, args.run_id, args.state), after=args.cursor)
-    print_rows(args.output, page.tables, _columns(now), empty=empty)
+    print_rows(args.output, page.items, _columns(now), empty=empty)
     if page.next is not None:
         say(f"There are more: --cursor {page.next} goes on.")
     return None

@@ -14,7 +14,7 @@ from airflow_snowpack.cli.exit_code import ExitCode, code_of, common_code
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import Column, print_data, print_rows, say
-from airflow_snowpack.durations import format_duration, parse_duration
+from airflow_snowpack.durations import parse_duration
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.humanize import ago
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from airflow_snowpack.cli.opened import Opened
-    from airflow_snowpack.interim.collection.model import Collected, Doomed
+    from airflow_snowpack.interim.collection.model import Collected, TableToDrop
     from airflow_snowpack.interim.collection.sweeper import SweepAction
 
 PROGRAMS = ("json", "yaml")
@@ -37,9 +37,7 @@ def collect(args: Namespace) -> ExitCode | None:
 
     with opened(args) as here, airflow_rest(args, here.settings, "who has finished") as rest:
         collector = here.collector(RestRunStates(rest))
-        if not args.dry_run:
-            here.interim_desk.note_collection()
-        collected = collector.run(dry_run=args.dry_run)
+        collected = collector.run(dry_run=args.dry_run, actor=here.actor)
         if not args.dry_run:
             here.report_role(Role.COLLECTOR, timedelta(minutes=10), "airflow snowpack interim collect")
         now = here.now
@@ -58,7 +56,6 @@ def sweep(args: Namespace) -> ExitCode | None:
                 _tell_swept(args, actions, here.now)
                 return None
             confirm(f"Drop {_counted(len(actions), 'table or folder', 'tables and folders')}? --dry-run tells which.", yes=False)
-        here.interim_desk.note_sweep(older_than=format_duration(older_than))
         actions = _swept(here, older_than, dry_run=False)
         now = here.now
     _tell_swept(args, actions, now)
@@ -80,8 +77,7 @@ def adopt(args: Namespace) -> ExitCode | None:
                 "tasks fail from then on, and the sweeper here drops its tables.",
                 yes=args.yes,
             )
-            here.interim_desk.note_adoption(namespace)
-        former = take_over(catalog, name, namespace, store_id)
+        former = take_over(catalog, name, namespace, here.interim.store, here.actor)
     say(
         f"The namespace {namespace} of the catalog {name} is this store's ({store_id})"
         + (f", and was the store {former}'s. The sweeper drops what that one has left in it." if former else ".")
@@ -95,14 +91,14 @@ def drop(args: Namespace) -> ExitCode | None:
     with opened(args) as here:
         tables = [here.interim.table(asked) for asked in args.interim_tables]
         names = ", ".join(str(table.table) for table in tables)
-        change, question = here.interim_desk.drop, f"Let go of {names}? The rows are gone for good then."
+        change, question = here.interim.drop, f"Let go of {names}? The rows are gone for good then."
         if args.forget:
-            change, question = here.interim_desk.forget, f"Take {names} off the record? No collector tries to drop it again."
+            change, question = here.interim.forget, f"Take {names} off the record? No collector tries to drop it again."
         confirm(question, yes=args.yes)
         dropped, codes = [], []
         for table in tables:
             try:
-                dropped.append(change(table.table_id))
+                dropped.append(change(table.table_id, actor=here.actor))
             except SnowpackError as problem:
                 say(str(problem))
                 codes.append(code_of(problem))
@@ -132,7 +128,7 @@ def _swept(here: Opened, older_than: timedelta, *, dry_run: bool) -> list[SweepA
     from airflow_snowpack.interim.collection.sweeper import sweep as sweep_tables
 
     catalog, name = here.catalog_hook.catalog, here.settings.catalog_name
-    return sweep_tables(here.interim, catalog, name, older_than=older_than, dry_run=dry_run)
+    return sweep_tables(here.interim, catalog, name, older_than=older_than, dry_run=dry_run, actor=here.actor)
 
 
 def _tell_collected(args: Namespace, collected: Collected, now: datetime) -> None:
@@ -141,9 +137,9 @@ def _tell_collected(args: Namespace, collected: Collected, now: datetime) -> Non
         return
     print_rows(args.output, collected.dropped, DROPPED, empty="There was nothing to drop.")
     for each in collected.failed:
-        say(f"{each.table.table} could not be dropped, and is tried again: {each.error}")
+        say(f"{each.table.table} could not be dropped, and is tried again: {each.reason}")
     for missed in collected.missing:
-        say(f"{missed.table.table} is on record no more, but was not dropped by this. {missed.why}")
+        say(f"{missed.table.table} is on record no more, but was not dropped by this. {missed.reason}")
     done = "Would drop" if args.dry_run else "Dropped"
     said = f"{done} {_counted(len(collected.dropped), 'table')} of {_counted(collected.runs, 'DAG run')} that were due."
     again = f" The next is looked at {ago(collected.looks_again_at, now)}." if collected.looks_again_at else ""
@@ -166,10 +162,10 @@ def _counted(number: int, one: str, several: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else several or f'{one}s'}"
 
 
-DROPPED: list[Column[Doomed]] = [
-    Column("table", lambda doomed: doomed.table),
-    Column("rows", lambda doomed: doomed.rows, lambda doomed: "" if doomed.rows is None else f"{doomed.rows:,}"),
-    Column("made by", lambda doomed: doomed.producer),
+DROPPED: list[Column[TableToDrop]] = [
+    Column("table", lambda table: table.table),
+    Column("rows", lambda table: table.rows, lambda table: "" if table.rows is None else f"{table.rows:,}"),
+    Column("made by", lambda table: table.producer),
 ]
 
 

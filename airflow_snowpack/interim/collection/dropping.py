@@ -1,11 +1,12 @@
 """Drops one interim table: out of the catalog first, then everything in its own folder. No JVM is needed.
 
-    why_not = Dropper(open_catalog, lambda: store.identity).drop(doomed, locate=partial(collector_store.locate, doomed))
+    why_not = Dropper(open_catalog, collector_store).drop(table)
+    Folder("s3://lake/snowpack_interim/flights_clean_5f0c3a9e4b7d4c21a8f6", catalog.properties).delete()
 
-The invariants: it may be done again after a kill at any moment, and finds what is left. A table that was handed on and that the
-catalog does not have at the first try was dropped by nobody here: its files stay, since another catalog may have it. A table that
-carries another store's id stays too. The files of a table that does not stand in a folder of its own are deleted one by one, as
-its metadata names them.
+The invariants: **only a folder whose own name can only have been given here is deleted**, with what is below it; any other
+location is refused. A drop may be repeated after a kill at any moment, and finds what is left. A committed table that the catalog
+does not have at the first attempt was dropped by another program: its files stay, since another catalog may have it. A table with
+another store's id stays too. The files of a table without a folder of its own are deleted one by one, as its metadata names them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.catalog import connection_errors, unreadable_errors
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
 from airflow_snowpack.iceberg.locations import SCHEME, normalise
-from airflow_snowpack.interim.collection.model import Doomed
+from airflow_snowpack.interim.collection.model import TableToDrop
 from airflow_snowpack.interim.errors import DropFailed
 from airflow_snowpack.interim.names import is_ours
 from airflow_snowpack.interim.ownership import STORE
@@ -31,96 +32,19 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
+    from airflow_snowpack.interim.collection.collector_store import CollectorStore
 
 OpenCatalog = Callable[[str], "Catalog"]
-GONE = "It was already gone from the catalog {catalog!r}; what is left of its files was not touched."
-FOREIGN = "It carries the id of another store ({owner}), so it was left alone: this store is a copy of that one, or was."
-
-
-class Dropper:
-    """Drops tables, for as long as one pass lasts.
-
-    :param open_catalog: opens a catalog by the name that this installation has for it.
-    :param store_id: gives the id of the store that has the tables on record.
-    """
-
-    def __init__(self, open_catalog: OpenCatalog, store_id: Callable[[], str]) -> None:
-        self._open = open_catalog
-        self._store_id = store_id
-        self._catalogs: dict[str, Catalog] = {}
-        self._down: dict[str, CatalogUnreachable] = {}
-
-    def drop(self, doomed: Doomed, locate: Callable[[str], None]) -> str | None:
-        """Drop a table, or what is left of it.
-
-        :param locate: keeps the folder on record, before the catalog forgets it.
-        :returns: why there was nothing to drop, which nobody expects; ``None`` when it is gone by this.
-        :raises DropFailed: it may still be there.
-        """
-        name = doomed.table.catalog
-        away: tuple[type[Exception], ...] = (CatalogUnreachable, *connection_errors())
-        refused: tuple[type[Exception], ...] = (SnowpackError, *unreadable_errors())
-        if name in self._down:  # a catalog that is down takes its time to say so; once a pass is enough
-            raise DropFailed(str(doomed.table), self._down[name])
-        try:
-            return self._drop(self._catalog(name), doomed, locate)
-        except away as error:
-            self._down[name] = error if isinstance(error, CatalogUnreachable) else CatalogUnreachable(name, error)
-            raise DropFailed(str(doomed.table), self._down[name]) from error
-        except refused as error:
-            raise DropFailed(str(doomed.table), error) from error
-
-    def _catalog(self, name: str) -> Catalog:
-        if name not in self._catalogs:
-            self._catalogs[name] = self._open(name)
-        return self._catalogs[name]
-
-    def _drop(self, catalog: Catalog, doomed: Doomed, locate: Callable[[str], None]) -> str | None:
-        from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
-
-        unknown = (NoSuchTableError, NoSuchNamespaceError)
-        table: Table | None = None
-        try:
-            with suppress(*unreadable_errors()):  # its metadata was deleted before: then the record knows more
-                table = catalog.load_table(doomed.table.identifier)
-        except unknown:
-            # A later try finds what an earlier one has left: not the table, perhaps, but its files.
-            if doomed.handed_on and doomed.drops == 1:
-                return GONE.format(catalog=doomed.table.catalog)
-        if table is not None and (owner := table.properties.get(STORE)) not in (None, self._store_id()):
-            return FOREIGN.format(owner=owner)
-        folder = _folder(catalog, doomed, table)
-        own = folder is not None and folder.is_own_of(doomed.table.table)
-        if own and folder is not None and folder.location != doomed.location:
-            locate(folder.location)
-        with suppress(*unknown):  # never created, or dropped by a pass that was killed
-            if own or folder is None:
-                catalog.drop_table(doomed.table.identifier)
-            else:
-                catalog.purge_table(doomed.table.identifier)
-        if own and folder is not None:
-            folder.delete()
-        return None
-
-
-def _folder(catalog: Catalog, doomed: Doomed, table: Table | None) -> Folder | None:
-    """Where its files are: as the table itself says, else as it was on record, else where the catalog would have put it."""
-    if table is not None:
-        return Folder(table.location(), table.io.properties)
-    if doomed.location is not None:
-        return Folder(doomed.location, catalog.properties)
-    around = folder_of_namespace(catalog, doomed.table.database)
-    return None if around is None else Folder(f"{around.location}/{doomed.table.table}", catalog.properties)
-
-
+MISSING = "The catalog {catalog!r} no longer had it. Any files that are left were not touched."
+FOREIGN = "It carries the id of another store ({owner}), so it was left alone: this store is, or was, a copy of that one."
 METADATA_FILE = re.compile(r"\.metadata\.json(\.gz)?$|\.gz\.metadata\.json$")
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A place that may hold files.
+    """A place that may have files: on a local disk, S3, or any other storage that PyArrow supports.
 
-    :param properties: of the table's or the catalog's file access; may hold secrets.
+    :param properties: of the table's or the catalog's file access; may contain secrets.
     """
 
     location: str
@@ -132,13 +56,13 @@ class Folder:
         return posixpath.basename(normalise(self.location))
 
     def is_own_of(self, table_name: str) -> bool:
-        """Whether nothing but this interim table can be in it."""
+        """Return whether nothing but this interim table can be in it."""
         return is_ours(table_name) and self.name == table_name
 
     def delete(self) -> bool:
-        """Delete it and everything below; ``False``: there was nothing.
+        """Delete it and everything below; return ``False`` if it does not exist.
 
-        :raises ValueError: no interim table's folder is called like this.
+        :raises ValueError: the name is not that of an interim table's folder.
         """
         if not is_ours(self.name):
             raise ValueError(f"{self.location!r} is not the folder of an interim table, and is not deleted.")
@@ -151,7 +75,7 @@ class Folder:
         return True
 
     def children(self) -> list[str]:
-        """The names of the folders right below."""
+        """Return the names of the folders directly below."""
         from pyarrow.fs import FileSelector, FileType
 
         system, path = self._opened()
@@ -159,7 +83,7 @@ class Folder:
         return sorted(info.base_name for info in found if info.type is FileType.Directory)
 
     def newest(self) -> datetime | None:
-        """When the last of its files was written; for a folder without files, when it was changed itself, if that is known."""
+        """Return when the last of its files was written; without files, when the folder itself changed, if that is known."""
         from pyarrow.fs import FileSelector, FileType
 
         system, path = self._opened()
@@ -169,7 +93,7 @@ class Folder:
         return datetime.fromtimestamp(max(moments) / 1e9, tz=UTC) if moments else None
 
     def table_properties(self) -> Mapping[str, str] | None:
-        """Those of the table whose files these are, as its newest metadata file says; ``None``: no table was ever made of them.
+        """Return the properties of the table whose files these are, from its newest metadata file; ``None`` without one.
 
         :raises OSError, ValueError: the file cannot be read.
         """
@@ -193,7 +117,7 @@ class Folder:
 
 
 def folder_of_namespace(catalog: Catalog, namespace: str) -> Folder | None:
-    """Where new tables of a namespace go, if the catalog tells: Spark's and PyIceberg's SQL catalogs agree on that."""
+    """Return where new tables of a namespace go, if the catalog reports it; Spark's and PyIceberg's SQL catalogs agree on it."""
     from pyiceberg.exceptions import NoSuchNamespaceError
 
     try:
@@ -204,3 +128,75 @@ def folder_of_namespace(catalog: Catalog, namespace: str) -> Folder | None:
     if location is None and warehouse and (SCHEME.fullmatch(warehouse) or warehouse.startswith("/")):
         location = "/".join((warehouse.rstrip("/"), *namespace.split(".")))
     return None if location is None else Folder(location.rstrip("/"), catalog.properties)
+
+
+class Dropper:
+    """Drops tables, for as long as one pass lasts.
+
+    :param open_catalog: opens a catalog by the name that this installation uses for it.
+    :param collector_store: records the folder of each table before the catalog forgets it.
+    """
+
+    def __init__(self, open_catalog: OpenCatalog, collector_store: CollectorStore) -> None:
+        self._open = open_catalog
+        self._collector_store = collector_store
+        self._catalogs: dict[str, Catalog] = {}
+        self._down: dict[str, CatalogUnreachable] = {}
+
+    def drop(self, table: TableToDrop) -> str | None:
+        """Drop a table, or what is left of it.
+
+        :returns: why nothing was dropped, which is unexpected; ``None`` when the table is gone.
+        :raises DropFailed: the table may still be there.
+        """
+        name = table.table.catalog
+        away: tuple[type[Exception], ...] = (CatalogUnreachable, *connection_errors())
+        refused: tuple[type[Exception], ...] = (SnowpackError, *unreadable_errors())
+        if name in self._down:  # a catalog that is down fails slowly; once per pass is enough
+            raise DropFailed(str(table.table), self._down[name])
+        try:
+            if name not in self._catalogs:
+                self._catalogs[name] = self._open(name)
+            return self._drop(self._catalogs[name], table)
+        except away as error:
+            self._down[name] = error if isinstance(error, CatalogUnreachable) else CatalogUnreachable(name, error)
+            raise DropFailed(str(table.table), self._down[name]) from error
+        except refused as error:
+            raise DropFailed(str(table.table), error) from error
+
+    def _drop(self, catalog: Catalog, to_drop: TableToDrop) -> str | None:
+        from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+        unknown, identifier = (NoSuchTableError, NoSuchNamespaceError), to_drop.table.identifier
+        table: Table | None = None
+        try:
+            with suppress(*unreadable_errors()):  # its metadata was deleted before: then the record has more
+                table = catalog.load_table(identifier)
+        except unknown:
+            # A later attempt finds what an earlier one has left: not the table, perhaps, but its files.
+            if to_drop.committed and to_drop.drops == 1:
+                return MISSING.format(catalog=to_drop.table.catalog)
+        if table is not None and (owner := table.properties.get(STORE)) not in (None, self._collector_store.store.identity):
+            return FOREIGN.format(owner=owner)
+        folder = _folder(catalog, to_drop, table)
+        own = folder if folder is not None and folder.is_own_of(to_drop.table.table) else None
+        if own is not None and own.location != to_drop.location:
+            self._collector_store.locate(to_drop, own.location)
+        with suppress(*unknown):  # never created, or dropped by a pass that was killed
+            if own is not None or folder is None:
+                catalog.drop_table(identifier)
+            else:
+                catalog.purge_table(identifier)
+        if own is not None:
+            own.delete()
+        return None
+
+
+def _folder(catalog: Catalog, to_drop: TableToDrop, table: Table | None) -> Folder | None:
+    """Return where its files are: by the table itself, else by the record, else where the catalog would have put it."""
+    if table is not None:
+        return Folder(table.location(), table.io.properties)
+    if to_drop.location is not None:
+        return Folder(to_drop.location, catalog.properties)
+    around = folder_of_namespace(catalog, to_drop.table.database)
+    return None if around is None else Folder(f"{around.location}/{to_drop.table.table}", catalog.properties)

@@ -1,7 +1,12 @@
-"""What a pass of the collector found and did.
+"""What the collector reads from Airflow, what it drops, and what it reports.
 
-collected = collector.run(dry_run=True)
-[str(doomed.table) for doomed in collected.dropped]
+    states = run_states.read([RunQuery("flights", "scheduled__2026…", frozenset({"clean", "report"}))])
+    states["flights", "scheduled__2026…"].is_finished("report")
+    [str(each.table) for each in collector.run(dry_run=True).dropped]
+
+Airflow alone decides which tasks still need a table; an implementation of :class:`RunStates` queries a public interface and never
+guesses. The invariant: a task counts as finished only if Airflow reports **every** instance of it as finished. What is unknown is
+not finished.
 """
 
 from __future__ import annotations
@@ -15,94 +20,12 @@ from typing import Protocol
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.interim.names import Producer
 
-
-@dataclass(frozen=True, slots=True)
-class DueRun:
-    """A DAG run that is to be looked at.
-
-    :param looks: how often it was looked at since something happened in it.
-    :param touches: tells whether something was written about it meanwhile.
-    """
-
-    run_key: str
-    dag_id: str
-    run_id: str
-    looks: int
-    touches: int
-
-
-@dataclass(frozen=True, slots=True)
-class Doomed:
-    """A table that nobody needs, held by the collector that drops it.
-
-    :param location: its folder, as far as it is known.
-    :param attempt_id: the fence.
-    :param drops: how many tries to drop it were begun, this one counted.
-    :param handed_on: whether it was ever complete, so that there has to be a table.
-    """
-
-    table_id: str
-    table: TableName
-    producer: Producer
-    rows: int | None
-    location: str | None
-    run_key: str
-    attempt_id: str
-    drops: int
-    handed_on: bool
-
-
-@dataclass(frozen=True, slots=True)
-class NotDropped:
-    """A table whose drop failed; it is tried again."""
-
-    table: Doomed
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
-class NotFound:
-    """A table that nobody needs, and that there was nothing to drop of. It is on record no more."""
-
-    table: Doomed
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Collected:
-    """What a pass did, or would do.
-
-    :param runs: how many DAG runs it looked at.
-    :param missing: tables that should have been in the catalog, and were not.
-    :param kept: how many tables of theirs stay.
-    :param looks_again_at: when the first of these runs is looked at next, if nothing happens before; ``None`` for never.
-    """
-
-    runs: int = 0
-    dropped: tuple[Doomed, ...] = ()
-    failed: tuple[NotDropped, ...] = ()
-    kept: int = 0
-    looks_again_at: datetime | None = None
-    missing: tuple[NotFound, ...] = ()
-
-    def __add__(self, other: Collected) -> Collected:
-        moments = [moment for moment in (self.looks_again_at, other.looks_again_at) if moment is not None]
-        return Collected(
-            self.runs + other.runs,
-            self.dropped + other.dropped,
-            self.failed + other.failed,
-            self.kept + other.kept,
-            min(moments, default=None),
-            self.missing + other.missing,
-        )
-
-
 FINISHED = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
-"""A task instance in one of these states will not run again by itself. Not in here: no state yet, ``up_for_retry``, ``deferred``,
-``restarting`` and everything else that goes on."""
+"""A task instance in one of these states does not run again by itself. Not among them: no state yet, ``up_for_retry``,
+``deferred``, ``restarting`` and all others."""
 
 RUNNING = frozenset({"running", "restarting"})
-"""In a run that is over nothing is started any more, so that only these may still be at work."""
+"""Airflow starts no task in a run that is over, so that only instances in these states may still be at work."""
 
 
 class RunPhase(StrEnum):
@@ -115,8 +38,8 @@ class RunPhase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class RunAsked:
-    """A DAG run, and which of its tasks matter here."""
+class RunQuery:
+    """A DAG run, and the tasks whose states are needed."""
 
     dag_id: str
     run_id: str
@@ -124,11 +47,11 @@ class RunAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class RunStanding:
-    """A DAG run as Airflow has it.
+class DagRunState:
+    """A DAG run as Airflow reports it.
 
-    :param tasks: for each asked task the state of each of its instances by map index (-1: not mapped); ``None`` or ``""`` for one
-        without a state. A task that is missing here has no instance that Airflow knows of.
+    :param tasks: for each requested task the state of each instance by map index (-1: not mapped); ``None`` or ``""`` for one
+        without a state. A task that is missing here has no instance in Airflow.
     """
 
     phase: RunPhase
@@ -139,28 +62,116 @@ class RunStanding:
         return self.phase is RunPhase.ACTIVE
 
     def is_finished(self, task_id: str) -> bool:
-        """Whether no instance of this task will run again by itself."""
+        """Return whether no instance of this task will run again by itself."""
         if not self.is_active:
             return True
         states = self.tasks.get(task_id, {})
         return bool(states) and all(state in FINISHED for state in states.values())
 
     def has_ended(self, task_id: str, map_index: int) -> bool:
-        """Whether this one instance of the task will not run again by itself, nor runs right now."""
+        """Return whether this one instance of the task will not run again by itself, and is not running now."""
         if self.phase is RunPhase.GONE:
             return True
         states = self.tasks.get(task_id, {})
-        if self.is_active:  # what Airflow has no instance of may yet come
+        if self.is_active:  # an instance that Airflow does not have may still be created
             return states.get(map_index) in FINISHED
         return states.get(map_index) not in RUNNING
 
 
-class RunStates(Protocol):
-    """Asks Airflow."""
+States = Mapping[tuple[str, str], DagRunState]
+"""By DAG id and run id."""
 
-    def standings(self, asked: Sequence[RunAsked]) -> Mapping[tuple[str, str], RunStanding]:
-        """How these runs stand, by DAG id and run id; a run that is missing could not be asked about, and stays as it is.
+
+class RunStates(Protocol):
+    """Queries Airflow."""
+
+    def read(self, queries: Sequence[RunQuery]) -> States:
+        """Return the states of these runs; a run that is missing could not be read, and is checked again later.
 
         :raises SnowpackError: Airflow does not answer.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class DueRun:
+    """A DAG run that the collector has to check.
+
+    :param looks: how often it was checked since something happened in it.
+    :param touches: changes with each write about the run.
+    """
+
+    run_key: str
+    dag_id: str
+    run_id: str
+    looks: int
+    touches: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableToDrop:
+    """A table that no task needs, leased by the collector that drops it.
+
+    :param location: its folder, if it is known.
+    :param attempt_id: the fence token.
+    :param drops: how many attempts to drop it were started, including this one.
+    :param committed: whether it was ever complete, so that the catalog must have it.
+    """
+
+    table_id: str
+    table: TableName
+    producer: Producer
+    rows: int | None
+    location: str | None
+    run_key: str
+    attempt_id: str
+    drops: int
+    committed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NotDropped:
+    """A table that was not dropped, and why."""
+
+    table: TableToDrop
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a pass did, or would do.
+
+    :param runs: how many DAG runs it checked.
+    :param failed: tables whose drop failed; it is retried.
+    :param missing: tables that the catalog should have had, and did not; they are off the record.
+    :param kept: how many tables of these runs stay.
+    :param looks_again_at: when the first of these runs is checked next, if nothing happens before; ``None`` for never.
+    """
+
+    runs: int = 0
+    dropped: tuple[TableToDrop, ...] = ()
+    failed: tuple[NotDropped, ...] = ()
+    kept: int = 0
+    looks_again_at: datetime | None = None
+    missing: tuple[NotDropped, ...] = ()
+
+    @property
+    def drops(self) -> int:
+        """How many drops were started."""
+        return len(self.dropped) + len(self.failed) + len(self.missing)
+
+    @property
+    def changed_runs(self) -> set[str]:
+        """The keys of the runs that have fewer tables on record now."""
+        return {table.run_key for table in (*self.dropped, *(each.table for each in self.missing))}
+
+    def __add__(self, other: Collected) -> Collected:
+        moments = [moment for moment in (self.looks_again_at, other.looks_again_at) if moment is not None]
+        return Collected(
+            self.runs + other.runs,
+            self.dropped + other.dropped,
+            self.failed + other.failed,
+            self.kept + other.kept,
+            min(moments, default=None),
+            self.missing + other.missing,
+        )

@@ -1,11 +1,11 @@
-"""The sweeper: finds interim tables and folders that no row knows, such as a write that went through after it was given up.
+"""The sweeper: finds interim tables and folders without a record, such as a write that went through after it was abandoned.
 
     for action in sweep(registry, catalog, "lake", older_than=timedelta(days=1), dry_run=True):
         print(action.kind, action.name, action.since)
 
 The invariants: nothing is touched whose name does not look like one that was given here, that is on record, that is younger than
-the threshold, or that **another store** has marked as its own, to which what this one has on record says nothing; every action is
-planned before the first is taken, and one that fails stops no other.
+the threshold, or that **another store** has marked as its own, about which this store's record says nothing; every action is
+planned before the first is executed, and one that fails stops no other.
 """
 
 from __future__ import annotations
@@ -20,25 +20,26 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from airflow_snowpack.durations import format_duration
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.catalog import connection_errors, unreadable_errors
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
 from airflow_snowpack.interim.collection.dropping import Folder, folder_of_namespace
 from airflow_snowpack.interim.errors import ForeignNamespace
 from airflow_snowpack.interim.names import is_ours
-from airflow_snowpack.interim.ownership import Ownership, ownership_of
+from airflow_snowpack.interim.ownership import AUDIT_SUBJECT, Ownership, ownership_of
 from airflow_snowpack.interim.registry import InterimRegistry
-from airflow_snowpack.interim.rows import TABLE
-from airflow_snowpack.store import Store
+from airflow_snowpack.interim.rows import TABLE, ids
+from airflow_snowpack.store import Actor, write_audit
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
 log = logging.getLogger(__name__)
 
-OLDER_THAN = timedelta(days=1)
-NAMES_AT_ONCE = 500
-ON_RECORD: sa.Select[Any] = sa.select(TABLE.table_name).where(TABLE.table_name.in_(sa.bindparam("b_names", expanding=True)))
+DEFAULT_AGE = timedelta(days=1)
+NAMES_PER_STATEMENT = 500
+ON_RECORD: sa.Select[Any] = sa.select(TABLE.table_name).where(TABLE.table_name.in_(ids("b_names")))
 
 
 class SweepKind(StrEnum):
@@ -47,17 +48,17 @@ class SweepKind(StrEnum):
     TABLE = "table"
     """A table of the catalog, with its folder."""
     FOLDER = "folder"
-    """Files that no table has."""
+    """Files that belong to no table."""
 
 
 @dataclass(frozen=True, slots=True)
 class SweepAction:
-    """One thing that is swept.
+    """One table or folder that is swept.
 
     :param name: the table's own name, which is the folder's name too.
-    :param location: the folder; ``None`` when the table did not tell.
+    :param location: the folder; ``None`` when the table does not report it.
     :param since: when it was last written.
-    :param error: why it is still there, after it was tried.
+    :param error: why it is still there, after an attempt.
     """
 
     kind: SweepKind
@@ -72,24 +73,29 @@ def sweep(
     catalog: Catalog,
     catalog_name: str,
     *,
-    older_than: timedelta = OLDER_THAN,
+    older_than: timedelta = DEFAULT_AGE,
     dry_run: bool = False,
+    actor: Actor | None = None,
 ) -> list[SweepAction]:
-    """Drop what no row knows.
+    """Drop tables and folders without a record.
 
-    :param catalog_name: what this installation calls the catalog.
+    :param catalog_name: the name that this installation uses for the catalog.
     :param older_than: only what was last written before that.
-    :param dry_run: only list it.
+    :param dry_run: only list them.
+    :param actor: the user who requested it, for the audit trail; its entry is written before anything is dropped.
     :returns: the actions, each with its error if it failed.
     :raises CatalogUnreachable: the catalog does not answer.
     :raises ForeignNamespace: the namespace is another store's; nothing was touched.
     """
-    before, namespace = registry.store.clock() - older_than, registry.policy.namespace
+    store, before = registry.store, registry.store.clock() - older_than
+    if actor is not None and not dry_run:
+        detail = {"older_than": format_duration(older_than)}
+        store.transact(lambda conn: write_audit(conn, store, actor, "sweep_interim", AUDIT_SUBJECT, **detail))
     try:
         planned = list(_plan(registry, catalog, catalog_name, before))
     except connection_errors() as error:
         raise CatalogUnreachable(catalog_name, error) from error
-    return planned if dry_run else [_swept(catalog, namespace, action) for action in planned]
+    return planned if dry_run else [_swept(catalog, registry.policy.namespace, action) for action in planned]
 
 
 def _plan(registry: InterimRegistry, catalog: Catalog, catalog_name: str, before: datetime) -> Iterator[SweepAction]:
@@ -98,7 +104,7 @@ def _plan(registry: InterimRegistry, catalog: Catalog, catalog_name: str, before
     if ownership.is_foreign:
         raise ForeignNamespace(catalog_name, namespace, str(ownership.owner))
     tables = _tables(catalog, namespace)
-    # Nothing speaks for a folder but the namespace around it.
+    # Only the namespace decides whose a folder is.
     around = folder_of_namespace(catalog, namespace) if ownership.is_own else None
     folders = [] if around is None else [name for name in around.children() if is_ours(name) and name not in tables]
     known = _on_record(registry, [*tables, *folders])
@@ -110,16 +116,16 @@ def _plan(registry: InterimRegistry, catalog: Catalog, catalog_name: str, before
             continue
         folder = Folder(f"{around.location}/{name}", catalog.properties)
         since = folder.newest()
-        if since is not None and since < before and _is_nobodys(folder, ownership):
+        if since is not None and since < before and _is_own(folder, ownership):
             yield SweepAction(SweepKind.FOLDER, name, folder.location, since)
 
 
-def _is_nobodys(folder: Folder, ownership: Ownership) -> bool:
-    """Whether no table of another store can be here: one in another catalog, with the same warehouse, of the same namespace."""
+def _is_own(folder: Folder, ownership: Ownership) -> bool:
+    """Return whether no table of another store can be here: one in another catalog with the same warehouse and namespace."""
     try:
         properties = folder.table_properties()
     except unreadable_errors() as error:
-        log.warning("interim_not_swept: nobody can tell whose the files in %s are: %s", folder.location, error)
+        log.warning("interim_not_swept: the owner of the files in %s is unknown: %s", folder.location, error)
         return False
     return ownership.has(properties or {})
 
@@ -136,23 +142,19 @@ def _tables(catalog: Catalog, namespace: str) -> list[str]:
 
 def _on_record(registry: InterimRegistry, names: list[str]) -> Collection[str]:
     known: set[str] = set()
-    for start in range(0, len(names), NAMES_AT_ONCE):
-        known.update(_known_of(registry.store, names[start : start + NAMES_AT_ONCE]))
+    for start in range(0, len(names), NAMES_PER_STATEMENT):
+        known.update(registry.store.scalars(ON_RECORD, {"b_names": names[start : start + NAMES_PER_STATEMENT]}))
     return known
 
 
-def _known_of(store: Store, names: list[str]) -> Collection[str]:
-    return store.read(lambda conn: conn.execute(ON_RECORD, {"b_names": names}).scalars().all())
-
-
 def _table(catalog: Catalog, namespace: str, name: str, ownership: Ownership) -> SweepAction | None:
-    """A table, and when it was last written; ``None`` when it is another store's or nobody can tell, so that it stays."""
+    """Return a table, and when it was last written; ``None``: it is another store's, or its age is unknown, so that it stays."""
     from pyiceberg.exceptions import NoSuchTableError
 
     try:
         table = catalog.load_table((*namespace.split("."), name))
         if not ownership.has(table.properties):
-            log.info("interim_not_swept: %s.%s is another store's, or nobody's", namespace, name)
+            log.info("interim_not_swept: %s.%s belongs to another store, or to none", namespace, name)
             return None
         since = datetime.fromtimestamp(table.metadata.last_updated_ms / 1000, tz=UTC)
         return SweepAction(SweepKind.TABLE, name, table.location(), since)
@@ -163,18 +165,20 @@ def _table(catalog: Catalog, namespace: str, name: str, ownership: Ownership) ->
         folder = None if around is None else Folder(f"{around.location}/{name}", catalog.properties)
         written = None if folder is None else folder.newest()
         if folder is None or written is None:
-            log.warning(
-                "interim_not_swept: the metadata of %s.%s cannot be read, and its age is unknown: %s", namespace, name, error
-            )
+            what = "interim_not_swept: the metadata of %s.%s cannot be read, and its age is unknown: %s"
+            log.warning(what, namespace, name, error)
             return None
         return SweepAction(SweepKind.TABLE, name, folder.location, written)
 
 
 def _swept(catalog: Catalog, namespace: str, action: SweepAction) -> SweepAction:
+    from pyiceberg.exceptions import NoSuchTableError
+
     passing: tuple[type[Exception], ...] = (SnowpackError, *connection_errors(), *unreadable_errors())
     try:
         if action.kind is SweepKind.TABLE:
-            _drop(catalog, namespace, action)
+            with suppress(NoSuchTableError):  # another sweeper was faster
+                catalog.drop_table((*namespace.split("."), action.name))
         if action.location is not None and (folder := Folder(action.location, catalog.properties)).is_own_of(action.name):
             folder.delete()
     except passing as error:
@@ -182,10 +186,3 @@ def _swept(catalog: Catalog, namespace: str, action: SweepAction) -> SweepAction
         return replace(action, error=f"{type(error).__name__}: {error}")
     log.info("interim_swept: %s %s, last written %s", action.kind, action.name, action.since)
     return action
-
-
-def _drop(catalog: Catalog, namespace: str, action: SweepAction) -> None:
-    from pyiceberg.exceptions import NoSuchTableError
-
-    with suppress(NoSuchTableError):  # somebody else swept it
-        catalog.drop_table((*namespace.split("."), action.name))

@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 from interim_lake import DAG, RUN, ToldRuns
 
+from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.interim.rows import run_key, touch
 from airflow_snowpack.store.tables.interim import interim_pins
 
@@ -28,7 +29,7 @@ def fill(store: Store, clock: MovedClock, *, runs: int, tasks: int) -> list[str]
     def write(conn: sa.Connection) -> None:
         for run_id in run_ids:
             conn.execute(sa.text(FILL), {"tasks": tasks, "key": run_key(DAG, run_id)})
-            touch(conn, DAG, run_id, look_at=clock())
+            touch(conn, TaskRef(DAG, run_id, ""), look_at=clock())
 
     store.transact(write)
     return run_ids

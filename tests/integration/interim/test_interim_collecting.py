@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from interim_lake import InterimLake
 
-    from airflow_snowpack.interim.collection.model import RunAsked, RunStanding
+    from airflow_snowpack.interim.collection.model import DagRunState, RunQuery
 
 
 @pytest.mark.one_database
@@ -40,7 +40,7 @@ def test_a_consumer_that_is_cleared_finds_the_table_that_was_there_for_another_o
     assert lake_of_tables.collect(told, later=timedelta(minutes=10)).dropped == ()
     assert lake_of_tables.collect(told, later=timedelta(minutes=10), dry_run=True).dropped == ()
 
-    lake_of_tables.registry.release(lake_of_tables.registry.consume([ref], holder=holder("report", try_number=2)))
+    lake_of_tables.registry.release(lake_of_tables.registry.consume([ref], attempt=holder("report", try_number=2)))
     told.finish("report")
     assert len(lake_of_tables.collect(told, later=timedelta(minutes=10)).dropped) == 1
 
@@ -52,8 +52,8 @@ def test_a_consumer_that_is_cleared_between_airflows_two_answers_keeps_what_all_
     told.finish("report", "publish")
 
     class ClearedMeanwhile(ToldRuns):
-        def standings(self, asked: Sequence[RunAsked]) -> Mapping[tuple[str, str], RunStanding]:
-            answer = told.standings(asked)
+        def read(self, asked: Sequence[RunQuery]) -> Mapping[tuple[str, str], DagRunState]:
+            answer = told.read(asked)
             told.says("report", None)
             return answer
 
@@ -109,4 +109,4 @@ def test_who_reads_a_dropped_table_hears_which_task_to_clear(lake_of_tables: Int
     lake_of_tables.collect(told)
 
     with pytest.raises(InterimTableGone, match=r"Clear its producer too, the task 'clean' of the run 'manual__1'"):
-        lake_of_tables.registry.consume([ref], holder=holder("report", try_number=2))
+        lake_of_tables.registry.consume([ref], attempt=holder("report", try_number=2))

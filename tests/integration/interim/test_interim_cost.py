@@ -39,7 +39,7 @@ def test_a_pass_says_no_more_for_tables_that_stay(
         lake_of_tables.begun("clean", run_id=run_id)
         for number in range(stay):
             writing = lake_of_tables.begun(f"task{number}", run_id=run_id)
-            lake_of_tables.registry.hand_on(writing, snapshot_id=1, rows=1, consumers=["report"])
+            lake_of_tables.registry.commit(writing, snapshot_id=1, rows=1, consumers=["report"])
         clock.move(timedelta(minutes=1))
         told.says("clean", "failed", run_id=run_id)
         clock.move(timedelta(minutes=30))
@@ -70,9 +70,9 @@ def test_an_expected_reader_leaves_the_row_of_its_run_alone(lake_of_tables: Inte
     refs = [lake_of_tables.handed_on(f"task{number}", consumers=["report"]) for number in range(3)]
     statements.clear()
 
-    lake_of_tables.registry.consume(refs, holder=holder("report"))
+    lake_of_tables.registry.consume(refs, attempt=holder("report"))
     assert not [statement for statement in statements if "interim_runs" in statement]
-    lake_of_tables.registry.consume(refs, holder=holder("audit"))
+    lake_of_tables.registry.consume(refs, attempt=holder("audit"))
     assert [statement for statement in statements if "interim_runs" in statement]
 
 

@@ -124,7 +124,7 @@ def test_a_table_that_stands_elsewhere_loses_its_own_files_and_nothing_beside_th
         writing.table.identifier, schema=lake_of_tables.rows().schema, location=f"file://{elsewhere}"
     )
     table.append(lake_of_tables.rows())
-    lake_of_tables.registry.hand_on(writing, snapshot_id=None, rows=3, consumers=())
+    lake_of_tables.registry.commit(writing, snapshot_id=None, rows=3, consumers=())
 
     assert len(lake_of_tables.collect(told).dropped) == 1
     assert [file for file in elsewhere.rglob("*") if file.is_file()] == [neighbour]

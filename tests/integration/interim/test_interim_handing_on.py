@@ -11,9 +11,9 @@ from interim_lake import LAKE, InterimLake, holder, new_catalog
 
 from airflow_snowpack.interim.errors import InvalidInterimTable, StaleInterimAttempt
 from airflow_snowpack.interim.handover import Handover
-from airflow_snowpack.interim.model import TableState
+from airflow_snowpack.interim.model import OutputOptions, TableState
 from airflow_snowpack.interim.names import Scope, is_ours
-from airflow_snowpack.interim.outputs import Complete
+from airflow_snowpack.interim.outputs import Output
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.lineage.graph import Lineage
 from airflow_snowpack.lineage.operation import TableAt
@@ -48,7 +48,7 @@ def test_the_late_write_of_a_zombie_reaches_nothing_that_its_successor_handed_on
     assert not lake_of_tables.registry.heartbeat(zombie)
     snapshot_id = lake_of_tables.create(zombie)
     with pytest.raises(StaleInterimAttempt, match=r"the output flights/manual__1/clean/return_value"):
-        lake_of_tables.registry.hand_on(zombie, snapshot_id=snapshot_id, rows=3, consumers=["report"])
+        lake_of_tables.registry.commit(zombie, snapshot_id=snapshot_id, rows=3, consumers=["report"])
     assert str(zombie.table) != ref.table
     assert lake_of_tables.registry.table(ref.table_id).ref == ref
 
@@ -69,7 +69,7 @@ def test_a_run_that_was_deleted_and_made_again_begins_at_its_first_try(lake_of_t
 
     assert not registry.heartbeat(zombie)
     with pytest.raises(StaleInterimAttempt):
-        registry.hand_on(zombie, snapshot_id=1, rows=1, consumers=["report"])
+        registry.commit(zombie, snapshot_id=1, rows=1, consumers=["report"])
     with pytest.raises(StaleInterimAttempt):
         lake_of_tables.begun("clean", try_number=3, started_at=first_life)
     assert registry.table(ref.table_id).ref == ref
@@ -155,14 +155,14 @@ def test_the_outputs_of_a_task_are_handed_on_together_or_not_at_all(lake_of_tabl
     registry.abandon(rejects, "one of two is lost")
 
     with pytest.raises(StaleInterimAttempt, match=r"split/rejects"):
-        registry.hand_on_all([Complete(rows, 1, 3), Complete(rejects, 2, 4)], consumers=["report"])
+        registry.commit_all([Output(rows, 1, 3), Output(rejects, 2, 4)], consumers=["report"])
 
     table = registry.table(rows.table_id)
     assert (table.state, table.pins, table.is_named) == (TableState.WRITING, (), False)
     assert registry.named("features", scope=Scope.GLOBAL) == before
     assert not OperationLog(registry.store).knows(str(rows.table))
 
-    refs = registry.hand_on_all([Complete(rows, 1, 3)], consumers=["report"])
+    refs = registry.commit_all([Output(rows, 1, 3)], consumers=["report"])
     assert refs == [registry.named("features", scope=Scope.GLOBAL)]
 
 
@@ -190,7 +190,7 @@ def test_handing_on_tells_what_was_made_from_what(lake_of_tables: InterimLake) -
     first = lake_of_tables.handed_on("ingest")
     writing = lake_of_tables.begun("clean")
     made_of = [TableAt(first.table, first.snapshot_id)]
-    lake_of_tables.registry.hand_on(writing, snapshot_id=7, rows=1, consumers=(), inputs=made_of)
+    lake_of_tables.registry.commit(writing, snapshot_id=7, rows=1, consumers=(), inputs=made_of)
 
     [edge] = Lineage(lake_of_tables.registry.store).upstream(str(writing.table)).edges
     assert (edge.source, edge.target) == (first.table, str(writing.table))
@@ -199,8 +199,8 @@ def test_handing_on_tells_what_was_made_from_what(lake_of_tables: InterimLake) -
 @pytest.mark.one_database
 @pytest.mark.parametrize("ttl", [timedelta(0), -timedelta(days=1)])
 def test_a_time_to_live_is_longer_than_nothing(registry: InterimRegistry, ttl: timedelta) -> None:
-    with pytest.raises(InvalidInterimTable, match=r"ttl = .* longer than nothing"):
-        registry.begin(holder("clean").slot(), holder=holder("clean"), catalog=LAKE, ttl=ttl)
+    with pytest.raises(InvalidInterimTable, match=r"ttl = .* must be positive"):
+        registry.begin(holder("clean"), catalog=LAKE, options=OutputOptions(ttl=ttl))
 
 
 class ForgetfulStore(Store):
@@ -216,9 +216,9 @@ def test_a_lost_answer_changes_nothing(lake_of_tables: InterimLake, interim_stor
     lake = InterimLake(forgetful, lake_of_tables.catalog)
 
     ref = lake.named("features", consumers=["report"])
-    reading = forgetful.consume([ref], holder=holder("report"))
-    by_name = forgetful.consume_named("features", scope=lake.registry.table(ref.table_id).scope, holder=holder("audit"))
-    forgetful.pin_on([ref], consumers=["later"], holder=holder("report"))
+    reading = forgetful.consume([ref], attempt=holder("report"))
+    by_name = forgetful.consume_named("features", scope=lake.registry.table(ref.table_id).scope, attempt=holder("audit"))
+    forgetful.pin_on([ref], consumers=["later"], attempt=holder("report"))
 
     assert by_name.tables == (ref,)
     assert lake_of_tables.registry.table(ref.table_id).readers == 2

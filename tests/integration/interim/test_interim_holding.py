@@ -10,7 +10,7 @@ import pytest
 from interim_lake import LAKE, RUN, holder
 
 from airflow_snowpack.interim.errors import InterimTableInUse, InvalidInterimRef
-from airflow_snowpack.interim.explanation import standing_of
+from airflow_snowpack.interim.explanation import explain
 from airflow_snowpack.interim.handover import Handover
 from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.preservation import Preservation
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 def test_a_consumer_that_fails_and_tries_again_finds_its_input(lake_of_tables: InterimLake, told: ToldRuns) -> None:
     ref = lake_of_tables.handed_on("clean", consumers=["report"])
     for try_number in (1, 2):
-        reading = lake_of_tables.registry.consume([ref], holder=holder("report", try_number=try_number))
+        reading = lake_of_tables.registry.consume([ref], attempt=holder("report", try_number=try_number))
         lake_of_tables.registry.release(reading)
         told.says("report", "up_for_retry")
         assert lake_of_tables.collect(told).dropped == ()
 
-    lake_of_tables.registry.consume([ref], holder=holder("report", try_number=3))
+    lake_of_tables.registry.consume([ref], attempt=holder("report", try_number=3))
 
 
 @pytest.mark.one_database
 def test_a_view_needs_the_table_below_it(lake_of_tables: InterimLake, told: ToldRuns) -> None:
     ref = lake_of_tables.handed_on("clean")
-    reading = lake_of_tables.registry.consume([ref.where("id > 1"), ref.limit(1)], holder=holder("report"))
+    reading = lake_of_tables.registry.consume([ref.where("id > 1"), ref.limit(1)], attempt=holder("report"))
 
     assert reading.tables == (ref,)
     assert lake_of_tables.collect(told, later=timedelta(minutes=5)).dropped == ()
@@ -45,7 +45,7 @@ def test_what_is_read_is_what_is_on_record_whatever_its_reference_says(lake_of_t
     ref, other = lake_of_tables.handed_on("clean", with_rows=True), lake_of_tables.handed_on("ingest")
     strange = replace(ref, snapshot_id=7, rows=None, producer=other.producer)
 
-    assert lake_of_tables.registry.consume([strange.limit(1), other], holder=holder("report")).tables == (ref, other)
+    assert lake_of_tables.registry.consume([strange.limit(1), other], attempt=holder("report")).tables == (ref, other)
 
 
 @pytest.mark.one_database
@@ -66,10 +66,10 @@ def test_a_reference_with_the_name_of_another_table_is_refused(lake_of_tables: I
     ref, other = lake_of_tables.handed_on("clean"), lake_of_tables.handed_on("ingest")
     for name in ("lake.hr.salaries", other.table):
         forged = replace(ref, table=name)
-        with pytest.raises(InvalidInterimRef, match=rf"it names '{name}', and the table on record under its id is '{ref.table}'"):
-            lake_of_tables.registry.consume([other, forged], holder=holder("report"))
+        with pytest.raises(InvalidInterimRef, match=rf"it names '{name}', but the table on record under its id is '{ref.table}'"):
+            lake_of_tables.registry.consume([other, forged], attempt=holder("report"))
         with pytest.raises(InvalidInterimRef):
-            lake_of_tables.registry.pin_on([forged], consumers=["report"], holder=holder("choose"))
+            lake_of_tables.registry.pin_on([forged], consumers=["report"], attempt=holder("choose"))
     assert [table.readers for table in lake_of_tables.registry.tables()] == [0, 0]
 
 
@@ -79,7 +79,7 @@ def test_a_silent_reader_keeps_its_table_while_airflow_says_that_it_goes_on(
     lake_of_tables: InterimLake, told: ToldRuns, state: str | None
 ) -> None:
     ref = lake_of_tables.handed_on("clean")
-    lake_of_tables.registry.consume([ref], holder=holder("report"))
+    lake_of_tables.registry.consume([ref], attempt=holder("report"))
     told.says("report", state)
 
     assert lake_of_tables.collect(told).dropped == ()
@@ -89,7 +89,7 @@ def test_a_dead_readers_table_goes_when_its_lease_is_over_and_airflow_says_so(
     lake_of_tables: InterimLake, told: ToldRuns
 ) -> None:
     ref = lake_of_tables.handed_on("clean")
-    reading = lake_of_tables.registry.consume([ref], holder=holder("report"))
+    reading = lake_of_tables.registry.consume([ref], attempt=holder("report"))
     told.says("report", "failed")
 
     assert lake_of_tables.collect(told, later=timedelta(minutes=5)).dropped == ()
@@ -102,7 +102,7 @@ def test_a_reader_that_misses_its_heartbeats_is_no_longer_reported_as_reading_an
     lake_of_tables: InterimLake, clock: MovedClock
 ) -> None:
     ref = lake_of_tables.handed_on("clean")
-    reading = lake_of_tables.registry.consume([ref], holder=holder("report"))
+    reading = lake_of_tables.registry.consume([ref], attempt=holder("report"))
 
     def reported() -> tuple[int, int]:
         table = lake_of_tables.registry.table(ref.table_id)
@@ -112,11 +112,11 @@ def test_a_reader_that_misses_its_heartbeats_is_no_longer_reported_as_reading_an
     clock.move(timedelta(minutes=4))
     assert reported() == (0, 1)
     assert (
-        "A task that was reading it has not reported lately"
-        in standing_of(lake_of_tables.registry.table(ref.table_id), clock()).sentence
+        "A task that was reading it has missed several heartbeats"
+        in explain(lake_of_tables.registry.table(ref.table_id), clock()).sentence
     )
     with pytest.raises(InterimTableInUse):
-        lake_of_tables.registry.discard(ref.table_id)
+        lake_of_tables.registry.drop(ref.table_id)
     lake_of_tables.registry.heartbeat(reading)
     assert reported() == (1, 0), "it was only cut off for a while"
     clock.move(timedelta(hours=1))
@@ -129,7 +129,7 @@ def test_a_mapped_reader_keeps_its_tables_until_all_of_its_instances_have_ended(
 ) -> None:
     refs = [lake_of_tables.handed_on("clean", output=str(number)) for number in range(2)]
     for number, ref in enumerate(refs):
-        lake_of_tables.registry.consume([ref], holder=holder("report", map_index=number))
+        lake_of_tables.registry.consume([ref], attempt=holder("report", map_index=number))
     told.says("report", "failed", map_index=0)
     told.says("report", "up_for_retry", map_index=1)
     assert lake_of_tables.collect(told).dropped == ()
@@ -145,7 +145,7 @@ def test_a_consumer_that_was_cleared_after_it_had_finished_keeps_its_input_betwe
     told.finish("report")
     lake_of_tables.collect(told)
 
-    reading = lake_of_tables.registry.consume([ref], holder=holder("report", try_number=2))
+    reading = lake_of_tables.registry.consume([ref], attempt=holder("report", try_number=2))
     lake_of_tables.registry.release(reading)
     told.says("report", "up_for_retry")
     told.finish("publish")
@@ -160,7 +160,7 @@ def test_a_dead_reader_in_a_run_that_is_over_keeps_nothing_although_its_task_was
     lake_of_tables: InterimLake, told: ToldRuns
 ) -> None:
     ref = lake_of_tables.handed_on("clean", consumers=["report"])
-    lake_of_tables.registry.consume([ref], holder=holder("report"))
+    lake_of_tables.registry.consume([ref], attempt=holder("report"))
     told.says("report", None)
     told.end()
 
@@ -174,16 +174,16 @@ def test_a_preserved_table_is_looked_after_again_when_somebody_reads_it(lake_of_
     lake_of_tables.collect(told)
     assert lake_of_tables.registry.table(ref.table_id).check_at is None
 
-    lake_of_tables.registry.consume([ref], holder=holder("report", try_number=2))
+    lake_of_tables.registry.consume([ref], attempt=holder("report", try_number=2))
     lake_of_tables.collect(told)
 
     assert lake_of_tables.registry.table(ref.table_id).readers == 0, "its reader is dead"
-    lake_of_tables.registry.discard(ref.table_id)
+    lake_of_tables.registry.drop(ref.table_id)
 
 
 def test_a_reader_of_another_run_keeps_the_table_when_its_own_run_is_over(lake_of_tables: InterimLake, told: ToldRuns) -> None:
     ref = lake_of_tables.handed_on("clean", consumers=["report"])
-    reading = lake_of_tables.registry.consume([ref], holder=holder("audit", run_id="manual__2"))
+    reading = lake_of_tables.registry.consume([ref], attempt=holder("audit", run_id="manual__2"))
     told.end(RUN)
     assert lake_of_tables.collect(told, later=timedelta(minutes=5)).dropped == ()
 
@@ -197,5 +197,5 @@ def test_a_stale_attempt_does_not_move_a_name(lake_of_tables: InterimLake) -> No
     ref = lake_of_tables.named("features", try_number=2)
 
     with pytest.raises(Exception, match="taken over"):
-        lake_of_tables.registry.hand_on(zombie, snapshot_id=1, rows=1, consumers=())
+        lake_of_tables.registry.commit(zombie, snapshot_id=1, rows=1, consumers=())
     assert lake_of_tables.registry.named("features", scope=Scope.GLOBAL) == ref

@@ -97,7 +97,7 @@ def test_a_kill_at_any_moment_leaks_nothing_and_drops_nothing_that_is_needed(
                 clock.ahead += timedelta(hours=2)
                 assert lake.collector(told).run().failed == ()
             assert lake.tables() == {needed.table}, "what a consumer needs is there"
-            lake.registry.release(lake.registry.consume([needed], holder=holder("later", run_id=run_id)))
+            lake.registry.release(lake.registry.consume([needed], attempt=holder("later", run_id=run_id)))
             left = lake.registry.tables(run_id=run_id)
             assert [table.table_id for table in left if not table.is_named] == [needed.table_id]
 

@@ -18,11 +18,11 @@ from airflow_snowpack.interim.collection.dropping import Folder, folder_of_names
 from airflow_snowpack.interim.collection.sweeper import SweepKind, sweep
 from airflow_snowpack.interim.errors import ForeignNamespace, UnmarkedNamespace
 from airflow_snowpack.interim.frames.writing import write_table
-from airflow_snowpack.interim.model import InterimPolicy, TableState
+from airflow_snowpack.interim.model import InterimPolicy, OutputOptions, TableState
 from airflow_snowpack.interim.ownership import STORE, adopt, claim, ownership_of
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.preservation import Preservation
-from airflow_snowpack.store import open_store
+from airflow_snowpack.store import Actor, open_store
 from airflow_snowpack.store.tables.interim import interim_tables
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.interim.refs import TableRef
     from airflow_snowpack.store import Store
 
+VERA = Actor("vera", via="cli")
 NAMESPACE = "snowpack_interim"
 ROWS = pa.table({"id": [1, 2, 3]})
 STRANGER = "flights_lost_5f0c3a9e4b7d4c21a8f6"
@@ -61,9 +62,9 @@ def laptop(migrated_sqlite: Path, tmp_path: Path, clock: MovedClock) -> Iterator
 def written(registry: InterimRegistry, catalog: Catalog, task_id: str = "clean", **options: Any) -> TableRef:
     """What a task hands on."""
     who = holder(task_id)
-    writing = registry.begin(who.slot(), holder=who, catalog="lake", **options)
+    writing = registry.begin(who, catalog="lake", options=OutputOptions(**options))
     made = write_table(ROWS, writing.table, catalog, registry.store.identity)
-    return registry.hand_on(writing, snapshot_id=made.snapshot_id, rows=3, consumers=[], location=made.location)
+    return registry.commit(writing, snapshot_id=made.snapshot_id, rows=3, consumers=[], location=made.location)
 
 
 def in_catalog(catalog: Catalog) -> set[str]:
@@ -179,7 +180,7 @@ def test_a_catalog_that_keeps_no_properties_of_namespaces_has_the_marks_of_its_t
     assert [f"lake.{NAMESPACE}.{action.name}" for action in sweep(registry, interim_catalog, "lake")] == [kept.table]
     assert in_catalog(interim_catalog) == {theirs.table}
     with pytest.raises(UnmarkedNamespace, match=r"keeps no properties.*\[snowpack\] interim_namespace"):
-        adopt(interim_catalog, "lake", NAMESPACE, laptop.store.identity)
+        adopt(interim_catalog, "lake", NAMESPACE, laptop.store, VERA)
 
 
 @pytest.mark.one_database
@@ -191,15 +192,15 @@ def test_a_store_that_was_lost_hands_its_namespace_and_its_leftovers_to_the_one_
     foreign = write_table(ROWS, TableName("lake", NAMESPACE, STRANGER), interim_catalog, lost)
     assert foreign.rows == 3
 
-    assert adopt(interim_catalog, "lake", NAMESPACE, anew) == lost
-    assert adopt(interim_catalog, "lake", NAMESPACE, anew) is None, "once is enough"
+    assert adopt(interim_catalog, "lake", NAMESPACE, laptop.store, VERA) == lost
+    assert adopt(interim_catalog, "lake", NAMESPACE, laptop.store, VERA) is None, "once is enough"
 
     new = written(laptop, interim_catalog)
     assert {action.name for action in sweep(laptop, interim_catalog, "lake")} == {old.table.rpartition(".")[2], STRANGER}
     assert in_catalog(interim_catalog) == {new.table}
     with pytest.raises(ForeignNamespace):
         written(registry, interim_catalog)
-    assert adopt(interim_catalog, "lake", NAMESPACE, lost) == anew, "it was found again"
+    assert adopt(interim_catalog, "lake", NAMESPACE, registry.store, VERA) == anew, "it was found again"
     assert ownership_of(interim_catalog, NAMESPACE, lost).before == {anew}
 
 
@@ -215,7 +216,7 @@ def test_a_copy_of_a_store_drops_none_of_its_originals_tables(
 
     assert collected.dropped == ()
     [missing] = collected.missing
-    assert "carries the id of another store" in missing.why
+    assert "carries the id of another store" in missing.reason
     assert in_catalog(interim_catalog) == {ref.table}
     assert registry.tables() == []
 
@@ -234,9 +235,9 @@ def test_a_table_that_is_not_in_the_catalog_is_reported_and_its_files_stay(
 
     assert (collected.dropped, collected.failed) == ((), ())
     [missing] = collected.missing
-    assert (str(missing.table.table), missing.why) == (
+    assert (str(missing.table.table), missing.reason) == (
         ref.table,
-        "It was already gone from the catalog 'lake'; what is left of its files was not touched.",
+        "The catalog 'lake' no longer had it. Any files that are left were not touched.",
     )
     assert registry.tables() == []
     assert Path(file.removeprefix("file://")).exists()

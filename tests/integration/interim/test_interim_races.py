@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from interim_lake import InterimLake, MovedClock
 
-    from airflow_snowpack.interim.collection.model import RunAsked, RunStanding
+    from airflow_snowpack.interim.collection.model import DagRunState, RunQuery
     from airflow_snowpack.interim.refs import TableRef
 
 ROUNDS = rounds(3, soak=100)
@@ -54,7 +54,7 @@ def test_a_reader_either_gets_a_table_that_stays_or_hears_that_it_is_gone(
         clock.move(timedelta(hours=1))
 
         reading, collected = at_once(
-            lambda ref=ref, run_id=run_id: registry.consume([ref], holder=holder("report", run_id=run_id, try_number=2)),
+            lambda ref=ref, run_id=run_id: registry.consume([ref], attempt=holder("report", run_id=run_id, try_number=2)),
             lambda: lake_of_tables.collector(told).run(),
         )
 
@@ -70,7 +70,7 @@ def test_a_name_is_read_while_it_moves(lake_of_tables: InterimLake, told: ToldRu
     for number in range(1, ROUNDS):
         clock.move(timedelta(hours=1))
         reading, moved, _ = at_once(
-            lambda: registry.consume_named("features", scope=Scope.GLOBAL, holder=holder("report", run_id="reader")),
+            lambda: registry.consume_named("features", scope=Scope.GLOBAL, attempt=holder("report", run_id="reader")),
             lambda number=number: lake_of_tables.named("features", run_id=f"run{number}"),
             lambda: lake_of_tables.collector(told).run(),
         )
@@ -94,7 +94,7 @@ def test_collectors_side_by_side_drop_each_table_once(lake_of_tables: InterimLak
 def test_of_two_attempts_at_once_one_hands_on(lake_of_tables: InterimLake) -> None:
     def attempt(run_id: str, try_number: int) -> Any:
         writing = lake_of_tables.begun("clean", run_id=run_id, try_number=try_number)
-        return lake_of_tables.registry.hand_on(writing, snapshot_id=1, rows=1, consumers=["report"])
+        return lake_of_tables.registry.commit(writing, snapshot_id=1, rows=1, consumers=["report"])
 
     for number in range(ROUNDS):
         run_id = f"run{number}"
@@ -113,8 +113,8 @@ def test_the_instances_of_a_mapped_task_begin_and_hand_on_side_by_side(lake_of_t
 
     def instance(number: int) -> Any:
         who = holder("clean", map_index=number)
-        writing = registry.begin(who.slot(), holder=who, catalog="lake")
-        return registry.hand_on(writing, snapshot_id=1, rows=1, consumers=["report"])
+        writing = registry.begin(who, catalog="lake")
+        return registry.commit(writing, snapshot_id=1, rows=1, consumers=["report"])
 
     refs = at_once(*(lambda number=number: instance(number) for number in range(mapped)))
 
@@ -129,8 +129,8 @@ class ClearedMeanwhile(ToldRuns):
         self.meanwhile = meanwhile
         self.answers = 0
 
-    def standings(self, asked: Sequence[RunAsked]) -> Mapping[tuple[str, str], RunStanding]:
-        answer = super().standings(asked)
+    def read(self, asked: Sequence[RunQuery]) -> Mapping[tuple[str, str], DagRunState]:
+        answer = super().read(asked)
         self.answers += 1
         if self.answers == 2:
             self.meanwhile()
@@ -144,13 +144,13 @@ def test_a_consumer_that_is_cleared_and_fails_after_airflow_has_answered_keeps_i
     ref = lake_of_tables.handed_on("clean", consumers=["report"])
 
     def runs_again_and_fails() -> None:
-        registry.release(registry.consume([ref], holder=holder("report", try_number=2)))
+        registry.release(registry.consume([ref], attempt=holder("report", try_number=2)))
         told.says("report", "up_for_retry")
 
     told = ClearedMeanwhile(runs_again_and_fails)
     told.finish("report")
     assert lake_of_tables.collect(told).dropped == ()
-    registry.release(registry.consume([ref], holder=holder("report", try_number=3)))
+    registry.release(registry.consume([ref], attempt=holder("report", try_number=3)))
 
     told.finish("report")
     assert len(lake_of_tables.collect(told).dropped) == 1

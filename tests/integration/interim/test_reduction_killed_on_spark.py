@@ -92,7 +92,7 @@ def killed(own_lake: CatalogConfig, tmp_path: Path) -> Iterator[Killed]:
         for place in PLACES:
             writing = lake.begun("make", run_id=place)
             written = write_table(rows, writing.table, lake.catalog, store.identity)
-            inputs[place] = lake.registry.hand_on(writing, snapshot_id=written.snapshot_id, rows=ROWS, consumers=[TASK])
+            inputs[place] = lake.registry.commit(writing, snapshot_id=written.snapshot_id, rows=ROWS, consumers=[TASK])
             doomed.stdin.write(json.dumps({"ref": inputs[place].to_json(), "place": place}) + "\n")
             told.finish("make", run_id=place)
             told.says(TASK, "running", run_id=place)

@@ -17,10 +17,12 @@ from airflow_snowpack.interim.collection.model import RunPhase
 from airflow_snowpack.interim.errors import InterimTableGone, InterimTableInUse, InterimTableNotFound, InterimTableNotStuck
 from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.interim.names import Producer, Scope
-from airflow_snowpack.interim.outputs import Complete
+from airflow_snowpack.interim.outputs import Output
 from airflow_snowpack.interim.refs import read_ref
+from airflow_snowpack.interim.registry import audit_subject
 from airflow_snowpack.lineage.operations import OperationLog
 from airflow_snowpack.preservation import Preservation
+from airflow_snowpack.store import Actor, AuditTrail
 
 if TYPE_CHECKING:
     from interim_lake import InterimLake, MovedClock, ToldRuns
@@ -45,13 +47,13 @@ def test_what_is_handed_on_together_is_all_there_with_its_pins_names_and_lineage
     registry = lake_of_tables.registry
     writings = [lake_of_tables.begun("split", output=each, name=f"the_{each}") for each in ("rows", "rejects", "rest")]
 
-    refs = registry.hand_on_all([Complete(each, 1, 3) for each in writings], consumers=["report", "publish"])
+    refs = registry.commit_all([Output(each, 1, 3) for each in writings], consumers=["report", "publish"])
 
     assert [ref.table for ref in refs] == [str(each.table) for each in writings]
     tables = [registry.table(ref.table_id) for ref in refs]
     assert {(table.state, len(table.pins), table.is_named) for table in tables} == {(TableState.READY, 2, True)}
     assert all(OperationLog(registry.store).knows(ref.table) for ref in refs)
-    assert registry.hand_on_all([], consumers=["report"]) == []
+    assert registry.commit_all([], consumers=["report"]) == []
 
 
 def test_what_is_abandoned_goes_at_the_next_pass(lake_of_tables: InterimLake, told: ToldRuns) -> None:
@@ -82,10 +84,11 @@ def test_the_list_goes_on_where_the_page_before_ended(lake_of_tables: InterimLak
         clock.move(timedelta(seconds=number // 2))
         made.append(lake_of_tables.begun(f"task{number}").table_id)
 
-    first = lake_of_tables.registry.tables(limit=3, dag_id=DAG)
-    rest = lake_of_tables.registry.tables(limit=3, before=(first[-1].created_at, first[-1].table_id))
+    first = lake_of_tables.registry.page(limit=3, dag_id=DAG)
+    rest = lake_of_tables.registry.page(limit=3, after=first.next)
 
-    assert sorted(table.table_id for table in first + rest) == sorted(made)
+    assert sorted(table.table_id for table in first.items + rest.items) == sorted(made)
+    assert rest.next is None
 
 
 # -- reading, pins and names -----------------------------------------------------------------------------------------------
@@ -95,7 +98,7 @@ def test_a_table_that_is_being_read_stays_although_its_consumer_was_marked_as_fi
     lake_of_tables: InterimLake, told: ToldRuns
 ) -> None:
     ref = lake_of_tables.handed_on("clean", consumers=["report"])
-    reading = lake_of_tables.registry.consume([ref], holder=holder("report"))
+    reading = lake_of_tables.registry.consume([ref], attempt=holder("report"))
     told.finish("report")
 
     assert lake_of_tables.collect(told, later=timedelta(minutes=5)).dropped == ()
@@ -109,13 +112,13 @@ def test_a_task_reads_all_of_its_inputs_or_none(lake_of_tables: InterimLake, tol
     there = lake_of_tables.handed_on("clean", consumers=["report"])
 
     with pytest.raises(InterimTableGone, match=r"the task 'ingest'"):
-        lake_of_tables.registry.consume([there, gone], holder=holder("report"))
+        lake_of_tables.registry.consume([there, gone], attempt=holder("report"))
     assert lake_of_tables.registry.table(there.table_id).readers == 0
 
 
 def test_a_reader_that_beats_keeps_its_table(lake_of_tables: InterimLake, told: ToldRuns, clock: MovedClock) -> None:
     ref = lake_of_tables.handed_on("clean")
-    reading = lake_of_tables.registry.consume([ref], holder=holder("report"))
+    reading = lake_of_tables.registry.consume([ref], attempt=holder("report"))
     told.says("report", "failed")
     for _ in range(3):
         clock.move(timedelta(minutes=9))
@@ -128,14 +131,14 @@ def test_who_hands_a_table_on_that_another_task_made_keeps_it_for_its_own_consum
     lake_of_tables: InterimLake, told: ToldRuns
 ) -> None:
     ref = lake_of_tables.handed_on("clean", consumers=["choose"])
-    lake_of_tables.registry.pin_on([ref.select("id")], consumers=["report"], holder=holder("choose"))
+    lake_of_tables.registry.pin_on([ref.select("id")], consumers=["report"], attempt=holder("choose"))
     told.finish("choose")
     assert lake_of_tables.collect(told).dropped == ()
 
     told.finish("report")
     assert len(lake_of_tables.collect(told).dropped) == 1
     with pytest.raises(InterimTableGone):
-        lake_of_tables.registry.pin_on([ref], consumers=["report"], holder=holder("choose"))
+        lake_of_tables.registry.pin_on([ref], consumers=["report"], attempt=holder("choose"))
 
 
 def test_a_name_of_a_run_is_known_in_that_run_only_and_until_it_is_over(lake_of_tables: InterimLake, told: ToldRuns) -> None:
@@ -144,7 +147,7 @@ def test_a_name_of_a_run_is_known_in_that_run_only_and_until_it_is_over(lake_of_
     with pytest.raises(InterimTableNotFound, match=r"'features' in the run 'manual__2'"):
         lake_of_tables.registry.named("features", dag_id=DAG, run_id="manual__2")
     with pytest.raises(InterimTableNotFound):
-        lake_of_tables.registry.consume_named("features", holder=holder("report", run_id="manual__2"))
+        lake_of_tables.registry.consume_named("features", attempt=holder("report", run_id="manual__2"))
     assert lake_of_tables.collect(told).dropped == ()
 
     told.end()
@@ -153,7 +156,7 @@ def test_a_name_of_a_run_is_known_in_that_run_only_and_until_it_is_over(lake_of_
 
 def test_a_global_name_moves_to_what_was_handed_on_last(lake_of_tables: InterimLake, told: ToldRuns) -> None:
     first = lake_of_tables.named("features")
-    reading = lake_of_tables.registry.consume_named("features", scope=Scope.GLOBAL, holder=holder("report", run_id="manual__9"))
+    reading = lake_of_tables.registry.consume_named("features", scope=Scope.GLOBAL, attempt=holder("report", run_id="manual__9"))
     second = lake_of_tables.named("features", run_id="manual__2")
     told.end()
     told.end("manual__2")
@@ -187,7 +190,7 @@ def test_consumers_are_let_go_of_however_many_there_are(
     lake_of_tables: InterimLake, told: ToldRuns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A statement can name only so many."""
-    monkeypatch.setattr(collector_store, "AT_ONCE", 2)
+    monkeypatch.setattr(collector_store, "VALUES_PER_STATEMENT", 2)
     consumers = [f"task{number}" for number in range(5)]
     for run_id in (RUN, "manual__2"):
         lake_of_tables.handed_on("clean", consumers=consumers, run_id=run_id)
@@ -287,11 +290,12 @@ def test_a_preserved_table_that_somebody_lets_go_of_goes_next(lake_of_tables: In
     ref = lake_of_tables.handed_on("clean", preservation=Preservation.FULL)
     told.end()
     lake_of_tables.collect(told)
-    noted: list[str] = []
+    registry = lake_of_tables.registry
 
-    table = lake_of_tables.registry.discard(ref.table_id, also=lambda _: noted.append("audit"))
+    table = registry.drop(ref.table_id, actor=Actor("vera", via="cli"))
 
-    assert (table.state, noted) == (TableState.READY, ["audit"])
+    [entry] = AuditTrail(registry.store).of(audit_subject(ref.table_id))
+    assert (table.state, entry.change, entry.actor) == (TableState.DROPPING, "drop_interim", "vera")
     assert len(lake_of_tables.collect(told, later=timedelta(0)).dropped) == 1
     assert lake_of_tables.registry.tables() == []
     assert lake_of_tables.collect(told).runs == 0, "its run is forgotten"
@@ -300,7 +304,7 @@ def test_a_preserved_table_that_somebody_lets_go_of_goes_next(lake_of_tables: In
 def test_nobody_lets_go_of_what_others_need(lake_of_tables: InterimLake) -> None:
     pinned = lake_of_tables.handed_on("clean", consumers=["report"])
     read = lake_of_tables.handed_on("ingest")
-    lake_of_tables.registry.consume([read], holder=holder("report"))
+    lake_of_tables.registry.consume([read], attempt=holder("report"))
     being_made = lake_of_tables.begun("slow")
 
     for table_id, why in (
@@ -309,6 +313,6 @@ def test_nobody_lets_go_of_what_others_need(lake_of_tables: InterimLake) -> None
         (being_made.table_id, "needed by flights/manual__1/slow"),
     ):
         with pytest.raises(InterimTableInUse, match=why):
-            lake_of_tables.registry.discard(table_id)
+            lake_of_tables.registry.drop(table_id)
     with pytest.raises(InterimTableNotFound):
-        lake_of_tables.registry.discard("nothing")
+        lake_of_tables.registry.drop("nothing")

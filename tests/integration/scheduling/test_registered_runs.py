@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from bounded import PATIENCE_S
 
-from airflow_snowpack.interim.preservation import DEFAULT_VARIABLE, Preservation, resolve_preservation
+from airflow_snowpack.preservation import DEFAULT_VARIABLE, Preservation, resolve_preservation
 from airflow_snowpack.scheduling import (
     Became,
     Cron,

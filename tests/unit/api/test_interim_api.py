@@ -82,7 +82,7 @@ def test_tables_are_listed_newest_first_page_by_page(ask: Ask, made: MadeInterim
 
 def test_a_cursor_that_no_page_gave_is_refused(ask: Ask) -> None:
     for bent in ("abc", "W10", "WyIyMDI2LTExLTIxIiwgMV0", "x" * 401):
-        refused(ask("GET", f"/interim?cursor={bent}"), 422, "invalid_interim_cursor")
+        refused(ask("GET", f"/interim?cursor={bent}"), 422, "invalid_cursor")
 
 
 def test_a_table_tells_who_made_it_who_needs_it_and_why_it_stays(ask: Ask, made: MadeInterim) -> None:
@@ -92,7 +92,7 @@ def test_a_table_tells_who_made_it_who_needs_it_and_why_it_stays(ask: Ask, made:
     }  # fmt: skip
     assert (table["rows"], table["readers"], table["outlook"]) == (1_250_000, 1, "stays")
     assert sorted(table["needed_by"]) == [f"{DAG}/{RUN}/clean", f"{DAG}/{RUN}/report"]
-    assert "needed by" in table["because"][0]
+    assert "Needed by" in table["because"][0]
     assert table["because"][1] == "A task is reading it."
     assert ok(ask("GET", f"/interim/{made.needed.table}"))["table_id"] == made.needed.table_id
     InterimTableShape.model_validate_json(json.dumps(table))
@@ -105,11 +105,11 @@ def test_what_nobody_needs_goes_and_what_is_kept_on_purpose_says_until_when(ask:
 
     assert standing(made.free.table_id)[0] == "goes"
     stays, why = standing(made.kept.table_id)
-    assert (stays, "It is preserved until 20" in why) == ("stays", True)
+    assert (stays, "Preserved until 20" in why) == ("stays", True)
     stays, why = standing(made.named.table_id)
-    assert (stays, "what the name 'features' means everywhere" in why) == ("stays", True)
+    assert (stays, "The global name 'features' points to it" in why) == ("stays", True)
     stays, why = standing(made.writing)
-    assert (stays, "being made by try 1 of flights/r2/slow" in why) == ("stays", True)
+    assert (stays, "being written by try 1 of flights/r2/slow" in why) == ("stays", True)
 
 
 def test_letting_go_is_noted_and_the_collector_drops_it_next(ask: Ask, made: MadeInterim, world: World) -> None:

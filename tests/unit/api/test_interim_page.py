@@ -72,9 +72,9 @@ def test_each_table_tells_who_made_it_who_needs_it_and_what_the_collector_does(g
     assert "clean[3]" in row(page, made.free.table_id)
     kept = row(page, made.kept.table_id)
     assert "left" in kept
-    assert "It is preserved until" in kept
+    assert "Preserved until" in kept
     assert "features, global" in row(page, made.named.table_id)
-    assert "being made by try 1" in row(page, made.writing)
+    assert "being written by try 1" in row(page, made.writing)
 
 
 def test_only_what_is_kept_on_purpose_can_be_let_go_of_and_only_by_editors(get: Get, made: MadeInterim, auth: SomebodyIs) -> None:
@@ -95,7 +95,7 @@ def test_filters_narrow_and_a_bent_cursor_shows_the_first_page(get: Get, made: M
 
 def test_what_comes_from_outside_is_text(get: Get, made: MadeInterim) -> None:
     who = holder(HOSTILE, run_id=HOSTILE, dag_id=HOSTILE)
-    made.registry.begin(who.slot(HOSTILE), holder=who, catalog="lake")
+    made.registry.begin(who, catalog="lake", output=HOSTILE)
     for path in ("/ui/interim", f"/ui/interim?dag={HOSTILE}&run={HOSTILE}"):
         page = get(path)
         assert page.status_code == 200

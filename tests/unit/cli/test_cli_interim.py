@@ -93,7 +93,7 @@ def test_tables_are_a_list_for_people_and_bodies_for_programs(snowpack: Run, mad
 def test_one_table_tells_why_it_stays(snowpack: Run, made: MadeInterim) -> None:
     shown = snowpack("interim", "show", made.needed.table_id).out
     assert f"{DAG}/{RUN}/clean" in shown
-    assert "not said to be finished for good" in shown
+    assert "not finished for good according to Airflow" in shown
     assert "A task is reading it." in shown
     assert "drops it at its next pass" in snowpack("interim", "show", made.free.table).out
     assert snowpack("interim", "show", made.kept.table_id, "-o", "json").json["preservation"] == "FULL"
@@ -181,7 +181,7 @@ def test_a_drop_that_fails_is_told_and_tried_again(
     assert (said.code, "could not be dropped, and is tried again" in said.err) == (6, True)
     assert "'lake' is not the one of this installation" in said.err
     shown = snowpack("interim", "show", ingested.table_id).out
-    assert "has tried once to drop it and tries again" in shown
+    assert "has failed to drop it in 1 attempt and retries" in shown
 
 
 @pytest.mark.usefixtures("airflow")
@@ -231,7 +231,7 @@ def test_a_table_that_somebody_has_dropped_already_is_told_and_leaves_the_record
 ) -> None:
     said = snowpack("interim", "collect")
     assert (said.code, said.out) == (0, "There was nothing to drop.\n")
-    assert f"{ingested.table} is on record no more, but was not dropped by this. It was already gone" in said.err
+    assert f"{ingested.table} is on record no more, but was not dropped by this. The catalog 'lake' no longer had it" in said.err
     assert InterimRegistry(jobs.store).tables() == []
 
 

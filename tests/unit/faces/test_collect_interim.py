@@ -83,8 +83,8 @@ def test_what_nobody_needs_goes_and_the_report_says_why_the_rest_stays(collect: 
     assert (report["runs"], report["dropped_count"], report["failed_count"], report["dry_run"]) == (1, 1, 0, False)
     assert {each["table"] for each in report["stays"]} == {waiting, kept}
     because = {each["table"]: each["because"] for each in report["stays"]}
-    assert f"needed by {DAG}/r1/audit" in because[waiting]
-    assert "preserved until somebody lets go of it" in because[kept]
+    assert f"Needed by {DAG}/r1/audit" in because[waiting]
+    assert "Preserved without end" in because[kept]
     assert (in_catalog(read), in_catalog(waiting), in_catalog(kept)) == (False, True, True)
 
 
@@ -104,10 +104,10 @@ def test_one_that_cannot_be_dropped_is_in_the_report_and_keeps_no_other(
     stuck, free = made(registry, "ingest", "report"), made(registry, "clean", "report")
     drop = Dropper.drop
 
-    def stuck_once(self: Dropper, doomed: Any, locate: Any) -> None:
-        if str(doomed.table) == stuck:
+    def stuck_once(self: Dropper, table: Any) -> None:
+        if str(table.table) == stuck:
             raise DropFailed(stuck, OSError("access denied"))
-        drop(self, doomed, locate)
+        drop(self, table)
 
     with monkeypatch.context() as storage:
         storage.setattr(Dropper, "drop", stuck_once)

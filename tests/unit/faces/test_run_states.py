@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from airflow_snowpack.hooks.errors import AirflowUnreachable
-from airflow_snowpack.interim.collection.model import RunAsked, RunPhase, RunStanding
+from airflow_snowpack.interim.collection.model import DagRunState, RunPhase, RunQuery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Answer = Callable[[str, dict[str, list[str]]], tuple[int, Any]]
 
-RUN = RunAsked("flights", "r1", frozenset({"clean"}))
+RUN = RunQuery("flights", "r1", frozenset({"clean"}))
 KEY = ("flights", "r1")
 
 
@@ -79,8 +79,8 @@ class TestInATask:
         from airflow_snowpack.hooks.run_states import TaskRunStates
 
         supervisor.states = {"r1": {"clean_0": "success", "clean_1": None}}
-        standing = TaskRunStates().standings([RUN])[KEY]
-        assert standing == RunStanding(RunPhase.ACTIVE, {"clean": {0: "success", 1: None}})
+        standing = TaskRunStates().read([RUN])[KEY]
+        assert standing == DagRunState(RunPhase.ACTIVE, {"clean": {0: "success", 1: None}})
         assert supervisor.asked[-1].task_ids == ["clean"]
 
     def test_one_question_is_about_many_runs_of_a_task_but_not_about_all_at_once(self, supervisor: Scripted) -> None:
@@ -91,7 +91,7 @@ class TestInATask:
         run_ids = [f"r{number}" for number in range(120)]
         supervisor.runs = dict.fromkeys(run_ids, "success")
         supervisor.states = {run_id: {"clean": "success"} for run_id in run_ids}
-        found = TaskRunStates().standings([RunAsked("flights", run_id, frozenset({"clean"})) for run_id in run_ids])
+        found = TaskRunStates().read([RunQuery("flights", run_id, frozenset({"clean"})) for run_id in run_ids])
         assert {standing.phase for standing in found.values()} == {RunPhase.OVER}
         assert len(found) == 120
         assert [len(each.run_ids) for each in supervisor.asked if isinstance(each, comms.GetTaskStates)] == [50, 50, 20]
@@ -100,35 +100,35 @@ class TestInATask:
         from airflow_snowpack.hooks.run_states import TaskRunStates
 
         supervisor.runs["r1"] = refused(404, {"detail": {"reason": "not_found", "message": "Dag run was not found"}})
-        assert TaskRunStates().standings([RUN]) == {KEY: RunStanding(RunPhase.GONE)}
+        assert TaskRunStates().read([RUN]) == {KEY: DagRunState(RunPhase.GONE)}
         for something_between in (None, {"detail": "Not Found"}, {"error": "no such backend"}):
             supervisor.runs["r1"] = refused(404, something_between)
-            assert TaskRunStates().standings([RUN]) == {}
+            assert TaskRunStates().read([RUN]) == {}
 
     def test_a_run_that_airflow_does_not_tell_about_is_left_out_and_the_others_are_told(self, supervisor: Scripted) -> None:
         from airflow_snowpack.hooks.run_states import TaskRunStates
 
         supervisor.runs = {"r1": refused(403, {"detail": "Forbidden"}), "r2": "running"}
         supervisor.states = {"r2": {"clean": None}}
-        found = TaskRunStates().standings([RUN, RunAsked("flights", "r2", frozenset({"clean"}))])
+        found = TaskRunStates().read([RUN, RunQuery("flights", "r2", frozenset({"clean"}))])
         assert set(found) == {("flights", "r2")}
         supervisor.states = refused(422, {"detail": "no"})
-        assert TaskRunStates().standings([RunAsked("flights", "r2", frozenset({"clean"}))]) == {}
+        assert TaskRunStates().read([RunQuery("flights", "r2", frozenset({"clean"}))]) == {}
 
     def test_an_outage_is_an_error_and_nothing_is_taken_from_it(self, supervisor: Scripted) -> None:
         from airflow_snowpack.hooks.run_states import TaskRunStates
 
         supervisor.runs["r1"] = refused(500, {"detail": "database is locked"})
         with pytest.raises(AirflowUnreachable, match="500"):
-            TaskRunStates().standings([RUN])
+            TaskRunStates().read([RUN])
 
     def test_a_task_without_instances_is_finished_only_when_its_run_is_over(self, supervisor: Scripted) -> None:
         from airflow_snowpack.hooks.run_states import TaskRunStates
 
         supervisor.states = {}
-        assert TaskRunStates().standings([RUN])[KEY].is_finished("clean") is False
+        assert TaskRunStates().read([RUN])[KEY].is_finished("clean") is False
         supervisor.runs["r1"] = "failed"
-        assert TaskRunStates().standings([RUN])[KEY].is_finished("clean") is True
+        assert TaskRunStates().read([RUN])[KEY].is_finished("clean") is True
 
 
 @contextmanager
@@ -180,34 +180,34 @@ class TestByRest:
             return instances(*every[start : start + 2], total=5)
 
         with serving(an_airflow(two_at_a_time)) as states:
-            assert states.standings([RUN])[KEY].tasks == {"clean": dict(every)}
+            assert states.read([RUN])[KEY].tasks == {"clean": dict(every)}
 
     def test_instances_that_change_while_they_are_read_leave_the_run_as_it_is(self) -> None:
         def shrinks(query: dict[str, list[str]]) -> Any:
             return instances((0, "success"), total=3) if query["offset"] == ["0"] else instances((0, "success"), total=2)
 
         with serving(an_airflow(shrinks)) as states:
-            assert states.standings([RUN]) == {}
+            assert states.read([RUN]) == {}
 
     def test_a_server_that_overlooks_the_filter_is_not_believed(self) -> None:
         def everything(query: dict[str, list[str]]) -> Any:
             return {"task_instances": [{"task_id": "other", "map_index": -1, "state": "success"}], "total_entries": 1}
 
         with serving(an_airflow(everything)) as states:
-            assert states.standings([RUN]) == {}
+            assert states.read([RUN]) == {}
 
     def test_a_404_that_is_not_about_this_run_is_no_end_of_it(self) -> None:
         for body in (b"<html>no such backend</html>", {"detail": "Not Found"}):
             with serving(lambda path, query, body=body: (404, body)) as states:
-                assert states.standings([RUN]) == {}
+                assert states.read([RUN]) == {}
         gone = {"detail": "The DagRun with dag_id: `flights` and run_id: `r1` was not found"}
         with serving(lambda path, query: (404, gone)) as states:
-            assert states.standings([RUN]) == {KEY: RunStanding(RunPhase.GONE)}
+            assert states.read([RUN]) == {KEY: DagRunState(RunPhase.GONE)}
 
     def test_who_may_not_read_a_dag_learns_nothing_of_it(self) -> None:
         with serving(lambda path, query: (403, {"detail": "Forbidden"})) as states:
-            assert states.standings([RUN]) == {}
+            assert states.read([RUN]) == {}
 
     def test_a_state_that_nobody_has_heard_of_is_not_the_end_of_a_run(self) -> None:
         with serving(an_airflow(lambda query: instances((-1, "success")), state="hibernating")) as states:
-            assert states.standings([RUN])[KEY].phase is RunPhase.ACTIVE
+            assert states.read([RUN])[KEY].phase is RunPhase.ACTIVE

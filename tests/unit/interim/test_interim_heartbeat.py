@@ -17,9 +17,9 @@ from airflow_snowpack.store import Store, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import timedelta
 
 POLICY = InterimPolicy()
+ATTEMPT = holder("clean")
 
 
 class Away(InterimRegistry):
@@ -32,10 +32,10 @@ class Away(InterimRegistry):
         assert isinstance(self.store.clock, MovedClock)
         return self.store.clock
 
-    def heartbeat(self, held: Writing | Reading) -> bool:
+    def heartbeat(self, leased: Writing | Reading) -> bool:
         if self.away:
             raise OSError("no answer")
-        return super().heartbeat(held)
+        return super().heartbeat(leased)
 
 
 @pytest.fixture
@@ -49,34 +49,16 @@ def registry(store: Store) -> Away:
     return Away(store, POLICY)
 
 
-class Watch:
-    """Seconds that a test moves."""
-
-    seconds = 0.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-    def move(self, by: timedelta) -> None:
-        self.seconds += by.total_seconds()
-
-
-@pytest.fixture
-def watch() -> Watch:
-    return Watch()
-
-
 def begun(registry: InterimRegistry, *, try_number: int = 1) -> Writing:
-    who = holder("clean", try_number=try_number)
-    return registry.begin(who.slot(), holder=who, catalog=LAKE)
+    return registry.begin(holder("clean", try_number=try_number), catalog=LAKE)
 
 
 def test_what_is_held_is_renewed(registry: Away) -> None:
-    ref = registry.hand_on(begun(registry), snapshot_id=1, rows=1, consumers=["report"])
-    reading, writing = registry.consume([ref], holder=holder("report")), begun(registry)
-    heartbeat = Heartbeat(registry)
-    heartbeat.hold(reading)
-    heartbeat.hold(writing)
+    ref = registry.commit(begun(registry), snapshot_id=1, rows=1, consumers=["report"])
+    reading, writing = registry.consume([ref], attempt=holder("report")), begun(registry)
+    heartbeat = Heartbeat(registry, ATTEMPT)
+    heartbeat.add(reading)
+    heartbeat.add(writing)
     registry.clock.move(POLICY.lease / 2)
 
     heartbeat.step()
@@ -86,23 +68,21 @@ def test_what_is_held_is_renewed(registry: Away) -> None:
 
 
 def test_a_superseded_writer_hears_of_it_once(registry: Away) -> None:
-    lost: list[object] = []
-    heartbeat = Heartbeat(registry, on_lost=lost.append)
-    heartbeat.hold(writing := begun(registry))
+    heartbeat = Heartbeat(registry, ATTEMPT)
+    heartbeat.add(writing := begun(registry))
     begun(registry, try_number=2)
 
-    heartbeat.step()
-    heartbeat.step()
+    assert heartbeat.step() is False
 
-    assert (lost, heartbeat.lost) == ([writing], writing)
+    assert heartbeat.lost is writing
     with pytest.raises(StaleInterimAttempt):
         heartbeat.check()
 
 
 def test_a_reader_that_was_taken_for_dead_hears_so(registry: Away) -> None:
-    ref = registry.hand_on(begun(registry), snapshot_id=1, rows=1, consumers=["report"])
-    heartbeat = Heartbeat(registry)
-    heartbeat.hold(reading := registry.consume([ref], holder=holder("report")))
+    ref = registry.commit(begun(registry), snapshot_id=1, rows=1, consumers=["report"])
+    heartbeat = Heartbeat(registry, ATTEMPT)
+    heartbeat.add(reading := registry.consume([ref], attempt=holder("report")))
     registry.release(reading)
 
     heartbeat.step()
@@ -114,9 +94,9 @@ def test_a_reader_that_was_taken_for_dead_hears_so(registry: Away) -> None:
 
 
 def test_what_was_let_go_of_is_not_lost(registry: Away) -> None:
-    heartbeat = Heartbeat(registry)
-    heartbeat.hold(writing := begun(registry))
-    heartbeat.let_go(writing)
+    heartbeat = Heartbeat(registry, ATTEMPT)
+    heartbeat.add(writing := begun(registry))
+    heartbeat.remove(writing)
     registry.abandon(writing, "no")
 
     heartbeat.step()
@@ -124,33 +104,29 @@ def test_what_was_let_go_of_is_not_lost(registry: Away) -> None:
     assert heartbeat.lost is None
 
 
-def test_a_store_that_is_away_for_longer_than_a_lease_is_no_loss(
-    registry: Away, watch: Watch, caplog: pytest.LogCaptureFixture
-) -> None:
-    lost: list[object] = []
-    heartbeat = Heartbeat(registry, on_lost=lost.append, monotonic=watch)
-    ref = registry.hand_on(begun(registry), snapshot_id=1, rows=1, consumers=["report"])
-    heartbeat.hold(writing := begun(registry))
-    heartbeat.hold(registry.consume([ref], holder=holder("report")))
+def test_a_store_that_is_away_for_longer_than_a_lease_is_no_loss(registry: Away, caplog: pytest.LogCaptureFixture) -> None:
+    heartbeat = Heartbeat(registry, ATTEMPT)
+    ref = registry.commit(begun(registry), snapshot_id=1, rows=1, consumers=["report"])
+    heartbeat.add(writing := begun(registry))
+    heartbeat.add(registry.consume([ref], attempt=holder("report")))
     registry.away = True
     for _ in range(3):
-        watch.move(POLICY.lease)
         registry.clock.move(POLICY.lease)
         heartbeat.step()
     heartbeat.check()
-    assert (lost, "has not answered for 1200 s" in caplog.text) == ([], True)
+    assert "heartbeat_failed: the interim tables of flights/manual__1/clean (try 1), retried at the next beat" in caplog.text
 
     registry.away = False
     heartbeat.step()
 
     heartbeat.check()
     assert registry.table(writing.table_id).lease_until == registry.clock() + POLICY.lease
-    assert registry.hand_on(writing, snapshot_id=2, rows=2, consumers=["report"]).rows == 2
+    assert registry.commit(writing, snapshot_id=2, rows=2, consumers=["report"]).rows == 2
 
 
-def test_who_has_lost_his_output_meanwhile_hears_it_when_the_store_answers_again(registry: Away, watch: Watch) -> None:
-    heartbeat = Heartbeat(registry, monotonic=watch)
-    heartbeat.hold(begun(registry))
+def test_who_has_lost_his_output_meanwhile_hears_it_when_the_store_answers_again(registry: Away) -> None:
+    heartbeat = Heartbeat(registry, ATTEMPT)
+    heartbeat.add(begun(registry))
     registry.away = True
     heartbeat.step()
     registry.away = False
@@ -166,8 +142,8 @@ def test_it_beats_while_its_block_runs(store: Store) -> None:
     quick = Away(store, InterimPolicy(heartbeat=POLICY.heartbeat / 6000))
     told = threading.Event()
     writing = begun(quick)
-    with Heartbeat(quick, on_lost=lambda _: told.set()) as heartbeat:
-        heartbeat.hold(writing)
+    with Heartbeat(quick, ATTEMPT, on_lost=told.set) as heartbeat:
+        heartbeat.add(writing)
         begun(quick, try_number=2)
 
         assert told.wait(PATIENCE_S)

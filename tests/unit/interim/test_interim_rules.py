@@ -13,11 +13,11 @@ from random_examples import UNHURRIED
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.interim.collection.dropping import Folder
-from airflow_snowpack.interim.collection.model import RunPhase, RunStanding
+from airflow_snowpack.interim.collection.model import DagRunState, RunPhase
 from airflow_snowpack.interim.errors import InvalidInterimTable
-from airflow_snowpack.interim.model import TRANSITIONS, Slot, TaskKey
-from airflow_snowpack.interim.names import LONGEST, is_ours, name_of
-from airflow_snowpack.interim.registry import check_given_name
+from airflow_snowpack.interim.model import TRANSITIONS, OutputOptions
+from airflow_snowpack.interim.names import MAX_LENGTH, Producer, is_ours, table_name_of
+from airflow_snowpack.interim.outputs import check_options
 
 DOCS = Path(__file__).parents[3] / "docs" / "interim-tables.md"
 
@@ -25,10 +25,10 @@ DOCS = Path(__file__).parents[3] / "docs" / "interim-tables.md"
 @UNHURRIED
 @given(st.text(max_size=250), st.text(max_size=250))
 def test_every_dag_and_task_gives_a_name_that_is_told_from_all_others(dag_id: str, task_id: str) -> None:
-    name = name_of(Slot(TaskKey(dag_id, "run", task_id)), uuid4().hex)
+    name = table_name_of(Producer(dag_id, "run", task_id), uuid4().hex)
 
     assert is_ours(name)
-    assert len(name) <= LONGEST
+    assert len(name) <= MAX_LENGTH
     assert TableName("lake", "snowpack_interim", name).table == name
     assert not name.startswith("_")
 
@@ -65,30 +65,30 @@ def test_a_folder_is_a_tables_own_by_its_last_part_alone() -> None:
 @pytest.mark.parametrize("name", ["", "a b", "1st", "a.b", "x" * 101, "é"])
 def test_a_name_that_no_table_could_have_is_refused(name: str) -> None:
     with pytest.raises(InvalidInterimTable, match="name = "):
-        check_given_name(name)
+        check_options(OutputOptions(name=name))
 
 
 @pytest.mark.parametrize("state", ["success", "failed", "skipped", "upstream_failed", "removed"])
 def test_a_task_is_finished_however_it_ended(state: str) -> None:
-    assert RunStanding(RunPhase.ACTIVE, {"report": {0: state, 1: "success"}}).is_finished("report")
+    assert DagRunState(RunPhase.ACTIVE, {"report": {0: state, 1: "success"}}).is_finished("report")
 
 
 @pytest.mark.parametrize(
     "state", [None, "", "scheduled", "queued", "running", "up_for_retry", "deferred", "restarting", "unheard_of"]
 )
 def test_a_task_of_which_one_instance_goes_on_is_not_finished(state: str | None) -> None:
-    assert not RunStanding(RunPhase.ACTIVE, {"report": {0: "success", 1: state}}).is_finished("report")
-    assert not RunStanding(RunPhase.ACTIVE).is_finished("report")
+    assert not DagRunState(RunPhase.ACTIVE, {"report": {0: "success", 1: state}}).is_finished("report")
+    assert not DagRunState(RunPhase.ACTIVE).is_finished("report")
 
 
 def test_an_unknown_instance_has_ended_only_with_its_run() -> None:
     states = {"report": {0: "success", 1: None}}
 
-    assert not RunStanding(RunPhase.ACTIVE, states).has_ended("report", 7)
-    assert RunStanding(RunPhase.OVER, states).has_ended("report", 7)
-    assert not RunStanding(RunPhase.OVER, {"report": {0: "running"}}).has_ended("report", 0)
-    assert RunStanding(RunPhase.OVER, {"report": {0: "up_for_retry"}}).has_ended("report", 0)
-    assert RunStanding(RunPhase.GONE, {"report": {0: "running"}}).has_ended("report", 0)
+    assert not DagRunState(RunPhase.ACTIVE, states).has_ended("report", 7)
+    assert DagRunState(RunPhase.OVER, states).has_ended("report", 7)
+    assert not DagRunState(RunPhase.OVER, {"report": {0: "running"}}).has_ended("report", 0)
+    assert DagRunState(RunPhase.OVER, {"report": {0: "up_for_retry"}}).has_ended("report", 0)
+    assert DagRunState(RunPhase.GONE, {"report": {0: "running"}}).has_ended("report", 0)
 
 
 def test_the_docs_have_the_states_and_what_they_may_become() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.interim.preservation import (
+from airflow_snowpack.preservation import (
     DEFAULT_VARIABLE,
     InvalidPreservation,
     Preservation,
