@@ -10,8 +10,8 @@ properties does not reach the procedures; Iceberg's context of the running JVM d
 commits there at the same time is stamped too, so only ``replace`` snapshots with the stamp count as ours. A Spark Connect server
 cannot be distinguished, and there every ``replace`` snapshot of the time counts, which the table's lock makes nearly certain.
 
-A commit is refused when another writer has removed a file that it replaces. That is expected: the table is as that writer left it,
-and a retry works with the files that exist now.
+A commit is refused when another writer has removed a file that it replaces. That is expected: the table is as that writer left
+it, and a retry works with the files that exist now.
 """
 
 from __future__ import annotations

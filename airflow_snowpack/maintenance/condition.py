@@ -17,13 +17,13 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from airflow_snowpack.maintenance.condition_columns import Kind, find_kind
 from airflow_snowpack.maintenance.condition_tokens import TokenReader, UnusableCondition
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
-    from pyiceberg.types import IcebergType
 
 DATE_TEXT = re.compile(r"\s*(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?\s*", re.DOTALL)
 COMPARISONS = frozenset({"=", "==", "<=>", "<>", "!=", "<", "<=", ">", ">="})
@@ -78,8 +78,6 @@ MOST_NESTED = 40
 """A deeper predicate, such as a program writes, is left to Spark."""
 SHOWN_COLUMNS = 20
 
-Kind = Literal["truth", "number", "text", "null", "other", "unknown"]
-
 
 class _TooDeepError(Exception):
     """The predicate is nested deeper than Python's stack should follow."""
@@ -107,11 +105,6 @@ def check_condition(condition: str, schema: Schema) -> None:
         return  # Spark puts one of its settings there, which is not known here
     with suppress(_TooDeepError):
         _Parser(condition, schema).check()
-
-
-def has_column(schema: Schema, name: str) -> bool:
-    """Whether the schema has this column, or this field of a struct: ``place.city``."""
-    return _find(schema, name.split(".")) is not None
 
 
 class _Parser(TokenReader):
@@ -328,7 +321,7 @@ class _Parser(TokenReader):
             return "unknown"
         # A column may follow the table's own name, with its database and catalog.
         for start in range(len(names)):
-            found = _find(self._schema, names[start:])
+            found = find_kind(self._schema, names[start:])
             if found is not None:
                 return found
         raise UnusableCondition(f"the table has no column {'.'.join(names)!r}; it has: {self._columns()}")
@@ -387,40 +380,6 @@ class _Parser(TokenReader):
                 self._unexpected()
             depth += {"(": 1, ")": -1}.get(token, 0)
             self._place += 1
-
-
-def _find(schema: Schema, names: list[str]) -> Kind | None:
-    """The kind of a column, or of a field in it; ``None`` when there is no such column."""
-    field = next((each for each in schema.fields if each.name.lower() == names[0].lower()), None)
-    return None if field is None else _kind_in(field.field_type, names[1:])
-
-
-def _kind_in(type_: IcebergType, names: list[str]) -> Kind | None:
-    from pyiceberg.types import ListType, StructType
-
-    if isinstance(type_, ListType) and names:
-        return "unknown" if _kind_in(type_.element_type, names) is not None else None
-    if not isinstance(type_, StructType) or not names:
-        return _kind(type_) if not names else ("unknown" if _is_map(type_) else None)
-    field = next((each for each in type_.fields if each.name.lower() == names[0].lower()), None)
-    return None if field is None else _kind_in(field.field_type, names[1:])
-
-
-def _is_map(type_: IcebergType) -> bool:
-    from pyiceberg.types import MapType
-
-    return isinstance(type_, MapType)
-
-
-def _kind(type_: IcebergType) -> Kind:
-    from pyiceberg.types import BooleanType, DecimalType, DoubleType, FloatType, IntegerType, LongType, StringType
-
-    if isinstance(type_, BooleanType):
-        return "truth"
-    if isinstance(type_, IntegerType | LongType | FloatType | DoubleType | DecimalType):
-        return "number"
-    # Spark casts a text to a truth value when it is used as a condition.
-    return "unknown" if isinstance(type_, StringType) else "other"
 
 
 def _is_number(text: str) -> bool:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.maintenance.condition import UnusableCondition, check_condition, has_column
+from airflow_snowpack.maintenance.condition import check_condition
+from airflow_snowpack.maintenance.condition_columns import has_column
+from airflow_snowpack.maintenance.condition_tokens import UnusableCondition
 from airflow_snowpack.maintenance.errors import InvalidOption, InvalidPredicate
 from airflow_snowpack.maintenance.options import option_names, parse_all_options
 

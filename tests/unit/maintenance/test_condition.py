@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from conditions import ACCEPTED, REFUSED, SCHEMA
 
-from airflow_snowpack.maintenance.condition import UnusableCondition, check_condition
+from airflow_snowpack.maintenance.condition import check_condition
+from airflow_snowpack.maintenance.condition_tokens import UnusableCondition
 
 
 @pytest.mark.parametrize("condition", ACCEPTED)
