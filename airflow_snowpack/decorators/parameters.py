@@ -1,13 +1,12 @@
-"""How a function wants its tables: what the annotation of each of its parameters says.
+"""How a task's function receives its tables: what the annotation of each parameter requests.
 
     def report(flights, delays: pyarrow.Table, source: TableRef, airports: list[pandas.DataFrame]): ...
 
-    Parameters.of(report).form_of("flights")     # Form.SPARK: without a word, a table arrives as a DataFrame of Spark
+    Parameters.of(report).form_of("flights")     # Form.SPARK: without an annotation, a table arrives as a Spark DataFrame
     Parameters.of(report).form_of("delays")      # Form.ARROW: read without Spark
 
-An annotation is often only text, and then the imports of the function's file tell whose class it names. One that names rows in a
-form that tables do not arrive in, or that nobody can tell, is refused where the task is declared: it would start a Spark that
-nobody asked for. A parameter called ``spark`` gets the session and is no parameter for who calls the task.
+An annotation that names rows in an unknown form is refused where the task is declared: it would start Spark unnecessarily. A
+parameter called ``spark`` receives the session; callers of the task do not see it.
 """
 
 from __future__ import annotations
@@ -27,24 +26,20 @@ if TYPE_CHECKING:
 
 SESSION = "spark"
 REFERENCES = frozenset({"TableRef", "ViewRef"})
-# What can only be rows, wherever it is from; there are many kinds of tables.
+# Classes of these names contain rows in any library; "Table" may be something else.
 FRAMES = frozenset({"DataFrame", "LazyFrame", "RecordBatch", "RecordBatchReader"})
 
 
 class UnknownForm(TypeError):
-    """A parameter is annotated with rows in a form that tables do not arrive in, or that nobody can tell."""
+    """A parameter is annotated with rows in a form that tables do not arrive in, or in an unknown form."""
 
     def __init__(self, function: Callable[..., Any], parameter: str, annotation: Any, named: Named) -> None:
-        whose = (
-            f"that is {named.module}.{named.name}"
-            if named.module
-            else f"no one import of its file tells whose {named.name} it is"
-        )
+        whose = f"that is {named.module}.{named.name}" if named.module else f"no single import defines {named.name}"
         super().__init__(
             f"The parameter {parameter!r} of {function.__name__} is annotated {annotation!r:.200}, and {whose}. A table arrives "
             "as pa.Table (import pyarrow as pa), pd.DataFrame (import pandas as pd), pl.DataFrame (import polars as pl), "
-            "duckdb.DuckDBPyRelation, ibis.Table, TableRef, or a DataFrame of pyspark.sql: annotate it with one of these, or "
-            "leave the annotation out for Spark's."
+            "duckdb.DuckDBPyRelation, ibis.Table, TableRef, or a DataFrame of pyspark.sql. Use one of these annotations, or none "
+            "for a Spark DataFrame."
         )
 
 
@@ -52,7 +47,7 @@ class UnknownForm(TypeError):
 class Parameters:
     """The parameters of a task's function.
 
-    :ivar takes_session: it has one called ``spark``.
+    :ivar takes_session: whether it has one called ``spark``.
     """
 
     signature: inspect.Signature
@@ -61,9 +56,9 @@ class Parameters:
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Parameters:
-        """Those of a function, or of what :func:`without_session` made of it.
+        """Return the parameters of a function, also of one that :func:`without_session` has wrapped.
 
-        :raises UnknownForm: an annotation names rows, but no form that tables arrive in.
+        :raises UnknownForm: an annotation names rows in a form that tables do not arrive in.
         """
         function = inspect.unwrap(function)
         signature = inspect.signature(function)
@@ -71,15 +66,15 @@ class Parameters:
         return cls(signature, SESSION in signature.parameters, forms)
 
     def form_of(self, name: str) -> Form:
-        """What tables in this argument arrive as."""
+        """Return the form in which tables in this argument arrive."""
         return self.forms.get(name, Form.SPARK)
 
     def for_callers(self) -> inspect.Signature:
-        """The signature without the session."""
+        """Return the signature without the session."""
         return self.signature.replace(parameters=[each for name, each in self.signature.parameters.items() if name != SESSION])
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
-        """The arguments by the names of their parameters, ``*args`` and ``**kwargs`` under their own.
+        """Return the arguments by the names of their parameters, ``*args`` and ``**kwargs`` under their own names.
 
         :raises TypeError: they do not fit the function.
         """
@@ -87,10 +82,7 @@ class Parameters:
 
 
 def without_session(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as Airflow is to see it: without ``spark``, which nobody who calls the task gives.
-
-    Wherever ``spark`` stands among the parameters, it comes by name, and the others are what they are without it.
-    """
+    """Return the function as Airflow sees it: without ``spark``, wherever that is among the parameters."""
     parameters = Parameters.of(function)
     if not parameters.takes_session:
         return function
@@ -100,7 +92,7 @@ def without_session(function: Callable[..., Any]) -> Callable[..., Any]:
         session = kwargs.pop(SESSION)
         given = parameters.bind(args, kwargs)
         by_name = dict(given.arguments)
-        # All by position up to the last that cannot be given by name; the session among them where it stands.
+        # By position as long as no parameter is left out, with the session in its place; the rest by name.
         positional, named = _split(parameters.signature, by_name | {SESSION: session})
         return function(*positional, **named)
 
@@ -111,7 +103,7 @@ def without_session(function: Callable[..., Any]) -> Callable[..., Any]:
 def _split(signature: inspect.Signature, given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     positional: list[Any] = []
     named: dict[str, Any] = {}
-    complete = True  # no parameter was left to its default so far: from then on, positions would shift
+    complete = True  # a parameter that is left to its default shifts the positions after it
     for name, parameter in signature.parameters.items():
         if parameter.kind is parameter.VAR_POSITIONAL:
             positional += given.get(name, ())

@@ -1,17 +1,17 @@
-"""``@task.snowpack``: a task that is handed tables, and hands tables on.
+"""``@task.snowpack``: a task that receives tables and hands tables on.
 
     @task.snowpack
-    def clean(spark, flights):                     # a DataFrame, as of what the task before handed on
+    def clean(spark, flights):                     # a DataFrame of what the task before handed on
         return flights.where("distance > 500")     # becomes an interim table; the XCom is its reference
 
     @task.snowpack
     def report(flights: pa.Table) -> int:          # read without Spark
-        return flights.num_rows                    # an ordinary value stays an ordinary XCom
+        return flights.num_rows                    # an ordinary value is an ordinary XCom
 
     report(clean(ingest()))
 
-The invariant: no row goes through Airflow. What goes from task to task is a reference, small JSON; the table behind it is there
-for as long as a task that was handed it may still run, and goes when none will.
+No row goes through Airflow: XCom contains a reference, which is small JSON. The table behind it exists until no task that
+received the reference can run any more.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 
 class CallsWithTables(HandsOver):
-    """Calls a function with what references point to, and hands on what it returns."""
+    """Base of operators that call a function with tables in place of references, and hand on the tables that it returns."""
 
     python_callable: Callable[..., Any]
     op_args: Collection[Any]
     op_kwargs: Mapping[str, Any]
 
     def execute(self, context: Context) -> Any:
-        """Call it."""
+        """Call the function."""
         from airflow_snowpack.decorators.table_call import TableCall
 
         known = {**context, **self.op_kwargs}
@@ -52,7 +52,7 @@ class CallsWithTables(HandsOver):
             return call.made(around, self._runner(context))
 
     def _runner(self, context: Context) -> Callable[..., Any]:
-        """As Airflow's own Python operator calls: a generator may yield metadata of assets."""
+        """Return what calls the function as Airflow's own Python operator does: a generator may yield metadata of assets."""
         from airflow.sdk.execution_time.callback_runner import create_executable_runner
         from airflow.sdk.execution_time.context import context_get_outlet_events
 
@@ -69,13 +69,13 @@ class SnowpackDecoratedOperator(DecoratedOperator, CallsWithTables):
 def snowpack_task(
     python_callable: Callable[..., Any] | None = None, multiple_outputs: bool | None = None, **kwargs: Any
 ) -> TaskDecorator:
-    """Make a function a task that is handed tables and hands tables on.
+    """Make a function a task that receives tables and hands tables on.
 
-    :param python_callable: a parameter called ``spark`` gets the session. References to interim tables and views, anywhere in the
-        arguments, arrive as DataFrames of Spark; as what they point to in memory where the parameter is annotated ``pa.Table``,
-        ``pd.DataFrame``, ``pl.DataFrame`` or another :class:`~airflow_snowpack.interim.forms.Form`, and as they are where
-        it is annotated ``TableRef`` or ``ViewRef``.
-    :param multiple_outputs: as for ``@task``: a dictionary that is returned becomes an XCom for each of its keys.
+    :param python_callable: a parameter called ``spark`` receives the session. References to interim tables and views, anywhere in
+        the arguments, arrive as Spark DataFrames; as rows in memory where the parameter is annotated ``pa.Table``,
+        ``pd.DataFrame``, ``pl.DataFrame`` or another :class:`~airflow_snowpack.interim.forms.Form`; and unchanged where it is
+        annotated ``TableRef`` or ``ViewRef``.
+    :param multiple_outputs: as for ``@task``: a dictionary becomes one XCom for each of its keys.
     :param kwargs: those of :class:`~airflow_snowpack.operators.interim.HandsOver`: ``name``, ``scope``, ``preservation``,
         ``ttl`` and the ids of connections; and those of every operator.
     :raises TypeError: the function is asynchronous, or a parameter is annotated with rows in a form that tables do not arrive in.
@@ -83,7 +83,9 @@ def snowpack_task(
 
     def decorate(function: Callable[..., Any]) -> TaskDecorator:
         if inspect.iscoroutinefunction(function):
-            raise TypeError(f"@task.snowpack takes no asynchronous function such as {function.__name__}: write it with def.")
+            raise TypeError(
+                f"@task.snowpack does not support asynchronous functions such as {function.__name__}. Define it with def."
+            )
         return task_decorator_factory(
             python_callable=without_session(function),
             multiple_outputs=multiple_outputs,

@@ -1,11 +1,10 @@
-"""One call of a task's function: references become rows on the way in, and rows become references on the way out.
+"""One call of a task's function: references in the arguments become rows, and rows in the result become references.
 
     call = TableCall(handover, function, session)
     call.receive(op_args, op_kwargs)
     xcom = call.made({"ti": ti}, run)
 
-The invariant: what holds no reference and no rows goes through untouched. Spark is started only for who needs it: a function
-that takes the session, or a table as a DataFrame.
+Values without references and rows are not touched. Spark is started only for a function that needs the session, or a DataFrame.
 """
 
 from __future__ import annotations
@@ -42,21 +41,21 @@ class TableCall:
         self._session: SparkSession | None = None
         self._args: list[Any] = []
         self._kwargs: dict[str, Any] = {}
-        self._arrived: list[tuple[Any, Ref]] = []  # frames that nobody can change, and what they were read from
+        self._arrived: list[tuple[Any, Ref]] = []  # frames that cannot be changed, and what they were read from
 
     def receive(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Take the arguments, and keep all tables in them where they are.
+        """Set the arguments, and pin all tables in them.
 
-        :raises InterimTableGone, InterimTableNotFound: one is not there any more.
+        :raises InterimTableGone, InterimTableNotFound: one of them no longer exists.
         """
         self._args = [self._found(value) for value in args]
         self._kwargs = {name: self._found(value) for name, value in kwargs.items()}
         self._handover.receive(find_refs([self._args, self._kwargs]))
 
     def made(self, around: Mapping[str, Any], call: Callable[..., Any]) -> Any:
-        """What the function returns, as its XCom.
+        """Call the function, and return its XCom.
 
-        :param around: further arguments, of Airflow's context.
+        :param around: further arguments, from Airflow's context.
         """
         if not self._needs_session():
             return self._called(around, call)
@@ -79,7 +78,7 @@ class TableCall:
         return any(self._parameters.form_of(name) is Form.SPARK and find_refs(value) for name, value in arguments)
 
     def _names(self) -> list[str]:
-        """The parameter of each argument that comes by position."""
+        """Return the parameter of each positional argument."""
         names: list[str] = []
         for name, parameter in self._parameters.for_callers().parameters.items():
             if parameter.kind is parameter.VAR_POSITIONAL:
@@ -88,7 +87,7 @@ class TableCall:
         return names[: len(self._args)]
 
     def _found(self, value: Any) -> Any:
-        """A named table's reference for its name, and a list for what many mapped tasks have returned."""
+        """Replace the name of a table by its reference, and the results of a mapped task by a list."""
         if is_named(value):
             return self._handover.receive_named(*read_named(value))
         if isinstance(value, Mapping) and not is_ref(value):
@@ -98,7 +97,7 @@ class TableCall:
             items = [self._found(item) for item in value]
             return value if all(new is item for new, item in zip(items, value, strict=True)) else type(value)(items)
         if type(value).__name__ == "LazyXComSequence":
-            return self._found(value[:])  # all of them in one question to Airflow
+            return self._found(value[:])  # all of them in one request to Airflow
         return value
 
     def _read(self, value: Any, name: str) -> Any:
@@ -121,17 +120,17 @@ class TableCall:
         return frame
 
     def _check(self, returned: Any) -> None:
-        """What cannot be handed on is known before anything is written."""
+        """Refuse what cannot be handed on, before anything is written."""
         for hiding in _hiding(returned):
-            told = "Airflow could not hand on what it holds; return a dictionary, a list or a tuple instead"
-            raise UnusableOutput("output", hiding.__name__, told)
+            problem = "the tables in it cannot be handed on; return a dictionary, a list or a tuple instead"
+            raise UnusableOutput("output", hiding.__name__, problem)
         name = self._handover.options.name
         new = sum(1 for frame in _frames(returned) if self._read_from(frame) is None)
         if name is not None and new != 1:
             raise UnusableOutput("name", name, f"the task returned {new} new tables, and a name is for one")
 
     def _handed(self, value: Any, path: tuple[str, ...]) -> Any:
-        """The value with references for all rows in it."""
+        """Return the value with references in place of rows."""
         if is_ref(value):
             return self._passed_on(read_ref(value))
         if frame_kind(value) is not None:
@@ -148,12 +147,12 @@ class TableCall:
         return self._handover.recorded(ref).to_json()
 
     def _read_from(self, frame: Any) -> Ref | None:
-        """What a frame was read from, if it is returned as it came."""
+        """Return the reference of a frame that is returned as it arrived."""
         return next((ref for arrived, ref in self._arrived if arrived is frame), None)
 
 
 def _frames(value: Any) -> Iterator[Any]:
-    """All rows in a value, however deep in dictionaries, lists and tuples."""
+    """Yield all frames in a value, at any depth of dictionaries, lists and tuples."""
     if frame_kind(value) is not None:
         yield value
     else:
@@ -162,7 +161,7 @@ def _frames(value: Any) -> Iterator[Any]:
 
 
 def _hiding(value: Any) -> Iterator[type]:
-    """The classes of what has rows in it that nobody finds."""
+    """Yield the classes of containers that have frames or references in them and are not searched."""
     if is_dataclass(value) and not isinstance(value, type) and not is_ref(value):
         hidden: Iterable[Any] = (getattr(value, field.name) for field in fields(value))
     elif isinstance(value, set | frozenset):
