@@ -64,6 +64,7 @@ from .launches.launcher import LaunchReport as LaunchReport
 from .launches.run_ends import RunEnds as RunEnds
 from .launches.run_ends import ends_are_due as ends_are_due
 from .launches.run_now import run_now as run_now
+from .launches.run_now import run_registered as run_registered
 from .launches.runs import Runs as Runs
 from .pending_runs.checker import Checker as Checker
 from .pending_runs.checker import CheckReport as CheckReport
@@ -82,7 +83,6 @@ from .registered_run import RegisteredRun as RegisteredRun
 from .registered_runs import Became as Became
 from .registered_runs import RegisteredRuns as RegisteredRuns
 from .registered_runs import StoredRun as StoredRun
-from .run_registered import run_registered as run_registered
 from .schedule import LaunchBacklog as LaunchBacklog
 from .schedule import Missed as Missed
 from .schedule import Schedule as Schedule
@@ -101,6 +101,7 @@ from .sources.source_check import Finding as Finding
 from .sources.source_check import check_scheduler as check_scheduler
 from .sources.source_check import check_sources as check_sources
 from .sources.source_check import named_dags as named_dags
+from .triggers.by_hand import ByHand as ByHand
 from .triggers.clock_triggers import Cron as Cron
 from .triggers.clock_triggers import Every as Every
 from .triggers.event_triggers import AssetEvents as AssetEvents

@@ -36,13 +36,14 @@ def plan_sync(schedules: Schedules, declared: Iterable[Schedule], *, update: boo
     :raises InvalidSchedule: two files declare the same name, or one that a registered run has.
     """
     wanted = _by_name(declared)
-    stored = {one.name: one for one in schedules.list(limit=1_000_000) if one.origin is not Origin.RUN}
+    every = schedules.list(limit=1_000_000)
+    stored = {one.name: one for one in every if one.origin is not Origin.RUN}
     orphans = {name for name, one in stored.items() if one.dag_id in gone_dags}
     differing = {name for name, one in wanted.items() if name in stored and not _same(one, stored[name])}
     missing = wanted.keys() - stored.keys()
     if not update:
         return SyncReport(deleted=_sorted(orphans), left=_sorted((differing | missing) - orphans))
-    _check_free(missing & schedules.registered_names() if missing else ())
+    _check_free(missing & {one.name for one in every if one.origin is Origin.RUN})
     undeclared = {name for name, one in stored.items() if one.origin is not Origin.HAND and name not in wanted}
     gone = (orphans | undeclared) - wanted.keys()  # a new file may declare it for another DAG
     return SyncReport(_sorted(missing), _sorted(differing), _sorted(gone))

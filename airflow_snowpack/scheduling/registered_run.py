@@ -33,6 +33,7 @@ from airflow_snowpack.scheduling.schedule import (
     parse_name,
     read_field,
 )
+from airflow_snowpack.scheduling.triggers.by_hand import ByHand
 from airflow_snowpack.scheduling.triggers.clock_triggers import Cron
 
 OURS = (RUN_KEY, "snowpack")
@@ -46,7 +47,7 @@ class RegisteredRun:
     :param name: unique among registered runs and schedules; as a schedule's name.
     :param conf: what each run gets as its ``dag_run.conf``. Whoever starts one by hand may say more, or other values.
     :param cron: when it runs by itself: five fields, or six with the seconds first; ``None`` for only by hand.
-    :param tz: the IANA zone of the cron.
+    :param tz: the IANA zone of the cron; ``UTC`` without a cron.
     :param preservation: of its runs' interim tables, unless a task or whoever starts it says another; ``None`` leaves it to the
         installation.
     :param enabled: whether its cron counts; ``None`` for as it is, and a new one is enabled.
@@ -65,6 +66,8 @@ class RegisteredRun:
     def __post_init__(self) -> None:
         for name, parse in _READERS.items():
             object.__setattr__(self, name, _read(name, getattr(self, name), parse))
+        if self.cron is None:
+            object.__setattr__(self, "tz", "UTC")
 
     @classmethod
     def from_json(cls, said: object) -> RegisteredRun:
@@ -82,25 +85,12 @@ class RegisteredRun:
                 raise InvalidRun(name, None, "it is missing")
         return cls(**said)
 
-    def columns(self) -> dict[str, Any]:
-        """What makes it what it is, apart from its name and whether it is enabled."""
-        return {
-            "dag_id": self.dag_id,
-            "conf": dict(self.conf),
-            "cron": self.cron,
-            "tz": self.tz,
-            "preservation": None if self.preservation is None else str(self.preservation),
-            "description": self.description,
-        }
-
-    def schedule(self, *, enabled: bool) -> Schedule | None:
-        """The schedule that its cron is; ``None`` without one."""
-        if self.cron is None:
-            return None
+    def schedule(self, *, enabled: bool) -> Schedule:
+        """Return the schedule that it is."""
         return Schedule(
             self.name,
             dag_id=self.dag_id,
-            trigger=Cron(self.cron, self.tz),
+            trigger=ByHand() if self.cron is None else Cron(self.cron, self.tz),
             conf=self.conf_of_run({}, None),
             enabled=enabled,
             description=self.description,

@@ -1,11 +1,11 @@
-"""The catalogue of registered runs: what may run under which name, with what, and when.
+"""The catalogue of registered runs: schedules with a cron trigger or none, and with a conf that one run may override.
 
     runs = RegisteredRuns(store, catalog="lake", actor=Actor("vera", "cli"))
     runs.register(RegisteredRun("features_daily", dag_id="make_features", cron="0 8 * * *"))
     runs.disable("features_daily")
 
-The invariant: a registered run has a schedule exactly when it has a cron, the two change in one transaction, and nobody else
-changes that schedule. A disabled one's schedule is suspended, so that no ticks pile up until it is enabled again.
+The invariant: a registered run is one row among the schedules, of the origin ``run``, and is changed here alone. A disabled one
+is a suspended schedule, so that no ticks pile up until it is enabled again.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from airflow_snowpack.preservation import Preservation
-from airflow_snowpack.scheduling.errors import NameTaken, RunExists, RunNotFound
+from airflow_snowpack.preservation import RUN_KEY, Preservation
+from airflow_snowpack.scheduling.errors import InvalidSchedule, NameTaken, RunExists, RunNotFound
 from airflow_snowpack.scheduling.events.event_log import number_in_turn
 from airflow_snowpack.scheduling.registered_run import RegisteredRun
+from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.schedule_writer import Origin, ScheduleWriter
 from airflow_snowpack.store import Actor, IdMaker, Store, new_id, storable, write_audit
-from airflow_snowpack.store.tables.schedules import registered_runs, schedule_clocks
+from airflow_snowpack.store.tables.schedules import schedule_clocks, schedules
 
 T = TypeVar("T")
 
@@ -42,7 +43,7 @@ class Became(StrEnum):
 class StoredRun:
     """A registered run as the store has it.
 
-    :param updated_at: when it was registered, changed, enabled or disabled last.
+    :param updated_at: when it was last registered, changed, enabled or disabled.
     :param next_run_at: when its cron comes next; ``None`` without one, and while it is disabled.
     """
 
@@ -73,7 +74,7 @@ class RegisteredRuns:
     """Registers, changes and finds runs.
 
     :param catalog: as :class:`Schedules` has it.
-    :param actor: on whose behalf; each change has its entry in the audit trail then, and stands in his name.
+    :param actor: who changes them; each change has one entry in the audit trail then.
     """
 
     def __init__(self, store: Store, *, catalog: str, actor: Actor | None = None, make_id: IdMaker = new_id) -> None:
@@ -97,9 +98,9 @@ class RegisteredRuns:
         return self._write(write)
 
     def upsert(self, run: RegisteredRun) -> tuple[StoredRun, Became]:
-        """Register it or, if its name is registered, let it be as it is said here and nothing else.
+        """Register it or, if its name is registered, replace it.
 
-        What is pending of a run that changes is discarded, and its cron counts from now; one that is as it was is not touched.
+        What is pending of a run that changes is discarded, and its cron counts from now; an equal one is not touched.
 
         :raises NameTaken: a schedule has the name.
         """
@@ -109,11 +110,11 @@ class RegisteredRuns:
             if was is None:
                 return self._register(conn, run), Became.REGISTERED
             enabled = was.enabled if run.enabled is None else run.enabled
-            values = {**run.columns(), "enabled": enabled}
-            if _same(values, was):
+            schedule = run.schedule(enabled=enabled)
+            if enabled == was.enabled and _same(schedule, was.definition):
                 return self._stored(conn, run.name), Became.UNCHANGED
-            self._update(conn, run.name, values)
-            self._follow(conn, run, was.cron, enabled=enabled)
+            self._schedules.update(conn, schedule, by=self._by, origin=Origin.RUN)
+            self._schedules.switch(conn, run.name, on=enabled, by=self._by)
             self._audit(conn, "update_run", run.name, enabled=enabled)
             return self._stored(conn, run.name), Became.CHANGED
 
@@ -127,25 +128,21 @@ class RegisteredRuns:
         return self._switch(name, on=True)
 
     def disable(self, name: str) -> StoredRun:
-        """Discard what is pending, and let its cron not count. Doing it twice changes nothing.
+        """Discard what is pending, and stop its cron. Doing it twice changes nothing.
 
         :raises RunNotFound: there is none of this name.
         """
         return self._switch(name, on=False)
 
     def unregister(self, name: str) -> None:
-        """Remove it, and what is pending with it. Runs that Airflow has already go on.
+        """Remove it, and what is pending of it. DAG runs that Airflow has already continue.
 
         :raises RunNotFound: there is none of this name.
         """
 
         def write(conn: sa.Connection) -> None:
-            row = self._required(conn, name)
-            if row.cron is not None:
-                self._schedules.delete(conn, name, by=self._by)
-            else:
-                self._schedules.discard(conn, name, "the run was unregistered")
-            conn.execute(sa.delete(registered_runs).where(registered_runs.c.name == name))
+            self._required(conn, name)
+            self._schedules.delete(conn, name, by=self._by)
             self._audit(conn, "unregister_run", name)
 
         self._write(write)
@@ -163,70 +160,44 @@ class RegisteredRuns:
         after: str | None = None,
         limit: int = 1_000,
     ) -> list[StoredRun]:
-        """Registered runs in order of their names.
+        """Return registered runs in order of their names.
 
         :param search: part of the name or of the DAG's id, whatever the case.
         :param after: only names that come later: the next page.
         """
-        query = _with_clock().order_by(registered_runs.c.name).limit(limit)
-        query = query if dag_id is None else query.where(registered_runs.c.dag_id == storable(dag_id))
-        query = query if enabled is None else query.where(registered_runs.c.enabled.is_(enabled))
-        query = query if after is None else query.where(registered_runs.c.name > storable(after))
+        query = _with_clock().order_by(schedules.c.name).limit(limit)
+        query = query if dag_id is None else query.where(schedules.c.dag_id == storable(dag_id))
+        query = query if enabled is None else query.where(schedules.c.enabled.is_(enabled))
+        query = query if after is None else query.where(schedules.c.name > storable(after))
         if search:
             text = storable(search).lower()
-            searched = (registered_runs.c.name, registered_runs.c.dag_id)
+            searched = (schedules.c.name, schedules.c.dag_id)
             query = query.where(sa.or_(*(sa.func.lower(each).contains(text, autoescape=True) for each in searched)))
-        return [_stored_from(row) for row in self.store.read(lambda conn: conn.execute(query).all())]
+        return [_stored_from(row) for row in self.store.all(query)]
 
-    def held(self, conn: sa.Connection, name: str) -> StoredRun:
-        """The run, which nobody changes until the transaction ends; it began with :func:`number_in_turn`.
+    def locked(self, conn: sa.Connection, name: str) -> tuple[StoredRun, str]:
+        """Lock the run until the transaction ends, which began with :func:`number_in_turn`.
 
+        :returns: the run, and the generation of its schedule.
         :raises RunNotFound: there is none of this name.
         """
-        self._required(conn, name)
-        return self._stored(conn, name)
+        generation: str = self._required(conn, name).generation
+        return self._stored(conn, name), generation
 
     def _register(self, conn: sa.Connection, run: RegisteredRun) -> StoredRun:
-        if self._schedules.row(conn, run.name) is not None:
-            raise NameTaken(run.name, "schedule")
-        now, enabled = self.store.clock(), run.enabled is not False
-        values = {"name": run.name, **run.columns(), "enabled": enabled, "created_at": now, "updated_at": now}
-        conn.execute(sa.insert(registered_runs).values(**values, updated_by=self._by))
-        self._follow(conn, run, None, enabled=enabled)
+        enabled = run.enabled is not False
+        self._schedules.create(conn, run.schedule(enabled=enabled), by=self._by, origin=Origin.RUN)
         self._audit(conn, "register_run", run.name, enabled=enabled)
         return self._stored(conn, run.name)
 
-    def _follow(self, conn: sa.Connection, run: RegisteredRun, cron_before: str | None, *, enabled: bool) -> None:
-        """Let the schedule be what the run's cron says."""
-        schedule = run.schedule(enabled=enabled)
-        if schedule is None and cron_before is not None:
-            self._schedules.delete(conn, run.name, by=self._by)
-        elif schedule is None:
-            self._schedules.discard(conn, run.name, "the registered run was changed")
-        elif cron_before is None:
-            self._schedules.discard(conn, run.name, "the registered run was changed")
-            self._schedules.create(conn, schedule, by=self._by, origin=Origin.RUN)
-        else:
-            self._schedules.update(conn, schedule, by=self._by, origin=Origin.RUN)
-            self._schedules.switch(conn, run.name, on=enabled, by=self._by)
-
     def _switch(self, name: str, *, on: bool) -> StoredRun:
         def write(conn: sa.Connection) -> StoredRun:
-            row = self._required(conn, name)
-            if row.enabled != on:
-                self._update(conn, name, {"enabled": on})
-                if row.cron is not None:
-                    self._schedules.switch(conn, name, on=on, by=self._by)
-                elif not on:
-                    self._schedules.discard(conn, name, "the registered run was disabled")
+            if self._required(conn, name).enabled != on:
+                self._schedules.switch(conn, name, on=on, by=self._by)
                 self._audit(conn, "enable_run" if on else "disable_run", name)
             return self._stored(conn, name)
 
         return self._write(write)
-
-    def _update(self, conn: sa.Connection, name: str, values: Mapping[str, Any]) -> None:
-        changed = {**values, "updated_at": self.store.clock(), "updated_by": self._by}
-        conn.execute(sa.update(registered_runs).where(registered_runs.c.name == name).values(**changed))
 
     def _write(self, work: Callable[[sa.Connection], T]) -> T:
         def in_turn(conn: sa.Connection) -> T:
@@ -244,49 +215,66 @@ class RegisteredRuns:
         return None if self.actor is None else storable(self.actor.name)
 
     def _row(self, conn: sa.Connection, name: str) -> sa.Row[Any] | None:
-        return conn.execute(sa.select(registered_runs).where(registered_runs.c.name == name).with_for_update()).first()
+        """:raises NameTaken: a schedule has the name."""
+        row = self._schedules.row(conn, name)
+        if row is not None and row.origin != Origin.RUN:
+            raise NameTaken(name, "schedule")
+        return row
 
     def _required(self, conn: sa.Connection, name: str) -> sa.Row[Any]:
-        row = self._row(conn, name)
-        if row is None:
+        row = self._schedules.row(conn, name)
+        if row is None or row.origin != Origin.RUN:
             raise RunNotFound(name)
         return row
 
     def _stored(self, conn: sa.Connection, name: str) -> StoredRun:
-        row = conn.execute(_with_clock().where(registered_runs.c.name == name)).first()
+        row = conn.execute(_with_clock().where(schedules.c.name == name)).first()
         if row is None:
             raise RunNotFound(name)
         return _stored_from(row)
 
 
 def audit_subject(name: str) -> str:
-    """How the audit trail calls a registered run."""
+    """Return the subject of a registered run in the audit trail."""
     return f"run:{name}"
 
 
-def _same(values: Mapping[str, Any], row: sa.Row[Any]) -> bool:
-    """Compared as JSON: to Python, 1 and true are the same."""
-    return json.dumps(dict(values), sort_keys=True) == json.dumps({name: getattr(row, name) for name in values}, sort_keys=True)
+def _same(schedule: Schedule, definition: object) -> bool:
+    try:
+        stored = Schedule.from_json(definition)
+    except InvalidSchedule:  # a newer version has written it
+        return False
+    # As text: to Python, 1 and true are the same.
+    return _text(schedule) == _text(stored)
+
+
+def _text(schedule: Schedule) -> str:
+    return json.dumps(schedule.to_json() | {"enabled": None}, sort_keys=True)
 
 
 def _with_clock() -> sa.Select[Any]:
-    """A run's cron is the one leaf of its schedule's trigger, so its clock is the one of that number."""
-    clock = sa.and_(schedule_clocks.c.schedule == registered_runs.c.name, schedule_clocks.c.leaf == 0)
-    return sa.select(registered_runs, schedule_clocks.c.next_at).outerjoin(schedule_clocks, clock)
+    """Select registered runs; the cron of one is the only leaf of its trigger, so its clock is the one of that number."""
+    clock = sa.and_(schedule_clocks.c.schedule == schedules.c.name, schedule_clocks.c.leaf == 0)
+    query = sa.select(schedules, schedule_clocks.c.next_at).outerjoin(schedule_clocks, clock)
+    return query.where(schedules.c.origin == Origin.RUN.value)
 
 
 def _stored_from(row: sa.Row[Any]) -> StoredRun:
+    definition = row.definition
+    conf = dict(definition["conf"])
+    kept = conf.pop(RUN_KEY, {}).get("preservation")
+    cron = definition["trigger"].get("cron", {})
     return StoredRun(
         name=row.name,
         dag_id=row.dag_id,
-        conf=row.conf,
-        cron=row.cron,
-        tz=row.tz,
-        preservation=None if row.preservation is None else Preservation(row.preservation),
+        conf=conf,
+        cron=cron.get("expression"),
+        tz=cron.get("tz", "UTC"),
+        preservation=None if kept is None else Preservation(kept),
         enabled=row.enabled,
-        description=row.description,
+        description=definition["description"],
         created_at=row.created_at,
-        updated_at=row.updated_at,
-        updated_by=row.updated_by,
+        updated_at=row.changed_at,
+        updated_by=row.changed_by,
         next_run_at=row.next_at,
     )

@@ -23,7 +23,7 @@ from airflow_snowpack.scheduling.events.event_log import number_in_turn
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.schedule_writer import Origin, ScheduleWriter
 from airflow_snowpack.store import Actor, IdMaker, Store, new_id, storable
-from airflow_snowpack.store.tables.schedules import registered_runs, schedules
+from airflow_snowpack.store.tables.schedules import schedules
 
 T = TypeVar("T")
 
@@ -78,7 +78,8 @@ class Schedules:
         """:raises ScheduleExists: the name is taken; :class:`NameTaken` when a registered run has it."""
 
         def write(conn: sa.Connection) -> None:
-            if conn.execute(_registered(schedule.name)).first() is not None:
+            row = self._writer.row(conn, schedule.name)
+            if row is not None and row.origin == Origin.RUN:
                 raise NameTaken(schedule.name, "registered run")
             self._writer.create(conn, schedule, by=by, origin=origin)
 
@@ -164,10 +165,6 @@ class Schedules:
         rows = self.store.read(lambda conn: conn.execute(query).all())
         return {True: 0, False: 0} | {row[0]: row[1] for row in rows}
 
-    def registered_names(self) -> set[str]:
-        """The names that registered runs have, with a cron or without; no schedule can be created under them."""
-        return set(self.store.read(lambda conn: conn.execute(sa.select(registered_runs.c.name)).scalars().all()))
-
     def _switch(self, name: str, *, on: bool, by: str | None) -> StoredSchedule:
         def write(conn: sa.Connection) -> None:
             self._check_free(conn, name)
@@ -194,10 +191,6 @@ class Schedules:
     def _check_free(self, conn: sa.Connection, name: str) -> None:
         if self._writer.required(conn, name).origin == Origin.RUN.value:
             raise KeptByRun(name)
-
-
-def _registered(name: str) -> sa.Select[Any]:
-    return sa.select(registered_runs.c.name).where(registered_runs.c.name == name)
 
 
 def _stored_from(row: sa.Row[Any]) -> StoredSchedule:

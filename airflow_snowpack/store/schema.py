@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.store.dialect import UtcDateTime
 
-REVISION = "0010_gates_in_the_wait_queue"
+REVISION = "0011_runs_among_the_schedules"
 """The newest migration; a test compares it with what Alembic finds."""
 
 metadata = sa.MetaData(

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import yaml
 from fastapi import APIRouter, Response
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.responses import HTMLResponse
 
 from airflow_snowpack.api.pages.audit import WORDS
 from airflow_snowpack.api.pages.links import run_link
@@ -118,13 +118,7 @@ def schedule(name: str, page: Here) -> Response:
     if not LEVEL.fullmatch(name):
         raise ScheduleNotFound(name)
     schedules = page.services.schedules()
-    try:
-        explanation = explain(schedules, name)
-    except ScheduleNotFound:
-        if name not in schedules.registered_names():
-            raise
-        # Its pending job, or its launch, led here; it has no cron, and so no schedule.
-        return RedirectResponse(f"{page.root}/ui/runs?search={name}")
+    explanation = explain(schedules, name)
     before = page.asked("before")
     start = int(before) if before.isascii() and before.isdigit() and len(before) < 19 else None
     lines = read_history(schedules.store, name, before=start, limit=LINES + 1)

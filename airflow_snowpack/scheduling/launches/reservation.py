@@ -1,9 +1,9 @@
-"""Reserving a run: from here on it counts as active, and the launcher starts it.
+"""Reserves runs: from here on they count as active, and the launcher starts them.
 
-    reserve_run(conn, store, Wanted.by(schedule), pending_id, run_id, why)
+    reserve_runs(conn, store, [Reservation(Wanted.by(schedule), pending_id, run_id, why)])
 
-The invariant: a run that is reserved has its pending job, its place among the active runs, what it holds of pools, and its
-launch, or nothing of it; the caller's transaction holds them together.
+The invariant: a reserved run has its pending run, its place among the active runs, its slots of pools and its launch, or
+nothing of these: the caller's transaction writes them together.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from airflow_snowpack.store.tables.schedules import launches, schedule_runs
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to run.
+    """A run to start, or to let continue at a gate.
 
-    :param name: of the schedule, or of the registered run, that wants it.
-    :param constraints: what it takes of pools and loads while Airflow does not show it.
+    :param name: of its schedule, or of the task of its gate.
+    :param constraints: what it waits for; they name what it takes of pools and loads while Airflow does not show it.
     """
 
     name: str
@@ -39,31 +39,17 @@ class Wanted:
 
     @classmethod
     def by(cls, schedule: Schedule) -> Wanted:
-        """What a schedule wants."""
+        """Return the run that a schedule starts."""
         return cls(schedule.name, schedule.dag_id, schedule.conf, schedule.constraints, schedule.priority)
-
-
-def reserve_run(
-    conn: sa.Connection,
-    store: Store,
-    wanted: Wanted,
-    pending_id: str,
-    run_id: str,
-    why: Mapping[str, Any],
-    *,
-    absorbs: bool = False,
-) -> None:
-    """Reserve it, and hand it to the launcher. The periods of its schedule are the caller's to restart.
-
-    :param why: what the run finds in its ``conf`` under ``snowpack``, about why it runs.
-    :param absorbs: whether further events of its schedule join it until a launcher claims it.
-    """
-    reserve_runs(conn, store, [Reservation(wanted, pending_id, run_id, why, absorbs)])
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """One run to reserve, with what :func:`reserve_run` takes."""
+    """One run to reserve.
+
+    :param why: what the run finds in its ``conf`` under ``snowpack``, about why it runs.
+    :param absorbs: whether further events of its schedule join it until a launcher claims it.
+    """
 
     wanted: Wanted
     pending_id: str
@@ -78,7 +64,10 @@ class Reservation:
 
 
 def reserve_runs(conn: sa.Connection, store: Store, reservations: Sequence[Reservation]) -> None:
-    """Reserve several runs, in as many statements as one; each that takes slots of a pool or adds to a load needs more."""
+    """Reserve runs for the launcher, in as many statements as one; each that takes slots of a pool or adds to a load needs more.
+
+    The caller restarts the periods of their schedules.
+    """
     now = store.clock()
     conn.execute(sa.insert(schedule_runs), [{**one.run, "reserved_at": now} for one in reservations])
     for one in reservations:
@@ -102,5 +91,5 @@ def reserve_runs(conn: sa.Connection, store: Store, reservations: Sequence[Reser
 
 
 def run_id_of(schedule: str, pending_id: str, created_at: datetime) -> str:
-    """The id of the DAG run that a pending job becomes: readable, and always the same."""
+    """Return the id of the DAG run that a pending run becomes: readable, and always the same."""
     return f"snowpack__{schedule[:100]}__{created_at:%Y%m%dT%H%M%S}__{pending_id[:12]}"

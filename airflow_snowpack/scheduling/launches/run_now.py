@@ -1,65 +1,103 @@
-"""Starting a schedule's DAG now, because somebody says so, whatever its trigger and its constraints say.
+"""Starts a schedule's DAG now, on request, whatever its trigger and its constraints require.
 
-    job = run_now(Schedules(store, catalog="lake", actor=Actor("vera", "api")), "page_views_nightly")
-    job.run_id
+    pending = run_now(Schedules(store, catalog="lake", actor=Actor("vera", "api")), "page_views_nightly")
+    pending = run_registered(RegisteredRuns(store, catalog="lake", actor=Actor("vera", "cli")), "features_daily", {"days": 30})
+    pending.run_id
 
-It is a launch like any other: reserved, started exactly once, repeated while Airflow does not take it, and on record with who
-asked. What waits for its trigger or its constraints goes on waiting; a suspended schedule stays suspended.
+It is a launch like any other: reserved, started exactly once, repeated while Airflow refuses it, and recorded with the user who
+requested it. What waits for its trigger or its constraints continues to wait; a suspended schedule stays suspended.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
 
+from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.scheduling.errors import InvalidSchedule, ScheduleNotFound, ScheduleNotReadable
 from airflow_snowpack.scheduling.events.clocks import restart_periods
 from airflow_snowpack.scheduling.events.event_log import number_in_turn
 from airflow_snowpack.scheduling.history import note
-from airflow_snowpack.scheduling.launches.reservation import Wanted, reserve_run, run_id_of
+from airflow_snowpack.scheduling.launches.reservation import Reservation, Wanted, reserve_runs, run_id_of
 from airflow_snowpack.scheduling.pending_runs.model import PendingRun, PendingState, Reason, pending_from, reasons_to_json
+from airflow_snowpack.scheduling.registered_run import read_given
+from airflow_snowpack.scheduling.registered_runs import RegisteredRuns
+from airflow_snowpack.scheduling.registered_runs import audit_subject as registered_subject
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.schedule_writer import audit_subject
 from airflow_snowpack.scheduling.schedules import Schedules
-from airflow_snowpack.store import Store, new_id, storable, write_audit
+from airflow_snowpack.store import Actor, Store, new_id, storable, write_audit
 from airflow_snowpack.store.tables.schedules import pending_jobs, schedules
 
 
 def run_now(of: Schedules, name: str) -> PendingRun:
-    """Reserve a run of its own and hand it to the launcher.
+    """Reserve a run of a schedule and hand it to the launcher.
 
-    :param of: the schedules, with the actor who asks.
+    :param of: the schedules, with the actor who requests it.
     :raises ScheduleNotFound: there is none of this name.
-    :raises ScheduleNotReadable: nobody knows with what it would run.
+    :raises ScheduleNotReadable: this version cannot read what it would run with.
     """
-    pending_id = new_id()  # before the first try, so that a repeat whose first try went through starts nothing twice
-    return of.store.transact(lambda conn: _run_now(conn, of, name, pending_id))
+
+    def request(conn: sa.Connection, pending_id: str) -> PendingRun:
+        row = conn.execute(sa.select(schedules).where(schedules.c.name == name).with_for_update()).first()
+        if row is None:
+            raise ScheduleNotFound(name)
+        try:
+            schedule = Schedule.from_json(row.definition)
+        except InvalidSchedule as error:
+            raise ScheduleNotReadable(name, str(error)) from error
+        pending = _enter(conn, of.store, Wanted.by(schedule), pending_id, row.generation, of.actor)
+        restart_periods(conn, of.store, schedule)
+        _audit(conn, of.store, of.actor, "run_schedule", audit_subject(name), pending)
+        return pending
+
+    return _once(of.store, request)
 
 
-def _run_now(conn: sa.Connection, of: Schedules, name: str, pending_id: str) -> PendingRun:
-    if (before := asked_before(conn, pending_id)) is not None:
-        return before
-    number_in_turn(conn)  # first of all, as in every change of a schedule
-    row = conn.execute(sa.select(schedules).where(schedules.c.name == name).with_for_update()).first()
-    if row is None:
-        raise ScheduleNotFound(name)
-    schedule = _read(row)
-    job = ask_for(conn, of.store, Wanted.by(schedule), pending_id, row.generation, None if of.actor is None else of.actor.name)
-    restart_periods(conn, of.store, schedule)
-    if of.actor is not None:
-        write_audit(conn, of.store, of.actor, "run_schedule", audit_subject(name), dag_id=job.dag_id, run_id=job.run_id)
-    return job
-
-
-def ask_for(
-    conn: sa.Connection, store: Store, wanted: Wanted, pending_id: str, generation: str, asked_by: str | None
+def run_registered(
+    of: RegisteredRuns, name: str, conf: Mapping[str, Any] | None = None, preservation: Preservation | str | None = None
 ) -> PendingRun:
-    """Enter a run that goes to the launcher at once, because somebody asks for it.
+    """Reserve a run of a registered run and hand it to the launcher; also of a disabled one, which only stops its cron.
 
-    :param pending_id: drawn before the transaction's first try; its run's id is made from it.
+    :param of: the catalogue, with the actor who requests it.
+    :param conf: values for this run, over the registered ones key by key. A value that is an object is replaced as a whole.
+    :param preservation: of this run's interim tables; ``None`` for what is registered. ``NONE`` beats a registered ``FULL``.
+    :raises RunNotFound: there is none of this name.
+    :raises InvalidRun: the conf or the preservation cannot be used.
     """
-    now, who = store.clock(), storable(asked_by) if asked_by is not None else "somebody"
+    given, asked = read_given(conf, preservation)
+
+    def request(conn: sa.Connection, pending_id: str) -> PendingRun:
+        stored, generation = of.locked(conn, name)
+        wanted = Wanted(name, stored.dag_id, stored.run.conf_of_run(given, asked))
+        pending = _enter(conn, of.store, wanted, pending_id, generation, of.actor)
+        _audit(conn, of.store, of.actor, "run_registered", registered_subject(name), pending)
+        return pending
+
+    return _once(of.store, request)
+
+
+def _once(store: Store, request: Callable[[sa.Connection, str], PendingRun]) -> PendingRun:
+    """Make a request in one transaction; a repeat after a lost answer returns what the first try has entered."""
+    pending_id = new_id()  # before the first try
+
+    def enter(conn: sa.Connection) -> PendingRun:
+        before = conn.execute(sa.select(pending_jobs).where(pending_jobs.c.pending_id == pending_id)).first()
+        if before is not None:
+            return pending_from(before)
+        number_in_turn(conn)  # first of all, as in every change of a schedule
+        return request(conn, pending_id)
+
+    return store.transact(enter)
+
+
+def _enter(
+    conn: sa.Connection, store: Store, wanted: Wanted, pending_id: str, generation: str, actor: Actor | None
+) -> PendingRun:
+    """Enter a run that goes to the launcher at once."""
+    now, by = store.clock(), "somebody" if actor is None else storable(actor.name)
     run_id = run_id_of(wanted.name, pending_id, now)
     values = {
         "pending_id": pending_id,
@@ -72,28 +110,16 @@ def ask_for(
         "triggered_at": now,
         "counted_to": 0,
         "progress": {},
-        "reasons": reasons_to_json((Reason("asked", f"{who} asked for it", met=True),)),
+        "reasons": reasons_to_json((Reason("asked", f"{by} asked for it", met=True),)),
         "run_id": run_id,
     }
-    conn.execute(sa.insert(pending_jobs).values(**values))
-    told = {"schedule": wanted.name, "pending_id": pending_id, "asked_by": who, "event_count": 0, "events": [], "missing": []}
-    reserve_run(conn, store, wanted, pending_id, run_id, told)
-    note(conn, store, wanted.name, "asked_for", pending_id, by=who, run_id=run_id)
-    return pending_from(conn.execute(_mine(pending_id)).one())
+    row = conn.execute(sa.insert(pending_jobs).values(**values).returning(pending_jobs)).one()
+    why = {"schedule": wanted.name, "pending_id": pending_id, "asked_by": by, "event_count": 0, "events": [], "missing": []}
+    reserve_runs(conn, store, [Reservation(wanted, pending_id, run_id, why)])
+    note(conn, store, wanted.name, "asked_for", pending_id, by=by, run_id=run_id)
+    return pending_from(row)
 
 
-def asked_before(conn: sa.Connection, pending_id: str) -> PendingRun | None:
-    """What a try whose answer was lost has entered."""
-    row = conn.execute(_mine(pending_id)).first()
-    return None if row is None else pending_from(row)
-
-
-def _mine(pending_id: str) -> sa.Select[Any]:
-    return sa.select(pending_jobs).where(pending_jobs.c.pending_id == pending_id)
-
-
-def _read(row: sa.Row[Any]) -> Schedule:
-    try:
-        return Schedule.from_json(row.definition)
-    except InvalidSchedule as error:
-        raise ScheduleNotReadable(row.name, str(error)) from error
+def _audit(conn: sa.Connection, store: Store, actor: Actor | None, change: str, subject: str, pending: PendingRun) -> None:
+    if actor is not None:
+        write_audit(conn, store, actor, change, subject, dag_id=pending.dag_id, run_id=pending.run_id)

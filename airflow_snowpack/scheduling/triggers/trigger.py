@@ -410,6 +410,7 @@ TRIGGERS: Kinds[Trigger] = Kinds(
         "custom_events": f"{_HERE}.event_triggers:CustomEvents",
         "cron": f"{_HERE}.clock_triggers:Cron",
         "every": f"{_HERE}.clock_triggers:Every",
+        "by_hand": f"{_HERE}.by_hand:ByHand",
         "since": f"{__name__}:Since",
         "at_latest": f"{__name__}:AtLatest",
         "all_of": f"{__name__}:AllOf",

@@ -335,3 +335,6 @@ registered_runs = sa.Table(
     sa.Column("updated_at", UtcDateTime, nullable=False),
     sa.Column("updated_by", sa.Text),
 )
+"""Not used any more: registered runs are schedules of the origin ``run``. Processes of the version before still read and write it
+during a rolling deployment.
+"""

@@ -7,11 +7,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sqlalchemy as sa
 from bounded import PATIENCE_S
 
 from airflow_snowpack.preservation import DEFAULT_VARIABLE, Preservation, resolve_preservation
 from airflow_snowpack.scheduling import (
     Became,
+    ByHand,
     Cron,
     CustomEvents,
     InvalidRun,
@@ -26,7 +28,6 @@ from airflow_snowpack.scheduling import (
     RunExists,
     RunNotFound,
     Schedule,
-    ScheduleNotFound,
     Schedules,
     explain,
     plan_sync,
@@ -34,7 +35,8 @@ from airflow_snowpack.scheduling import (
     run_registered,
     sync,
 )
-from airflow_snowpack.store import Actor, AuditTrail
+from airflow_snowpack.store import Actor, AuditTrail, upgrade_schema
+from airflow_snowpack.store.tables.schedules import registered_runs
 
 if TYPE_CHECKING:
     from airflow_snowpack.scheduling import Launch, StoredRun
@@ -107,13 +109,15 @@ def test_a_cron_of_six_fields_counts_seconds(runs: RegisteredRuns, scheduler: An
     assert len(scheduler.started) == 2
 
 
-def test_a_run_without_a_cron_is_no_schedule_and_is_started_by_hand(runs: RegisteredRuns, scheduler: Any) -> None:
+def test_a_run_without_a_cron_is_a_schedule_that_is_started_by_hand_only(runs: RegisteredRuns, scheduler: Any) -> None:
     runs.register(make(conf={"days": 7}))
     job = run_registered(runs, "features")
     scheduler.work()
     scheduler.work()
 
-    assert scheduler.schedules.list() == []
+    (schedule,) = scheduler.schedules.list()
+    assert (schedule.schedule.trigger, schedule.origin) == (ByHand(), Origin.RUN)
+    assert "Its trigger is not satisfied: it is started by hand only." in str(explain(scheduler.schedules, "features"))
     assert [launch.run_id for launch in scheduler.started] == [job.run_id]
     assert confs(scheduler) == [{"days": 7, "snowpack_run": {"name": "features", "preservation": None, "explicit": False}}]
     assert scheduler.started[0].conf["snowpack"]["asked_by"] == "vera"
@@ -251,8 +255,7 @@ def test_a_cron_comes_and_goes_with_an_upsert(runs: RegisteredRuns, scheduler: A
     gone, _ = runs.upsert(make())
     scheduler.go_on(hours=2)
     assert (gone.cron, gone.next_run_at, scheduler.started) == (None, None, [])
-    with pytest.raises(ScheduleNotFound):
-        scheduler.schedules.get("features")
+    assert scheduler.schedules.get("features").schedule.trigger == ByHand()
 
 
 def test_unregistering_takes_the_schedule_and_what_waits_with_it(runs: RegisteredRuns, scheduler: Any) -> None:
@@ -315,7 +318,7 @@ def test_a_file_that_declares_a_registered_name_is_an_error_and_deploys_nothing(
     for work in (plan_sync, sync):
         with pytest.raises(InvalidSchedule, match="name = 'features' is not usable: a registered run has it already"):
             work(scheduler.schedules, [clash, other], update=True)
-    assert [one.name for one in scheduler.schedules.list()] == (["features"] if said else [])
+    assert [one.name for one in scheduler.schedules.list()] == ["features"]
 
 
 def test_a_sync_neither_deletes_nor_changes_the_schedule_of_a_registered_run(runs: RegisteredRuns, scheduler: Any) -> None:
@@ -372,7 +375,7 @@ def test_a_start_whose_answer_was_lost_is_repeated_and_is_one_run(runs: Register
         scheduler.go_on(minutes=10)
 
     assert [launch.run_id for launch in scheduler.started] == [job.run_id]
-    assert scheduler.history("features") == ["asked_for", "launch_waits", "launched"]
+    assert scheduler.history("features") == ["created", "asked_for", "launch_waits", "launched"]
 
 
 def test_of_many_who_register_one_name_at_once_one_does(scheduler: Any) -> None:
@@ -429,3 +432,30 @@ def test_a_moment_of_the_cron_that_nobody_was_there_to_see_is_one_run(runs: Regi
 
     assert len(scheduler.started) == 1
     assert "ticks_missed" in scheduler.history("features")
+
+
+def test_a_migration_enters_the_runs_of_the_version_before_among_the_schedules(runs: RegisteredRuns, scheduler: Any) -> None:
+    """Those with a cron are there already; what the version before wrote stays where it was."""
+    store, now = scheduler.store, scheduler.clock()
+    runs.register(make("with_cron", **DAILY))
+    common = {"dag_id": "make_features", "tz": "UTC", "enabled": False, "created_at": now, "updated_at": now, "updated_by": "ann"}
+    hand = {"name": "by_hand", "conf": {"days": 7}, "cron": None, "preservation": "FULL", "description": "x"}
+    cron = {"name": "with_cron", "conf": {}, "cron": DAILY["cron"], "preservation": None, "description": ""}
+
+    def write_as_before(conn: sa.Connection) -> None:
+        conn.execute(sa.insert(registered_runs), [{**common, **hand}, {**common, **cron}])
+        conn.execute(sa.text("UPDATE snowpack_version SET version_num = '0010_gates_in_the_wait_queue'"))
+
+    before = runs.get("with_cron")
+    store.transact(write_as_before)
+    upgrade_schema(store)
+
+    assert runs.get("with_cron") == before
+    entered = runs.get("by_hand")
+    assert entered.run == make("by_hand", conf={"days": 7}, preservation="FULL", enabled=False, description="x")
+    assert (entered.created_at, entered.updated_at, entered.updated_by) == (now, now, "ann")
+    assert runs.upsert(make("by_hand", conf={"days": 7}, preservation="FULL", description="x"))[1] is Became.UNCHANGED
+    run_registered(runs, "by_hand")
+    scheduler.work()
+    assert confs(scheduler) == [{"days": 7, "snowpack_run": {"name": "by_hand", "preservation": "FULL", "explicit": False}}]
+    assert len(store.all(sa.select(registered_runs))) == 2

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from airflow_snowpack.preservation import Preservation
-from airflow_snowpack.scheduling import InvalidRun, InvalidSchedule, RegisteredRun
+from airflow_snowpack.scheduling import ByHand, Cron, InvalidRun, InvalidSchedule, RegisteredRun, parse_trigger
 
 
 def test_the_least_that_can_be_said_is_a_name_and_a_dag() -> None:
     run = RegisteredRun("features", "make_features")
 
     assert (run.conf, run.cron, run.tz, run.preservation, run.enabled) == ({}, None, "UTC", None, None)
-    assert run.schedule(enabled=True) is None
+    assert run.schedule(enabled=True).trigger == ByHand()
 
 
 def test_its_json_is_read_as_it_is() -> None:
@@ -23,7 +24,17 @@ def test_its_json_is_read_as_it_is() -> None:
 
     assert run.preservation is Preservation.FULL
     assert run.enabled is False
-    assert {"name": run.name, **run.columns()} == said | {"description": "x"}
+    read = {name: getattr(run, name) for name in said}
+    assert (read, run.description) == (said, "x")
+    assert run.schedule(enabled=False).trigger == Cron("0 8 * * *", "Europe/Berlin")
+
+
+def test_the_trigger_of_a_run_without_a_cron_is_never_satisfied_and_has_no_fields() -> None:
+    assert parse_trigger({"by_hand": {}}) == parse_trigger({"by_hand": None}) == ByHand()
+    assert ByHand().leaves() == ()
+    assert not ByHand().evaluate({}, datetime.now(UTC)).satisfied
+    with pytest.raises(InvalidSchedule, match="it has no fields"):
+        parse_trigger({"by_hand": {"by": "vera"}})
 
 
 @pytest.mark.parametrize(
