@@ -1,8 +1,7 @@
-"""Operators: maintain tables and steer their jobs, guard one's own writes with the same lock, start what schedules want, and
-build and publish snapshots.
+"""Operators: maintain tables, run and cancel jobs, lock tables, start the DAG runs of schedules, build snapshots, map tables.
 
-Most DAGs need only :class:`MaintainTableOperator`, or :class:`ShardedBuildOperator`. Names load when they are first used, so that
-a DAG file pays only for what it needs.
+Most DAGs need only :class:`MaintainTableOperator` or :class:`ShardedBuildOperator`. Names load when they are first used, so that
+a DAG file loads only what it needs.
 """
 
 import lazy_loader

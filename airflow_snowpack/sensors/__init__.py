@@ -1,4 +1,4 @@
-"""Sensors: wait for a job's end, for a free table, for data, for a publication, or until a run may go on."""
+"""Sensors: wait for the end of a job, for a free table, for data, for a publication, or for the constraints of a run."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Triggers: wait for a job, a free table, or what schedules wait for in the triggerer, without holding a worker's slot."""
+"""Triggers: what the triggerer waits for on behalf of sensors, operators and assets, without a worker slot."""
 
 import lazy_loader
 

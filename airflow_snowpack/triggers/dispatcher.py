@@ -1,23 +1,18 @@
-"""Does for schedules what needs no Airflow, and fires when there is something that does.
-
-Ticks, events and arrivals in tables are taken in here, in the triggerer, and triggers are counted: a busy table wakes no task
-before enough has arrived. The event that it leaves is a nudge; what there is to do stands in the store.
-"""
+"""Do in the triggerer what the scheduler needs no Airflow for."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
-
-from airflow.triggers.base import BaseTrigger
+from typing import TYPE_CHECKING
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.triggers.shared_reads import join_broker, shared_store
-from airflow_snowpack.triggers.wait_for import Settling, event_of
+from airflow_snowpack.triggers.wait_for import DataclassTrigger, Settling, event_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -30,51 +25,34 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-AFTER_A_FAILURE_S = 5.0
+RETRY_AFTER_S = 5.0
 
 
-class DispatcherTrigger(BaseTrigger):
-    """Fires when a pending job is to be checked or a DAG run to be started, or when its time is over.
+@dataclass(eq=False, repr=False)
+class DispatcherTrigger(DataclassTrigger):
+    """Records events and counts triggers, and fires when a pending run is due, a DAG run can start, or the time is over.
 
-    :param until: no longer than this, as ISO 8601 text.
-    :param look_seconds: the pause between two looks, in seconds (Airflow keeps a trigger's arguments as JSON).
-    :param of_dag: the DAG of the task that waits, in whose name it leaves a sign of life; likewise ``of_task``.
+    Cron ticks, events and arrivals in tables need no Airflow, so they are processed here: a busy table resumes no task before
+    enough has arrived. The event is a hint; what is due is in the store.
+
+    :param until: when the wait ends, as ISO 8601 text.
+    :param look_seconds: the time between two checks, in seconds.
+    :param of_dag: the DAG of the task that waits, under whose name this process reports a sign of life; likewise ``of_task``.
     """
 
-    def __init__(
-        self,
-        until: str,
-        store_conn_id: str | None = None,
-        catalog_conn_id: str | None = None,
-        look_seconds: float = 0.5,
-        of_dag: str = "snowpack_dispatcher",
-        of_task: str = "dispatch",
-    ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's is untyped
-        self.until = until
-        self.store_conn_id = store_conn_id
-        self.catalog_conn_id = catalog_conn_id
-        self.look_seconds = look_seconds
-        self.of_dag = of_dag
-        self.of_task = of_task
-        self._sign: SignOfLife | None = None
-        self._polling: Worker | None = None
-        self._joined = ExitStack()
+    until: str
+    store_conn_id: str | None = None
+    catalog_conn_id: str | None = None
+    look_seconds: float = 0.5
+    of_dag: str = "snowpack_dispatcher"
+    of_task: str = "dispatch"
 
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """The trigger as Airflow keeps it."""
-        arguments = {
-            "until": self.until,
-            "store_conn_id": self.store_conn_id,
-            "catalog_conn_id": self.catalog_conn_id,
-            "look_seconds": self.look_seconds,
-            "of_dag": self.of_dag,
-            "of_task": self.of_task,
-        }
-        return "airflow_snowpack.triggers.dispatcher.DispatcherTrigger", arguments
+    _sign: SignOfLife | None = field(default=None, init=False)
+    _polling: Worker | None = field(default=None, init=False)
+    _connections: ExitStack = field(default_factory=ExitStack, init=False)
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """One event: ``due``, ``over``, or what kept the trigger from looking."""
+        """Yield one event: ``why="due"``, ``why="over"``, or the ``problem`` that ended the wait."""
         settling = Settling()
         try:
             yield event_of({"why": await self._wait(settling)})
@@ -85,7 +63,7 @@ class DispatcherTrigger(BaseTrigger):
             self._stop_polling()
 
     async def cleanup(self) -> None:
-        """The triggerer lets go of the trigger, whatever the reason."""
+        """Stop when the triggerer removes the trigger."""
         self._stop_polling()
 
     async def _wait(self, settling: Settling) -> str:
@@ -97,13 +75,13 @@ class DispatcherTrigger(BaseTrigger):
             try:
                 store = await shared_store(self.store_conn_id)
                 await self._start_polling(store)
-                if await asyncio.to_thread(self._take_in, store) and settling.is_over:
+                if await asyncio.to_thread(self._process_events, store) and settling.is_over:
                     return "due"
                 problem.passed()
                 pause = self.look_seconds
             except (StoreUnreachable, StoreTooSlow) as outage:
                 problem.failed(outage, "Still waiting for the store")
-                pause = AFTER_A_FAILURE_S
+                pause = RETRY_AFTER_S
             await asyncio.sleep(pause)
         await settling.rest()
         return "over"
@@ -115,7 +93,7 @@ class DispatcherTrigger(BaseTrigger):
         from airflow_snowpack.store.signs_of_life import Role
 
         if self._polling is None:
-            broker = await join_broker(self._joined, self.catalog_conn_id)
+            broker = await join_broker(self._connections, self.catalog_conn_id)
             sign = self._sign_of(store, Role.POLLER, POLLER_PERIOD)
             self._polling = open_poller(store, Settings.load(), broker).worker(sign)
             self._polling.start()
@@ -124,10 +102,10 @@ class DispatcherTrigger(BaseTrigger):
         if self._polling is not None:
             self._polling.stop()
             self._polling = None
-        self._joined.close()
+        self._connections.close()
 
-    def _take_in(self, store: Store) -> bool:
-        """One round of what needs no Airflow; whether something is due that does."""
+    def _process_events(self, store: Store) -> bool:
+        """Process events once, and return whether something is due that needs Airflow."""
         from airflow_snowpack.scheduling import Intake, ends_are_due, work_is_due
         from airflow_snowpack.store.signs_of_life import BEAT, Role
 

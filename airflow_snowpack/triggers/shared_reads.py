@@ -95,7 +95,7 @@ class SharedReads(Generic[K, V]):
 
 
 def _retrieve(future: asyncio.Future[Any]) -> None:
-    """An exception for a trigger that was cancelled meanwhile is no news."""
+    """Mark the exception as retrieved, in case the trigger was cancelled."""
     if not future.cancelled():
         future.exception()
 
@@ -104,9 +104,9 @@ _shared: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, Hashable], SharedR
 
 
 def shared_reads(key: Hashable, read: Callable[[frozenset[K]], Mapping[K, V | Exception]], what: str) -> SharedReads[K, V]:
-    """Return the reads under this key, the same object for all triggers that hold it at a time.
+    """Return the reads of this key, the same object for all triggers that use it at the same time.
 
-    :param read: see :class:`SharedReads`; used when there is none yet.
+    :param read: see :class:`SharedReads`; used by the first of them.
     """
     mine = (asyncio.get_running_loop(), key)
     found = _shared.get(mine)
@@ -121,9 +121,9 @@ def _begin(begun: asyncio.Future[None]) -> None:
 
 
 async def next_round(period_s: float, at_most_s: float = math.inf) -> None:
-    """Sleep until the next round: all triggers of an event loop with the same period wake up at the same moment.
+    """Sleep until the next round, which begins at the same time for all triggers with this period.
 
-    :param at_most_s: no longer than this.
+    :param at_most_s: the longest sleep.
     """
     loop, period = asyncio.get_running_loop(), max(SHORTEST_ROUND_S, period_s)
     now = loop.time()
@@ -140,7 +140,7 @@ _opening = Lock()
 
 
 async def shared_store(store_conn_id: str | None) -> Store:
-    """The store of a connection; ``None`` for the installation's.
+    """Return the store of a connection; ``None`` for the installation's. It stays open as long as the process.
 
     :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the Airflow connection.
     :raises StoreUnreachable, SchemaOutOfDate, UnknownRevision: from the store.
@@ -149,7 +149,7 @@ async def shared_store(store_conn_id: str | None) -> Store:
 
 
 class StoreReads:
-    """What one trigger reads from the store, together with the other triggers of the process.
+    """The reads of one trigger from the store, shared with the other triggers of the process.
 
     :param store_conn_id: ``None`` for the installation's.
     """
@@ -160,10 +160,10 @@ class StoreReads:
         self._reads: dict[Any, SharedReads[Any, Any]] = {}
 
     async def get(self, read: Callable[[Store, frozenset[K]], Mapping[K, V | Exception]], key: K) -> V:
-        """Return what is read under a key.
+        """Return the value of a key.
 
-        :param read: a function of a module: the triggers that give the same one are served together.
-        :raises StoreUnreachable: the store does not answer, which is in the log.
+        :param read: a function of a module; triggers that pass the same function share its calls.
+        :raises StoreUnreachable: the store does not answer; the log has it once for all triggers.
         """
         from airflow_snowpack.store import StoreUnreachable
 
@@ -181,9 +181,9 @@ class StoreReads:
 
 
 def one_by_one(keys: Collection[K], read: Callable[[K], V]) -> dict[K, V | Exception]:
-    """Read keys one after the other: what fails for one is the error of that one alone.
+    """Read keys one after the other. An error is the value of its key alone.
 
-    :raises StoreUnreachable: the store does not answer, so that the others need not try.
+    :raises StoreUnreachable: the store does not answer, so that no other key needs to try.
     """
     from airflow_snowpack.store import StoreUnreachable
 
@@ -212,7 +212,7 @@ def _open(url: str) -> Store:
 
 
 async def join_broker(stack: ExitStack, catalog_conn_id: str | None) -> Broker:
-    """Return the broker of a catalog, until the stack closes.
+    """Return the broker of a catalog, which is left when the stack closes.
 
     :param catalog_conn_id: ``None`` for the installation's.
     :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection, UnusableAddress: from the Airflow connection.
@@ -226,9 +226,9 @@ async def join_broker(stack: ExitStack, catalog_conn_id: str | None) -> Broker:
 async def join_tables(
     stack: ExitStack, catalog_conn_id: str | None, names: frozenset[TableName]
 ) -> Callable[[], Awaitable[Mapping[TableName, Table]]]:
-    """Return what reads tables with those of all other triggers, until the stack closes.
+    """Return a function that reads tables together with those of all other triggers, until the stack closes.
 
-    It raises ``TableNotFound`` and what else is wrong with one of these tables, and ``CatalogUnreachable``, which is in the log.
+    It raises ``TableNotFound`` and other errors of these tables, and ``CatalogUnreachable``, which the log has once.
 
     :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection, UnusableAddress: from the Airflow connection.
     """

@@ -1,10 +1,9 @@
-"""Makes what arrives in a table events of an Airflow asset, one for each snapshot that added data.
+"""Emit an event of an Airflow asset for each snapshot that adds data to a table.
 
-It is the trigger of :class:`airflow_snowpack.assets.IcebergTableWatcher`. The invariant: **no arrival is lost.** Airflow confirms
-an event only when it has stored it, and only then does the watcher's place in our store move on; a triggerer that is killed in
-between reads the same arrivals again. An event may then come twice, with the same ``sequence_number``. Snapshots that were
-expired before they were read are events with the operation ``expired`` and perhaps without a ``snapshot_id``. Rewrites and
-deletes are no arrivals, so that a DAG which maintains the table that it is scheduled on does not start itself.
+**No arrival is lost**: the position of the watcher moves only after Airflow has confirmed that it stored an event. A triggerer
+that is killed in between reads the same arrivals again, so an event may come twice, with the same ``sequence_number``. Snapshots
+that expired unread are events with the operation ``expired``, perhaps without a ``snapshot_id``. Rewrites and deletes are no
+arrivals, so that a DAG that maintains the table on which it is scheduled does not start itself.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseEventTrigger
@@ -20,7 +20,7 @@ from airflow.triggers.shared_stream import SharedStreamProducer
 from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.triggers.shared_reads import join_tables, next_round, shared_store
-from airflow_snowpack.triggers.wait_for import event_of
+from airflow_snowpack.triggers.wait_for import DataclassTrigger, event_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
@@ -44,7 +44,7 @@ class NotStored(SnowpackError, kind=Kind.FAILED):
 
 
 class ArrivalProducer(SharedStreamProducer):
-    """Reads the arrivals of one table, and moves the watcher's place behind those that Airflow has stored."""
+    """Reads the arrivals of one table, and moves the watcher's position past those that Airflow has stored."""
 
     def __init__(self, kwargs: dict[str, Any]) -> None:
         self._table = str(kwargs["table"])
@@ -56,7 +56,7 @@ class ArrivalProducer(SharedStreamProducer):
         self._latest: Mapping[TableName, Table] = {}
 
     async def open_stream(self) -> AsyncIterator[tuple[Any, Any]]:
-        """Arrivals as they come, oldest first."""
+        """Yield arrivals, oldest first."""
         from airflow_snowpack.iceberg import CatalogUnreachable
         from airflow_snowpack.scheduling.sources.watcher_cursor import place_of
 
@@ -81,9 +81,9 @@ class ArrivalProducer(SharedStreamProducer):
                 await next_round(self._poll_seconds)
 
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
-        """Airflow has dealt with these.
+        """Move the position past arrivals that Airflow has processed.
 
-        :raises NotStored: with one of them not well; then all are read again.
+        :raises NotStored: Airflow failed to store one of them; all are read again.
         """
         assert self._watched is not None, "it has produced them"
         if not all(item.outcome.is_clean for item in batch):
@@ -103,57 +103,44 @@ class ArrivalProducer(SharedStreamProducer):
         return WatchedTable(store, self._watcher, name, load=lambda name: self._latest[name])
 
 
-class TableWatcherTrigger(BaseEventTrigger):
-    """One watcher of one table.
+@dataclass(eq=False, repr=False)
+class TableWatcherTrigger(DataclassTrigger, BaseEventTrigger):
+    """Watches one table for :class:`airflow_snowpack.assets.IcebergTableWatcher`.
 
-    :param watcher: its name: it keeps its place under it.
-    :param poll_seconds: the pause between two looks, in seconds (Airflow keeps a trigger's arguments as JSON).
+    :param watcher: its name, under which its position is stored.
+    :param poll_seconds: the time between two checks, in seconds.
     """
 
-    def __init__(
-        self,
-        table: str,
-        watcher: str,
-        poll_seconds: float = 10.0,
-        store_conn_id: str | None = None,
-        catalog_conn_id: str | None = None,
-    ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's is untyped
-        self.table = table
-        self.watcher = watcher
-        self.poll_seconds = poll_seconds
-        self.store_conn_id = store_conn_id
-        self.catalog_conn_id = catalog_conn_id
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """The trigger as Airflow keeps it."""
-        names = ("table", "watcher", "poll_seconds", "store_conn_id", "catalog_conn_id")
-        return "airflow_snowpack.triggers.table_watcher.TableWatcherTrigger", {name: getattr(self, name) for name in names}
+    table: str
+    watcher: str
+    poll_seconds: float = 10.0
+    store_conn_id: str | None = None
+    catalog_conn_id: str | None = None
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Airflow runs the stream instead, since this trigger has one."""
+        """Refuse: Airflow runs the shared stream instead."""
         raise NotImplementedError("TableWatcherTrigger works through its shared stream.")
         yield  # makes it an asynchronous generator, as the base class declares it
 
     def shared_stream_key(self) -> Hashable:
-        """A stream for each watcher of each table: each has its own place."""
+        """Return a key of its own for each watcher of each table, since each has its own position."""
         return ("snowpack", self.store_conn_id, self.catalog_conn_id, self.table, self.watcher)
 
     @classmethod
     def create_shared_stream_producer(cls, kwargs: dict[str, Any]) -> SharedStreamProducer:
-        """What reads the table, and is told what Airflow has stored."""
+        """Return what reads the table, and learns what Airflow has stored."""
         return ArrivalProducer(kwargs)
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Any]) -> AsyncIterator[TriggerEvent]:
-        """Every arrival is an event."""
+        """Yield each arrival as an event."""
         async for payload in shared_stream:
             yield event_of(payload)
 
 
 def _payload(table: str, arrival: Arrival, expired: int) -> dict[str, Any]:
-    """What the event tells.
+    """Return the payload of an event.
 
-    :param expired: how many snapshots before this one were expired unread.
+    :param expired: how many snapshots before this one expired unread.
     """
     return {
         "table": table,

@@ -43,10 +43,23 @@ OVER = {"why": "over"}
 SHORTEST_WAIT_S = 0.1
 
 
-class WaitFor(BaseTrigger):
+class DataclassTrigger(BaseTrigger):
+    """Base of triggers that are dataclasses. Airflow keeps the fields as JSON and creates the trigger from them again."""
+
+    def __post_init__(self) -> None:
+        """Initialize Airflow's part of the trigger."""
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's is untyped
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return the class and its arguments."""
+        kind: Any = type(self)
+        return f"{kind.__module__}.{kind.__name__}", {each.name: getattr(self, each.name) for each in fields(kind) if each.init}
+
+
+class WaitFor(DataclassTrigger):
     """Base of the triggers that fire once: when ``ask`` has an answer, or when their time is over.
 
-    A subclass is a dataclass of what Airflow keeps as JSON. While the store or the catalog does not answer, the trigger waits.
+    While the store or the catalog does not answer, the trigger waits.
 
     :cvar ends_on_errors: whether any other error ends the wait; ``False`` logs it and asks again.
     :ivar store_conn_id: the Airflow connection of the store; ``None`` for the installation's.
@@ -61,10 +74,6 @@ class WaitFor(BaseTrigger):
     until: str | None = None
     connections: ExitStack
 
-    def __post_init__(self) -> None:
-        """Initialize Airflow's part of the trigger."""
-        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's is untyped
-
     async def ask(self) -> Answer | None:
         """Return the payload of the event, or ``None`` to ask again in the next round."""
         raise NotImplementedError
@@ -77,11 +86,6 @@ class WaitFor(BaseTrigger):
     def store(self) -> StoreReads:
         """The store, read together with the other triggers of the process."""
         return StoreReads(self.store_conn_id)
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return what Airflow creates the trigger from again."""
-        kind: Any = type(self)
-        return f"{kind.__module__}.{kind.__name__}", {each.name: getattr(self, each.name) for each in fields(kind) if each.init}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield one event: the answer, ``why="over"``, or the ``problem`` that ended the wait."""
