@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 DURATION_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
@@ -99,3 +99,35 @@ def timestamp(moment: datetime, zone: tzinfo = UTC) -> str:
 def clock_time(moment: datetime, zone: tzinfo = UTC) -> str:
     """Format a time of day: ``14:03:09``."""
     return f"{moment.astimezone(zone):%H:%M:%S}"
+
+
+class Text:
+    """A text for people whose times are values, so that each medium formats them in its own way and zone.
+
+    text = Text("Failed at ", job.completed_at, ". Fix the error below.")
+    str(text)                                # times in UTC
+    text.render(show)                        # times as ``show`` formats them
+
+    :ivar parts: in order.
+    """
+
+    __slots__ = ("parts",)
+
+    def __init__(self, *parts: str | datetime) -> None:
+        self.parts = parts
+
+    def render(self, show: Callable[[datetime], str]) -> str:
+        """Return the text with its times as ``show`` formats them."""
+        return "".join(show(part) if isinstance(part, datetime) else part for part in self.parts)
+
+    def __str__(self) -> str:
+        return self.render(timestamp)
+
+    def __repr__(self) -> str:
+        return f"Text({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Text) and self.parts == other.parts
+
+    def __hash__(self) -> int:
+        return hash(self.parts)

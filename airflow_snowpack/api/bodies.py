@@ -24,8 +24,8 @@ if TYPE_CHECKING:
         QueuePlace,
         QueueSample,
         QueueState,
-        Standing,
         SweepReport,
+        TableExplanation,
         TableLock,
     )
 
@@ -98,14 +98,14 @@ def place_body(place: QueuePlace) -> Body:
     }
 
 
-def table_body(standing: Standing) -> Body:
+def table_body(explained: TableExplanation) -> Body:
     """A table and what comes next for it."""
     return {
-        "database": standing.table.database,
-        "table_name": standing.table.table,
-        "next_step": standing.next_step,
-        "last_job": None if standing.last is None else job_body(standing.last),
-        "locked_by": None if standing.lock is None else standing.lock.holder,
+        "database": explained.table.database,
+        "table_name": explained.table.table,
+        "next_step": str(explained.next_step),
+        "last_job": None if explained.last is None else job_body(explained.last),
+        "locked_by": None if explained.lock is None else explained.lock.holder,
     }
 
 

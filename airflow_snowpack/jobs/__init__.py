@@ -16,7 +16,7 @@ from airflow_snowpack.jobs.errors import (
     TableLocked,
     WorkStillRunning,
 )
-from airflow_snowpack.jobs.explanation import Standing, explain, standings
+from airflow_snowpack.jobs.explanation import TableExplanation, explain, explain_tables
 from airflow_snowpack.jobs.idempotency import RequestKey, Submission
 from airflow_snowpack.jobs.listing import EXAMINED, JobCounts, JobFilter, JobPage
 from airflow_snowpack.jobs.locks import TableLocks
@@ -78,13 +78,13 @@ __all__ = [
     "QueueState",
     "RequestKey",
     "StaleAttempt",
-    "Standing",
     "Submission",
     "SweepReport",
+    "TableExplanation",
     "TableLock",
     "TableLocked",
     "TableLocks",
     "WorkStillRunning",
     "explain",
-    "standings",
+    "explain_tables",
 ]

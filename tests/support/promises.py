@@ -75,7 +75,7 @@ PROMISES = (
         "Every wait can be explained",
         (
             "integration/api/test_schemathesis.py",
-            "integration/jobs/test_standing.py",
+            "integration/jobs/test_explanation.py",
             "integration/scheduling/test_explanation.py",
             "integration/scheduling/test_sources.py",
         ),

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from airflow_snowpack import humanize
 
-# The moments that `jobs/standing.py` writes into its sentences.
+# The times that the explanations of schedules and interim tables still write into their sentences.
 WRITTEN_MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC")
 
 
@@ -69,8 +69,10 @@ def moment_clock(moment: datetime) -> Markup:
     return _time(moment, "clock", humanize.timestamp(moment))
 
 
-def sentence(text: str) -> Markup:
-    """Return text whose moments are marked, so that the script shows them in the browser's time zone."""
+def sentence(text: humanize.Text | str) -> Markup:
+    """Return text whose times are marked, so that the script shows them in the browser's time zone."""
+    if isinstance(text, humanize.Text):
+        return Markup("").join(moment_clock(part) if isinstance(part, datetime) else part for part in text.parts)
     marked, end = Markup(""), 0
     for found in WRITTEN_MOMENT.finditer(text):
         moment = datetime.strptime(found[0], "%Y-%m-%d %H:%M:%S UTC").replace(tzinfo=UTC)

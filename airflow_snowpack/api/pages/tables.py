@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from airflow_snowpack.api.pages.page import Here, Page, PageRoute
-from airflow_snowpack.jobs import Job, JobStatus, Standing, standings
+from airflow_snowpack.jobs import Job, JobStatus, TableExplanation, explain_tables
 from airflow_snowpack.maintenance import Action
 
 PAGE = 50
@@ -17,12 +17,12 @@ LOOKED_AT = 500
 """How many tables one request searches at most."""
 STALE_AFTER_S = 600
 
-Fits = Callable[[Standing], bool]
+Fits = Callable[[TableExplanation], bool]
 SHOWN: dict[str, tuple[str, Fits]] = {
-    "": ("All", lambda standing: True),
-    "failed": ("Last job failed", lambda standing: standing.last is not None and standing.last.status is JobStatus.FAILED),
-    "never": ("Never maintained", lambda standing: standing.last is None),
-    "running": ("Waiting or running", lambda standing: standing.last is not None and not standing.last.status.is_terminal),
+    "": ("All", lambda each: True),
+    "failed": ("Last job failed", lambda each: each.last is not None and each.last.status is JobStatus.FAILED),
+    "never": ("Never maintained", lambda each: each.last is None),
+    "running": ("Waiting or running", lambda each: each.last is not None and not each.last.status.is_terminal),
 }
 
 router = APIRouter(route_class=PageRoute)
@@ -36,7 +36,7 @@ class Found:
     :param looked_at: how many tables were searched.
     """
 
-    standings: tuple[Standing, ...]
+    tables: tuple[TableExplanation, ...]
     next: str | None
     looked_at: int
 
@@ -67,16 +67,16 @@ def tables(page: Here) -> HTMLResponse:
 def find(page: Page, database: str, search: str, show: str, after: str | None) -> Found:
     """Look through the inventory in order of names until a page is full, but not for ever."""
     fits, inventory = SHOWN[show][1], page.services.inventory
-    chosen: list[Standing] = []
+    chosen: list[TableExplanation] = []
     looked_at = 0
     while looked_at < LOOKED_AT:
         names = inventory.tables(database=database or None, search=search or None, after=after, limit=PAGE + 1)
         more, names = len(names) > PAGE, names[:PAGE]
-        stands = standings(page.services.jobs, names)
+        explained = explain_tables(page.services.jobs, names)
         for name in names:
             looked_at, after = looked_at + 1, name.dotted
-            if fits(stands[name]):
-                chosen.append(stands[name])
+            if fits(explained[name]):
+                chosen.append(explained[name])
             if len(chosen) == PAGE:
                 return Found(tuple(chosen), after if more or name != names[-1] else None, looked_at)
         if not more:
@@ -84,10 +84,10 @@ def find(page: Page, database: str, search: str, show: str, after: str | None) -
     return Found(tuple(chosen), after, looked_at)
 
 
-def suggested(standing: Standing) -> str:
+def suggested(each: TableExplanation) -> str:
     """The actions that the newest dry run found work for, else the two that nearly every table needs."""
-    if standing.plan is not None:
-        found = [result.action for result in standing.plan.results if result.success and result.has_work]
+    if each.plan is not None:
+        found = [result.action for result in each.plan.results if result.success and result.has_work]
         if found:
             return " ".join(found)
     return f"{Action.REWRITE_DATA_FILES} {Action.EXPIRE_SNAPSHOTS}"

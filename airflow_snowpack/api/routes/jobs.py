@@ -46,7 +46,7 @@ def timeline(job_id: JobId, user: Reader, services: Open) -> JSONResponse:
     job = jobs.get(job_id)
     place = jobs.places([job_id]).get(job_id)
     audit = AuditTrail(jobs.store).of(job_id)
-    return JSONResponse(timeline_body(job, place, jobs.history(job_id), audit, explain(jobs, job)))
+    return JSONResponse(timeline_body(job, place, jobs.history(job_id), audit, str(explain(jobs, job))))
 
 
 @router.post("/jobs/{job_id}/cancel", **documented("cancel_job", "Cancel a job", JobShape, 404, 409))

@@ -14,7 +14,7 @@ from airflow_snowpack.api.services import Open, Services
 from airflow_snowpack.api.shapes import InventoryCountShape, TableHealthShape, TablesShape
 from airflow_snowpack.api.strict import Strict
 from airflow_snowpack.iceberg import CatalogUnreachable, TableName, TableUnreadable, load_table, read_health
-from airflow_snowpack.jobs import standings
+from airflow_snowpack.jobs import explain_tables
 
 router = APIRouter(route_class=Strict, tags=["tables"])
 
@@ -32,9 +32,9 @@ def list_tables(
     inventory, jobs = services.inventory, services.jobs
     found = inventory.tables(database=database, search=search, after=after, limit=limit + 1)
     shown, state = found[:limit], inventory.state()
-    standing = standings(jobs, shown)
+    explained = explain_tables(jobs, shown)
     body = {
-        "tables": [table_body(standing[table]) for table in shown],
+        "tables": [table_body(explained[table]) for table in shown],
         **inventory_body(state, jobs.store.clock()),
         "next": shown[-1].dotted if len(found) > limit else None,
     }
@@ -56,8 +56,8 @@ def get(name: NamedTable, user: Reader, services: Open) -> JSONResponse:
     if not services.inventory.has(name):
         services.ask_catalog(lambda: services.inventory.require(name))
     health, problem = _health(services, name)
-    standing = standings(services.jobs, [name])[name]
-    return JSONResponse({**table_body(standing), "health": health, "problem": problem})
+    explained = explain_tables(services.jobs, [name])[name]
+    return JSONResponse({**table_body(explained), "health": health, "problem": problem})
 
 
 def _health(services: Services, name: TableName) -> tuple[dict[str, Any] | None, str | None]:

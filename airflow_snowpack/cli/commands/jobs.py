@@ -197,7 +197,7 @@ def _print_story(output: str, here: Opened, job: Job) -> None:
 
     place = here.jobs.places([job.job_id]).get(job.job_id)
     told, done, now = here.jobs.history(job.job_id), here.audit.of(job.job_id), here.now
-    why = explain(here.jobs, job)
+    why = str(explain(here.jobs, job))
     if not is_for_people(output):
         data = _story_body(job, why, place, told, done)
         print_one(output, data, {name: value for name, value in data.items() if not isinstance(value, (list, dict))})

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.cli.opened import Opened
     from airflow_snowpack.iceberg import PartitionHealth, TableHealth, TableName
     from airflow_snowpack.inventory import InventoryState
-    from airflow_snowpack.jobs import Job, Standing
+    from airflow_snowpack.jobs import Job, TableExplanation
 
 LAST_JOBS = 5
 LEFT_OUT_SHOWN = 5
@@ -32,7 +32,7 @@ WORST_PARTITIONS = 10
 @ends_cleanly
 def list_tables(args: Namespace) -> ExitCode | None:
     """``tables list``"""
-    from airflow_snowpack.jobs import standings
+    from airflow_snowpack.jobs import explain_tables
 
     with opened(args) as here:
         state = here.inventory.state()
@@ -40,7 +40,7 @@ def list_tables(args: Namespace) -> ExitCode | None:
             state = here.inventory.refresh()
         names = here.inventory.tables(database=args.database, search=args.search, after=args.after, limit=args.limit + 1)
         shown, now = names[: args.limit], here.now
-        found = [*standings(here.jobs, shown).values()]
+        found = [*explain_tables(here.jobs, shown).values()]
     after = shown[-1].dotted if len(names) > args.limit else None
     if args.output in ("json", "yaml"):
         tables = [bodies.table_body(each) for each in found]
@@ -48,7 +48,7 @@ def list_tables(args: Namespace) -> ExitCode | None:
         return None
     filters = (args.database, args.search)
     empty = none_of("tables", filters=filters, after=args.after, empty="The catalog has no tables.")
-    print_rows(args.output, found, standing_columns(now), empty=empty)
+    print_rows(args.output, found, table_columns(now), empty=empty)
     say(_age(state, now))
     if after is not None:
         say(f"There are more: --after {after} goes on.")
@@ -70,26 +70,26 @@ def refresh(args: Namespace) -> ExitCode | None:
 @ends_cleanly
 def show(args: Namespace) -> ExitCode | None:
     """``tables show``"""
-    from airflow_snowpack.jobs import JobFilter, standings
+    from airflow_snowpack.jobs import JobFilter, explain_tables
 
     with opened(args) as here:
         table = here.table(args.table)
         health, problem = _health(here, table)
-        standing = standings(here.jobs, [table])[table]
+        explained = explain_tables(here.jobs, [table])[table]
         last = here.jobs.page(JobFilter(table=table), limit=LAST_JOBS).items
         now = here.now
     if args.output in ("json", "yaml"):
         body = None if health is None else bodies.health_body(health)
-        print_data(args.output, {**bodies.table_body(standing), "health": body, "problem": problem})
+        print_data(args.output, {**bodies.table_body(explained), "health": body, "problem": problem})
     else:
-        _print_table(args.output, standing, health, last, now)
+        _print_table(args.output, explained, health, last, now)
     if problem is None:
         return None
     say(problem)
     return ExitCode.UNREACHABLE
 
 
-def standing_columns(now: datetime) -> list[Column[Standing]]:
+def table_columns(now: datetime) -> list[Column[TableExplanation]]:
     """A table in a list."""
     return [
         Column("table", lambda each: each.table.dotted),
@@ -97,7 +97,7 @@ def standing_columns(now: datetime) -> list[Column[Standing]]:
             "last job", lambda each: None if each.last is None else each.last.status.value, lambda each: _last(each.last, now)
         ),
         Column("locked by", lambda each: None if each.lock is None else each.lock.holder, _holder),
-        Column("next step", lambda each: each.next_step),
+        Column("next step", lambda each: str(each.next_step)),
     ]
 
 
@@ -114,11 +114,13 @@ def _health(here: Opened, table: TableName) -> tuple[TableHealth | None, str | N
         return None, str(problem)
 
 
-def _print_table(output: str, standing: Standing, health: TableHealth | None, last: tuple[Job, ...], now: datetime) -> None:
-    lock = standing.lock
+def _print_table(
+    output: str, explained: TableExplanation, health: TableHealth | None, last: tuple[Job, ...], now: datetime
+) -> None:
+    lock = explained.lock
     fields: dict[str, object] = {
-        "table": standing.table.dotted,
-        "next step": standing.next_step,
+        "table": explained.table.dotted,
+        "next step": str(explained.next_step),
         "locked by": None if lock is None else f"{lock.holder}, {ago(lock.acquired_at, now)}",
     }
     print_one(output, {}, {**{name: value for name, value in fields.items() if value}, **_health_fields(health)})
@@ -164,8 +166,8 @@ def _last(job: Job | None, now: datetime) -> Text:
     return status_text(job.status.value).append(f" {ago(job.completed_at or job.started_at or job.submitted_at, now)}")
 
 
-def _holder(standing: Standing) -> str:
-    lock, last = standing.lock, standing.last
+def _holder(explained: TableExplanation) -> str:
+    lock, last = explained.lock, explained.last
     if lock is None:
         return ""
     return f"job {short_id(lock.holder)}" if last is not None and lock.holder == last.job_id else lock.holder

@@ -154,7 +154,7 @@ class Watch:
         """The present state: on a terminal always, elsewhere when it changes, and then not too often."""
         from airflow_snowpack.jobs import explain
 
-        why, now = explain(self._jobs, job), self._jobs.store.clock()
+        why, now = str(explain(self._jobs, job)), self._jobs.store.clock()
         if self._line.is_live:
             self._line.show(f"{job.status} {_since(job, now)}  {why}{self._lease(job, now)}")
         elif self._why is None or (why != self._why[0] and now - self._why[1] >= SAY_WHY_EVERY):

@@ -289,7 +289,7 @@ def test_a_failed_job_is_run_again_as_a_new_job(world: World, page: Page) -> Non
     page.get_by_role("button", name="Re-run…").click()
     page.locator("#confirm-go").click()
     page.wait_for_url(lambda url: "/ui/jobs/" in url and job.job_id not in url)
-    page.get_by_text("Waits for a worker: it is the next").wait_for()
+    page.get_by_text("Waiting for a worker: next in the queue").wait_for()
     (again,) = world.jobs.page(JobFilter(statuses=frozenset({JobStatus.PENDING}))).items
     assert page.url.endswith(again.job_id)
     assert again.actions == job.actions

@@ -124,7 +124,7 @@ def test_the_timeline_tells_all_that_is_known(api: httpx.Client, services: Servi
     job_id = submit(api)
     waiting = api.get(f"/jobs/{job_id}/timeline").json()
     assert waiting["queue"]["claimed_by"] is None
-    assert waiting["explanation"].startswith("Waits for a worker")
+    assert waiting["explanation"].startswith("Waiting for a worker")
     claim = services.jobs.claim("worker-1")
     assert claim is not None
     running = api.get(f"/jobs/{job_id}/timeline").json()
@@ -296,7 +296,7 @@ def test_tables_come_from_the_last_listing_with_its_age(api: httpx.Client) -> No
     assert 0 <= first["age_seconds"] < 60
     assert datetime.fromisoformat(first["refreshed_at"]).utcoffset() == timedelta(0)
     assert first["tables"][0]["last_job"] is None
-    assert first["tables"][0]["next_step"] == "Never maintained here. Start with a dry run."
+    assert first["tables"][0]["next_step"] == "No maintenance yet. Start with a dry run."
     assert first["tables"][1]["last_job"]["job_id"] == first["tables"][1]["locked_by"] == job_id
     second = api.get("/tables", params={"search": "p", "limit": 2, "after": first["next"]}).json()
     assert second["tables"][0]["table_name"] == "t01"

@@ -20,7 +20,7 @@ from airflow_snowpack.jobs import (
     LifecyclePolicy,
     TableLocked,
     explain,
-    standings,
+    explain_tables,
 )
 from airflow_snowpack.jobs.history import record_change
 from airflow_snowpack.lineage.operations import OperationLog
@@ -60,7 +60,7 @@ def test_a_long_queue_of_another_catalog_is_not_ahead_of_a_job(jobs: Jobs, clock
 
     assert jobs.ahead_of(jobs.places([mine.job_id])[mine.job_id]) == 0
     assert (jobs.queue_depth(), jobs.queue_depth(A), jobs.queue_depth(B)) == (6, 1, 5)
-    assert f"RunMaintenanceJobOperator, for catalog {A})" in explain(jobs, mine)
+    assert f"If no worker runs for catalog {A}, start one" in str(explain(jobs, mine))
 
 
 def test_tables_of_one_name_in_two_catalogs_do_not_share_a_lock(jobs: Jobs) -> None:
@@ -157,7 +157,7 @@ def test_a_table_shows_the_jobs_and_the_lock_of_its_own_catalog(jobs: Jobs) -> N
     theirs = jobs.submit(orders(B), ACTIONS)
     jobs.cancel(theirs.job_id)
 
-    found = standings(jobs, [orders(A), orders(B)])
+    found = explain_tables(jobs, [orders(A), orders(B)])
     assert [getattr(found[orders(which)].last, "job_id", None) for which in (A, B)] == [mine.job_id, theirs.job_id]
     assert found[orders(A)].lock is not None
     assert found[orders(B)].lock is None

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import ActionOutcome, ActionResult, Jobs, JobStatus, TableLocks, explain, standings
+from airflow_snowpack.jobs import ActionOutcome, ActionResult, Jobs, JobStatus, TableLocks, explain, explain_tables
 
 if TYPE_CHECKING:
     from conftest import MovedClock
 
-    from airflow_snowpack.jobs import Standing
+    from airflow_snowpack.jobs import TableExplanation
 
 ACTIONS = ["rewrite_data_files", "expire_snapshots"]
 DONE = ActionResult("rewrite_data_files", ActionOutcome.SUCCEEDED, "Compacted 87 files into 12", 1.5, metrics={"files": 87})
@@ -32,12 +32,12 @@ def numbered(number: int) -> TableName:
     return TableName("lake", "db", f"t{number}")
 
 
-def standing(jobs: Jobs, table: TableName) -> Standing:
-    return standings(jobs, [table])[table]
+def explained(jobs: Jobs, table: TableName) -> TableExplanation:
+    return explain_tables(jobs, [table])[table]
 
 
 def next_step(jobs: Jobs, table: TableName) -> str:
-    return standing(jobs, table).next_step
+    return str(explained(jobs, table).next_step)
 
 
 @pytest.mark.parametrize(
@@ -46,12 +46,12 @@ def next_step(jobs: Jobs, table: TableName) -> str:
         (
             0,
             0,
-            "Waits for a worker: it is the next, and nothing is running. Is there a worker? (`airflow snowpack worker`, or a ",
+            "Waiting for a worker: next in the queue, no job running. If no worker runs, start one with `airflow snowpack worker`",
         ),
-        (1, 0, "Waits for a worker: 1 job is ahead of it, and nothing is running. Is there a worker?"),
-        (0, 1, "Waits for a worker: it is the next, and 1 job is running."),
-        (1, 1, "Waits for a worker: 1 job is ahead of it, and 1 job is running."),
-        (3, 2, "Waits for a worker: 3 jobs are ahead of it, and 2 jobs are running."),
+        (1, 0, "Waiting for a worker: 1 job ahead, no job running. If no worker runs,"),
+        (0, 1, "Waiting for a worker: next in the queue, 1 job running."),
+        (1, 1, "Waiting for a worker: 1 job ahead, 1 job running."),
+        (3, 2, "Waiting for a worker: 3 jobs ahead, 2 jobs running."),
     ],
 )
 def test_a_waiting_job_says_how_many_are_ahead_of_it_and_how_many_run(
@@ -65,69 +65,69 @@ def test_a_waiting_job_says_how_many_are_ahead_of_it_and_how_many_run(
     job = jobs.submit(table, ACTIONS)
 
     assert next_step(jobs, table).startswith(sentence)
-    assert explain(jobs, job) == next_step(jobs, table)
+    assert str(explain(jobs, job)) == next_step(jobs, table)
 
 
 def test_a_running_job_says_where_it_runs_and_how_far_it_is(jobs: Jobs, table: TableName, other_table: TableName) -> None:
     claim = jobs.submit_and_claim(table, ACTIONS, "worker-1")
-    assert next_step(jobs, table) == "Attempt 1 is running on worker-1: 0 of 2 actions are done."
+    assert next_step(jobs, table) == "Attempt 1 is running on worker-1: 0 of 2 actions done."
     jobs.record_progress(claim, [DONE])
-    assert next_step(jobs, table) == "Attempt 1 is running on worker-1: 1 of 2 actions are done."
+    assert next_step(jobs, table) == "Attempt 1 is running on worker-1: 1 of 2 actions done."
 
     jobs.submit_and_claim(other_table, ACTIONS[:1], "worker-2")
-    assert next_step(jobs, other_table) == "Attempt 1 is running on worker-2: 0 of 1 action is done."
+    assert next_step(jobs, other_table) == "Attempt 1 is running on worker-2: 0 of 1 action done."
 
 
 def test_a_job_that_was_claimed_since_it_was_read_counts_the_attempt_of_its_claim(jobs: Jobs, table: TableName) -> None:
     pending = jobs.submit(table, ACTIONS)
     jobs.claim("worker-1")
 
-    assert explain(jobs, pending) == "Attempt 1 is running on worker-1: 0 of 2 actions are done."
+    assert str(explain(jobs, pending)) == "Attempt 1 is running on worker-1: 0 of 2 actions done."
 
 
 def test_a_job_that_ended_since_it_was_read_is_just_ending(jobs: Jobs, table: TableName) -> None:
     pending = jobs.submit(table, ACTIONS)
     jobs.cancel(pending.job_id)
 
-    assert explain(jobs, pending) == "It is just ending."
+    assert str(explain(jobs, pending)) == "Ending now."
 
 
 def test_a_lost_worker_is_named_with_who_takes_the_job_back(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
     jobs.submit(table, ACTIONS)
     jobs.claim("worker-1")
     clock.forward(minutes=31)
-    lost = "The lease of attempt 1 ran out at 2026-11-21 22:30:00 UTC: its worker worker-1 is gone."
+    lost = "The lease of attempt 1 ran out at 2026-11-21 22:30:00 UTC: its worker worker-1 stopped sending heartbeats."
 
-    assert next_step(jobs, table) == f"{lost} The next sweep takes the job back."
+    assert next_step(jobs, table) == f"{lost} The next sweep requeues the job."
     jobs.set_drain(True)
-    assert next_step(jobs, table) == f"{lost} Drain mode is on, so no sweep takes it back."
+    assert next_step(jobs, table) == f"{lost} Drain mode is on, so the sweep does not requeue the job."
     jobs.set_drain(False)
     jobs.sweep()
-    assert next_step(jobs, table) == "Attempt 1 was lost; the next one may start at 2026-11-21 22:32:00 UTC."
+    assert next_step(jobs, table) == "Attempt 1 was lost. The next attempt starts at 2026-11-21 22:32:00 UTC at the earliest."
 
 
 def test_an_ended_job_says_how_it_ended(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
     claim = jobs.submit_and_claim(table, ACTIONS, "w")
     jobs.finish(claim, JobStatus.COMPLETED, [DONE])
-    assert explain(jobs, jobs.get(claim.job.job_id)) == "Every action is done; it completed at 2026-11-21 22:00:00 UTC."
-    assert next_step(jobs, table) == "Nothing is asked for."
+    assert str(explain(jobs, jobs.get(claim.job.job_id))) == "Completed at 2026-11-21 22:00:00 UTC: all actions are done."
+    assert next_step(jobs, table) == "No maintenance scheduled."
 
     clock.forward(seconds=1)
     claim = jobs.submit_and_claim(table, ACTIONS, "w")
     jobs.finish(claim, JobStatus.FAILED, [], "boom")
-    assert explain(jobs, jobs.get(claim.job.job_id)).startswith("Failed at 2026-11-21 22:00:01 UTC. Fix the error below")
-    assert next_step(jobs, table) == "The last job failed. Look at it, then run it again."
+    assert str(explain(jobs, jobs.get(claim.job.job_id))).startswith("Failed at 2026-11-21 22:00:01 UTC. Fix the error below")
+    assert next_step(jobs, table) == "The last job failed. Fix its error, then re-run it."
 
     clock.forward(seconds=1)
     cancelled = jobs.cancel(jobs.submit(table, ACTIONS).job_id, by="ann")
-    assert explain(jobs, cancelled).startswith("Cancelled by ann at 2026-11-21 22:00:02 UTC, for good.")
-    assert next_step(jobs, table) == "The last job was cancelled. Look at it, then run it again."
+    assert str(explain(jobs, cancelled)).startswith("Cancelled by ann at 2026-11-21 22:00:02 UTC. Re-run the job if")
+    assert next_step(jobs, table) == "The last job was cancelled. Re-run it if the table still needs maintenance."
 
-    assert explain(jobs, jobs.record_dry_run(table, ACTIONS, [])) == "A dry run: nothing was changed."
+    assert str(explain(jobs, jobs.record_dry_run(table, ACTIONS, []))) == "Dry run: nothing was changed."
 
 
 def test_a_table_without_jobs_is_sent_to_a_dry_run(jobs: Jobs, table: TableName) -> None:
-    assert next_step(jobs, table) == "Never maintained here. Start with a dry run."
+    assert next_step(jobs, table) == "No maintenance yet. Start with a dry run."
 
 
 def test_a_dry_run_that_is_newer_than_the_last_job_says_what_it_found(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
@@ -138,9 +138,9 @@ def test_a_dry_run_that_is_newer_than_the_last_job_says_what_it_found(jobs: Jobs
     assert next_step(jobs, table) == "A dry run found nothing to do."
     clock.forward(seconds=1)
     jobs.finish(jobs.submit_and_claim(table, ACTIONS, "w"), JobStatus.COMPLETED, [DONE])
-    assert next_step(jobs, table) == "Nothing is asked for."
+    assert next_step(jobs, table) == "No maintenance scheduled."
 
-    now = standing(jobs, table)
+    now = explained(jobs, table)
     assert now.last is not None
     assert now.plan is not None
     assert (now.last.dry_run, now.plan.dry_run) == (False, True)
@@ -150,9 +150,9 @@ def test_a_foreign_lock_is_named_until_its_time_has_run_out(
     jobs: Jobs, locks: TableLocks, table: TableName, clock: MovedClock
 ) -> None:
     locks.acquire(table, "etl", ttl=timedelta(hours=1))
-    assert next_step(jobs, table) == "Locked by etl until 2026-11-21 23:00:00 UTC, unless it lets go before."
+    assert next_step(jobs, table) == "Locked by etl until 2026-11-21 23:00:00 UTC, unless released earlier."
     clock.forward(hours=2)
-    assert next_step(jobs, table) == "Never maintained here. Start with a dry run."
+    assert next_step(jobs, table) == "No maintenance yet. Start with a dry run."
 
 
 def test_a_cancelled_job_whose_worker_is_still_there_says_until_when_its_table_is_locked(
@@ -161,8 +161,8 @@ def test_a_cancelled_job_whose_worker_is_still_there_says_until_when_its_table_i
     claim = jobs.submit_and_claim(table, ACTIONS, "w")
     jobs.cancel(claim.job.job_id)
     assert next_step(jobs, table) == (
-        "The last job was cancelled while it ran, and its worker has not left the table yet: "
-        "locked until 2026-11-21 22:30:00 UTC at most."
+        "The last job was cancelled while it was running, and its worker has not left the table yet: "
+        "locked until 2026-11-21 22:30:00 UTC at the latest."
     )
     jobs.release_lock(claim)
-    assert next_step(jobs, table) == "The last job was cancelled. Look at it, then run it again."
+    assert next_step(jobs, table) == "The last job was cancelled. Re-run it if the table still needs maintenance."

@@ -39,7 +39,7 @@ from airflow_snowpack.jobs import (
     TableLocked,
     TableLocks,
     WorkStillRunning,
-    standings,
+    explain_tables,
 )
 from airflow_snowpack.jobs.history import record_change
 from airflow_snowpack.jobs.idempotency import KEPT
@@ -1070,10 +1070,10 @@ def test_a_job_that_has_waited_for_weeks_is_seen_as_long_as_it_waits(jobs: Jobs,
 def test_many_tables_are_told_at_once(jobs: Jobs, table: TableName, other_table: TableName) -> None:
     jobs.submit(table, ACTIONS)
 
-    told = standings(jobs, [table, other_table, numbered(1)])
+    told = explain_tables(jobs, [table, other_table, numbered(1)])
     assert list(told) == [table, other_table, numbered(1)]
     assert [each.lock is not None for each in told.values()] == [True, False, False]
-    assert standings(jobs, []) == {}
+    assert explain_tables(jobs, []) == {}
 
 
 # -- the whole of it ---------------------------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ def words(page: str) -> str:
 def test_a_page_of_an_empty_installation_says_why_it_is_empty_and_what_to_do(browser: Browser, path: str) -> None:
     page = browser.text(path)
     told = {
-        "/ui/": "Never maintained here. Start with a dry run.",
+        "/ui/": "No maintenance yet. Start with a dry run.",
         "/ui/jobs": "Jobs come from a DAG",
         "/ui/locks": "A job locks its table from submission until it ends.",
         "/ui/queue": "No jobs in the last 24 hours.",
@@ -106,7 +106,7 @@ def test_a_table_shows_its_last_job_what_it_did_and_what_comes_next(world: World
     assert "completed" in page
     assert "anton" in page
     assert "Compacted 1,284 files into 93; Expired 362 snapshots" in page
-    assert "Nothing is asked for." in page
+    assert "No maintenance scheduled." in page
     assert "sessions" not in page
 
 
@@ -233,7 +233,7 @@ def test_a_running_job_shows_its_lease_and_how_far_it_is(world: World, browser: 
     listed, page = words(browser.text("/ui/jobs")), words(browser.text(f"/ui/jobs/{job.job_id}"))
     assert "lease 29 min 50 s left" in listed
     assert "1 of 5" in listed
-    assert "Attempt 1 is running on worker-7: 1 of 5 actions are done." in page
+    assert "Attempt 1 is running on worker-7: 1 of 5 actions done." in page
     assert "8 heartbeats" in page
     assert "rewrite position delete files is running" in page
 

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_snowpack.api import bodies
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import AuditTrail, Jobs, LifecyclePolicy, standings
+from airflow_snowpack.jobs import AuditTrail, Jobs, LifecyclePolicy, explain_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ CLICKS = TableName("lake", "demo", "clicks")
 def test_a_catalog_that_was_never_listed_is_listed_when_somebody_asks(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
     said = snowpack("tables", "list", "-o", "json").json
 
-    assert said["tables"] == [bodies.table_body(standings(jobs, [flights])[flights])]
+    assert said["tables"] == [bodies.table_body(explain_tables(jobs, [flights])[flights])]
     assert 0 <= said["age_seconds"] < 60
     assert (said["problem"], said["next"]) == (None, None)
 
@@ -41,7 +41,7 @@ def test_people_see_the_last_job_the_lock_and_the_next_step_and_how_old_the_list
     assert cells[0] == "demo.flights"
     assert cells[1].startswith("pending ")
     assert cells[2:] == [f"job {job.job_id[:12]}", cells[3]]
-    assert cells[3].startswith("Waits for a worker")
+    assert cells[3].startswith("Waiting for a worker")
     assert said.err.startswith("As the catalog was listed ")
 
 
@@ -66,7 +66,7 @@ def test_a_new_table_is_in_the_list_after_a_refresh(snowpack: Run, flights: Tabl
 def test_a_table_is_shown_in_numbers_from_its_metadata(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
     told = snowpack("tables", "show", "demo.flights", "-o", "json").json
     assert (told["health"]["data_files"], told["health"]["small_files"], told["health"]["records"]) == (6, 6, 12)
-    assert (told["next_step"], told["last_job"], told["problem"]) == ("Never maintained here. Start with a dry run.", None, None)
+    assert (told["next_step"], told["last_job"], told["problem"]) == ("No maintenance yet. Start with a dry run.", None, None)
 
     job = jobs.submit(flights, ["expire_snapshots"])
     said = snowpack("tables", "show", "demo.flights")

@@ -83,7 +83,7 @@ def test_events_are_told_once_each_as_they_come(world: World) -> None:
 
     assert ended is not None
     assert ended.status is JobStatus.COMPLETED
-    assert [line for line in world.lines if not line.startswith(("Waits for", "Attempt"))] == [
+    assert [line for line in world.lines if not line.startswith(("Waiting for", "Attempt"))] == [
         "submitted by vera",
         "claimed by w1 (attempt 1)",
         "rewrite_data_files succeeded in 1.5 s: Compacted 87 files into 12",
@@ -95,7 +95,7 @@ def test_events_are_told_once_each_as_they_come(world: World) -> None:
 def test_a_job_that_waits_says_what_for(world: World) -> None:
     world.watch(world.claimed, world.ended)
 
-    assert world.lines[1].startswith("Waits for a worker: it is the next, and nothing is running.")
+    assert world.lines[1].startswith("Waiting for a worker: next in the queue, no job running.")
 
 
 def test_the_error_of_a_failed_job_is_told_at_the_end(world: World) -> None:
@@ -150,8 +150,8 @@ def test_a_terminal_has_a_line_that_is_written_anew(world: World, monkeypatch: p
     world.watch(world.claimed, world.ended)
 
     text = screen.shown()
-    assert "\r\x1b[Kpending 0 s  Waits for a worker" in text
-    assert "\r\x1b[Krunning 0 s  Attempt 1 is running on w1: 0 of 2 actions are done. Its lease ends in 29 min" in text
+    assert "\r\x1b[Kpending 0 s  Waiting for a worker" in text
+    assert "\r\x1b[Krunning 0 s  Attempt 1 is running on w1: 0 of 2 actions done. Its lease ends in 29 min" in text
     assert text.endswith("completed after 0 s\r\n")
 
 
