@@ -17,6 +17,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
 import xxhash
@@ -27,6 +28,7 @@ from airflow_snowpack.builds.model import Current, Key, KeyType, Manifest, Shard
 T = TypeVar("T")
 
 VERSION = 1
+CHUNK_BYTES = 4 * 1024 * 1024
 ATTEMPT_FORMAT = "snowpack-shard-attempt"
 MANIFEST_FORMAT = "snowpack-build-manifest"
 CURRENT_FORMAT = "snowpack-build-pointer"
@@ -44,6 +46,15 @@ _PYTHON_TYPE: Mapping[KeyType, type] = {KeyType.INTEGER: int, KeyType.STRING: st
 def checksum_of(data: bytes) -> str:
     """Return the checksum of an object's bytes: ``xxh3_64:`` and 16 hex digits."""
     return f"xxh3_64:{xxhash.xxh3_64_hexdigest(data, seed=0)}"
+
+
+def file_checksum(path: Path) -> str:
+    """Return the checksum of a local file."""
+    digest = xxhash.xxh3_64(seed=0)
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            digest.update(chunk)
+    return f"xxh3_64:{digest.hexdigest()}"
 
 
 def to_json(record: ShardAttemptResult | Manifest | Current) -> bytes:

@@ -1,12 +1,11 @@
-"""One build, open for reading: a key is routed to its shard, and the shard's file opened when it is first asked.
+"""One build, open for reading: each key is routed to its shard, and a shard's file is opened on its first use.
 
-A large shard of an object storage is read by ranges until so much of it was read that a copy is cheaper; a scan copies it first.
+A large shard of an object storage is read by ranges until a copy would have been cheaper; a scan copies it first.
 
     build = OpenBuild("manifests/20260101T000000Z/1.json", manifest, cache)
     build.get("N14228"), build.multi_get(["N14228", "N24211"]), build.rows()
 
-The invariant: **everything that is read of it is of this one build.** It never changes, and may be used by any number of threads,
-also after it was closed, which only lets go of what is not in use.
+A build never changes. Threads may share it, also after it was closed, which only closes the files that are not in use.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from airflow_snowpack.builds.read.shard_cache import ShardCache
 from airflow_snowpack.builds.read.shard_reader import Row, ShardReader
 from airflow_snowpack.builds.read.sqlite_reader import SqliteRangeReader, SqliteReader
 
-MOST_OPEN = 256
-ASKED_AT_ONCE = 16
+MAX_OPEN_SHARDS = 256
+PARALLEL_SHARDS = 16
 READERS: dict[ShardFormat, type[ShardReader[Any]]] = {ShardFormat.SQLITE: SqliteReader, ShardFormat.PARQUET: ParquetReader}
 RANGE_READERS: dict[ShardFormat, Callable[[RangedFile, Manifest], ShardReader[Any]]] = {
     ShardFormat.SQLITE: SqliteRangeReader,
@@ -41,10 +40,10 @@ class OpenBuild:
     """A build with its open shards.
 
     :param path: of the manifest, relative to the dataset's root.
-    :param most_open: how many shards are kept open; those longest unused are closed beyond that.
+    :param most_open: the limit of open shards; the least recently used are closed first.
     """
 
-    def __init__(self, path: str, manifest: Manifest, cache: ShardCache, most_open: int = MOST_OPEN) -> None:
+    def __init__(self, path: str, manifest: Manifest, cache: ShardCache, most_open: int = MAX_OPEN_SHARDS) -> None:
         self.path = path
         self.manifest = manifest
         self._cache = cache
@@ -52,10 +51,10 @@ class OpenBuild:
         self._most_open = most_open
         self._open: dict[int, ShardReader[Any]] = {}
         self._opening = threading.Lock()
-        self._outgrown: set[int] = set()
+        self._to_copy: set[int] = set()
 
     def get(self, key: Key, category: Key | None = None) -> Row | None:
-        """The first row with this key, of the first shard that has one."""
+        """Return the first row with this key, or ``None``."""
         for shard_id in self._routing.shards_of(key, category):
             row = self._shard(shard_id).get(key)
             if row is not None:
@@ -63,51 +62,51 @@ class OpenBuild:
         return None
 
     def get_all(self, key: Key, category: Key | None = None) -> list[Row]:
-        """All rows with this key, shard by shard."""
+        """Return all rows with this key, shard by shard."""
         return [row for shard_id in self._routing.shards_of(key, category) for row in self._shard(shard_id).get_all(key)]
 
     def multi_get(self, keys: Iterable[Key], category: Key | None = None) -> dict[Key, Row]:
-        """What :meth:`get` says for each of these keys that is there, in their order."""
+        """Return the first rows of these keys, in their order, without the keys that have none."""
         rows: dict[Key, Any] = dict.fromkeys(keys)
         groups = self._routing.grouped(list(rows), category)
-        found = self._asked_at_once(groups)
+        found = self._parallel(groups)
         for shard_id in sorted(groups, reverse=True):  # the first shard's row is the one that stays
             rows.update(found[shard_id] if shard_id in found else self._shard(shard_id).multi_get(groups[shard_id]))
         return rows if all(rows.values()) else {key: row for key, row in rows.items() if row}
 
-    def _asked_at_once(self, groups: Mapping[int, Sequence[Key]]) -> dict[int, list[tuple[Key, Row]]]:
-        """The answers of the shards for which the network must be waited for, asked side by side.
+    def _parallel(self, groups: Mapping[int, Sequence[Key]]) -> dict[int, list[tuple[Key, Row]]]:
+        """Return the rows of the shards that wait for the network, which are read in parallel.
 
-        A shard on this machine takes some microseconds for each key, less than it takes to hand the question to a thread.
+        A local shard takes some microseconds for each key, less than starting a thread.
         """
         if self._cache.in_place:
             return {}
         waiting = [shard_id for shard_id, keys in groups.items() if self._waits(shard_id, len(keys))]
         if len(waiting) < 2:
             return {}
-        with ThreadPoolExecutor(min(len(waiting), ASKED_AT_ONCE), "snowpack-look-up") as pool:
+        with ThreadPoolExecutor(min(len(waiting), PARALLEL_SHARDS), "snowpack-look-up") as pool:
             answers = pool.map(lambda shard_id: list(self._shard(shard_id).multi_get(groups[shard_id])), waiting)
             return dict(zip(waiting, answers, strict=True))
 
     def _waits(self, shard_id: int, keys: int) -> bool:
-        """Whether a question for so many keys waits for the network. One for too many keys to be read by ranges has it copied."""
+        """Return whether a look-up of so many keys waits for the network; too many keys for range reads have the shard copied."""
         reader = self._shard(shard_id)
         if reader.by_range and keys * BLOCK > self.manifest.shards[shard_id].bytes // 2:
             reader = self._opened(shard_id, whole=True)
         return reader.by_range or not reader.is_open
 
     def rows(self, shard_id: int | None = None) -> Iterator[Row]:
-        """All rows, of one shard or of all, one after the other."""
+        """Yield all rows of one shard or of all, one shard after the other."""
         for reader in self._readers(shard_id):
             yield from reader.rows()
 
     def batches(self, shard_id: int | None = None) -> Iterator[pa.RecordBatch]:
-        """The same in Arrow's batches."""
+        """Yield all rows of one shard or of all as Arrow batches."""
         for reader in self._readers(shard_id):
             yield from reader.batches()
 
     def close(self) -> None:
-        """Close the shards that nobody is reading."""
+        """Close the shards that are not in use."""
         with self._opening:
             readers, self._open = self._open, {}
         for reader in readers.values():
@@ -125,13 +124,13 @@ class OpenBuild:
         reader = self._open.get(shard_id)
         if reader is None:
             return self._opened(shard_id)
-        reader.hot = True
+        reader.used = True
         return reader
 
     def _opened(self, shard_id: int, *, whole: bool = False) -> ShardReader[Any]:
         """Open a shard.
 
-        :param whole: from a copy of the file, for questions that read much of it.
+        :param whole: from a copy of the file, for calls that read much of it.
         """
         with self._opening:
             reader = self._open.get(shard_id)
@@ -140,32 +139,32 @@ class OpenBuild:
                     reader.close()
                 reader = self._open[shard_id] = self._reader(shard_id, whole)
             while len(self._open) > self._most_open:
-                self._close_coldest(spare=shard_id)
+                self._close_least_used(spare=shard_id)
         return reader
 
     def _reader(self, shard_id: int, whole: bool) -> ShardReader[Any]:
         shard, kind = self.manifest.shards[shard_id], self.manifest.shard_format
-        if not whole and shard_id not in self._outgrown:
-            file = self._cache.ranged(shard, partial(self._outgrow, shard_id))
+        if not whole and shard_id not in self._to_copy:
+            file = self._cache.ranged(shard, partial(self._copy_from_now_on, shard_id))
             if file is not None:
                 return RANGE_READERS[kind](file, self.manifest)
-        return READERS[kind](partial(self._cache.held, shard), self.manifest, self._cache.in_place)
+        return READERS[kind](partial(self._cache.path, shard), self.manifest, self._cache.in_place)
 
-    def _outgrow(self, shard_id: int) -> None:
-        """From now on have this shard copied; questions that are being answered go on by ranges."""
+    def _copy_from_now_on(self, shard_id: int) -> None:
+        """Have this shard copied from now on; calls in progress continue to read ranges."""
         with self._opening:
-            self._outgrown.add(shard_id)
+            self._to_copy.add(shard_id)
             reader = self._open.get(shard_id)
             if reader is not None and reader.by_range:
                 del self._open[shard_id]
                 reader.close()
 
-    def _close_coldest(self, spare: int) -> None:
-        """Close the oldest shard that was not asked since it was last looked at; the others get another round."""
+    def _close_least_used(self, spare: int) -> None:
+        """Close the oldest shard that was not used since the last check; the others get another round."""
         while True:
             shard_id, reader = next(iter(self._open.items()))
             del self._open[shard_id]
-            if shard_id != spare and not reader.hot:
+            if shard_id != spare and not reader.used:
                 return reader.close()
-            reader.hot = False
+            reader.used = False
             self._open[shard_id] = reader

@@ -1,9 +1,7 @@
-"""A shard in Parquet, for scans; a look-up reads only the row groups whose statistics allow the key.
+"""Read shards in Parquet, for scans; a look-up reads the row groups whose statistics allow the key, or that have none.
 
-    reader = ParquetReader(lambda: cache.held(shard), manifest)
-    reader.multi_get(["N14228", "N24211"])
-
-The invariant: a row group that holds the key is always read; one without statistics always is.
+reader = ParquetReader(lambda: cache.path(shard), manifest)
+reader.multi_get(["N14228", "N24211"])
 """
 
 from __future__ import annotations
@@ -25,10 +23,10 @@ from airflow_snowpack.builds.sharding import ARROW_TYPE
 
 
 class ParquetReader(ShardReader[parquet.ParquetFile]):
-    """Reads ``shard.parquet``; of a look-up only the row groups are read whose statistics allow the key."""
+    """Reads ``shard.parquet`` from a local file."""
 
-    def __init__(self, held: Callable[[], AbstractContextManager[Path]], manifest: Manifest, in_place: bool = True) -> None:
-        super().__init__(held, manifest, in_place)
+    def __init__(self, locate: Callable[[], AbstractContextManager[Path]], manifest: Manifest, in_place: bool = True) -> None:
+        super().__init__(locate, manifest, in_place)
         self._plain = ARROW_TYPE[manifest.key_type]
         self._ranges: list[tuple[Any, Any] | None] | None = None
 
@@ -69,7 +67,7 @@ class ParquetReader(ShardReader[parquet.ParquetFile]):
 
 
 class ParquetRangeReader(ParquetReader):
-    """Reads ``shard.parquet`` where the storage has it: its footer once, and the row groups that may hold the key."""
+    """Reads ``shard.parquet`` in the storage: its footer once, and the row groups that may have the key."""
 
     by_range = True
 
@@ -81,7 +79,7 @@ class ParquetRangeReader(ParquetReader):
 
     def _opened(self) -> parquet.ParquetFile:
         try:
-            # With pre_buffer, columns that lie side by side are one request.
+            # With pre_buffer, adjacent columns are one request.
             opened = parquet.ParquetFile(self._file.stream(), metadata=self._footer, pre_buffer=True)
         except UNREADABLE as error:
             raise self._damage(error) from error
@@ -90,25 +88,25 @@ class ParquetRangeReader(ParquetReader):
 
 
 def _key_ranges(file: parquet.ParquetFile, key_column: str) -> list[tuple[Any, Any] | None]:
-    """The smallest and greatest key of each row group; ``None`` where the file does not tell."""
+    """Return the smallest and greatest key of each row group; ``None`` without statistics."""
     metadata = file.metadata
     at = [metadata.schema.column(leaf).path for leaf in range(metadata.num_columns)].index(key_column)
     ranges: list[tuple[Any, Any] | None] = []
     for group in range(metadata.num_row_groups):
-        told = metadata.row_group(group).column(at).statistics
-        ranges.append((told.min, told.max) if told is not None and told.has_min_max else None)
+        found = metadata.row_group(group).column(at).statistics
+        ranges.append((found.min, found.max) if found is not None and found.has_min_max else None)
     return ranges
 
 
 def _by_row_group(ranges: Sequence[tuple[Any, Any] | None], keys: Sequence[Any]) -> dict[int, list[Any]]:
-    """The keys that each row group may hold; the groups in order."""
+    """Return the keys that each row group may have; the groups in order."""
     ordered = sorted(keys)
     groups = {}
-    for group, told in enumerate(ranges):
+    for group, bounds in enumerate(ranges):
         wanted = ordered
-        if told is not None:
-            begin = bisect_left(ordered, told[0])
-            wanted = [key for key in ordered[begin:] if key <= told[1]]
+        if bounds is not None:
+            begin = bisect_left(ordered, bounds[0])
+            wanted = [key for key in ordered[begin:] if key <= bounds[1]]
         if wanted:
             groups[group] = wanted
     return groups

@@ -1,12 +1,11 @@
-"""A file of an object storage that is read by ranges, so that a look-up does not copy it whole.
+"""Read ranges of a file in an object storage, so that a look-up need not copy the file.
 
     file = RangedFile(storage, "data/…/shard.sqlite", size=4 * 2**30)
     file.read(offset=8192, length=8192)           # fetches the block of 64 KiB that it is in, once
     pyarrow.parquet.ParquetFile(file.stream())
 
-Blocks that lie side by side are fetched in one request, and those used last are kept. The invariant: what is read is of a file of
-exactly this size. Its checksum is not known to be right, as that needs the whole file; the formats' own structure is all that a
-read by ranges checks. Any number of threads may read at once.
+Adjacent blocks are fetched in one request, and the blocks used last are cached. The file's size is checked; its checksum is not,
+as that needs the whole file, so only the format's own structure protects a range read. Threads may share a file.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from airflow_snowpack.builds.errors import ManifestDamaged, ObjectMissing
 from airflow_snowpack.builds.storage import Storage
 
 BLOCK = 64 * 1024
-BLOCKS_KEPT = 64
+MAX_CACHED_BLOCKS = 64
 
 
 class RangedFile:
@@ -29,7 +28,7 @@ class RangedFile:
 
     :param path: relative to the storage's root.
     :param size: in bytes, as the manifest has it.
-    :param on_outgrown: called once, when half as many bytes were fetched as the file has: a copy is cheaper from then on.
+    :param on_outgrown: called once, when half of the file's size was fetched: a copy is cheaper from then on.
     """
 
     def __init__(self, storage: Storage, path: str, size: int, on_outgrown: Callable[[], None] = lambda: None) -> None:
@@ -40,14 +39,14 @@ class RangedFile:
         self._storage = storage
         self._on_outgrown: Callable[[], None] | None = on_outgrown
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
-        self._changing = threading.Lock()
+        self._lock = threading.Lock()
         self._opening = threading.Lock()
         self._file: Any = None
 
     def read(self, offset: int, length: int) -> bytes:
         """Return the bytes from an offset on; fewer at the end of the file.
 
-        :raises ManifestDamaged: the file has another size, or is gone.
+        :raises ManifestDamaged: the file has another size, or does not exist.
         :raises StorageFailed: it could not be read in three tries.
         """
         end = min(offset + length, self.size)
@@ -62,31 +61,31 @@ class RangedFile:
         return data[begin : begin + end - offset]
 
     def stream(self) -> io.RawIOBase:
-        """The file as Python and Arrow read files, with a position of its own."""
+        """Return a file object of Python with a position of its own."""
         return _Stream(self)
 
     def _kept(self, numbers: range) -> dict[int, bytes]:
-        with self._changing:
+        with self._lock:
             found = {number: self._blocks[number] for number in numbers if number in self._blocks}
             for number in found:
                 self._blocks.move_to_end(number)
         return found
 
     def _fetch(self, first: int, last: int) -> dict[int, bytes]:
-        """Fetch blocks that lie side by side, in one request."""
+        """Fetch adjacent blocks in one request."""
         begin, end = first * BLOCK, min((last + 1) * BLOCK, self.size)
         try:
             data = self._storage.read_range(self._opened(), self.path, begin, end - begin)
         except ObjectMissing:
-            raise ManifestDamaged(self.path, "it is not there any more") from None
+            raise ManifestDamaged(self.path, "it does not exist") from None
         if len(data) != end - begin:
-            raise ManifestDamaged(self.path, f"it ends before byte {end:,}, and the manifest says that it has {self.size:,}")
+            raise ManifestDamaged(self.path, f"it ends before byte {end:,}, and its size in the manifest is {self.size:,}")
         blocks = {number: data[number * BLOCK - begin : (number + 1) * BLOCK - begin] for number in range(first, last + 1)}
-        with self._changing:
+        with self._lock:
             self.requests += 1
             self.fetched += len(data)
             self._blocks |= blocks
-            while len(self._blocks) > BLOCKS_KEPT:
+            while len(self._blocks) > MAX_CACHED_BLOCKS:
                 self._blocks.popitem(last=False)
             outgrown, on_outgrown = self.fetched > self.size // 2, self._on_outgrown
             self._on_outgrown = None if outgrown else on_outgrown
@@ -100,9 +99,9 @@ class RangedFile:
                 try:
                     file, size = self._storage.open_ranges(self.path)
                 except ObjectMissing:
-                    raise ManifestDamaged(self.path, "it is not there any more") from None
+                    raise ManifestDamaged(self.path, "it does not exist") from None
                 if size != self.size:
-                    raise ManifestDamaged(self.path, f"it has {size} bytes, and the manifest says {self.size}")
+                    raise ManifestDamaged(self.path, f"it has {size} bytes, and {self.size} in the manifest")
                 self._file = file
             return self._file
 
@@ -132,7 +131,7 @@ class _Stream(io.RawIOBase):
 
 
 def _runs(numbers: list[int]) -> list[tuple[int, int]]:
-    """The first and last of numbers that follow each other."""
+    """Return the first and last number of each run of consecutive numbers."""
     runs: list[tuple[int, int]] = []
     for number in numbers:
         if runs and runs[-1][1] == number - 1:

@@ -1,13 +1,13 @@
-"""Reads a published dataset by key, and follows its pointer from build to build.
+"""Read a published dataset by key, and follow its pointer from build to build.
 
     with SnapshotReader("s3://lake/builds/flights", {"region": "eu-central-1"}) as flights:
         flights.get("N14228")                         # a dict, or None
-        flights.multi_get(["N14228", "N24211"])       # a dict of those that are there
+        flights.multi_get(["N14228", "N24211"])       # a dict of the rows that exist
         for row in flights.scan(shard_id=3): ...
 
-The invariant: **each answer is of one complete build**, and never of one that was published before the one last seen. The
-pointer is looked at again on a period and by :meth:`SnapshotReader.reload`, not while a scan is open. When a manifest or a shard
-turns out damaged or missing, the reader steps back to the build before it, says so in the log, and shows it as ``fallback``.
+The invariant: each answer comes from one complete build, and never from an older publication than the reader has seen. The reader
+checks the pointer periodically and in :meth:`SnapshotReader.reload`, but not while a scan is open. When a manifest or a shard is
+damaged or missing, it falls back to the build before, logs that, and shows it as ``fallback``.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -41,33 +41,31 @@ RELOAD_EVERY = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """Why an older build is served than the pointer names.
+    """Why a reader uses an older build than the pointer names.
 
     :param wanted: the manifest that the pointer names.
-    :param served: the manifest that is served instead.
-    :param problem: what is wrong with the wanted one, or with one of its shards.
+    :param used: the manifest that the reader uses instead.
+    :param problem: what is damaged in the wanted build.
     """
 
     wanted: str
-    served: str
+    used: str
     problem: str
 
 
 class SnapshotReader:
-    """Reads a dataset; any number of threads may use it at once.
-
-    It can be pickled: the copy opens the dataset anew.
+    """Reads a dataset. Threads may share a reader; a pickled copy opens the dataset again.
 
     :param url: the dataset's root, see :class:`~airflow_snowpack.builds.storage.Storage`.
     :param options: of the storage's file system.
-    :param cache_dir: where shards of a remote storage are copied to, shared by processes; ``~/.cache/snowpack/builds`` when none
-        is named. Local storage is read in place.
-    :param cache_bytes: the most that those copies take; the longest unused go first.
-    :param range_reads_above: bytes: a look-up in a greater shard of a remote storage reads the pages or row groups that it needs,
-        without checking the whole file's checksum, until half of the file was read; then the shard is copied as smaller ones are.
-    :param ref: a run's id or a manifest's path, to read that build whatever is published meanwhile.
-    :param reload_every: the period on which a question looks at the pointer first; ``None`` to look only when told.
-    :param clock: seconds of a clock that never goes back.
+    :param cache_dir: the folder for copies of a remote storage's shards, which processes share; ``~/.cache/snowpack/builds`` by
+        default. A local storage is read in place.
+    :param cache_bytes: the limit of these copies; the least recently used are deleted first.
+    :param range_reads_above: bytes: a look-up in a larger shard of a remote storage reads only the pages or row groups that it
+        needs, without the checksum of the whole file. After half of the file was read, the shard is copied like a smaller one.
+    :param ref: a run's id or a manifest's path, to read that build and ignore later publications.
+    :param reload_every: how often a look-up checks the pointer first; ``None`` to check it in :meth:`reload` only.
+    :param clock: a monotonic clock in seconds.
     :raises NothingPublished: the dataset has no pointer.
     :raises ManifestDamaged: no published build can be read.
     :raises StorageFailed: the storage could not be read.
@@ -86,12 +84,20 @@ class SnapshotReader:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._storage = url if isinstance(url, Storage) else Storage(url, options)
-        self._cache_dir = None if cache_dir is None else Path(cache_dir)
-        self._range_reads_above = range_reads_above
-        self._cache_bytes, self._ref, self._reload_every, self._clock = cache_bytes, ref, reload_every, clock
-        self._period = None if reload_every is None or ref is not None else reload_every.total_seconds()
-        self._cache = ShardCache(self._storage, self._cache_dir, cache_bytes, range_reads_above=range_reads_above)
-        self._changing = threading.RLock()
+        self._copy = partial(
+            SnapshotReader,
+            self._storage,
+            cache_dir=cache_dir,
+            cache_bytes=cache_bytes,
+            range_reads_above=range_reads_above,
+            ref=ref,
+            reload_every=reload_every,
+        )
+        self._clock = clock
+        self._period_s = None if reload_every is None or ref is not None else reload_every.total_seconds()
+        folder = None if cache_dir is None else Path(cache_dir)
+        self._cache = ShardCache(self._storage, folder, cache_bytes, range_reads_above=range_reads_above)
+        self._lock = threading.RLock()
         self._scans = 0
         self._damaged: dict[str, ManifestDamaged] = {}
         self._fallback: Fallback | None = None
@@ -101,18 +107,11 @@ class SnapshotReader:
         else:
             self._current = published_pointer(self._storage)
             self._build = OpenBuild(*newest_whole(self._storage, self._current, self._damaged), self._cache)
-            self._tell_fallback()
-        self._due = self._next_look()
+            self._update_fallback()
+        self._check_at = self._next_check()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _anew, (
-            self._storage,
-            self._cache_dir,
-            self._cache_bytes,
-            self._range_reads_above,
-            self._ref,
-            self._reload_every,
-        )
+        return self._copy, ()
 
     def __enter__(self) -> Self:
         return self
@@ -122,68 +121,66 @@ class SnapshotReader:
 
     @property
     def manifest(self) -> Manifest:
-        """Of the build that is served now."""
+        """The manifest of the build that the reader uses."""
         return self._build.manifest
 
     @property
     def publication(self) -> int | None:
-        """The number of the pointer's move that was last seen; ``None`` for a reader of one build."""
+        """The number of the publication last seen; ``None`` for a reader of one build."""
         return None if self._current is None else self._current.publication
 
     @property
     def fallback(self) -> Fallback | None:
-        """Set while an older build is served, as the published one is damaged."""
+        """Set while the reader uses an older build, as the current one is damaged."""
         return self._fallback
 
     def get(self, key: Key, *, category: Key | None = None) -> Row | None:
-        """The row with this key; the first one where keys repeat.
+        """Return the row with this key, or ``None``; the first one where keys repeat.
 
-        :param category: the value of the column by which the build is sharded, so that only one shard is asked.
-        :raises InvalidRowKey: no key of this build can look so, or the build has no such category.
+        :param category: the value of the column by which the build is sharded, so that only one shard is read.
+        :raises InvalidRowKey: the key has another type than the build's keys, or the build has no such category.
         :raises ManifestDamaged: the shard is damaged, and so is every build to fall back to.
         """
-        return self._asked(lambda build: build.get(key, category))
+        return self._answer(lambda build: build.get(key, category))
 
     def get_all(self, key: Key, *, category: Key | None = None) -> list[Row]:
-        """All rows with this key; see :meth:`get`."""
-        return self._asked(lambda build: build.get_all(key, category))
+        """Return all rows with this key; parameters and errors as in :meth:`get`."""
+        return self._answer(lambda build: build.get_all(key, category))
 
     def multi_get(self, keys: Iterable[Key], *, category: Key | None = None) -> dict[Key, Row]:
-        """What :meth:`get` says for each of these keys; those that are not there are left out."""
+        """Return the rows of several keys, without the keys that have none; parameters and errors as in :meth:`get`."""
         wanted = list(keys)
-        return self._asked(lambda build: build.multi_get(wanted, category))
+        return self._answer(lambda build: build.multi_get(wanted, category))
 
     def scan(self, shard_id: int | None = None) -> Iterator[Row]:
-        """All rows of one shard in order of the key, or of all shards, one shard after the other.
+        """Yield all rows of one shard in the order of their keys, or of all shards, one shard after the other.
 
-        :raises ManifestDamaged: a shard is damaged; a scan that has begun cannot go on in another build. Scan again: the reader
-            has stepped back by then.
+        :raises ManifestDamaged: a shard is damaged. A scan cannot continue in another build: scan again, after the reader has
+            fallen back.
         """
-        return self._scanned(lambda build: build.rows(shard_id))
+        return self._stream(lambda build: build.rows(shard_id))
 
     def batches(self, shard_id: int | None = None) -> Iterator[pa.RecordBatch]:
-        """What :meth:`scan` gives, in Arrow's batches."""
-        return self._scanned(lambda build: build.batches(shard_id))
+        """Yield all rows as Arrow batches; parameters and errors as in :meth:`scan`."""
+        return self._stream(lambda build: build.batches(shard_id))
 
     def reload(self) -> bool:
-        """Look at the pointer now, and give what was found damaged another chance.
+        """Check the pointer now, and try builds again that were found damaged. An open scan stays in its build.
 
-        A scan that is open stays in its build.
-
-        :returns: whether another build is served from now on.
-        :raises NothingPublished: the pointer is gone; what was served goes on being served, as with every error.
+        :returns: whether the reader uses another build from now on.
+        :raises NothingPublished: the pointer is missing; the reader keeps its build, as after every error.
         """
-        with self._changing:
+        with self._lock:
             self._damaged.clear()
-            return self._look(again=self._fallback is not None)
+            return self._follow_pointer(again=self._fallback is not None)
 
     def close(self) -> None:
-        """Close the files. The reader opens them again when it is asked something more."""
+        """Close the files; the next call opens them again."""
         self._build.close()
 
-    def _asked(self, question: Callable[[OpenBuild], T]) -> T:
-        if self._due is not None and self._clock() >= self._due:
-            self._look_on_time()
+    def _answer(self, question: Callable[[OpenBuild], T]) -> T:
+        if self._check_at is not None and self._clock() >= self._check_at:
+            self._check_pointer()
         while True:
             build = self._build
             try:
@@ -191,83 +188,76 @@ class SnapshotReader:
             except ManifestDamaged as damage:
                 self._step_back(build, damage)
 
-    def _scanned(self, question: Callable[[OpenBuild], Iterator[T]]) -> Iterator[T]:
-        if self._due is not None and self._clock() >= self._due:
-            self._look_on_time()
-        with self._scan_open():
+    def _stream(self, question: Callable[[OpenBuild], Iterator[T]]) -> Iterator[T]:
+        if self._check_at is not None and self._clock() >= self._check_at:
+            self._check_pointer()
+        with self._lock:
+            self._scans += 1
+        try:
             build = self._build
             try:
                 yield from question(build)
             except ManifestDamaged as damage:
                 self._step_back(build, damage)
                 raise
-
-    @contextmanager
-    def _scan_open(self) -> Iterator[None]:
-        with self._changing:
-            self._scans += 1
-        try:
-            yield
         finally:
-            with self._changing:
+            with self._lock:
                 self._scans -= 1
 
-    def _look_on_time(self) -> None:
-        """Look at the pointer as the period is over; others go on with what there is, and so does this one if that fails."""
-        if not self._changing.acquire(blocking=False):
+    def _check_pointer(self) -> None:
+        """Check the pointer periodically; other threads meanwhile keep the present build, and so does this one on errors."""
+        if not self._lock.acquire(blocking=False):
             return
         try:
             if self._scans == 0:
-                self._due = self._next_look()
-                self._look()
+                self._check_at = self._next_check()
+                self._follow_pointer()
         except BuildError as error:
-            log.warning("%s goes on being served from %s: %s", self._storage.url, self._build.path, error)
+            log.warning("%s is still read from %s: %s", self._storage.url, self._build.path, error)
         finally:
-            self._changing.release()
+            self._lock.release()
 
-    def _look(self, *, again: bool = False) -> bool:
-        """Follow the pointer.
+    def _follow_pointer(self, *, again: bool = False) -> bool:
+        """Use what the pointer names.
 
-        :param again: also if it has not moved.
+        :param again: also if it has not changed.
         """
         if self._current is None:
             return False
         found = published_pointer(self._storage)
         if found.publication < self._current.publication:
-            log.warning(
-                "The pointer of %s is at publication %s, and %s was seen before; it is ignored.",
-                self._storage.url, found.publication, self._current.publication,
-            )  # fmt: skip
+            text = "The pointer of %s has publication %s, but %s was seen before; it is ignored."
+            log.warning(text, self._storage.url, found.publication, self._current.publication)
             return False
         if found.publication == self._current.publication and not again:
             return False
-        return self._serve(found)
+        return self._use(found)
 
-    def _serve(self, current: Current) -> bool:
-        """Serve what a pointer names, or the nearest before it that is whole. If there is none, all stays as it was."""
+    def _use(self, current: Current) -> bool:
+        """Use what a pointer names, or the nearest whole build before it; without one, keep the present build and raise."""
         path, manifest = newest_whole(self._storage, current, self._damaged)
         before, self._current = self._build, current
         if path != before.path:
             self._build = OpenBuild(path, manifest, self._cache)
             before.close()
-        self._tell_fallback()
+        self._update_fallback()
         return path != before.path
 
     def _step_back(self, build: OpenBuild, damage: ManifestDamaged) -> None:
-        """Serve another build than this one, which is damaged.
+        """Use another build than this one, which is damaged.
 
         :raises ManifestDamaged: there is none.
         """
-        with self._changing:
+        with self._lock:
             if self._build is not build:
-                return  # another thread was here
+                return  # another thread has done so
             if self._current is None:
                 raise damage
             self._damaged[build.path] = damage
-            self._serve(self._pointer_now() or self._current)
+            self._use(self._newer_pointer() or self._current)
 
-    def _pointer_now(self) -> Current | None:
-        """The pointer, if it has moved on: cleanup deletes builds that readers should have left by then."""
+    def _newer_pointer(self) -> Current | None:
+        """Return the pointer if it has changed: cleanup deletes builds that readers should no longer use."""
         try:
             found = published_pointer(self._storage)
         except BuildError:
@@ -275,34 +265,16 @@ class SnapshotReader:
         assert self._current is not None
         return found if found.publication > self._current.publication else None
 
-    def _tell_fallback(self) -> None:
+    def _update_fallback(self) -> None:
         assert self._current is not None
-        wanted, served = self._current.manifest, self._build.path
-        if wanted == served:
+        wanted, used = self._current.manifest, self._build.path
+        if wanted == used:
             self._fallback = None
             return
-        told = Fallback(wanted, served, str(self._damaged[wanted]))
-        if told != self._fallback:
-            log.warning("%s is served from %s instead of %s: %s", self._storage.url, served, wanted, told.problem)
-        self._fallback = told
+        fallback = Fallback(wanted, used, str(self._damaged[wanted]))
+        if fallback != self._fallback:
+            log.warning("%s is read from %s instead of %s: %s", self._storage.url, used, wanted, fallback.problem)
+        self._fallback = fallback
 
-    def _next_look(self) -> float | None:
-        return None if self._period is None else self._clock() + self._period
-
-
-def _anew(
-    storage: Storage,
-    cache_dir: Path | None,
-    cache_bytes: int,
-    range_reads_above: int,
-    ref: str | None,
-    reload_every: timedelta | None,
-) -> SnapshotReader:
-    return SnapshotReader(
-        storage,
-        cache_dir=cache_dir,
-        cache_bytes=cache_bytes,
-        range_reads_above=range_reads_above,
-        ref=ref,
-        reload_every=reload_every,
-    )
+    def _next_check(self) -> float | None:
+        return None if self._period_s is None else self._clock() + self._period_s

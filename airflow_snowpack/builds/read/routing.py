@@ -1,12 +1,12 @@
-"""Which shards of a build may hold a key.
+"""Find the shards of a build that may have a key.
 
     routing = Routing(manifest)
-    routing.shards_of("N14228")                    # a hash: exactly one
-    routing.shards_of("N14228", category="EWR")    # categories: exactly one
-    routing.shards_of("N14228")                    # else: those between whose smallest and greatest key it lies
+    routing.shards_of("N14228")                    # by hash: exactly one
+    routing.shards_of("N14228", category="EWR")    # by category: exactly one
+    routing.shards_of("N14228")                    # otherwise: those whose smallest and greatest key allow it
 
-The invariant: a shard that holds the key is always among them; one without rows never is. It looks at the manifest only, and its
-work does not grow with the number of shards, unless their keys overlap.
+The invariant: the result contains every shard that has the key, and no shard without rows. Only the manifest is read, and the
+cost does not grow with the number of shards, unless their keys overlap.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ class Routing:
         self._key_is_category = manifest.sharding.column == manifest.key_column
 
     def shards_of(self, key: Key, category: Key | None = None) -> Sequence[int]:
-        """The ids of the shards that may hold a key, in order.
+        """Return the ids of the shards that may have a key, in order.
 
-        :param category: the value of the category's column, where it is known.
-        :raises InvalidRowKey: it is no key of this build, or the build knows no such category.
+        :param category: the value of the category's column, if it is known.
+        :raises InvalidRowKey: the key has another type than the build's keys, or the build has no such category.
         """
         if self._by_hash:
             self._refuse(category)
             shard_id = hash_shard(key, self._key_type, self._num_shards)
             return (shard_id,) if shard_id in self._filled else ()
-        canonical(key, self._key_type)  # refuses what is no key
+        canonical(key, self._key_type)  # checks the type
         assert self._by_range is not None
         if self._key_is_category:
             category = key if category is None else category
@@ -64,10 +64,10 @@ class Routing:
         if category is None:
             return self._by_range.around(key)
         shard_id = self._of_category(category)
-        return (shard_id,) if shard_id in self._filled and self._by_range.holds(shard_id, key) else ()
+        return (shard_id,) if shard_id in self._filled and self._by_range.may_have(shard_id, key) else ()
 
     def grouped(self, keys: Sequence[Key], category: Key | None = None) -> dict[int, list[Key]]:
-        """Keys by the shards that may hold them.
+        """Group keys by the shards that may have them.
 
         :raises InvalidRowKey: see :meth:`shards_of`.
         """
@@ -82,7 +82,7 @@ class Routing:
         return groups
 
     def _hashed(self, keys: Sequence[Key]) -> list[int]:
-        """The shards of many keys of one Python type."""
+        """Return the shards of keys that have one Python type."""
         many: Any = keys
         try:
             if self._key_type is KeyType.INTEGER:
@@ -91,7 +91,7 @@ class Routing:
                 return shard_ids
             data = map(str.encode, many) if self._key_type is KeyType.STRING else many
             return [digest % self._num_shards for digest in map(xxhash.xxh3_64_intdigest, data)]
-        except (OverflowError, UnicodeError):  # one of them is no key: this says which
+        except (OverflowError, UnicodeError):  # one key is invalid, and this raises for it
             return [hash_shard(key, self._key_type, self._num_shards) for key in keys]
 
     def _of_category(self, category: Key) -> int:
@@ -104,7 +104,7 @@ class Routing:
     def _refuse(self, category: Key | None) -> None:
         if category is not None and self._sharding.kind is not ShardingKind.CATEGORIES:
             kind = self._sharding.kind.value
-            raise InvalidRowKey(category, f"this build is sharded by {kind} and has no categories; ask for the key alone")
+            raise InvalidRowKey(category, f"this build is sharded by {kind} and has no categories; omit the category")
 
 
 class _Ranges:
@@ -119,7 +119,7 @@ class _Ranges:
         self._smallest = [smallest for smallest, _, _ in bounded]
         self._greatest = [greatest for _, greatest, _ in bounded]
         self._ids = [shard_id for _, _, shard_id in bounded]
-        # The greatest key of this and all earlier ones: where it falls below the key, no earlier one can hold it.
+        # The greatest key of this and all earlier shards: if it is below the key, no earlier shard can have the key.
         self._greatest_so_far = list(accumulate(self._greatest, max))
 
     def around(self, key: Any) -> Sequence[int]:
@@ -131,6 +131,6 @@ class _Ranges:
             at -= 1
         return sorted(found)
 
-    def holds(self, shard_id: int, key: Any) -> bool:
+    def may_have(self, shard_id: int, key: Any) -> bool:
         smallest, greatest = self._bounds[shard_id]
         return smallest is None or greatest is None or bool(smallest <= key <= greatest)

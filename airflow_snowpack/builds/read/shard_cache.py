@@ -1,12 +1,12 @@
-"""Where the file of a shard stands on this machine: in place where the storage is local, else copied here once.
+"""The local files of shards: in place if the storage is local, otherwise copies.
 
     cache = ShardCache(storage, folder=Path("/var/cache/builds"), max_bytes=50 * 2**30)
-    with cache.held(manifest.shards[3]) as path: ...
+    with cache.path(manifest.shards[3]) as path: ...
 
-The invariant: **a path that is handed out stands for exactly the bytes that the manifest names**: each file is summed up before
-it is first used, and a copy gets its name only after that. Copies are named by their checksum and shared by all processes of the
-machine. The longest unused are deleted when they outgrow the limit, but never between their verification and their opening; a
-process that has one open keeps reading it.
+The invariant: a returned path has exactly the bytes that the manifest names. Each file's checksum is verified before its first
+use, and a copy gets its name only after that. Copies are named by their checksum and shared by all processes of the machine.
+Beyond the limit the least recently used are deleted, but not between verification and opening; a process that has opened one
+keeps reading it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 import xxhash
 
 from airflow_snowpack.builds.errors import ManifestDamaged, ObjectMissing
+from airflow_snowpack.builds.json_format import file_checksum
 from airflow_snowpack.builds.model import ShardAttemptResult
 from airflow_snowpack.builds.read.ranged_file import RangedFile
 from airflow_snowpack.builds.storage import Storage
@@ -30,27 +31,26 @@ log = logging.getLogger(__name__)
 
 MAX_BYTES = 20 * 2**30
 RANGE_READS_ABOVE = 64 * 2**20
-HALF = ".part"
+PART = ".part"
 LOCKS = 64
 ROOM = "lock-room"
-"""Held while copies are evicted, and while one is opened."""
-GONE = "it is not there any more"
-HALF_IS_LEFT_OVER_AFTER_S = 3600.0
-CHUNK = 4 * 1024 * 1024
+"""The lock for evicting copies and for opening one."""
+GONE = "it does not exist"
+ABANDONED_PART_AGE_S = 3600.0
 
 
 def default_folder() -> Path:
-    """The user's own cache folder; nobody else may write there."""
+    """Return the user's own cache folder, where no other user can write."""
     return Path.home() / ".cache" / "snowpack" / "builds"
 
 
 class ShardCache:
-    """Finds the files of a dataset's shards.
+    """Provides the files of a dataset's shards.
 
-    :param folder: for copies, shared by processes and datasets; ``~/.cache/snowpack/builds`` when none is named.
-    :param max_bytes: of all copies of this dataset; one shard that is greater than that is kept alone.
-    :param range_reads_above: bytes from which on a look-up reads a shard of a remote storage by ranges instead of copying it.
-    :param clock: seconds since 1970, as files tell their age.
+    :param folder: for copies, shared by processes and datasets; ``~/.cache/snowpack/builds`` by default.
+    :param max_bytes: the limit of this dataset's copies; a single larger shard is kept alone.
+    :param range_reads_above: the size above which a look-up reads ranges of a remote shard instead of copying it.
+    :param clock: seconds since 1970, as in the times of files.
     """
 
     def __init__(
@@ -71,11 +71,11 @@ class ShardCache:
 
     @property
     def in_place(self) -> bool:
-        """Whether files are read where the storage has them, so that others may write to them."""
+        """Whether the storage's own files are read, which may change."""
         return self._storage.is_local
 
     def ranged(self, shard: ShardAttemptResult, on_outgrown: Callable[[], None]) -> RangedFile | None:
-        """A shard's file, to be read by ranges; ``None`` if it is to be read from this machine: it is small, or copied already.
+        """Return a shard's file for range reads; ``None`` to read it from this machine, as it is small or copied already.
 
         :param on_outgrown: called when so much was read that a copy is cheaper.
         """
@@ -86,10 +86,10 @@ class ShardCache:
         return RangedFile(self._storage, shard.url, shard.bytes, on_outgrown)
 
     @contextmanager
-    def held(self, shard: ShardAttemptResult) -> Iterator[Path]:
-        """The path of a shard's file, verified. A copy is not evicted before the block ends, so open it there, and read it later.
+    def path(self, shard: ShardAttemptResult) -> Iterator[Path]:
+        """Return the path of a shard's verified file. A copy is not evicted within the block: open it there, and read it later.
 
-        :raises ManifestDamaged: the file is not what the manifest says, or not there any more.
+        :raises ManifestDamaged: the file differs from the manifest, or does not exist.
         :raises StorageFailed: the storage could not be read.
         """
         if shard.url is None or shard.checksum is None:
@@ -122,8 +122,8 @@ class ShardCache:
 
     @contextmanager
     def _copied(self, url: str, path: Path, checksum: str, size: int) -> Iterator[None]:
-        """Copy a shard unless a whole copy is there, and keep all copies from eviction until the block ends."""
-        half = path.with_name(path.name + HALF)
+        """Copy a shard unless there is a whole copy, and prevent evictions until the block ends."""
+        half = path.with_name(path.name + PART)
         try:
             while True:
                 whole = _is_whole(path, checksum, size)
@@ -132,7 +132,7 @@ class ShardCache:
                 with self._locked(ROOM):
                     if not whole:
                         half.replace(path)
-                    if path.exists():  # it may have been evicted since it was summed up
+                    if path.exists():  # it may have been evicted since its verification
                         self._verified.add(path.name)
                         _mark_used(path)
                         self._make_room(keep=path)
@@ -145,7 +145,7 @@ class ShardCache:
         return self._folder / f"{checksum.partition(':')[2]}-{size}{Path(url).suffix}"
 
     def _download(self, url: str, half: Path, checksum: str, size: int) -> None:
-        for left_over in self._folder.glob(f"{half.name}*"):  # of a process that was killed, as this one has the lock
+        for left_over in self._folder.glob(f"{half.name}*"):  # of a killed process, as this one has the lock
             left_over.unlink(missing_ok=True)
         try:
             self._storage.download(url, half)
@@ -164,53 +164,49 @@ class ShardCache:
                 path.unlink(missing_ok=True)
                 excess -= size
         if excess > 0:
-            log.warning("%s alone is greater than the cache's limit of %s bytes.", keep.name, self._max_bytes)
+            log.warning("%s alone exceeds the cache's limit of %s bytes.", keep.name, self._max_bytes)
 
     def _copies(self) -> Iterator[tuple[float, int, Path]]:
-        """When each was last used, its size, and where it stands; a download in progress is nobody's to delete."""
+        """Yield the time of the last use, size and path of each copy, without downloads in progress."""
         for entry in os.scandir(self._folder):
             with suppress(FileNotFoundError):
                 found = entry.stat()
-                in_progress = HALF in entry.name and self._clock() - found.st_mtime < HALF_IS_LEFT_OVER_AFTER_S
+                in_progress = PART in entry.name and self._clock() - found.st_mtime < ABANDONED_PART_AGE_S
                 if not entry.name.startswith("lock-") and not in_progress:
                     yield found.st_mtime, found.st_size, Path(entry.path)
 
     @contextmanager
     def _locked(self, name: str) -> Iterator[None]:
-        """Hold a lock between threads and processes; the system lets go of a killed one's."""
+        """Lock out other threads and processes; the system releases the lock of a killed process."""
         with (self._folder / name).open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
 
 def problem_of(path: Path, checksum: str, size: int) -> str | None:
-    """What is wrong with a file; ``None`` when it is what it should be.
+    """Return how a file differs from the manifest, or ``None``.
 
-    :raises FileNotFoundError: it is not there.
+    :raises FileNotFoundError: it does not exist.
     """
     if (found := path.stat().st_size) != size:
-        return f"it has {found} bytes, and the manifest says {size}"
-    summed = xxhash.xxh3_64(seed=0)
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            summed.update(chunk)
-    if (found_checksum := f"xxh3_64:{summed.hexdigest()}") != checksum:
-        return f"its checksum is {found_checksum}, and the manifest says {checksum}"
+        return f"it has {found} bytes, and {size} in the manifest"
+    if (found_checksum := file_checksum(path)) != checksum:
+        return f"its checksum is {found_checksum}, and {checksum} in the manifest"
     return None
 
 
 def _is_whole(path: Path, checksum: str, size: int) -> bool:
     try:
         return problem_of(path, checksum, size) is None
-    except FileNotFoundError:  # never copied, or evicted by another process at this very moment
+    except FileNotFoundError:  # never copied, or just evicted by another process
         return False
 
 
 def hash_of_name(name: str) -> int:
-    """Which of the few lock files stands for a copy: there are not as many as copies, which come and go."""
+    """Return the number of a copy's lock file; copies share a fixed number of lock files."""
     return xxhash.xxh3_64_intdigest(name.encode()) % LOCKS
 
 
 def _mark_used(path: Path) -> None:
-    with suppress(FileNotFoundError):  # evicted a moment ago: whoever opens it will notice
+    with suppress(FileNotFoundError):  # just evicted, which the opening will notice
         os.utime(path)

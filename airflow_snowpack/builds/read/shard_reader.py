@@ -1,19 +1,19 @@
-"""The rows of one shard, from its file on this machine.
+"""Read the rows of one shard; :class:`SqliteReader` and :class:`ParquetReader` know the formats.
 
-    shard = SqliteReader(lambda: cache.held(part), manifest)
+    shard = SqliteReader(lambda: cache.path(part), manifest)
     shard.get("N14228")                    # the first row with this key, as a dict, or None
-    shard.get_all("N14228")                # all of them
-    for batch in shard.batches(): ...      # everything, in order of the key
+    shard.get_all("N14228")                # all rows with this key
+    for batch in shard.batches(): ...      # all rows, in the order of their keys
 
-The invariant: any number of threads may ask at once, and a shard that was closed still answers whoever has it in hand: each asks
-through a handle of its own, which goes back to a pool, or is closed if the shard was closed meanwhile.
+Threads may share a reader, also while it is closed: each call uses a file handle of its own, which then returns to a pool, or is
+closed if the reader was closed meanwhile.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -25,69 +25,70 @@ from airflow_snowpack.builds.errors import ManifestDamaged
 from airflow_snowpack.builds.model import Key, Manifest
 
 Handle = TypeVar("Handle")
+Row = dict[str, Any]
 
 BATCH_ROWS = 10_000
 UNREADABLE = (apsw.Error, UnicodeDecodeError, OSError, pa.ArrowException)
-"""What a damaged file may end in."""
+"""The errors that a damaged file may raise."""
 
 
 class ShardReader(ABC, Generic[Handle]):
     """Reads one shard.
 
-    :cvar by_range: it reads a file of the storage by ranges, so that each question waits for the network.
+    :cvar by_range: it reads ranges of a file in the storage, so that each call waits for the network.
 
-    :param held: gives the path of its file, which stays there until it is opened.
-    :param in_place: the file is the storage's own, which others may write to, and not a copy that only readers have.
+    :param locate: returns the path of the file, which exists until it is opened.
+    :param in_place: the file is the storage's own, which other processes may change, and not a copy.
     """
 
     by_range: ClassVar[bool] = False
 
-    def __init__(self, held: Callable[[], AbstractContextManager[Path]], manifest: Manifest, in_place: bool = True) -> None:
-        self._held = held
+    def __init__(self, locate: Callable[[], AbstractContextManager[Path]], manifest: Manifest, in_place: bool = True) -> None:
+        self._locate = locate
         self._in_place = in_place
         self._key_column = manifest.key_column
         self._columns = manifest.columns
         self._idle: deque[Handle] = deque()
         self._closed = False
         self._path: Path | str | None = None
-        self.hot = True
-        """Whether it was asked since somebody last looked whether it was."""
+        self.used = True
+        """Whether it was used since the last check of :class:`OpenBuild`."""
 
     @abstractmethod
     def get(self, key: Key) -> Row | None:
-        """The first row with this key."""
+        """Return the first row with this key, or ``None``."""
 
     @abstractmethod
     def get_all(self, key: Key) -> list[Row]:
-        """All rows with this key."""
+        """Return all rows with this key."""
 
     @abstractmethod
     def multi_get(self, keys: Sequence[Key]) -> Iterable[tuple[Key, Row]]:
-        """The first row of each of these keys that is there. Of several pairs of one key, that is the last one."""
+        """Return the rows of these keys; of several pairs with one key, the last has its first row."""
 
     @abstractmethod
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All rows, in order of the key."""
+        """Yield all rows in the order of their keys."""
 
     def rows(self) -> Iterator[Row]:
-        """All rows, in order of the key."""
+        """Yield all rows in the order of their keys."""
         for batch in self.batches():
             yield from batch.to_pylist()
 
     def close(self) -> None:
-        """Close all handles that nobody uses; the others are closed as they come back."""
+        """Close all idle handles; the others are closed when they return to the pool."""
         self._closed = True
         while self._idle:
             self._close(self._idle.pop())
 
     @property
     def is_open(self) -> bool:
-        """Whether the next question need not wait for a handle to be opened."""
+        """Whether the next call finds an open handle."""
         return bool(self._idle)
 
     @contextmanager
     def _handle(self) -> Iterator[Handle]:
-        handle = self._taken()
+        handle = self._take()
         try:
             yield handle
         except UNREADABLE as error:
@@ -96,12 +97,12 @@ class ShardReader(ABC, Generic[Handle]):
             self._give_back(handle)
 
     def _damage(self, error: Exception) -> ManifestDamaged | MemoryError:
-        """It was whole when it was opened, so somebody has changed it since."""
+        """Return the error of a file that was whole when it was opened, so that it has changed since."""
         if isinstance(error, apsw.NoMemError):
             return MemoryError(str(error))
         return ManifestDamaged(str(self._path or "a shard"), f"it can no longer be read ({error})")
 
-    def _taken(self) -> Handle:
+    def _take(self) -> Handle:
         try:
             return self._idle.pop()
         except IndexError:
@@ -113,7 +114,7 @@ class ShardReader(ABC, Generic[Handle]):
             self.close()
 
     def _opened(self) -> Handle:
-        with self._held() as path:
+        with self._locate() as path:
             self._path = path
             try:
                 return self._open(path)
@@ -127,24 +128,3 @@ class ShardReader(ABC, Generic[Handle]):
 
     @abstractmethod
     def _close(self, handle: Handle) -> None: ...
-
-
-Row = dict[str, Any]
-RowMaker = Callable[[Iterable[Sequence[Any]]], list[Row]]
-
-
-def row_maker(names: Sequence[str], decoders: Mapping[str, Callable[[Any], Any]]) -> RowMaker:
-    """What makes rows of these columns.
-
-    :param names: of the columns, in the order of the values.
-    :param decoders: what makes a column's value of what the database has for it, unless that is ``None``.
-    """
-    # The only text of others in it are the names, as literals of Python.
-    values = [f"v{at}" for at in range(len(names))]
-    items = [
-        f"{name!r}: {value if name not in decoders else f'None if {value} is None else d{value}({value})'}"
-        for name, value in zip(names, values, strict=True)
-    ]
-    decoding = {f"d{value}": decoders[name] for name, value in zip(names, values, strict=True) if name in decoders}
-    make: RowMaker = eval(f"lambda found: [{{{', '.join(items)}}} for {', '.join(values)}, in found]", decoding)
-    return make

@@ -1,11 +1,11 @@
-"""Reads a published build back as a Spark DataFrame, a partition for each shard that has rows.
+"""Read a published build as a Spark DataFrame, with one partition per shard that has rows.
 
     df = read_build(spark, "s3://lake/builds/flights")
     before = read_build(spark, "s3://lake/builds/flights", ref="20260101T000000Z")
 
-The invariant: it holds exactly the rows of one complete build, each shard's file checked against the manifest. Executors open the
-storage themselves, so they need this package with its pyarrow, xxhash and apsw, and the storage's credentials as they stand in
-its options. A shard of a storage that is not local is copied into the task's own folder and deleted with it.
+The DataFrame has exactly the rows of one complete build, with each shard's file verified against the manifest. Executors open
+the storage themselves, so they need this package with pyarrow, xxhash and apsw, and the storage's credentials from its options.
+A shard of a remote storage is copied into a folder of the task and deleted with it.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from airflow_snowpack.builds.storage import Storage
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-AS_THEY_ARE = {
+SAME_TYPES = {
     *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()),
     *(pa.string(), pa.binary(), pa.date32(), pa.null()),
 }
-WIDER = {
+WIDER_TYPES = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
     pa.uint32(): pa.int64(),
@@ -46,24 +46,24 @@ WIDER = {
 def read_build(
     spark: SparkSession, url: str | Storage, ref: str | None = None, *, options: Mapping[str, Any] | None = None
 ) -> DataFrame:
-    """A build as a DataFrame.
+    """Return a build as a DataFrame.
 
-    What Spark has no type for comes as the nearest that holds every value: unsigned integers as wider ones, moments in
-    microseconds.
+    Types that Spark does not have become the nearest type that can hold every value: unsigned integers become wider ones,
+    timestamps microseconds.
 
     :param url: the dataset's root, or its storage.
-    :param ref: a run's id or a manifest's path; what is published now, or the whole build before it, when none is named.
+    :param ref: a run's id or a manifest's path; ``None`` for the current build, or the whole build before it.
     :param options: of the storage's file system.
     :raises NothingPublished: the dataset has no pointer.
-    :raises BuildNotFound: it has no such manifest.
+    :raises BuildNotFound: there is no such manifest.
     :raises ManifestDamaged: the manifest is not what was published. (A damaged shard fails the Spark job that reads it.)
     :raises InvalidBuild: a column has a type that Spark cannot hold.
     """
     storage = url if isinstance(url, Storage) else Storage(url, options)
     found: dict[str, ManifestDamaged] = {}
     path, manifest = find_manifest(storage, ref) if ref else newest_whole(storage, published_pointer(storage), found)
-    held = arrow_schema(manifest.columns)
-    shown = pa.schema([pa.field(field.name, spark_arrow_type(field.name, field.type)) for field in held])
+    stored = arrow_schema(manifest.columns)
+    shown = pa.schema([pa.field(field.name, spark_arrow_type(field.name, field.type)) for field in stored])
     filled = [shard.shard_id for shard in manifest.shards if shard.rows]
     ids = spark.createDataFrame([], "shard_id int")
     if filled:
@@ -72,7 +72,7 @@ def read_build(
 
 
 def spark_arrow_type(column: str, kind: pa.DataType) -> pa.DataType:
-    """The Arrow type that Spark knows and that holds every value of a column's own.
+    """Return the Arrow type that Spark supports and that can hold every value of a column.
 
     :raises InvalidBuild: there is none.
     """
@@ -96,8 +96,8 @@ def spark_arrow_type(column: str, kind: pa.DataType) -> pa.DataType:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType | None:
-    if kind in WIDER:
-        return WIDER[kind]
+    if kind in WIDER_TYPES:
+        return WIDER_TYPES[kind]
     if types.is_large_string(kind):
         return pa.string()
     if types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
@@ -106,7 +106,7 @@ def _plain(kind: pa.DataType) -> pa.DataType | None:
         return pa.duration("us")
     if types.is_time(kind):
         return pa.time64("us")
-    return kind if kind in AS_THEY_ARE else None
+    return kind if kind in SAME_TYPES else None
 
 
 def _spark_schema(shown: pa.Schema) -> Any:
@@ -118,7 +118,7 @@ def _spark_schema(shown: pa.Schema) -> Any:
 def _rows_of(
     storage: Storage, path: str, manifest: Manifest, filled: list[int], shown: pa.Schema, ids: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """What runs in a task: the rows of the shards whose numbers it gets."""
+    """Yield, in a task, the rows of the shards whose numbers it receives."""
     for numbers in ids:
         for number in numbers.column(0).to_pylist():
             with scratch("snowpack-shard-") as folder:

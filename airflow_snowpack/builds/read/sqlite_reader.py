@@ -1,20 +1,19 @@
-"""A shard in SQLite: a look-up is one descent in one B-tree.
+"""Read shards in SQLite: a look-up is one descent in one B-tree.
 
-    reader = SqliteReader(lambda: cache.held(shard), manifest)
+    reader = SqliteReader(lambda: cache.path(shard), manifest)
     reader.get("N14228")
 
-The invariant: what is read is what was written, as ``cells.py`` says, and a file that is cut off under a reader is an error that
-it survives.
+Values are decoded by ``sqlite_values.py``. A file that is truncated while it is read is an error that the process survives. A
+shard of an object storage is read page by page, through a virtual file system of APSW: nothing is ever written or locked.
 
-It reads through APSW, whose way from SQLite's values to Python's takes half the time of the standard library's. That is another
-SQLite in the process than the writer's, and closing a file in one drops the other's locks on it: shards are never written to once
-they are there to be read.
+APSW converts SQLite's values in half the time of the standard library. It is another SQLite in the process than the writer's, and
+closing a file in one releases the other's locks on it; shards are never written again once they can be read.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import cache, lru_cache
 from itertools import count, islice
@@ -29,31 +28,32 @@ import pyarrow as pa
 from airflow_snowpack.builds.columns import arrow_schema
 from airflow_snowpack.builds.model import Key, KeyType, Manifest
 from airflow_snowpack.builds.read.ranged_file import RangedFile
-from airflow_snowpack.builds.read.shard_reader import BATCH_ROWS, UNREADABLE, Row, RowMaker, ShardReader, row_maker
+from airflow_snowpack.builds.read.shard_reader import BATCH_ROWS, UNREADABLE, Row, ShardReader
 from airflow_snowpack.builds.sqlite_values import arrow_array, from_cell
 from airflow_snowpack.builds.write.shard_writers import quoted
+
+RowMaker = Callable[[Iterable[Sequence[Any]]], list[Row]]
 
 MAPPED_BYTES = 2**40
 BUSY_MS = 5_000
 FLAGS = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_NOMUTEX
-"""Without a mutex around each value that is read: the pool gives a connection, whose cursors are all at their end, to one thread
-at a time."""
+"""Without a mutex around each value: the pool gives a connection to one thread at a time, with all cursors finished."""
 TAKES_ARRAYS = hasattr(apsw, "carray") and "ENABLE_CARRAY" in apsw.compile_options
-"""As APSW does from PyPI; one that was built with the system's SQLite may not."""
-MOST_CACHED = 8 * 2**20
-"""Bytes of a shard that one connection keeps."""
+"""APSW from PyPI does; a build with the system's SQLite may not."""
+CACHE_BYTES = 8 * 2**20
+"""The page cache of one connection."""
 
 
 class SqliteReader(ShardReader[apsw.Connection]):
     """Reads ``shard.sqlite``; a look-up is one descent in one B-tree."""
 
-    def __init__(self, held: Callable[[], AbstractContextManager[Path]], manifest: Manifest, in_place: bool = True) -> None:
-        super().__init__(held, manifest, in_place)
+    def __init__(self, locate: Callable[[], AbstractContextManager[Path]], manifest: Manifest, in_place: bool = True) -> None:
+        super().__init__(locate, manifest, in_place)
         self._schema = arrow_schema(manifest.columns)
         self._key_at = self._schema.names.index(self._key_column)
         self._key_type = manifest.key_type
         self._rows = _row_maker(manifest.columns)
-        # All columns, in the order that the format fixes: APSW keeps no statement prepared that is longer than 16 KiB.
+        # "rows.*", in the order of the format: APSW does not cache prepared statements longer than 16 KiB.
         key = f"rows.{quoted(self._key_column)}"
         self._all = f"SELECT rows.* FROM rows ORDER BY {key}"
         self._those = f"SELECT rows.* FROM rows WHERE {key} = ?"
@@ -61,7 +61,7 @@ class SqliteReader(ShardReader[apsw.Connection]):
         self._any = f"SELECT rows.* FROM carray(?) AS wanted CROSS JOIN rows WHERE {key} = wanted.value"
 
     def get(self, key: Key) -> Row | None:
-        connection = self._taken()  # without the context manager, which would take a tenth of the time
+        connection = self._take()  # not by the context manager, which takes a tenth of the time
         try:
             found = connection.execute(self._one, (key,)).fetchall()
         except UNREADABLE as error:
@@ -79,12 +79,12 @@ class SqliteReader(ShardReader[apsw.Connection]):
         with self._handle() as connection:
             if TAKES_ARRAYS and not self._with_nul(wanted):
                 keys_array = apsw.carray(array("q", wanted) if self._key_type is KeyType.INTEGER else tuple(wanted))
-                # Not kept prepared, as a statement keeps what was bound to it.
+                # Not cached, as a prepared statement keeps its bound values.
                 found = connection.execute(self._any, (keys_array,), can_cache=False).fetchall()
             else:
-                with connection:  # one transaction, so that the file is locked once
+                with connection:  # one transaction locks the file once
                     found = connection.executemany(self._one, zip(wanted, strict=True)).fetchall()
-        found.reverse()  # so that the first row of a key comes last
+        found.reverse()  # the first row of a key comes last
         return zip(map(itemgetter(self._key_at), found), self._rows(found), strict=True)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -95,7 +95,7 @@ class SqliteReader(ShardReader[apsw.Connection]):
                 yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _in_order(self, keys: Sequence[Any]) -> list[Any]:
-        """The keys sorted, so that each page is read once, and text and bytes as plain ones, which alone APSW takes for such."""
+        """Return the keys sorted, so that each page is read once, and without subclasses of str and bytes, which APSW rejects."""
         match self._key_type:
             case KeyType.INTEGER:
                 return sorted(keys)
@@ -105,20 +105,20 @@ class SqliteReader(ShardReader[apsw.Connection]):
                 return sorted(map(bytes, keys))
 
     def _with_nul(self, keys: Sequence[Any]) -> bool:
-        """Whether one is text with a NUL, at which an array would end it."""
+        """Return whether a key contains NUL, which would end it in an array."""
         return self._key_type is KeyType.STRING and "\0" in "".join(keys)
 
     def _open(self, path: Path) -> apsw.Connection:
         if not self._in_place:
-            # Nobody writes to a copy: SQLite need neither lock it nor look whether it has changed, and may map it.
+            # A copy never changes: SQLite need not lock or check it, and may map it.
             return self._connected(path, "mode=ro&immutable=1", f"PRAGMA mmap_size = {MAPPED_BYTES}")
-        # Others may write to the storage's own file. So SQLite looks for a change with each question, and reads the file instead
-        # of mapping it: one that is cut off is then an error, and not a signal that ends the process.
-        pages = f"PRAGMA cache_size = -{min(path.stat().st_size, MOST_CACHED) // 1024 + 256}"
+        # The storage's own file may change. So SQLite checks it with each statement, and reads instead of mapping it: truncation
+        # is then an error and not a signal that ends the process.
+        pages = f"PRAGMA cache_size = -{min(path.stat().st_size, CACHE_BYTES) // 1024 + 256}"
         try:
             return self._connected(path, "mode=ro", pages)
         except apsw.Error:
-            return self._connected(path, "mode=ro&immutable=1", pages)  # a mounted bucket, which knows no locks
+            return self._connected(path, "mode=ro&immutable=1", pages)  # a mounted bucket, which has no locks
 
     def _connected(self, path: Path, how: str, pages: str) -> apsw.Connection:
         return self._connection(f"file:{quote(str(path))}?{how}", pages)
@@ -139,7 +139,7 @@ class SqliteReader(ShardReader[apsw.Connection]):
 
 
 class SqliteRangeReader(SqliteReader):
-    """Reads ``shard.sqlite`` where the storage has it, page by page."""
+    """Reads ``shard.sqlite`` in the storage, page by page."""
 
     by_range = True
 
@@ -149,7 +149,7 @@ class SqliteRangeReader(SqliteReader):
         self._path = file.path
 
     def _opened(self) -> apsw.Connection:
-        pages = f"PRAGMA cache_size = -{MOST_CACHED // 1024}"
+        pages = f"PRAGMA cache_size = -{CACHE_BYTES // 1024}"
         try:
             with registered(self._file) as uri:
                 return self._connection(uri, pages)
@@ -157,9 +157,29 @@ class SqliteRangeReader(SqliteReader):
             raise self._damage(error) from error
 
 
+def row_maker(names: Sequence[str], decoders: Mapping[str, Callable[[Any], Any]]) -> RowMaker:
+    """Compile the function that makes rows of these columns.
+
+    It is compiled for its columns, as ``collections.namedtuple`` is: ``dict(zip(names, values))`` takes more than twice the
+    time, a fifth of a look-up of a thousand keys.
+
+    :param names: the columns, in the order of the values.
+    :param decoders: converts a column's value from what the database has, unless that is ``None``.
+    """
+    # The only input in the text are the names, as Python literals.
+    values = [f"v{at}" for at in range(len(names))]
+    items = [
+        f"{name!r}: {value if name not in decoders else f'None if {value} is None else d{value}({value})'}"
+        for name, value in zip(names, values, strict=True)
+    ]
+    decoding = {f"d{value}": decoders[name] for name, value in zip(names, values, strict=True) if name in decoders}
+    make: RowMaker = eval(f"lambda found: [{{{', '.join(items)}}} for {', '.join(values)}, in found]", decoding)
+    return make
+
+
 @lru_cache(maxsize=64)
 def _row_maker(columns: tuple[tuple[str, str], ...]) -> RowMaker:
-    """The same for all shards of a build, as compiling one for a thousand columns takes milliseconds."""
+    """Return the function of a build's columns, cached, as compiling it for a thousand columns takes milliseconds."""
     schema = arrow_schema(columns)
     return row_maker(schema.names, {field.name: read for field in schema if (read := from_cell(field.type)) is not None})
 
@@ -172,7 +192,7 @@ _names = count(1)
 
 @contextmanager
 def registered(file: RangedFile) -> Iterator[str]:
-    """The URI under which SQLite opens a file; a connection that was opened goes on reading after the end."""
+    """Return the URI under which SQLite opens a file; an open connection can read it after the block as well."""
     _vfs()
     name = f"/{next(_names)}"
     _files[name] = file
@@ -198,7 +218,7 @@ class _Vfs(apsw.VFS):
 
 
 class _File:
-    """What SQLite asks of a file that is only read; APSW takes any object that has these methods."""
+    """The methods that SQLite calls on a read-only file; APSW accepts any object that has them."""
 
     def __init__(self, file: RangedFile) -> None:
         self._file = file
@@ -210,10 +230,10 @@ class _File:
         return self._file.size
 
     def xLock(self, level: int) -> None:  # noqa: N802
-        """There is nothing to lock."""
+        """Nothing is locked."""
 
     def xUnlock(self, level: int) -> None:  # noqa: N802
-        """There is nothing to unlock."""
+        """Nothing is locked."""
 
     def xCheckReservedLock(self) -> bool:  # noqa: N802
         return False
@@ -228,10 +248,10 @@ class _File:
         return int(apsw.SQLITE_IOCAP_IMMUTABLE)
 
     def xClose(self) -> None:  # noqa: N802
-        """The file is shared by all connections of the shard's reader."""
+        """All connections of the shard's reader share the file."""
 
 
 @cache
 def _vfs() -> _Vfs:
-    """Registered once for the process."""
+    """Register the file system, once for the process."""
     return _Vfs()

@@ -1,11 +1,11 @@
-"""Reads a whole build back, and reports everything in it that is not what was written.
+"""Read a whole build back, and report every shard that differs from what was written.
 
     found = verify(storage, "manifests/20260101T000000Z/1.json", manifest)
     found.sound or print(found.problems)
 
-Each shard's file is summed up, opened as readers open it, and read to its end: its columns, the number of its rows, the order of
-its keys, the smallest and greatest key, the look-up by key, and whether each key belongs to this shard. The invariant: a problem
-of one shard does not hide those of others; only a storage that fails ends it early.
+Each shard's checksum is verified, and the file is opened as readers open it and read to its end: its columns, the number of rows,
+the order of keys, the smallest and greatest key, the look-up by key, and whether each key belongs to this shard. A problem of one
+shard does not hide those of others; only a failing storage ends it early.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from airflow_snowpack.builds.sharding import Placing, plain_keys
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.attempt import check_order
 
-SHARDS_AT_ONCE = 4
+PARALLEL_SHARDS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class ShardProblem:
-    """What is wrong with one shard.
+    """The problem of one shard.
 
     :param path: of its file, relative to the dataset's root; ``None`` for a shard without one.
     """
@@ -45,10 +45,10 @@ class ShardProblem:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What was found.
+    """The result of a verification.
 
     :param manifest: the path of the manifest, relative to the dataset's root.
-    :param rows: that were read.
+    :param rows: the number of rows that were read.
     """
 
     dataset: str
@@ -67,7 +67,7 @@ class Verification:
 def verify(storage: Storage, path: str, manifest: Manifest) -> Verification:
     """Read a build back.
 
-    Files of a storage that is not local are copied to a folder of their own, a few at a time, and no copy of a reader is used.
+    The files of a remote storage are copied to temporary folders, a few in parallel; the copies of readers are not used.
 
     :param path: of the manifest, relative to the dataset's root.
     :raises StorageFailed: the storage could not be read.
@@ -79,7 +79,7 @@ def verify(storage: Storage, path: str, manifest: Manifest) -> Verification:
         except (ManifestDamaged, InvalidBuild, InvalidRowKey) as error:
             return 0, ShardProblem(shard.shard_id, shard.url, str(error))
 
-    with ThreadPoolExecutor(SHARDS_AT_ONCE, "snowpack-verify") as pool:
+    with ThreadPoolExecutor(PARALLEL_SHARDS, "snowpack-verify") as pool:
         found = list(pool.map(read, manifest.shards))
     return Verification(
         dataset=manifest.dataset,
@@ -93,15 +93,15 @@ def verify(storage: Storage, path: str, manifest: Manifest) -> Verification:
 
 
 def _rows(storage: Storage, manifest: Manifest, shard: ShardAttemptResult) -> int:
-    """Read a shard, and return how many rows it has.
+    """Read a shard, and return its number of rows.
 
-    :raises ManifestDamaged, InvalidBuild, InvalidRowKey: it is not what the manifest says.
+    :raises ManifestDamaged, InvalidBuild, InvalidRowKey: it differs from the manifest.
     """
     if shard.url is None:
-        return 0  # a manifest is read only if such a shard has no rows
+        return 0  # the manifest's own check makes sure that such a shard has no rows
     with scratch("snowpack-shard-") as folder:
         cache = ShardCache(storage, folder)
-        reader = READERS[manifest.shard_format](partial(cache.held, shard), manifest, cache.in_place)
+        reader = READERS[manifest.shard_format](partial(cache.path, shard), manifest, cache.in_place)
         try:
             found = _Found(shard.url, manifest, shard)
             for batch in reader.batches():
@@ -115,9 +115,9 @@ def _rows(storage: Storage, manifest: Manifest, shard: ShardAttemptResult) -> in
 
 
 def _columns_of(manifest: Manifest) -> pa.Schema | None:
-    """The columns as a reader gets them: Parquet has no seconds, for example, and reads milliseconds.
+    """Return the columns as a reader gets them; Parquet has no seconds, for example, and returns milliseconds.
 
-    :returns: ``None`` where a Parquet shard has a type that the manifest cannot name, such as an extension's.
+    :returns: ``None`` if a Parquet shard has a type that the manifest cannot name, such as an extension type.
     """
     try:
         schema = arrow_schema(manifest.columns)
@@ -133,7 +133,7 @@ def _columns_of(manifest: Manifest) -> pa.Schema | None:
 
 
 class _Found:
-    """What the batches of a shard have been so far."""
+    """What was read of a shard so far."""
 
     def __init__(self, url: str, manifest: Manifest, shard: ShardAttemptResult) -> None:
         self._url, self._manifest, self._shard = url, manifest, shard
@@ -160,17 +160,17 @@ class _Found:
     def _check_place(self, batch: pa.RecordBatch) -> None:
         sharding = self._manifest.sharding
         if sharding.kind is ShardingKind.EXPRESSION:
-            return  # which only Spark can evaluate
+            return  # only Spark can evaluate it
         column = batch.column(sharding.column or self._manifest.key_column)
-        strangers = column.filter(pc.not_equal(self._placing.shards(column), self._shard.shard_id))
-        if len(strangers):
-            raise ManifestDamaged(self._url, f"{strangers[0].as_py()!r:.100} belongs to another shard")
+        others = column.filter(pc.not_equal(self._placing.shards(column), self._shard.shard_id))
+        if len(others):
+            raise ManifestDamaged(self._url, f"{others[0].as_py()!r:.100} belongs to another shard")
 
     def check(self) -> None:
-        """:raises ManifestDamaged: all batches together are not what the manifest says."""
+        """:raises ManifestDamaged: all batches together differ from the manifest."""
         shard = self._shard
         if self.rows != shard.rows:
-            raise ManifestDamaged(self._url, f"it has {self.rows:,} rows, and the manifest says {shard.rows:,}")
+            raise ManifestDamaged(self._url, f"it has {self.rows:,} rows, and {shard.rows:,} in the manifest")
         for what, found, recorded in (("smallest", self.first, shard.min_key), ("greatest", self.last, shard.max_key)):
             if found != recorded:
-                raise ManifestDamaged(self._url, f"its {what} key is {found!r:.100}, and the manifest says {recorded!r:.100}")
+                raise ManifestDamaged(self._url, f"its {what} key is {found!r:.100}, and {recorded!r:.100} in the manifest")

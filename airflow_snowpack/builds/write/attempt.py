@@ -17,12 +17,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import xxhash
 
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.columns import check_columns
 from airflow_snowpack.builds.errors import InvalidBuild, InvalidRowKey, TooManyKeys
-from airflow_snowpack.builds.json_format import to_json
+from airflow_snowpack.builds.json_format import file_checksum, to_json
 from airflow_snowpack.builds.model import Key, ShardAttemptResult, ShardFormat, whole_number
 from airflow_snowpack.builds.scratch import scratch
 from airflow_snowpack.builds.sharding import key_type_of, plain_keys
@@ -31,7 +30,6 @@ from airflow_snowpack.builds.write.rate_limit import RateLimit
 from airflow_snowpack.builds.write.shard_writers import ParquetShard, SqliteShard
 
 BATCH_SIZE = 65_536
-CHUNK_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,15 +172,6 @@ def write_shard(plan: ShardPlan, batches: Iterable[pa.RecordBatch], folder: Path
         last = keys[-1].as_py()
     writer.close()
     return ShardFile(path, rows, path.stat().st_size, first, last, file_checksum(path))
-
-
-def file_checksum(path: Path) -> str:
-    """Return the checksum of a local file: ``xxh3_64:`` and 16 hex digits."""
-    digest = xxhash.xxh3_64()
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            digest.update(chunk)
-    return f"xxh3_64:{digest.hexdigest()}"
 
 
 def _gathered(batches: Iterable[pa.RecordBatch], plan: ShardPlan) -> Iterator[pa.Table]:

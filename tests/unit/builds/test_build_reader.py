@@ -419,7 +419,7 @@ def test_a_pointer_that_goes_back_is_ignored(root: Storage, caplog: pytest.LogCa
     root.write(layout.CURRENT, to_json(first))
     assert reader.reload() is False
     assert reader.get("N00015") is not None
-    assert "publication 1, and 2 was seen before" in caplog.text
+    assert "publication 1, but 2 was seen before" in caplog.text
 
 
 def test_a_rollback_is_followed(root: Storage) -> None:
@@ -440,7 +440,7 @@ def test_what_was_served_goes_on_while_the_storage_is_away(root: Storage, caplog
     root.delete(layout.CURRENT)
     clock.now = 61
     assert reader.get("N00003") is not None
-    assert "goes on being served" in caplog.text
+    assert "is still read from" in caplog.text
     with pytest.raises(NothingPublished):
         reader.reload()
     assert reader.get("N00003") is not None
@@ -495,9 +495,9 @@ def test_a_damaged_manifest_is_not_served_but_the_one_before_it(
     assert reader.manifest.run_id == "r1"
     assert reader.get("N00003") is not None
     assert reader.fallback is not None
-    assert (reader.fallback.wanted, reader.fallback.served) == (second.manifest, first.manifest)
+    assert (reader.fallback.wanted, reader.fallback.used) == (second.manifest, first.manifest)
     assert second.manifest in reader.fallback.problem
-    assert f"is served from {first.manifest} instead of {second.manifest}" in caplog.text
+    assert f"is read from {first.manifest} instead of {second.manifest}" in caplog.text
 
 
 @both_formats

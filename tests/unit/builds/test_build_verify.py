@@ -69,7 +69,7 @@ def test_every_damaged_shard_is_named(storage: Storage, shard_format: ShardForma
     storage.write(urls[2], data)
     found = verify(storage, PATH, manifest)
     assert [(each.shard_id, each.path) for each in found.problems] == list(enumerate(urls[:3]))
-    assert "not there" in found.problems[0].problem
+    assert "does not exist" in found.problems[0].problem
     assert "its checksum is" in found.problems[1].problem
     assert found.rows == manifest.shards[3].rows
 
@@ -78,7 +78,7 @@ def test_every_damaged_shard_is_named(storage: Storage, shard_format: ShardForma
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"rows": 1}, "rows, and the manifest says 1"),
+        ({"rows": 1}, "rows, and 1 in the manifest"),
         ({"min_key": -1}, "its smallest key is"),
         ({"max_key": 10**6}, "its greatest key is"),
     ],

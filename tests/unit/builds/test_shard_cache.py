@@ -18,7 +18,7 @@ from airflow_snowpack.builds.model import Manifest, ShardAttemptResult, ShardFor
 from airflow_snowpack.builds.pointer import find_manifest
 from airflow_snowpack.builds.read import shard_cache
 from airflow_snowpack.builds.read.reader import SnapshotReader
-from airflow_snowpack.builds.read.shard_cache import HALF, ShardCache
+from airflow_snowpack.builds.read.shard_cache import PART, ShardCache
 from airflow_snowpack.builds.storage import Storage
 
 KEYS = list(range(400))
@@ -43,7 +43,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def located(cache: ShardCache, shard: ShardAttemptResult) -> Path:
-    with cache.held(shard) as path:
+    with cache.path(shard) as path:
         return path
 
 
@@ -87,7 +87,7 @@ def test_a_copy_that_is_being_opened_is_not_evicted_by_another_process(
     cache, other = (ShardCache(far, folder, max_bytes=1) for _ in range(2))
     if copied_already:
         located(cache, manifest.shards[0])
-    with cache.held(manifest.shards[0]) as path:
+    with cache.path(manifest.shards[0]) as path:
         evicting = threading.Thread(target=located, args=(other, manifest.shards[1]))
         evicting.start()
         evicting.join(0.2)
@@ -129,7 +129,7 @@ def test_a_copy_that_was_spoilt_is_copied_again(far: Storage, folder: Path) -> N
 def test_what_arrives_damaged_never_gets_a_name(far: Storage, folder: Path, manifest: Manifest) -> None:
     shard = manifest.shards[0]
     far.write(shard.url or "", far.read(shard.url or "")[:-1])
-    with pytest.raises(ManifestDamaged, match="the manifest says"):
+    with pytest.raises(ManifestDamaged, match="in the manifest"):
         located(ShardCache(far, folder), shard)
     assert copies(folder) == []
 
@@ -141,7 +141,7 @@ def test_what_is_not_there_is_damage_and_a_storage_that_is_away_is_none(far: Sto
         located(cache, manifest.shards[0])
     far._fs.handler.fs.away = False
     far.delete(manifest.shards[0].url or "")
-    with pytest.raises(ManifestDamaged, match="not there any more"):
+    with pytest.raises(ManifestDamaged, match="it does not exist"):
         located(cache, manifest.shards[0])
     assert copies(folder) == []
 
@@ -165,7 +165,7 @@ def test_a_shard_above_the_limit_is_kept_alone(
     for shard in manifest.shards:
         assert located(cache, shard).exists()
     assert len(copies(folder)) == 1
-    assert "greater than the cache's limit of 1 bytes" in caplog.text
+    assert "alone exceeds the cache's limit of 1 bytes" in caplog.text
 
 
 def test_a_reader_goes_on_whatever_is_evicted_under_it(far: Storage, folder: Path) -> None:
@@ -182,7 +182,7 @@ def test_a_reader_goes_on_whatever_is_evicted_under_it(far: Storage, folder: Pat
 def test_the_halves_of_killed_downloads_are_taken_away(far: Storage, folder: Path, manifest: Manifest) -> None:
     cache = ShardCache(far, folder)
     first = located(cache, manifest.shards[0])
-    left_over = first.with_name(f"{first.name}{HALF}.writing-1")
+    left_over = first.with_name(f"{first.name}{PART}.writing-1")
     left_over.write_bytes(b"half")
     first.unlink()
     located(cache, manifest.shards[0])
@@ -193,7 +193,7 @@ def test_a_download_that_somebody_else_is_at_is_not_taken_for_a_copy(far: Storag
     now = 1_000_000.0
     cache = ShardCache(far, folder, max_bytes=1, clock=lambda: now)
     first = located(cache, manifest.shards[0])
-    running, forgotten = (first.with_name(f"{name}{HALF}") for name in ("running", "forgotten"))
+    running, forgotten = (first.with_name(f"{name}{PART}") for name in ("running", "forgotten"))
     for half, age in ((running, 10), (forgotten, 7200)):
         half.write_bytes(b"half")
         os.utime(half, (now - age, now - age))
