@@ -16,7 +16,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling import Checker, Intake, Subscriber, TimeWindow
+from airflow_snowpack.scheduling import Checker, EventIntake, Subscriber, TimeWindow
 from airflow_snowpack.scheduling.pending_runs.model import PendingState
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.tables.schedules import pending_events
@@ -265,7 +265,7 @@ def _move(store: Store) -> Clock:
 
 
 def _idle(store: Store) -> Callable[[], None]:
-    intake, checker = Intake(store), Checker(store, EmptyAirflow())
+    intake, checker = EventIntake(store), Checker(store, EmptyAirflow())
 
     def rounds() -> None:
         for _ in range(IDLE_ROUNDS):

@@ -274,10 +274,10 @@ def _evaluation(year: Year) -> Iterator[Work]:
 @contextmanager
 def _idle_round(year: Year) -> Iterator[Work]:
     """A round of the scheduler in which nothing has happened."""
-    from airflow_snowpack.scheduling import Checker, Intake
+    from airflow_snowpack.scheduling import Checker, EventIntake
     from benchmarks.schedules import EmptyAirflow
 
-    intake, checker = Intake(year.store), Checker(year.store, EmptyAirflow())
+    intake, checker = EventIntake(year.store), Checker(year.store, EmptyAirflow())
     intake.step()
     while checker.step().looked_at:
         pass

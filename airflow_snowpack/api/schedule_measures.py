@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from airflow_snowpack.scheduling import PendingQueue
-from airflow_snowpack.scheduling.backlog import read_backlog
+from airflow_snowpack.scheduling.events.event_log import read_backlog
 from airflow_snowpack.scheduling.schedules import Schedules
 from airflow_snowpack.scheduling.sources.source_problems import read_table_lag
 

@@ -43,7 +43,7 @@ from .errors import SchedulingError as SchedulingError
 from .events.clocks import Clocks as Clocks
 from .events.custom_events import Sent as Sent
 from .events.custom_events import send_event as send_event
-from .events.event_intake import Intake as Intake
+from .events.event_intake import EventIntake as EventIntake
 from .events.event_intake import Subscriber as Subscriber
 from .events.event_intake import work_is_due as work_is_due
 from .events.event_log import Event as Event

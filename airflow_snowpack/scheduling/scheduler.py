@@ -19,7 +19,7 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.lineage.operations import EDGES, OPERATIONS
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.scheduling.airflow_port import AirflowPort, Starter
-from airflow_snowpack.scheduling.events.event_intake import Intake
+from airflow_snowpack.scheduling.events.event_intake import EventIntake
 from airflow_snowpack.scheduling.launches.launcher import Launcher, LaunchReport
 from airflow_snowpack.scheduling.launches.run_ends import RunEnds
 from airflow_snowpack.scheduling.pending_runs.checker import Checker
@@ -62,7 +62,7 @@ class Scheduler:
 
     def __init__(self, store: Store, airflow: AirflowPort, starter: Starter, name: str, sign: SignOfLife | None = None) -> None:
         self._store = store
-        self._intake = Intake(store, sign)
+        self._intake = EventIntake(store, sign)
         self._run_ends = RunEnds(store, airflow)
         self._checker = Checker(store, airflow)
         self._launcher = Launcher(store, starter, name)

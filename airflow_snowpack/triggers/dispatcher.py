@@ -106,12 +106,12 @@ class DispatcherTrigger(DataclassTrigger):
 
     def _process_events(self, store: Store) -> bool:
         """Process events once, and return whether something is due that needs Airflow."""
-        from airflow_snowpack.scheduling import Intake, ends_are_due, work_is_due
+        from airflow_snowpack.scheduling import EventIntake, ends_are_due, work_is_due
         from airflow_snowpack.store.signs_of_life import BEAT, Role
 
         if self._sign is None:
             self._sign = self._sign_of(store, Role.SCHEDULER, BEAT)
-        Intake(store, self._sign).step()
+        EventIntake(store, self._sign).step()
         return work_is_due(store) or ends_are_due(store)
 
     def _sign_of(self, store: Store, role: Role, period: timedelta) -> SignOfLife:

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.iceberg.broker import Broker
-from airflow_snowpack.scheduling import Checker, Intake, Launcher, Poller, Scheduler, send_event
+from airflow_snowpack.scheduling import Checker, EventIntake, Launcher, Poller, Scheduler, send_event
 from airflow_snowpack.store import Actor, Store, open_store, utc_now
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
@@ -119,7 +119,7 @@ def step_of(part: str, world: World, store: Store) -> Callable[[], object]:
     runs, name = world.runs(), f"{part}:{os.getpid()}"
     match part:
         case "intake":
-            return Intake(store).step
+            return EventIntake(store).step
         case "checker":
             checker = Checker(store, runs)
             return lambda: checker.step(limit=20).looked_at

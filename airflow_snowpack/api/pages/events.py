@@ -7,7 +7,7 @@ from fastapi.responses import HTMLResponse
 
 from airflow_snowpack.api.pages.page import Here, PageRoute
 from airflow_snowpack.scheduling import EventLog
-from airflow_snowpack.scheduling.backlog import read_backlog
+from airflow_snowpack.scheduling.events.event_log import read_backlog
 
 PAGE = 100
 

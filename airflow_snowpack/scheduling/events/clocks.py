@@ -2,9 +2,9 @@
 
     Clocks(store).step()
 
-The invariant: a tick and the moment of the next one are written in one transaction, so that none is lost and none comes
-twice, and a clock that is set back repeats nothing. Ticks that came while nobody was there are told apart by their age,
-and the schedule's policy says what becomes of them; in any case they are on record.
+The invariant: a tick and the time of the next one are written in one transaction, so that no tick is lost or repeated, also when
+the host's clock is set back. Ticks that no scheduler published in time are recognized by their age; the schedule's policy decides
+what happens to them, and its history has them in any case.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ from airflow_snowpack.store.tables.schedules import (
 log = logging.getLogger(__name__)
 
 LATE = timedelta(minutes=1)
-"""A tick that is noticed later than this was missed."""
-MANY = 10_000
-"""More missed ticks than this are not counted one by one."""
-MAX_TOLD = 100
-"""A record names so many of them at most; how many there were it has in any case."""
-UNTIL_THE_RUN_IS_OFF = timedelta(seconds=5)
+"""A tick that is published later than this was missed."""
+MAX_MISSED = 10_000
+"""How many missed ticks are counted one by one."""
+LISTED_TICKS = 100
+"""How many ticks an event or an entry of the history lists at most."""
+LAUNCH_RECHECK = timedelta(seconds=5)
+"""How soon a clock checks again whether the run of its last tick was launched."""
 
 
 class Clocks:
@@ -51,17 +52,15 @@ class Clocks:
         self._store = store
 
     def step(self, limit: int = 1_000) -> int:
-        """Look at the clocks that are due.
+        """Publish the ticks of the clocks that are due.
 
-        :returns: how many it looked at.
+        :returns: how many clocks were due.
         """
-        come = sa.select(schedule_clocks.c.schedule).where(schedule_clocks.c.look_at <= self._store.clock()).limit(1)
-        if self._store.read(lambda conn: conn.execute(come).first()) is None:
-            return 0
-        return self._store.transact(lambda conn: self._look(conn, limit))
+        due = sa.select(schedule_clocks.c.schedule).where(schedule_clocks.c.look_at <= self._store.clock()).limit(1)
+        return 0 if self._store.first(due) is None else self._store.transact(lambda conn: self._publish(conn, limit))
 
-    def _look(self, conn: sa.Connection, limit: int) -> int:
-        number_in_turn(conn)  # before any row is held, as everybody does who both holds rows and publishes
+    def _publish(self, conn: sa.Connection, limit: int) -> int:
+        number_in_turn(conn)  # before any row is locked, as in every transaction that both locks rows and publishes
         now = self._store.clock()
         due = (
             sa.select(schedule_clocks, schedules.c.definition, schedules.c.generation)
@@ -79,7 +78,7 @@ class Clocks:
     def _tick(self, conn: sa.Connection, row: sa.Row[Any], now: datetime) -> Event | None:
         try:
             schedule = Schedule.from_json(row.definition)
-        except InvalidSchedule as error:  # such as one of a newer version: it waits, and keeps nobody else
+        except InvalidSchedule as error:  # such as one of a newer version: it waits, and delays no other
             log.error("schedule_not_readable: %s: %s", row.schedule, error)
             self._set(conn, row, row.next_at, look_at=now + LATE)
             return None
@@ -100,9 +99,9 @@ class Clocks:
     def _one_at_a_time(
         self, conn: sa.Connection, row: sa.Row[Any], clock: Clock, moments: list[datetime], missed: list[datetime], now: datetime
     ) -> Event | None:
-        """Each missed tick is a run of its own: the next comes when the run of the one before is off."""
+        """Publish each missed tick for a run of its own: the next one when the run of the one before is launched."""
         if self._is_on_its_way(conn, row):
-            self._set(conn, row, row.next_at, look_at=now + UNTIL_THE_RUN_IS_OFF)
+            self._set(conn, row, row.next_at, look_at=now + LAUNCH_RECHECK)
             return None
         self._set(conn, row, moments[1] if len(moments) > 1 else clock.next_after(now))
         if moments[0] in missed:
@@ -110,24 +109,24 @@ class Clocks:
         return _event(row, clock, moments[:1])
 
     def _is_on_its_way(self, conn: sa.Connection, row: sa.Row[Any]) -> bool:
-        """Whether the tick before has not become a launched run yet, or has not even reached the subscriber.
+        """Return whether the tick before has not become a launched run yet, or has not been matched.
 
-        A job that is open for something else, such as data, keeps no tick back: it may be this very tick that it lacks.
+        A pending run that is open for something else, such as data, delays no tick: it may need this very tick.
         """
         mine = sa.and_(pending_jobs.c.schedule == row.schedule, pending_jobs.c.generation == row.generation)
-        sent_off = sa.exists().where(mine, pending_jobs.c.state == PendingState.LAUNCH.value)
+        launching = sa.exists().where(mine, pending_jobs.c.state == PendingState.LAUNCH.value)
         has_tick = sa.exists().where(
             mine,
             pending_jobs.c.state.in_(OPEN),
             pending_events.c.pending_id == pending_jobs.c.pending_id,
             pending_events.c.leaf == row.leaf,
         )
-        unheard = _unheard(clock_key(row.schedule, row.leaf))
-        return bool(conn.execute(sa.select(sa.or_(sent_off, has_tick, unheard))).scalar_one())
+        unmatched = _unmatched(clock_key(row.schedule, row.leaf))
+        return bool(conn.execute(sa.select(sa.or_(launching, has_tick, unmatched))).scalar_one())
 
     def _note_missed(self, conn: sa.Connection, row: sa.Row[Any], policy: Missed | str, missed: list[datetime]) -> None:
-        told = _texts(missed[-MAX_TOLD:])
-        note(conn, self._store, row.schedule, "ticks_missed", policy=str(policy), count=len(missed), ticks=told)
+        ticks = _texts(missed[-LISTED_TICKS:])
+        note(conn, self._store, row.schedule, "ticks_missed", policy=str(policy), count=len(missed), ticks=ticks)
 
     def _set(self, conn: sa.Connection, row: sa.Row[Any], next_at: datetime, *, look_at: datetime | None = None) -> None:
         mine = sa.and_(schedule_clocks.c.schedule == row.schedule, schedule_clocks.c.leaf == row.leaf)
@@ -146,38 +145,42 @@ def restart_periods(conn: sa.Connection, store: Store, schedule: Schedule, took:
         row = conn.execute(sa.select(schedule_clocks).where(mine).with_for_update()).first()
         if row is None:
             continue  # a suspended schedule has no clocks
-        # A period or a deadline that ended a moment ago and is on its way to the subscriber was this launch's, and does not count
-        # any more. The clock's row is held from here on, so none is under way that this does not see.
-        if not clock.fixed or not (leaf in took or _is_unheard(conn, row)):
+        # A period or a deadline that ended a moment ago, and whose tick is not matched yet, belongs to this launch and does not
+        # count any more. The clock's row is locked from here on, so that no tick is published that this does not see.
+        if not clock.fixed or not (leaf in took or _has_unmatched(conn, row)):
             next_at = clock.next_after(max(row.next_at, store.clock()) if clock.fixed else store.clock())
             conn.execute(sa.update(schedule_clocks).where(mine).values(next_at=next_at, look_at=next_at))
         mine = sa.and_(schedule_triggers.c.schedule == schedule.name, schedule_triggers.c.leaf == number)
         conn.execute(sa.update(schedule_triggers).where(mine).values(counts_after=last_number(conn)))
 
 
-def _is_unheard(conn: sa.Connection, clock: sa.Row[Any]) -> bool:
-    """Whether a tick of a clock counts that the subscriber has not taken yet."""
+def _has_unmatched(conn: sa.Connection, clock: sa.Row[Any]) -> bool:
+    """Return whether a tick of a clock counts that has not been matched yet."""
     mine = sa.and_(schedule_triggers.c.schedule == clock.schedule, schedule_triggers.c.leaf == clock.leaf)
     counts_after = sa.select(schedule_triggers.c.counts_after).where(mine).scalar_subquery()
-    return bool(conn.execute(sa.select(_unheard(clock_key(clock.schedule, clock.leaf), events.c.id > counts_after))).scalar_one())
+    return bool(
+        conn.execute(sa.select(_unmatched(clock_key(clock.schedule, clock.leaf), events.c.id > counts_after))).scalar_one()
+    )
 
 
-def _unheard(key: str, *also: sa.ColumnElement[bool]) -> sa.Exists:
+def _unmatched(key: str, *also: sa.ColumnElement[bool]) -> sa.Exists:
     passed = sa.select(sa.func.max(event_cursors.c.position)).where(event_cursors.c.name == CURSOR).scalar_subquery()
     return sa.exists().where(events.c.key == key, events.c.id > sa.func.coalesce(passed, 0), *also)
 
 
 def _due_moments(clock: Clock, next_at: datetime, now: datetime) -> list[datetime]:
     moments = [next_at]
-    while clock.fixed and len(moments) < MANY and (following := clock.next_after(moments[-1])) <= now:
+    while clock.fixed and len(moments) < MAX_MISSED and (following := clock.next_after(moments[-1])) <= now:
         moments.append(following)
     return moments
 
 
 def _event(row: sa.Row[Any], clock: Clock, moments: list[datetime]) -> Event:
-    # A fixed tick comes once, also when the clock is set back over it. Two periods may well end at the same moment then.
+    # A fixed tick comes once, also when the host's clock is set back over it. Two periods may end at the same moment then.
     source = f"tick:{row.generation}:{row.leaf}:{moments[-1].isoformat()}" if clock.fixed else None
-    return Event(clock_key(row.schedule, row.leaf), moments[-1], detail={"ticks": _texts(moments[-MAX_TOLD:])}, source_id=source)
+    return Event(
+        clock_key(row.schedule, row.leaf), moments[-1], detail={"ticks": _texts(moments[-LISTED_TICKS:])}, source_id=source
+    )
 
 
 def _texts(moments: list[datetime]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the events of a pending job add up to, counted from where the last look ended."""
+"""Sum up the events of pending runs, each time from where the last sum ended."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.triggers.trigger import Judgement, Leaf, Progress, Trigger
 from airflow_snowpack.store.tables.schedules import events, pending_events, pending_jobs
 
-MAX_TOLD = 100
-"""A run's conf lists so many events at most; it names their number in any case."""
+LISTED_EVENTS = 100
+"""How many events the conf of a run lists at most; it has their number in any case."""
 
-NO_WIDER_THAN = 5_000
-"""So many numbers in one statement at most."""
+KEYS_PER_STATEMENT = 5_000
 
 HEARD = (
     sa.select(pending_events.c.pending_id, pending_events.c.leaf, events.c.id, events.c.at, events.c.amounts, events.c.detail)
@@ -44,34 +43,34 @@ class Counted:
         }
 
     def to_row(self) -> Mapping[str, Any]:
-        """The columns that remember it."""
+        """Return the columns that store it."""
         return {"progress": self.sums, "counted_to": self.upto}
 
 
 def count_events(conn: sa.Connection, row: sa.Row[Any], schedule: Schedule) -> Counted:
-    """Add what came since the last look.
+    """Add the events since the last sum.
 
-    :param row: of the pending job, held by the caller.
+    :param row: of the pending run, locked by the caller.
     """
     mine = sa.and_(pending_events.c.pending_id == row.pending_id, pending_events.c.event_id > row.counted_to)
     return _add_up(row.progress, row.counted_to, schedule, conn.execute(HEARD.where(mine)).all())
 
 
-def count_anew(conn: sa.Connection, pending_id: str, schedule: Schedule) -> Counted:
-    """Count all events of a pending job, whatever earlier looks have counted."""
+def count_all(conn: sa.Connection, pending_id: str, schedule: Schedule) -> Counted:
+    """Count all events of a pending run from the beginning."""
     return _add_up({}, 0, schedule, conn.execute(HEARD.where(pending_events.c.pending_id == pending_id)).all())
 
 
 def count_recorded_before(conn: sa.Connection, pending_id: str, schedule: Schedule, moment: datetime) -> Counted:
-    """Count the events of a pending job that were recorded before a moment."""
+    """Count the events of a pending run that were recorded before a moment."""
     mine = sa.and_(pending_events.c.pending_id == pending_id, events.c.recorded_at < moment)
     return _add_up({}, 0, schedule, conn.execute(HEARD.where(mine)).all())
 
 
 def count_each(conn: sa.Connection, jobs: Sequence[tuple[sa.Row[Any], Schedule]]) -> list[Counted]:
-    """The same for several jobs, in one statement.
+    """Add the events since the last sum for several pending runs, in one statement.
 
-    :param jobs: the rows of pending jobs, all held by the caller.
+    :param jobs: the rows of the pending runs, all locked by the caller, with their schedules.
     """
     new = HEARD.join(pending_jobs, pending_jobs.c.pending_id == pending_events.c.pending_id).where(
         pending_jobs.c.pending_id.in_([row.pending_id for row, _ in jobs]), pending_events.c.event_id > pending_jobs.c.counted_to
@@ -100,25 +99,27 @@ def _add_up(progress: Mapping[str, Any], counted_to: int, schedule: Schedule, he
 def fired_by(
     conn: sa.Connection, pending_id: str, schedule: Schedule, progress: Mapping[Leaf, Progress], now: datetime
 ) -> dict[str, Any]:
-    """Return what a run finds in its conf about why it runs."""
+    """Return the ``snowpack`` entry of a run's conf, which has the events that started it."""
     return why_it_runs(pending_id, schedule, progress, now, listed_events(conn, pending_id))
 
 
 def why_it_runs(
     pending_id: str, schedule: Schedule, progress: Mapping[Leaf, Progress], now: datetime, listed: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the same from what :func:`listed_events` has returned."""
+    """Return the ``snowpack`` entry of a run's conf from what :func:`listed_events` returned."""
     missing = [_missing(trigger, trigger.evaluate(progress, now)) for trigger in schedule.trigger.missing(progress, now)]
     return {"schedule": schedule.name, "pending_id": pending_id, **listed, "missing": missing}
 
 
 def listed_events(conn: sa.Connection, pending_id: str) -> dict[str, Any]:
-    """Return how many events a pending job has, and the newest of them."""
+    """Return how many events a pending run has, and the newest of them."""
     return listed_events_of_each(conn, [pending_id])[pending_id]
 
 
 def listed_events_of_each(conn: sa.Connection, pending_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return the same for several pending jobs, in two statements for up to :data:`NO_WIDER_THAN` events."""
+    """Return what :func:`listed_events` does for several pending runs, in two statements for up to
+    :data:`KEYS_PER_STATEMENT` events.
+    """
     mine = pending_events.c.pending_id.in_(pending_ids)
     heard = sa.select(pending_events.c.pending_id, pending_events.c.event_id).where(mine).distinct().subquery()
     of_job = heard.c.pending_id
@@ -128,7 +129,7 @@ def listed_events_of_each(conn: sa.Connection, pending_ids: Sequence[str]) -> di
         sa.func.row_number().over(partition_by=of_job, order_by=heard.c.event_id.desc()).label("place"),
         sa.func.count().over(partition_by=of_job).label("total"),
     ).subquery()
-    newest = conn.execute(sa.select(ranked).where(ranked.c.place <= MAX_TOLD).order_by(ranked.c.event_id)).all()
+    newest = conn.execute(sa.select(ranked).where(ranked.c.place <= LISTED_EVENTS).order_by(ranked.c.event_id)).all()
     read = _read_events(conn, sorted({row.event_id for row in newest}))
     listed: dict[str, dict[str, Any]] = {pending_id: {"event_count": 0, "events": []} for pending_id in pending_ids}
     for row in newest:
@@ -140,15 +141,15 @@ def listed_events_of_each(conn: sa.Connection, pending_ids: Sequence[str]) -> di
 
 def _read_events(conn: sa.Connection, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
     found = {}
-    for start in range(0, len(ids), NO_WIDER_THAN):
-        for event in conn.execute(sa.select(events).where(events.c.id.in_(ids[start : start + NO_WIDER_THAN]))):
-            said = {"key": event.key, "at": event.at.isoformat(), "amounts": event.amounts, "detail": event.detail}
-            found[event.id] = {"id": event.id, **said}
+    for start in range(0, len(ids), KEYS_PER_STATEMENT):
+        for event in conn.execute(sa.select(events).where(events.c.id.in_(ids[start : start + KEYS_PER_STATEMENT]))):
+            at = event.at.isoformat()
+            found[event.id] = {"id": event.id, "key": event.key, "at": at, "amounts": event.amounts, "detail": event.detail}
     return found
 
 
 def _missing(trigger: Trigger, judgement: Judgement) -> dict[str, Any]:
-    """An input that a deadline did not wait for."""
+    """Return an input that was missing at the deadline."""
     return {"trigger": trigger.to_json(), "says": judgement.says, "have": judgement.have, "want": judgement.want}
 
 
@@ -163,7 +164,7 @@ def _add(sums: dict[str, Any], names: set[str], leaf: Leaf, event: Any) -> None:
         # An event names some of its partitions at most, and may name none: the others count as so many new ones.
         sums["amount"] += max(0, event.amounts.get(measure, 0) - len(named))
     if "reached_at" not in sums and (sums["events"] if measure == "events" else sums["amount"] + len(names)) >= leaf.wanted:
-        sums["reached_at"] = sums["last_at"]  # events may be recorded out of their order: all of these had happened by then
+        sums["reached_at"] = sums["last_at"]  # events may be recorded out of order: all of these had happened by then
 
 
 def _amount(leaf: Leaf, sums: Mapping[str, Any]) -> int:

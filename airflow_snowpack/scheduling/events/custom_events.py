@@ -1,11 +1,10 @@
-"""Events that people and programs send from outside.
+"""Events that users and other systems send.
 
     sent = send_event(store, Actor("vera", "api"), "orders_closed", {"records": 900}, source_id="2026-11-21")
     sent.recorded.id, sent.again
 
-They have keys of their own (``event:<name>``), so nobody can make a table's commit or a run's end up. The invariant: the same
-``source_id`` under the same name is one event, however often it is sent, and an event and its entry in the audit trail are one
-transaction.
+They have keys of their own (``event:<name>``), so that a sender cannot forge a commit or the end of a run. The invariant: a
+``source_id`` under a name is one event, however often it is sent; the event and its audit entry are one transaction.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from airflow_snowpack.store import Actor, Store, new_id, write_audit
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The event as it stands in the log.
+    """The event in the log.
 
-    :param again: it had been sent before, and this is what was recorded then.
+    :param again: it had been sent before, and was recorded then.
     """
 
     recorded: RecordedEvent
@@ -47,9 +46,9 @@ def send_event(
 ) -> Sent:
     """Record an event that :class:`CustomEvents` of this name count.
 
-    :param source_id: what the sender knows it by.
-    :param at: when it happened; now, when nothing is said. It cannot be later than now.
-    :raises InvalidEvent: it cannot be recorded.
+    :param source_id: the sender's own id of the event.
+    :param at: when it happened, not later than now; ``None`` for now.
+    :raises InvalidEvent: a value is not valid.
     """
     event = _event(name, amounts or {}, detail or {}, source_id, at, store.clock())
 
@@ -57,7 +56,7 @@ def send_event(
         assert event.source_id is not None, "it was given one"
         again = not publish(conn, store, [event])
         recorded = find_event(conn, event.source_id)
-        assert recorded is not None, "it is there now, if it was not before"
+        assert recorded is not None, "it is recorded now, if it was not before"
         if not again:
             write_audit(conn, store, actor, "send_event", event.key, event_id=recorded.id, amounts=dict(event.amounts))
         return Sent(recorded, again)
@@ -79,12 +78,11 @@ def _event(
             parse_text(source_id)
     except ValueError as error:
         raise InvalidEvent(
-            f"The event {name!r:.80} cannot be recorded: its name and its source id must each be a text of 1 to 500 characters, "
-            "without a NUL."
+            f"The event {name!r:.80} is not valid: its name and its source id must each have 1 to 500 characters and no NUL."
         ) from error
     if at is not None and at > now:
-        raise InvalidEvent(f"The event {name!r:.80} is said to happen at {at.isoformat()}, which is still to come.")
-    # Colons of the name are marked, so that no other name and source id make the same.
+        raise InvalidEvent(f"The event {name!r:.80} has a time in the future, {at.isoformat()}. Use a time up to now.")
+    # Colons of the name are escaped, so that no other name and source id give the same text.
     marked = name.replace("%", "%%").replace(":", "%:")
     known_by = f"sent:{marked}:{source_id}" if source_id is not None else f"sent-once:{new_id()}"
     return Event(custom_key(name), at or now, amounts, detail, known_by)

@@ -1,11 +1,10 @@
-"""Events: what happened, each one once, in an order that everybody sees the same.
+"""The event log: what happened, each event once, numbered in an order that all readers see alike.
 
     log = EventLog(store)
     log.publish([Event("table:lake.db.t", at, {"partitions": 2, "bytes": 4_000}, source_id="snapshot:lake.db.t:8271")])
 
-The invariant: an event's number is larger than that of every event that was there to be seen when it was written. A
-cursor that has passed a number therefore never misses one below it: publishers take their numbers one after the other,
-until they have committed.
+The invariant: the number of an event is larger than that of every event that was visible when it was written, since publishing
+transactions take turns. A cursor that has passed a number therefore never misses an event below it.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.scheduling.errors import InvalidEvent
 from airflow_snowpack.store import Store, new_id
-from airflow_snowpack.store.tables.schedules import events
+from airflow_snowpack.store.dialect import insert
+from airflow_snowpack.store.tables.schedules import event_cursors, events
 
 CURSOR = "subscriber"
-"""The name of the place up to which events have been matched to schedules."""
+"""The name of the cursor up to which events have been matched to schedules."""
 
 MAX_KEY = 1_000
 AHEAD = timedelta(hours=1)
-"""So far ahead may the clock of a sender be. One that is further ahead would delay all that counts from its events."""
+"""How far ahead the clock of a sender may be; an event beyond that would delay everything that counts from it."""
 NUMBERING = "SELECT pg_advisory_xact_lock(hashtext('airflow_snowpack_events'))"
 
 
@@ -36,11 +35,11 @@ NUMBERING = "SELECT pg_advisory_xact_lock(hashtext('airflow_snowpack_events'))"
 class Event:
     """Something that happened.
 
-    :param key: what triggers look it up by.
-    :param at: when it happened. A moment that is more than :data:`AHEAD` in the future is recorded as the present one.
+    :param key: what triggers find it by.
+    :param at: when it happened. A time more than :data:`AHEAD` in the future is recorded as the present.
     :param amounts: what it brought, by measure: ``partitions``, ``files``, ``records``, ``bytes``.
-    :param detail: for people and for the run that it starts; ``partitions`` names the partitions, so that one counts once.
-    :param source_id: what its source knows it by; the same one again is the same event.
+    :param detail: for people and for the run that it starts; ``partitions`` names the partitions, so that each counts once.
+    :param source_id: the id that its source gives it; an event with a known id is the same event again.
     """
 
     key: str
@@ -76,63 +75,86 @@ class EventLog:
         return self._store.transact(lambda conn: publish(conn, self._store, batch))
 
     def latest(self, key: str | None = None, *, before: int | None = None, limit: int = 100) -> list[RecordedEvent]:
-        """The newest events first.
+        """Return events, the newest first.
 
-        :param before: only those below this number: the next page.
+        :param before: return only events below this number, for the next page.
         """
         query = sa.select(events).order_by(events.c.id.desc()).limit(limit)
         query = query if key is None else query.where(events.c.key == key)
         query = query if before is None else query.where(events.c.id < before)
-        return [_event_from(row) for row in self._store.read(lambda conn: conn.execute(query).all())]
+        return [_event_from(row) for row in self._store.all(query)]
 
 
 def publish(conn: sa.Connection, store: Store, batch: Iterable[Event]) -> int:
-    """As :meth:`EventLog.publish`, in a transaction of the caller's."""
+    """Record events in the caller's transaction, as :meth:`EventLog.publish` does."""
     rows = [_row(event, store.clock()) for event in batch]
     if not rows:
         return 0
     number_in_turn(conn)
-    insert = postgresql.insert if store.is_postgres else sqlite.insert
-    statement = insert(events).on_conflict_do_nothing(index_elements=["source_id"])
     before = last_number(conn)
-    conn.execute(statement, rows)
+    conn.execute(insert(events).on_conflict_do_nothing(index_elements=["source_id"]), rows)
     return conn.execute(sa.select(sa.func.count()).where(events.c.id > before)).scalar_one()
 
 
 def find_event(conn: sa.Connection, source_id: str) -> RecordedEvent | None:
-    """The event that its source knows by this, if it was recorded."""
+    """Return the event with this source id, or ``None``."""
     row = conn.execute(sa.select(events).where(events.c.source_id == source_id)).first()
     return None if row is None else _event_from(row)
 
 
 def number_in_turn(conn: sa.Connection) -> None:
-    """Until this transaction ends, nobody else gets numbers. SQLite has one writer at a time anyway."""
+    """Make other publishers wait until this transaction ends. SQLite has one writer at a time anyway."""
     if conn.dialect.name == "postgresql":
         conn.exec_driver_sql(NUMBERING)
 
 
 def last_number(conn: sa.Connection) -> int:
-    """The number of the newest event; ask it after :func:`number_in_turn`."""
+    """Return the number of the newest event; exact after :func:`number_in_turn`."""
     return int(conn.execute(sa.select(sa.func.max(events.c.id))).scalar() or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """How far matching is behind the log.
+
+    :param newest: the number of the newest event; it only ever grows.
+    :param taken: the number up to which events have been matched.
+    :param unread: how many events have not been matched, and ``oldest``: when the first of them was recorded.
+    """
+
+    newest: int
+    taken: int
+    unread: int
+    oldest: datetime | None
+
+
+def read_backlog(store: Store) -> Backlog:
+    """Return how far matching is behind, by the numbers after the cursor."""
+    passed = sa.select(event_cursors.c.position).where(event_cursors.c.name == CURSOR).scalar_subquery()
+    ahead = events.c.id > sa.func.coalesce(passed, 0)
+    unread = sa.select(sa.func.count(), sa.func.min(events.c.recorded_at)).where(ahead).subquery()
+    newest = sa.select(sa.func.max(events.c.id)).scalar_subquery()
+    row: Any = store.first(sa.select(newest, passed, unread))
+    return Backlog(row[0] or 0, row[1] or 0, row[2], row[3])
 
 
 def _row(event: Event, now: datetime) -> dict[str, Any]:
     if not event.key or len(event.key) > MAX_KEY or not _storable(event.key):
-        raise InvalidEvent(
-            f"The event key {event.key[:80]!r} cannot be used: it must have 1 to {MAX_KEY} characters, and no NUL."
-        )
+        raise InvalidEvent(f"The event key {event.key[:80]!r} is not valid: it must have 1 to {MAX_KEY} characters and no NUL.")
     if event.source_id is not None and (not _storable(event.source_id) or len(event.source_id) > 2 * MAX_KEY):
-        raise InvalidEvent(f"The event {event.key} has a source id that cannot be kept: it is too long, or has a NUL in it.")
+        raise InvalidEvent(
+            f"The event {event.key} has an invalid source id: it must have at most {2 * MAX_KEY} characters and no NUL."
+        )
     if event.at.tzinfo is None:
-        raise InvalidEvent(f"The event {event.key} has a moment without a zone, {event.at}. Give an aware one, such as in UTC.")
+        raise InvalidEvent(f"The event {event.key} has a time without a zone, {event.at}. Use an aware datetime, such as in UTC.")
     wrong = [
         name for name, amount in event.amounts.items() if isinstance(amount, bool) or not isinstance(amount, int) or amount < 0
     ]
     if wrong:
-        raise InvalidEvent(f"The event {event.key} has amounts that are no whole numbers of 0 or more: {', '.join(wrong)}.")
+        raise InvalidEvent(f"The event {event.key} has amounts that are not whole numbers of 0 or more: {', '.join(wrong)}.")
     named = event.detail.get("partitions", [])
     if not isinstance(named, list | tuple) or not all(isinstance(name, str) for name in named):
-        raise InvalidEvent(f"The event {event.key} has `partitions` that are no list of names: {named!r:.80}.")
+        raise InvalidEvent(f"The event {event.key} has `partitions` that are not a list of names: {named!r:.80}.")
     _check_json(event)
     return {
         "key": event.key,
@@ -152,9 +174,11 @@ def _check_json(event: Event) -> None:
     try:
         text = json.dumps([dict(event.amounts), dict(event.detail)], allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidEvent(f"The event {event.key} has amounts or details that are no JSON ({error}).") from error
+        raise InvalidEvent(f"The event {event.key} has amounts or details that are not JSON ({error}).") from error
     if "\\u0000" in text or not _storable(text):
-        raise InvalidEvent(f"The event {event.key} has details that no database keeps: a NUL, or half of a surrogate pair.")
+        raise InvalidEvent(
+            f"The event {event.key} has a NUL or half of a surrogate pair in its details, which no database stores."
+        )
 
 
 def _event_from(row: sa.Row[Any]) -> RecordedEvent:

@@ -1,15 +1,14 @@
-"""The subscriber's SQL: a range of events is matched to triggers, and handed to the pending jobs of their schedules.
+"""The SQL that matches a range of events to triggers and hands them to the pending runs of their schedules.
 
-    ahead = look_ahead(conn, position, most=10_000)
-    take(conn, Batch(new_id(), position, ahead.upto, now))
+    number, upto = look_ahead(conn, position, most=10_000)
+    take(conn, Batch(new_id(), position, upto, now))
 
-The invariant: each event of the range is handed over once for every trigger that listens to it, to a pending job that is open and
-that this transaction holds. Without an open job it joins a launch of the schedule that absorbs events and that no launcher has
-claimed; this transaction holds that launch. Without either the schedule gets a new job. A job that sleeps until an event comes is
-woken.
+The invariant: each event of the range is handed over once for every trigger that listens to it, to an open pending run that this
+transaction has locked. Without one it joins a launch of the schedule that absorbs events and that no launcher has claimed, locked
+too. Without either the schedule gets a new pending run. A pending run without a due time becomes due.
 
-What it costs follows the range, whatever there is else: every table is entered by its index, one row of the range at a time. On
-Postgres that is fenced (``OFFSET 0``), since a plan that is made without looking at the numbers may prefer to read whole indexes.
+The cost follows the range alone: every table is entered by its index, one row of the range at a time. On Postgres ``OFFSET 0``
+enforces that, since a plan that does not know the numbers may prefer to read whole indexes.
 """
 
 from __future__ import annotations
@@ -25,22 +24,11 @@ from airflow_snowpack.store.tables.schedules import ABSORBS, OPEN
 
 
 @dataclass(frozen=True, slots=True)
-class Ahead:
-    """What stands behind a position in the log.
-
-    :param number: how many events, and ``upto``: the number of the last of them; ``None`` when there is none.
-    """
-
-    number: int
-    upto: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class Batch:
     """The events after one number, up to and with another.
 
-    :param id: drawn anew for each batch. On Postgres the ids of pending jobs are made from it, since to draw one for each took a
-        sixth of the whole time.
+    :param id: a new one for each batch. On Postgres the ids of pending runs are hashes with it, since drawing an id for each took
+        a sixth of the time.
     """
 
     id: str
@@ -53,12 +41,12 @@ class Batch:
 
 AHEAD = sa.text("SELECT count(*), max(id) FROM (SELECT id FROM events WHERE id > :after ORDER BY id LIMIT :most) AS ahead")
 
-# By number what was recorded before the trigger began to listen does not count, and by its moment what happened before and was
-# found out later.
+# What was recorded before the trigger began to listen does not count (its number), nor what happened before and was recorded
+# later.
 LISTENS = "t.event_key = e.key AND t.counts_after < e.id AND t.counts_from <= e.at"
 NEW_JOB = "pending_id, schedule, generation, dag_id, state, priority, created_at, next_check_at, counted_to, progress, reasons"
-# Not those that wait for constraints: their trigger is satisfied, and more events change nothing about when they may start. Nor
-# those that are due anyway: to write them again costs more than all the rest.
+# Not those that wait for constraints: their trigger is satisfied, and more events do not change when they may start. Nor those
+# that are due anyway: writing them again costs more than all the rest.
 SLEEPS = f"state = '{PendingState.TRIGGER.value}' AND (next_check_at IS NULL OR next_check_at > :now)"
 
 
@@ -80,9 +68,9 @@ def _statement(text: str) -> sa.TextClause:
 
 # --- Postgres: one statement ------------------------------------------------------------------------------------------
 
-# Each schedule that hears something with what it hears, and its open job, held until this transaction ends. The jobs are locked
-# in the order of their schedules, as by everybody who locks several, so that no two can wait for each other. One that was sent
-# off while this waited for its row is not open any more, and comes out as none.
+# Each schedule that listens to an event of the range, with its events and its open pending run, locked until this transaction
+# ends. All processes lock pending runs in the order of their schedules, so that no two wait for each other. A run that was
+# launched while this waited for its row is not open any more, and is not in the result.
 HEARD = f"""
 heard AS MATERIALIZED (
     SELECT t.schedule, t.generation, array_agg(e.id) AS event_ids, array_agg(t.leaf) AS leaves
@@ -105,9 +93,9 @@ held AS MATERIALIZED (
 
 HOLD = _statement(f"WITH {HEARD} SELECT count(pending_id) FROM held")
 
-# All of it sees the same moment, that of its start. ``overtaken`` counts the jobs that were open then and were sent off, or
-# skipped, before their row could be held: what came with that, such as a restarted period or the open job that a skip leaves (the
-# conflict), is not seen here, and nothing of this may stay.
+# The whole statement sees the moment of its start. ``stale`` counts the pending runs that were open then and were launched or
+# skipped before their row was locked. What came with that, such as a restarted period or the pending run that a skip leaves (the
+# conflict), is not visible here, so that nothing of this statement may stay.
 TAKE = _statement(f"""
 WITH {HEARD},
 absorbed AS MATERIALIZED (
@@ -147,7 +135,7 @@ handed_over AS (
 woken AS (
     UPDATE pending_jobs SET next_check_at = :now WHERE pending_id = ANY (ARRAY(SELECT pending_id FROM held WHERE sleeps))
 )
-SELECT count(*) AS overtaken
+SELECT count(*) AS stale
   FROM held
  WHERE pending_id IS NULL
    AND (SELECT true FROM pending_jobs WHERE schedule = held.schedule AND generation = held.generation AND {OPEN} LIMIT 1)
@@ -198,23 +186,24 @@ UPDATE pending_jobs
 """)
 
 
-class Overtaken(Exception):
-    """Jobs were sent off or skipped between the look at them and the lock on them. The transaction must be rolled back; the next
-    one locks them before it reads.
+class StaleBatch(Exception):
+    """Pending runs changed between read and lock. Roll the transaction back; the next one locks before it reads."""
+
+
+def look_ahead(conn: sa.Connection, after: int, *, most: int) -> tuple[int, int | None]:
+    """Return how many events follow a number, and the number of the last of them; ``None`` without any.
+
+    :param most: the largest number of events to count.
     """
-
-
-def look_ahead(conn: sa.Connection, after: int, *, most: int) -> Ahead:
-    """The next events of the log."""
     number, upto = conn.execute(AHEAD, {"after": after, "most": most}).one()
-    return Ahead(number, upto)
+    return number, upto
 
 
 def take(conn: sa.Connection, batch: Batch, *, hold_first: bool = False) -> None:
-    """Match the batch and hand it over. The caller is the only one at it, and moves the cursor in the same transaction.
+    """Match the batch and hand it over. The caller has locked the cursor, and moves it in the same transaction.
 
-    :param hold_first: lock the jobs in a statement of its own, before they are read.
-    :raises Overtaken: nothing was taken; try again with ``hold_first``.
+    :param hold_first: lock the pending runs in a statement of its own, before they are read.
+    :raises StaleBatch: roll back, and try again with ``hold_first``.
     """
     numbers = {"after": batch.after, "upto": batch.upto}
     moment = {"now": batch.now}
@@ -222,7 +211,7 @@ def take(conn: sa.Connection, batch: Batch, *, hold_first: bool = False) -> None
         if hold_first:
             conn.execute(HOLD, numbers | moment).one()
         if conn.execute(TAKE, numbers | moment | {"batch": batch.id}).scalar_one():
-            raise Overtaken
+            raise StaleBatch
         return
     conn.execute(ROOM)
     conn.execute(CLEAR)

@@ -20,7 +20,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.events.counting import Counted, count_anew, count_recorded_before
+from airflow_snowpack.scheduling.events.counting import Counted, count_all, count_recorded_before
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.pending_runs.model import PendingState, Reason, reasons_to_json
 from airflow_snowpack.scheduling.schedule import Schedule
@@ -101,7 +101,7 @@ def keep_unmet_of_expired(
     if late is None:
         keep_unmet(conn, store, row, schedule, counted)
         return
-    before = count_anew(conn, row.pending_id, schedule)
+    before = count_all(conn, row.pending_id, schedule)
     _move_events(conn, row.pending_id, late, _unmet(schedule, before, store.clock()))
 
 

@@ -13,8 +13,8 @@ from airflow_snowpack.scheduling import (
     CustomEvents,
     Delay,
     Event,
+    EventIntake,
     Every,
-    Intake,
     MaxRuns,
     NotStarted,
     PoolSlots,
@@ -32,7 +32,7 @@ LEAP = timedelta(days=2)
 
 def work(scheduler: Any) -> None:
     """One round, as a scheduler goes about it."""
-    Intake(scheduler.store).step()
+    EventIntake(scheduler.store).step()
     scheduler.checker.step()
     scheduler.launcher.step()
 
@@ -162,11 +162,11 @@ def test_clocks_that_differ_by_less_than_a_minute_change_nothing(scheduler: Any)
 def test_a_host_whose_clock_stays_ahead_does_not_keep_the_others_recovering(scheduler: Any) -> None:
     scheduler.declare("feed", GO, Delay("10m"))
     scheduler.send("go")
-    here = Intake(scheduler.store, SignOfLife(scheduler.store, Role.SCHEDULER, "here"))
+    here = EventIntake(scheduler.store, SignOfLife(scheduler.store, Role.SCHEDULER, "here"))
     warned = []
     for _ in range(5):
         scheduler.clock.forward(minutes=5)
-        Intake(scheduler.store, SignOfLife(scheduler.store, Role.SCHEDULER, "ahead")).step()
+        EventIntake(scheduler.store, SignOfLife(scheduler.store, Role.SCHEDULER, "ahead")).step()
         scheduler.clock.forward(minutes=-5)
         here.step()
         seen_at = scheduler.store.read(lambda conn: last_seen(conn, Role.SCHEDULER))

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from bounded import PATIENCE_S
 from scripted_engine import eventually
 
-from airflow_snowpack.scheduling import CustomEvents, Delay, Every, Intake, Subscriber
+from airflow_snowpack.scheduling import CustomEvents, Delay, EventIntake, Every, Subscriber
 from airflow_snowpack.scheduling.events.clocks import restart_periods
 from airflow_snowpack.scheduling.pending_runs.model import PendingState, move
 from airflow_snowpack.store import Store, open_store
@@ -81,7 +81,7 @@ def test_one_batch_begins_what_is_missing_joins_what_waits_and_wakes_what_sleeps
 def test_many_events_for_many_schedules_are_a_few_statements(scheduler: Scheduler) -> None:
     for number in range(MANY):
         scheduler.declare(f"s{number}", CustomEvents(f"e{number}", 9))
-    intake = Intake(scheduler.store)
+    intake = EventIntake(scheduler.store)
     for _ in range(2):  # with jobs to begin, and with jobs to wake
         for number in range(MANY):
             scheduler.send(f"e{number}", 2)

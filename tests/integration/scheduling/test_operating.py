@@ -148,7 +148,7 @@ def test_an_event_that_cannot_be_recorded_is_refused(scheduler: Any, name: str, 
 
 
 def test_an_event_that_is_still_to_come_is_refused(scheduler: Any) -> None:
-    with pytest.raises(InvalidEvent, match="still to come"):
+    with pytest.raises(InvalidEvent, match="in the future"):
         send_event(scheduler.store, VERA, "ok", at=scheduler.clock() + timedelta(minutes=1))
 
 

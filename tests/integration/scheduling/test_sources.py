@@ -16,8 +16,8 @@ from airflow_snowpack.scheduling import (
     CommitsAdded,
     Cron,
     CustomEvents,
+    EventIntake,
     Explanation,
-    Intake,
     MaxConcurrent,
     PartitionsAdded,
     Poller,
@@ -195,7 +195,7 @@ def test_no_scheduler_is_said_until_one_works_and_again_when_it_is_gone(schedule
         "No scheduler is running: none has ever worked on this store. "
         "Unpause the DAG snowpack_dispatcher, or run `airflow snowpack scheduler`."
     )
-    Intake(scheduler.store).step()
+    EventIntake(scheduler.store).step()
     seen_at = scheduler.clock()
     assert (explained(scheduler).scheduler_is_alive, explained(scheduler).scheduler_seen_at) == (True, seen_at)
     assert "No scheduler" not in str(explained(scheduler))

@@ -64,8 +64,8 @@ from airflow_snowpack.scheduling import (
     send_event,
     sync,
 )
-from airflow_snowpack.scheduling.backlog import read_backlog
 from airflow_snowpack.scheduling.errors import WrongTransition
+from airflow_snowpack.scheduling.events.event_log import read_backlog
 from airflow_snowpack.scheduling.pending_runs.model import move
 from airflow_snowpack.scheduling.sources.consumer import Consumer, read_places
 from airflow_snowpack.scheduling.sources.watcher_cursor import WatchedTable, place_of

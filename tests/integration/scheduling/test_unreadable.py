@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from airflow_snowpack.scheduling import (
     Cron,
     CustomEvents,
-    Intake,
+    EventIntake,
     MaxConcurrent,
     Schedule,
     ScheduleNotReadable,
@@ -80,7 +80,7 @@ def test_what_happens_is_kept_for_it_and_counts_once_it_can_be_read(broken: Any)
 
 def test_it_can_be_deleted_and_what_was_pending_goes_with_it(broken: Any) -> None:
     broken.send("go")
-    Intake(broken.store).step()
+    EventIntake(broken.store).step()
     broken.schedules.delete("newer")
     broken.go_on(minutes=1)
     assert [one.name for one in broken.schedules.list()] == ["a_fine", "z_fine"]
@@ -153,7 +153,7 @@ def test_a_job_whose_evaluation_fails_is_set_aside_and_the_others_of_its_batch_s
     for number in range(9):
         scheduler.declare(f"s{number}", GO, dag_id=f"dag_{number}")
     scheduler.send("go")
-    Intake(scheduler.store).step()
+    EventIntake(scheduler.store).step()
     strange = {"0": {"events": 1, "first_at": "the day before yesterday"}}
     change = sa.update(pending_jobs).where(pending_jobs.c.schedule == "s4")
     scheduler.store.transact(lambda conn: conn.execute(change.values(progress=strange)))

@@ -11,7 +11,7 @@ from airflow_snowpack.scheduling import (
     CustomEvents,
     Delay,
     Event,
-    Intake,
+    EventIntake,
     NotStarted,
     PartitionsAdded,
     Schedule,
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def intake(scheduler: Scheduler) -> Intake:
-    return Intake(scheduler.store)
+def intake(scheduler: Scheduler) -> EventIntake:
+    return EventIntake(scheduler.store)
 
 
 @pytest.mark.one_database
-def test_a_busy_table_wakes_nobody_before_its_trigger_is_satisfied(scheduler: Scheduler, intake: Intake) -> None:
+def test_a_busy_table_wakes_nobody_before_its_trigger_is_satisfied(scheduler: Scheduler, intake: EventIntake) -> None:
     scheduler.schedules.create(Schedule("s", dag_id="d", trigger=PartitionsAdded("web.page_views", 5), enabled=True))
     for _ in range(4):
         scheduler.arrive()
@@ -46,7 +46,7 @@ def test_a_busy_table_wakes_nobody_before_its_trigger_is_satisfied(scheduler: Sc
 
 
 @pytest.mark.one_database
-def test_what_the_intake_counted_the_checker_does_not_count_again(scheduler: Scheduler, intake: Intake) -> None:
+def test_what_the_intake_counted_the_checker_does_not_count_again(scheduler: Scheduler, intake: EventIntake) -> None:
     scheduler.schedules.create(Schedule("s", dag_id="d", trigger=CommitsAdded("web.page_views", 3), enabled=True))
     for _ in range(3):
         scheduler.arrive()
@@ -57,7 +57,7 @@ def test_what_the_intake_counted_the_checker_does_not_count_again(scheduler: Sch
     assert launch.conf["snowpack"]["event_count"] == 3
 
 
-def test_nothing_is_due_while_a_moment_is_waited_for(scheduler: Scheduler, intake: Intake) -> None:
+def test_nothing_is_due_while_a_moment_is_waited_for(scheduler: Scheduler, intake: EventIntake) -> None:
     trigger = Since(CustomEvents("file"), "10m")
     scheduler.schedules.create(Schedule("s", dag_id="d", trigger=trigger, constraints=[Delay("1h")], enabled=True))
     scheduler.log.publish([Event("event:file", scheduler.clock())])
@@ -92,7 +92,7 @@ def test_a_launch_that_waits_is_due_when_its_pause_is_over(scheduler: Scheduler)
 
 
 @pytest.mark.one_database
-def test_a_suspended_schedule_gives_nobody_work(scheduler: Scheduler, intake: Intake) -> None:
+def test_a_suspended_schedule_gives_nobody_work(scheduler: Scheduler, intake: EventIntake) -> None:
     scheduler.schedules.create(Schedule("s", dag_id="d", trigger=CommitsAdded("web.page_views"), enabled=True))
     scheduler.arrive()
     scheduler.schedules.suspend("s")
