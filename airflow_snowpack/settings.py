@@ -1,12 +1,11 @@
-"""The one door to the configuration: Airflow's section ``[snowpack]`` as typed values.
-
-Airflow gives each option its environment variable (``AIRFLOW__SNOWPACK__LEASE``) and its place in ``airflow.cfg``;
-``provider_info.CONFIG`` has the defaults. The invariant: a :class:`Settings` that exists can be used as it is. A DAG file, which
-needs no more than the name of the catalog, reads it by :mod:`airflow_snowpack.setting` and does not load this module.
+"""Airflow's configuration section ``[snowpack]`` as typed values. Configuration is read here and nowhere else.
 
     settings = Settings.load()
     settings.policy.lease            # datetime.timedelta(seconds=1800)
     settings.store_path              # /opt/airflow/snowpack.db, used when store_conn_id is empty
+
+:data:`airflow_snowpack.provider_info.CONFIG` has the types, defaults and descriptions of the options. The invariant: a
+:class:`Settings` that exists is valid.
 """
 
 from __future__ import annotations
@@ -18,9 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.setting import InvalidSetting as InvalidSetting
-from airflow_snowpack.setting import catalog_conn_id as catalog_conn_id
-from airflow_snowpack.setting import catalog_name as catalog_name
-from airflow_snowpack.setting import read_level, read_optional, read_setting, setting_text
+from airflow_snowpack.setting import catalog_conn_id, catalog_name, read_level, read_optional, read_setting, setting_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,10 +30,10 @@ SHORTEST_REQUEST_TIMEOUT = timedelta(seconds=5)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the installation says about Snowpack. The options' meanings stand in :data:`airflow_snowpack.provider_info.CONFIG`.
+    """The settings of an installation.
 
-    :param store_path: the embedded store, for when ``store_conn_id`` is ``None``.
-    :param home: the folder of the embedded catalog and warehouse, for when ``catalog_conn_id`` is ``None``.
+    :param store_path: the embedded store, used when ``store_conn_id`` is ``None``.
+    :param home: the folder of the embedded catalog and warehouse, used when ``catalog_conn_id`` is ``None``.
     """
 
     store_conn_id: str | None
@@ -70,9 +67,9 @@ class Settings:
 
     @classmethod
     def load(cls) -> Settings:
-        """Read the section as it is now.
+        """Read the section.
 
-        :raises InvalidSetting: a value that cannot be used, with the key, the value and what is allowed.
+        :raises InvalidSetting: with the key, the value and what is allowed.
         """
         from airflow.configuration import AIRFLOW_HOME
 
@@ -111,7 +108,7 @@ class Settings:
 
 
 def resume_delay() -> timedelta:
-    """Return the minimum time between a task's deferral and its resumption, without reading the other options.
+    """Return only the minimum time between a task's deferral and its resumption.
 
     :raises InvalidSetting: it is not a duration.
     """
@@ -136,7 +133,7 @@ def _read_policy() -> LifecyclePolicy:
 
 
 def _address(text: str) -> str:
-    """A URL as it is, a path made absolute: processes with other working directories mean the same folder."""
+    """Return a URL unchanged and a path made absolute, so that it is the same for processes in any working directory."""
     return text.rstrip("/") if not text or "://" in text else str(Path(text).expanduser().absolute())
 
 
@@ -168,20 +165,20 @@ def _period(text: str) -> timedelta:
 
     period = parse_duration(text)
     if period <= timedelta(0):
-        raise ValueError("it must be longer than nothing")
+        raise ValueError("it must be longer than 0s")
     return period
 
 
 def _request_timeout(text: str) -> timedelta:
     timeout = _period(text)
     if timeout < SHORTEST_REQUEST_TIMEOUT:
-        raise ValueError("it must be 5s or longer: a connection to Postgres, a share of it, may need 2 s")
+        raise ValueError("it must be 5s or longer, because connecting to Postgres may take 2 s")
     return timeout
 
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise ValueError("it must be a whole number, 1 or more")
+        raise ValueError("it must be a whole number of at least 1")
     return int(text)
 
 

@@ -92,7 +92,7 @@ class ArrivalProducer(SharedStreamProducer):
 
     def _name(self) -> TableName:
         from airflow_snowpack.iceberg.names import TableName
-        from airflow_snowpack.settings import catalog_name
+        from airflow_snowpack.setting import catalog_name
 
         return TableName.parse(self._table, catalog=catalog_name())
 

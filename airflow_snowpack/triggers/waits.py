@@ -184,7 +184,7 @@ class DataArrivalTrigger(WaitFor):
     async def _open(self) -> _Counter:
         from airflow_snowpack.scheduling import parse_trigger
         from airflow_snowpack.scheduling.sources.consumer import tables_of
-        from airflow_snowpack.settings import catalog_name
+        from airflow_snowpack.setting import catalog_name
 
         trigger, catalog = parse_trigger(self.awaited), catalog_name()
         tables = await join_tables(self.connections, self.catalog_conn_id, frozenset(tables_of(trigger, catalog)))

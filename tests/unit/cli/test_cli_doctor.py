@@ -67,7 +67,7 @@ def test_a_setting_that_cannot_be_read_is_wrong(snowpack: Run, monkeypatch: pyte
     code, found = findings(snowpack)
 
     assert code == 1
-    assert "[snowpack] lease = 'soon' is not usable" in found["settings"]["message"]
+    assert "[snowpack] lease = 'soon' is not valid" in found["settings"]["message"]
 
 
 def test_a_store_that_cannot_be_opened_is_wrong(snowpack: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
