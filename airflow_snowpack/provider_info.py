@@ -1,6 +1,6 @@
-"""What Airflow's provider discovery reads about this package: its modules, its command line and its configuration.
+"""Metadata for Airflow's provider discovery: the package's modules, commands, connection types and configuration.
 
-``CONFIG`` is the one place where an option's type, default and description stand. ``settings.py`` reads by it, and
+``CONFIG`` is the only place that defines an option's type, default and description: ``settings.py`` reads its defaults, and
 ``airflow config list`` shows it. Every Airflow process imports this module, so it imports nothing.
 """
 
@@ -17,80 +17,79 @@ def _option(description: str, *, default: str, kind: str = "string", example: st
 
 CONFIG: dict[str, Any] = {
     SECTION: {
-        "description": "Where Snowpack keeps its jobs and finds its tables, and how it runs maintenance.",
+        "description": "The store, the catalog and Spark, and how maintenance, schedules, builds and interim tables run.",
         "options": {
             "store_conn_id": _option(
-                "The Airflow connection (`snowpack_store` or `postgres`, or `sqlite`) of the store that holds jobs, locks and "
-                "claims. Empty: the embedded SQLite file `snowpack.db` under AIRFLOW_HOME, which serves one machine.",
+                "The Airflow connection (`snowpack_store`, `postgres` or `sqlite`) of the store. Empty: the embedded SQLite file "
+                "`snowpack.db` in AIRFLOW_HOME, for a single machine.",
                 default="",
                 example="snowpack_store",
             ),
             "catalog_conn_id": _option(
-                "The Airflow connection of the Iceberg catalog (`snowpack_catalog` for each kind; `iceberg` or `http` for REST, "
-                "`postgres` or `sqlite` for SQL). "
-                "Empty: a SQL catalog in a local SQLite file below `home`, with its warehouse beside it.",
+                "The Airflow connection of the Iceberg catalog (`snowpack_catalog` for any kind; `iceberg` or `http` for REST, "
+                "`postgres` or `sqlite` for SQL). Empty: a SQL catalog in an SQLite file in `home`, next to its warehouse.",
                 default="",
                 example="lakehouse",
             ),
             "catalog_name": _option(
-                "What Spark and PyIceberg call the catalog. A SQL catalog keys its tables by this name: do not change it later.",
+                "The catalog's name in Spark and PyIceberg. A SQL catalog keys its tables by this name: do not change it later.",
                 default="lake",
             ),
             "home": _option(
-                "The folder of the embedded catalog and warehouse. Empty: `snowpack` under AIRFLOW_HOME.",
+                "The folder of the embedded catalog and warehouse. Empty: `snowpack` in AIRFLOW_HOME.",
                 default="",
                 example="/var/lib/snowpack",
             ),
             "spark_conn_id": _option(
-                "The Airflow connection (`spark` or `spark_connect`) of the cluster that does the work. Empty: a local session "
-                "in the task's own process, on `spark_master`.",
+                "The Airflow connection (`spark` or `spark_connect`) of the Spark cluster. Empty: a local session in the task's "
+                "own process, on `spark_master`.",
                 default="",
                 example="spark_default",
             ),
             "spark_master": _option("The master of the local session.", default="local[*]"),
             "spark_driver_memory": _option("The heap of the local session's driver.", default="1g", example="4g"),
             "spark_packages": _option(
-                "Maven coordinates that Spark loads besides Iceberg's own, separated by commas.",
+                "Maven coordinates that Spark loads in addition to Iceberg's, separated by commas.",
                 default="",
                 example="org.apache.iceberg:iceberg-aws-bundle:1.12.0",
             ),
             "spark_conf": _option(
-                "Further Spark configuration, as a JSON object. Settings named after a secret, password, token or key stay off "
-                "the JVM's command line.",
+                "Additional Spark configuration, as a JSON object. Settings whose names contain secret, password, token or key "
+                "are kept off the JVM's command line.",
                 default="",  # Airflow formats defaults, so that braces would not survive
                 example='{"spark.sql.shuffle.partitions": "64"}',
             ),
             "lease": _option(
-                "How long a claim on a job, or on an interim table that is written or read, lasts without a heartbeat.",
+                "How long a claim on a job, a build run or an interim table lasts without a heartbeat.",
                 default="30m",
             ),
-            "heartbeat": _option("How often a worker renews its claim and its table lock.", default="60s"),
-            "fence_check": _option("How often a worker looks whether its job was cancelled or taken over.", default="2s"),
+            "heartbeat": _option("How often a running job, build or task renews its claims and locks.", default="60s"),
+            "fence_check": _option("How often a worker checks whether its job was cancelled or taken over.", default="2s"),
             "max_attempts": _option(
-                "How many attempts whose lease ran out a job gets before the sweep fails it.", default="3", kind="integer"
+                "The number of attempts with an expired lease after which the sweeper fails a job.", default="3", kind="integer"
             ),
             "retry_base": _option(
-                "A job that the sweep returns waits this long, times two to the power of its attempts.", default="30s"
+                "The back-off of a job that the sweeper requeues: this, times two to the power of its attempts.",
+                default="30s",
             ),
             "action_order": _option(
-                "The order in which the actions of a job run, whatever order the request has them in. All five, once each.",
+                "The order in which the actions of a job run, independent of their order in the request. All five, once each.",
                 default=(
                     "rewrite_data_files,rewrite_position_delete_files,rewrite_manifests,expire_snapshots,remove_orphan_files"
                 ),
             ),
             "continue_on_error": _option(
-                "Whether the actions after a failed one still run. Later actions build on earlier ones, so by default "
-                "they do not.",
+                "Whether a job continues with its next action after one has failed. Later actions build on earlier ones.",
                 default="False",
                 kind="boolean",
             ),
             "table_cache_refresh": _option(
-                "How old the API's list of the catalog's tables gets before it is read again. Twice that, and `/readyz` says no.",
+                "How often the API lists the catalog's tables. `/readyz` fails when the list is twice as old.",
                 default="5m",
             ),
             "table_poll": _option(
-                "How often a table is read that enabled schedules listen to, while commits come often; up to six times as long "
-                "where they are rare. Only metadata is read, and only of tables that have changed.",
+                "How often the poller checks a table that enabled schedules wait for; for tables with rare commits, up to six "
+                "times as long. It reads metadata only, and only of tables that have changed.",
                 default="10s",
             ),
             "resume_delay": _option(
@@ -99,61 +98,60 @@ CONFIG: dict[str, Any] = {
                 default="10s",
             ),
             "schedule_files": _option(
-                "The files that declare schedules, below the DAGs folder: glob patterns, separated by commas. YAML files, and "
-                "Python files that have schedules at their top level.",
+                "The files in the DAGs folder that declare schedules: glob patterns, separated by commas. YAML files, and Python "
+                "files with schedules at their top level.",
                 default="**/*schedules.yaml,**/*schedules.yml,**/*schedules.py",
             ),
             "update_schedules": _option(
-                "Whether the store follows these files: creates, changes and deletes what they do. False: people keep the "
-                "schedules by API, pages and command line, and the files change nothing.",
+                "Whether schedules in the store are created, changed and deleted to match these files. False: schedules are "
+                "managed through the API, the pages and the command line only.",
                 default="True",
                 kind="boolean",
             ),
             "builds_url": _option(
-                "Where sharded builds go that do not say where: each dataset gets a folder of its name below it. A path, or the "
-                "URL of an object storage. Empty: `builds` below `home`.",
+                "Where builds without a `url` are written: each dataset gets a folder of its own name in it. A path, or the URL "
+                "of an object storage. Empty: `builds` in `home`.",
                 default="",
                 example="s3://lake/builds",
             ),
             "builds_conn_id": _option(
-                "The Airflow connection of that storage (`aws`, `google_cloud_platform`, `wasb`, `adls`, or `generic`, whose "
-                "extras are the storage's options). Empty: the identity of the machine.",
+                "The Airflow connection of the builds' storage (`aws`, `google_cloud_platform`, `wasb`, `adls`, or `generic`, "
+                "whose extras are the storage's options). Empty: the identity of the machine.",
                 default="",
                 example="lake_storage",
             ),
             "interim_namespace": _option(
-                "The database of interim tables, in the catalog `catalog_name`. The collector and the sweeper drop tables in it: "
-                "keep nothing else there.",
+                "The namespace of interim tables in the catalog. The collector and the sweeper drop tables in it: store nothing "
+                "else there.",
                 default="snowpack_interim",
             ),
             "interim_sweep_after": _option(
-                "From which age on the sweeper drops a table, or the files of one, that is called like an interim table and "
-                "that the store knows nothing of.",
+                "The age from which the sweeper drops tables and files that are named like interim tables and that the store "
+                "does not track.",
                 default="1d",
             ),
             "airflow_conn_id": _option(
-                "The Airflow connection (`http`: address, user and password, or the extra `token`) of Airflow's own REST API. "
-                "`airflow snowpack scheduler` and `airflow snowpack interim collect` need it; the dispatcher DAG for constraints "
-                "on pools, and to find ends of runs that nobody told.",
+                "The Airflow connection (`http`: address, user and password, or extra `token`) of Airflow's REST API. "
+                "Required by `airflow snowpack scheduler` and `airflow snowpack interim collect`; the dispatcher DAG needs it "
+                "for pool constraints and to find DAG runs whose end was not recorded.",
                 default="",
                 example="snowpack_airflow",
             ),
             "listen_to_airflow": _option(
-                "Whether ends of DAG runs and asset events become events of the store, for schedules that wait for them.",
+                "Whether finished DAG runs and asset events are recorded in the store, for schedules that wait for them.",
                 default="True",
                 kind="boolean",
             ),
             "request_timeout": _option(
-                "How long a request to the API or a page may take, and a command for its store, before it ends with an error "
-                "(503). The store, the catalog and the storage of builds get a share of it each. The time-out of a proxy in "
-                "front, and of probes, must be longer.",
+                "The time limit for API requests and pages (503 afterwards), and for a command's store access. The store, the "
+                "catalog and the storage of builds each get a share of it. Use longer time-outs for proxies and probes.",
                 default="5s",
             ),
             "api_host": _option("The address that `airflow snowpack api` listens on.", default="127.0.0.1", example="0.0.0.0"),
-            "api_port": _option("Its port.", default="8085", kind="integer"),
+            "api_port": _option("The port that `airflow snowpack api` listens on.", default="8085", kind="integer"),
             "api_token": _option(
-                "The token that its callers must have, at least 16 characters. Empty: it refuses to start, unless "
-                "`SNOWPACK_API_TOKEN` or `--token-file` has one.",
+                "The token for clients of `airflow snowpack api`, at least 16 characters. Empty: `SNOWPACK_API_TOKEN` or "
+                "`--token-file` has to provide one.",
                 default="",
             )
             | {"sensitive": True},
@@ -166,14 +164,14 @@ def _field(label: str, description: str, kind: str = "string", **schema: Any) ->
     return {"label": label, "description": description, "schema": {"type": [kind, "null"], **schema}}
 
 
-# Fields beyond the standard ones are kept in the connection's extra. Airflow makes its form of this and imports no hook for it.
+# Airflow builds its connection forms from this without importing the hooks. Additional fields are stored in the extra.
 CONNECTION_TYPES: list[dict[str, Any]] = [
     {
         "connection-type": "snowpack_catalog",
         "hook-class-name": "airflow_snowpack.hooks.iceberg_catalog.IcebergCatalogHook",
         "hook-name": "Iceberg catalog (Snowpack)",
         "ui-field-behaviour": {
-            # The address in one field: two fields that say where a secret goes could be changed one without the other.
+            # One field for the address: with two, one could be changed without the other, and a secret sent to the wrong place.
             "hidden-fields": ["schema", "port"],
             "relabeling": {"host": "Address", "login": "Client id, or user", "password": "Client secret, or password"},
             "placeholders": {
@@ -183,7 +181,8 @@ CONNECTION_TYPES: list[dict[str, Any]] = [
         },
         "conn-fields": {
             "warehouse": _field(
-                "Warehouse", "Where new tables go, such as s3://bucket/warehouse. A REST catalog may have its own."
+                "Warehouse",
+                "The location of new tables, such as s3://bucket/warehouse. Optional for REST catalogs that have their own.",
             ),
             "token": _field("Token", "A bearer token for a REST catalog, instead of client id and secret.", format="password"),
             "properties": _field(
@@ -194,7 +193,7 @@ CONNECTION_TYPES: list[dict[str, Any]] = [
             ),
             "spark_properties": _field(
                 "Spark properties",
-                'For Spark alone, such as {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}.',
+                'For Spark only, such as {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}.',
                 "object",
                 format="json",
             ),
@@ -206,10 +205,10 @@ CONNECTION_TYPES: list[dict[str, Any]] = [
         "hook-name": "Snowpack store",
         "ui-field-behaviour": {
             "relabeling": {"schema": "Database"},
-            "placeholders": {"host": "the host of a Postgres", "port": "5432", "extra": '{"sslmode": "require"}'},
+            "placeholders": {"host": "the Postgres host", "port": "5432", "extra": '{"sslmode": "require"}'},
         },
         "conn-fields": {
-            "sslmode": _field("SSL mode", "As libpq has it: disable, allow, prefer, require, verify-ca or verify-full."),
+            "sslmode": _field("SSL mode", "A mode of libpq: disable, allow, prefer, require, verify-ca or verify-full."),
         },
     },
 ]
@@ -222,7 +221,7 @@ def _modules(kind: str, *names: str) -> list[dict[str, Any]]:
 
 
 def get_provider_info() -> dict[str, Any]:
-    """The provider metadata, in the shape of Airflow's provider schema."""
+    """Return the provider metadata, in the format of Airflow's provider schema."""
     return {
         "package-name": "airflow-snowpack",
         "name": "Snowpack",
