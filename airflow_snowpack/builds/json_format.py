@@ -17,6 +17,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +27,8 @@ from airflow_snowpack.builds.errors import InvalidBuild, ManifestDamaged
 from airflow_snowpack.builds.model import Current, Key, KeyType, Manifest, ShardAttemptResult, ShardFormat, Sharding, ShardingKind
 
 T = TypeVar("T")
+Read = Callable[[dict[str, Any], str], Any]
+"""Reads and checks a field of a JSON object by its name."""
 
 VERSION = 1
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -61,16 +64,16 @@ def to_json(record: ShardAttemptResult | Manifest | Current) -> bytes:
     """Return the bytes to store, always the same for the same record."""
     match record:
         case ShardAttemptResult():
-            return _sealed(_headed(ATTEMPT_FORMAT, {"run_id": record.run_id} | _shard_json(record)))
+            return _sealed(ATTEMPT_FORMAT, {"run_id": record.run_id} | _fields_json(record, SHARD_FIELDS))
         case Manifest():
-            return _json(_headed(MANIFEST_FORMAT, _manifest_json(record)))
+            return _json(MANIFEST_FORMAT, _manifest_json(record))
         case Current():
-            return _json(_headed(CURRENT_FORMAT, _current_json(record)))
+            return _json(CURRENT_FORMAT, _fields_json(record, CURRENT_FIELDS))
 
 
 def selection_json(manifest: Manifest) -> bytes:
     """Return the bytes of a selection: a manifest with its own checksum, as no pointer has it yet."""
-    return _sealed(_headed(MANIFEST_FORMAT, _manifest_json(manifest)))
+    return _sealed(MANIFEST_FORMAT, _manifest_json(manifest))
 
 
 def read_attempt(data: bytes, path: str) -> ShardAttemptResult:
@@ -107,47 +110,6 @@ def read_current(data: bytes, path: str) -> Current:
     return _read(data, path, CURRENT_FORMAT, _current)
 
 
-# -- writing ---------------------------------------------------------------------------------------------------------------
-
-
-def _headed(form: str, content: Mapping[str, Any]) -> dict[str, Any]:
-    return {"format": form, "version": VERSION, **content}
-
-
-def _json(content: Mapping[str, Any]) -> bytes:
-    return (json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
-
-
-def _sealed(content: Mapping[str, Any]) -> bytes:
-    data = _json({**content, "record_checksum": f"xxh3_64:{_UNSEALED.decode()}"})
-    digits = checksum_of(data).removeprefix("xxh3_64:").encode()
-    at = data.rindex(_UNSEALED)
-    return data[:at] + digits + data[at + len(_UNSEALED) :]
-
-
-def _time_json(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
-def _key_json(key: Key | None) -> Any:
-    return {"base64": base64.b64encode(key).decode()} if isinstance(key, bytes) else key
-
-
-def _shard_json(shard: ShardAttemptResult) -> dict[str, Any]:
-    return {
-        "shard_id": shard.shard_id,
-        "attempt": shard.attempt,
-        "task_attempt_id": shard.task_attempt_id,
-        "url": shard.url,
-        "rows": shard.rows,
-        "bytes": shard.bytes,
-        "min_key": _key_json(shard.min_key),
-        "max_key": _key_json(shard.max_key),
-        "checksum": shard.checksum,
-        "finished_at": _time_json(shard.finished_at),
-    }
-
-
 def sharding_json(sharding: Sharding) -> dict[str, Any]:
     """Return a sharding as a manifest has it."""
     content: dict[str, Any] = {"kind": sharding.kind.value, "num_shards": sharding.num_shards}
@@ -155,7 +117,7 @@ def sharding_json(sharding: Sharding) -> dict[str, Any]:
         case ShardingKind.HASH:
             return content | {"hash": "xxh3_64", "seed": 0}
         case ShardingKind.CATEGORIES:
-            return content | {"column": sharding.column, "values": [_key_json(value) for value in sharding.values]}
+            return content | {"column": sharding.column, "values": [_plain(value) for value in sharding.values]}
         case ShardingKind.EXPRESSION:
             return content | {"sql": sharding.sql}
 
@@ -164,8 +126,8 @@ def _manifest_json(manifest: Manifest) -> dict[str, Any]:
     return {
         "dataset": manifest.dataset,
         "run_id": manifest.run_id,
-        "as_of": _time_json(manifest.as_of),
-        "created_at": _time_json(manifest.created_at),
+        "as_of": _plain(manifest.as_of),
+        "created_at": _plain(manifest.created_at),
         "key": {"column": manifest.key_column, "type": manifest.key_type.value},
         "sharding": sharding_json(manifest.sharding),
         "shard_format": manifest.shard_format.value,
@@ -174,24 +136,33 @@ def _manifest_json(manifest: Manifest) -> dict[str, Any]:
         "previous": manifest.previous,
         "rows": manifest.rows,
         "bytes": manifest.bytes,
-        "shards": [_shard_json(shard) for shard in manifest.shards],
+        "shards": [_fields_json(shard, SHARD_FIELDS) for shard in manifest.shards],
     }
 
 
-def _current_json(current: Current) -> dict[str, Any]:
-    return {
-        "dataset": current.dataset,
-        "publication": current.publication,
-        "run_id": current.run_id,
-        "manifest": current.manifest,
-        "checksum": current.checksum,
-        "moved_at": _time_json(current.moved_at),
-        "previous": current.previous,
-        "previous_checksum": current.previous_checksum,
-    }
+def _fields_json(record: ShardAttemptResult | Current, fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _plain(getattr(record, name)) for name in fields}
 
 
-# -- reading ---------------------------------------------------------------------------------------------------------------
+def _plain(value: Any) -> Any:
+    match value:
+        case datetime():
+            return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        case bytes():
+            return {"base64": base64.b64encode(value).decode()}
+    return value
+
+
+def _json(form: str, content: Mapping[str, Any]) -> bytes:
+    headed = {"format": form, "version": VERSION, **content}
+    return (json.dumps(headed, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def _sealed(form: str, content: Mapping[str, Any]) -> bytes:
+    data = _json(form, {**content, "record_checksum": f"xxh3_64:{_UNSEALED.decode()}"})
+    digits = checksum_of(data).removeprefix("xxh3_64:").encode()
+    at = data.rindex(_UNSEALED)
+    return data[:at] + digits + data[at + len(_UNSEALED) :]
 
 
 class _Invalid(ValueError):
@@ -273,8 +244,8 @@ def _path(content: dict[str, Any], name: str) -> str:
     return value
 
 
-def _or_none(content: dict[str, Any], name: str, read: Callable[[dict[str, Any], str], T]) -> T | None:
-    return None if content.get(name) is None else read(content, name)
+def _optional(read: Read) -> Read:
+    return lambda content, name: None if content.get(name) is None else read(content, name)
 
 
 def _time(content: dict[str, Any], name: str) -> datetime:
@@ -309,19 +280,7 @@ def _as_key(value: Any, name: str) -> Key:
 
 
 def _shard(content: dict[str, Any], run_id: str) -> ShardAttemptResult:
-    return ShardAttemptResult(
-        run_id=run_id,
-        shard_id=_number(content, "shard_id"),
-        attempt=_number(content, "attempt"),
-        task_attempt_id=_or_none(content, "task_attempt_id", _number),
-        url=_or_none(content, "url", _path),
-        rows=_number(content, "rows"),
-        bytes=_number(content, "bytes"),
-        min_key=_or_none(content, "min_key", _key),
-        max_key=_or_none(content, "max_key", _key),
-        checksum=_or_none(content, "checksum", _text),
-        finished_at=_time(content, "finished_at"),
-    )
+    return ShardAttemptResult(run_id=run_id, **{name: read(content, name) for name, read in SHARD_FIELDS.items()})
 
 
 def read_sharding(content: dict[str, Any]) -> Sharding:
@@ -377,7 +336,7 @@ def _manifest(content: dict[str, Any]) -> Manifest:
         columns=tuple((_text(column, "name"), _text(column, "type")) for column in _objects(content, "columns")),
         shards=tuple(_shard(shard, run_id) for shard in _objects(content, "shards")),
         sources=tuple(_objects(content, "sources")),
-        previous=_or_none(content, "previous", _path),
+        previous=_optional(_path)(content, "previous"),
     )
     _check_shards(manifest)
     for name, found in (("rows", manifest.rows), ("bytes", manifest.bytes)):
@@ -398,13 +357,28 @@ def _check_shards(manifest: Manifest) -> None:
 
 
 def _current(content: dict[str, Any]) -> Current:
-    return Current(
-        dataset=_text(content, "dataset"),
-        publication=_number(content, "publication", least=1, most=MAX_PUBLICATION),
-        run_id=_text(content, "run_id"),
-        manifest=_path(content, "manifest"),
-        checksum=_text(content, "checksum"),
-        moved_at=_time(content, "moved_at"),
-        previous=_or_none(content, "previous", _path),
-        previous_checksum=_or_none(content, "previous_checksum", _text),
-    )
+    return Current(**{name: read(content, name) for name, read in CURRENT_FIELDS.items()})
+
+
+SHARD_FIELDS: Mapping[str, Read] = {
+    "shard_id": _number,
+    "attempt": _number,
+    "task_attempt_id": _optional(_number),
+    "url": _optional(_path),
+    "rows": _number,
+    "bytes": _number,
+    "min_key": _optional(_key),
+    "max_key": _optional(_key),
+    "checksum": _optional(_text),
+    "finished_at": _time,
+}
+CURRENT_FIELDS: Mapping[str, Read] = {
+    "dataset": _text,
+    "publication": partial(_number, least=1, most=MAX_PUBLICATION),
+    "run_id": _text,
+    "manifest": _path,
+    "checksum": _text,
+    "moved_at": _time,
+    "previous": _optional(_path),
+    "previous_checksum": _optional(_text),
+}

@@ -50,6 +50,7 @@ from airflow_snowpack.builds.registry.publications import (
     AuditedChange,
     Publications,
     PublicationState,
+    RunPlace,
     StoredManifest,
     pointer_of,
 )
@@ -89,20 +90,19 @@ def publish(
     by = by if by is not None else handle.owner
     change = None if actor is None else AuditedChange(actor, "publish_build", {"run_id": handle.run_id})
     with registry.lock(handle.dataset, by, wait=registry.policy.lock_wait) as lock:
-        state = reconcile(registry, storage, lock)
+        dataset = _LockedDataset(registry, storage, lock)
         published = outcome_of(registry, handle.dataset, handle.run_id)
         if published is not None:
             return published
         registry.check(handle)
         _check_files(registry, storage, handle, manifest)
-        stored = _write_manifest(storage, lock, handle, manifest, state)
-        publications = Publications(registry.store, lock)
-        if state.newest is not None and (handle.as_of, handle.sequence) < state.newest:
-            publications.keep_in_history(handle, stored, change=change)
-            return _in_history(handle, stored, state)
-        previous, above = _previous(state), state.pointer_number
-        publication = publications.prepare(PublicationKind.PUBLISH, stored, previous=previous, above=above, by=by, handle=handle)
-        return _make_current(registry, storage, lock, publication, stored, state, handle=handle, change=change)
+        stored = dataset.write_manifest(handle, manifest)
+        newest = dataset.state.newest
+        if newest is not None and (handle.as_of, handle.sequence) < newest:
+            dataset.publications.keep_in_history(handle, stored, change=change)
+            return _in_history(handle, stored, newest)
+        kind, previous = PublicationKind.PUBLISH, dataset.previous
+        return dataset.make_current(kind, stored, previous=previous, by=by, handle=handle, change=change)
 
 
 def rollback(
@@ -130,17 +130,16 @@ def rollback(
     """
     change = None if actor is None else AuditedChange(actor, "rollback_build", {"to": to})
     with registry.lock(dataset, by, wait=registry.policy.lock_wait) as lock:
-        state = reconcile(registry, storage, lock)
+        locked = _LockedDataset(registry, storage, lock)
+        state = locked.state
         if once and (done := _rolled_back_already(state, to, by)) is not None:
             return done
         run = find_published(registry, state, to)
         if state.current is not None and run.run_id == state.current.run_id:
             return _unchanged(state, run)
         stored = _checked(storage, run)
-        previous, above = _fallback(registry, stored.manifest), state.pointer_number
-        publications = Publications(registry.store, lock)
-        publication = publications.prepare(PublicationKind.ROLLBACK, stored, previous=previous, above=above, by=by)
-        return _make_current(registry, storage, lock, publication, stored, state, change=change)
+        previous = _fallback(registry, stored.manifest)
+        return locked.make_current(PublicationKind.ROLLBACK, stored, previous=previous, by=by, change=change)
 
 
 def outcome_of(registry: BuildRegistry, dataset: str, run_id: str) -> PublishOutcome | None:
@@ -155,80 +154,92 @@ def outcome_of(registry: BuildRegistry, dataset: str, run_id: str) -> PublishOut
     return PublishOutcome(run.dataset, run.run_id, run.manifest, False, reason=reason)
 
 
-def _make_current(
-    registry: BuildRegistry,
-    storage: Storage,
-    lock: DatasetLock,
-    publication: Publication,
-    stored: StoredManifest,
-    state: PublicationState,
-    *,
-    handle: RunHandle | None = None,
-    change: AuditedChange | None = None,
-) -> PublishOutcome:
-    """Set the pointer to a prepared publication, and confirm it.
+class _LockedDataset:
+    """A dataset under its lock, with registry and pointer reconciled."""
 
-    :param handle: the run to fail when the pointer cannot be set.
-    """
-    try:
-        _set(registry, storage, lock, publication, state, handle)
-        return _confirm(registry, lock, publication, stored, state, change)
-    except StaleBuild:
-        # The process that got the lock has found the record and may have completed it; and this process may have overwritten a
-        # later pointer.
-        _reconcile_once(registry, storage, publication)
-        published = outcome_of(registry, publication.dataset, publication.run_id)
-        if published is None:
-            raise
-        return published
+    def __init__(self, registry: BuildRegistry, storage: Storage, lock: DatasetLock) -> None:
+        self._registry = registry
+        self._storage = storage
+        self._lock = lock
+        self.state = reconcile(registry, storage, lock)
+        self.publications = Publications(registry.store, lock)
 
+    @property
+    def previous(self) -> tuple[str | None, str | None]:
+        """The current manifest and its checksum, to which readers of the next one fall back."""
+        current = self.state.current
+        return (None, None) if current is None else (current.manifest, current.checksum)
 
-def _reconcile_once(registry: BuildRegistry, storage: Storage, publication: Publication) -> None:
-    """Reconcile if the lock is free; otherwise the process that has it next does so."""
-    try:
-        with registry.lock(publication.dataset, publication.by) as lock:
-            reconcile(registry, storage, lock)
-    except (BuildError, StoreError) as error:
-        log.warning("pointer_not_reconciled: of %s, after the lock was lost: %s", publication.dataset, error)
+    def write_manifest(self, handle: RunHandle, manifest: Manifest) -> StoredManifest:
+        # Only the registry knows the order of runs and the current build.
+        final = replace(manifest, as_of=handle.as_of, previous=self.previous[0])
+        data = to_json(final)
+        stored = StoredManifest(layout.manifest(handle.run_id, handle.attempt), checksum_of(data), final)
+        self._lock.check()
+        self._storage.write(stored.path, data)
+        return stored
 
+    def make_current(
+        self,
+        kind: PublicationKind,
+        stored: StoredManifest,
+        *,
+        previous: tuple[str | None, str | None],
+        by: str | None,
+        handle: RunHandle | None = None,
+        change: AuditedChange | None,
+    ) -> PublishOutcome:
+        """Record the publication, set the pointer, and confirm it.
 
-def _set(
-    registry: BuildRegistry,
-    storage: Storage,
-    lock: DatasetLock,
-    publication: Publication,
-    state: PublicationState,
-    handle: RunHandle | None,
-) -> None:
-    try:
-        waits, pointer = registry.policy.pointer_waits, pointer_of(publication)
-        set_pointer(storage, pointer, lock, above=state.pointer_number, waits=waits, sleep=registry.sleep)
-    except PointerUnknown:
-        raise  # the record stays: the process that has the lock next finds out which of the two it is
-    except PublishFailed as error:
+        :param handle: the run to fail when the pointer cannot be set.
+        """
+        above = self.state.pointer_number
+        publication = self.publications.prepare(kind, stored, previous=previous, above=above, by=by, handle=handle)
         try:
-            Publications(registry.store, lock).withdraw(publication, handle, error)
+            self._set_pointer(publication, handle)
+            return self._confirm(publication, stored, change)
+        except StaleBuild:
+            # The process that got the lock has found the record and may have completed it; and this process may have overwritten
+            # a later pointer.
+            self._reconcile_again(by)
+            published = outcome_of(self._registry, publication.dataset, publication.run_id)
+            if published is None:
+                raise
+            return published
+
+    def _set_pointer(self, publication: Publication, handle: RunHandle | None) -> None:
+        waits, sleep = self._registry.policy.pointer_waits, self._registry.sleep
+        pointer, above = pointer_of(publication), self.state.pointer_number
+        try:
+            set_pointer(self._storage, pointer, self._lock, above=above, waits=waits, sleep=sleep)
+        except PointerUnknown:
+            raise  # the record stays: the process that has the lock next finds out which of the two it is
+        except PublishFailed as error:
+            try:
+                self.publications.withdraw(publication, handle, error)
+            except (StoreUnreachable, StoreTooSlow):
+                log.exception("failed_but_not_recorded: %s of %s was not published", publication.run_id, publication.dataset)
+            raise
+
+    def _confirm(self, publication: Publication, stored: StoredManifest, change: AuditedChange | None) -> PublishOutcome:
+        dataset, run_id, number = publication.dataset, publication.run_id, publication.number
+        outcome = PublishOutcome(dataset, run_id, publication.manifest, True, number)
+        try:
+            self.publications.confirm(publication, stored, self.state.newest, change=change)
         except (StoreUnreachable, StoreTooSlow):
-            log.exception("failed_but_not_recorded: %s of %s was not published", publication.run_id, publication.dataset)
-        raise
+            log.exception("published_but_not_recorded: %s of %s is the current build", run_id, dataset)
+            return replace(outcome, recorded=False)
+        log.info("published: %s of %s as number %d", run_id, dataset, number)
+        return outcome
 
-
-def _confirm(
-    registry: BuildRegistry,
-    lock: DatasetLock,
-    publication: Publication,
-    stored: StoredManifest,
-    state: PublicationState,
-    change: AuditedChange | None,
-) -> PublishOutcome:
-    outcome = PublishOutcome(publication.dataset, publication.run_id, publication.manifest, True, publication.number)
-    try:
-        Publications(registry.store, lock).confirm(publication, stored, state.newest, change=change)
-    except (StoreUnreachable, StoreTooSlow):
-        log.exception("published_but_not_recorded: %s of %s is the current build", publication.run_id, publication.dataset)
-        return replace(outcome, recorded=False)
-    log.info("published: %s of %s as number %d", publication.run_id, publication.dataset, publication.number)
-    return outcome
+    def _reconcile_again(self, by: str | None) -> None:
+        """Reconcile if the lock is free; otherwise the process that has it next does so."""
+        dataset = self._lock.dataset
+        try:
+            with self._registry.lock(dataset, by) as lock:
+                reconcile(self._registry, self._storage, lock)
+        except (BuildError, StoreError) as error:
+            log.warning("pointer_not_reconciled: of %s, after the lock was lost: %s", dataset, error)
 
 
 def _check(handle: RunHandle, manifest: Manifest) -> None:
@@ -254,26 +265,9 @@ def _check_files(registry: BuildRegistry, storage: Storage, handle: RunHandle, m
         raise
 
 
-def _write_manifest(
-    storage: Storage, lock: DatasetLock, handle: RunHandle, manifest: Manifest, state: PublicationState
-) -> StoredManifest:
-    # Only the registry knows the order of runs and the current build.
-    final = replace(manifest, as_of=handle.as_of, previous=_previous(state)[0])
-    data = to_json(final)
-    stored = StoredManifest(layout.manifest(handle.run_id, handle.attempt), checksum_of(data), final)
-    lock.check()
-    storage.write(stored.path, data)
-    return stored
-
-
-def _previous(state: PublicationState) -> tuple[str | None, str | None]:
-    return (None, None) if state.current is None else (state.current.manifest, state.current.checksum)
-
-
-def _in_history(handle: RunHandle, stored: StoredManifest, state: PublicationState) -> PublishOutcome:
-    assert state.newest is not None
-    newest = state.newest[0].isoformat(timespec="seconds")
-    reason = f"It went into history: {handle.dataset} has had a newer current build, with data as of {newest}."
+def _in_history(handle: RunHandle, stored: StoredManifest, newest: RunPlace) -> PublishOutcome:
+    as_of = newest[0].isoformat(timespec="seconds")
+    reason = f"It went into history: {handle.dataset} has had a newer current build, with data as of {as_of}."
     log.info("published_into_history: %s of %s", handle.run_id, handle.dataset)
     return PublishOutcome(handle.dataset, handle.run_id, stored.path, False, reason=reason)
 
