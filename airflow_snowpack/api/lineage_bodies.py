@@ -2,17 +2,15 @@
 
 lineage_body(graph)
 operation_body(operation)
-read_place(place_text(page.after))
 """
 
-from datetime import UTC, datetime
 from typing import Any
 
 from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.api.bodies import moment
 from airflow_snowpack.lineage.graph import Edge, LineageGraph, Node
 from airflow_snowpack.lineage.operation import DatasetAt, Operation, TableAt
-from airflow_snowpack.lineage.operations import OperationPage, Place
+from airflow_snowpack.store import Page
 
 Body = dict[str, Any]
 
@@ -27,9 +25,9 @@ def lineage_body(graph: LineageGraph) -> Body:
     }
 
 
-def operations_body(page: OperationPage) -> Body:
+def operations_body(page: Page[Operation]) -> Body:
     """Some operations, the newest first."""
-    return {"operations": [operation_body(each) for each in page.operations], "next": place_text(page.after)}
+    return {"operations": [operation_body(each) for each in page.items], "next": page.next}
 
 
 def operation_body(operation: Operation) -> Body:
@@ -45,23 +43,6 @@ def operation_body(operation: Operation) -> Body:
         "rows": operation.rows,
         "detail": dict(operation.detail),
     }
-
-
-def place_text(place: Place | None) -> str | None:
-    """Where a page ends, as the text that the next page is asked for with."""
-    return None if place is None else f"{moment(place[0])}_{place[1]}"
-
-
-def read_place(text: str) -> Place:
-    """What :func:`place_text` gave.
-
-    :raises ValueError: it is not that.
-    """
-    at, _, operation_id = text.partition("_")
-    when = datetime.fromisoformat(at)
-    if not operation_id or when.tzinfo is None:
-        raise ValueError(text)
-    return when.astimezone(UTC), operation_id
 
 
 def _node_body(node: Node) -> Body:

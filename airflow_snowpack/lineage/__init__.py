@@ -2,7 +2,7 @@
 
 from airflow_snowpack.lineage.graph import Direction, Edge, Lineage, LineageGraph, Node
 from airflow_snowpack.lineage.operation import DatasetAt, Operation, OperationKind, TableAt
-from airflow_snowpack.lineage.operations import OperationLog, OperationPage, forget_operations, note_operation, record_operation
+from airflow_snowpack.lineage.operations import OperationLog, forget_operations, note_operation, record_operation
 
 __all__ = [
     "DatasetAt",
@@ -14,7 +14,6 @@ __all__ = [
     "Operation",
     "OperationKind",
     "OperationLog",
-    "OperationPage",
     "TableAt",
     "forget_operations",
     "note_operation",

@@ -17,8 +17,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -28,6 +27,7 @@ from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.lineage.operation import DatasetAt, Operation, OperationKind, TableAt
 from airflow_snowpack.store.dialect import insert, storable
 from airflow_snowpack.store.errors import StoreError
+from airflow_snowpack.store.paging import Keyset, Page
 from airflow_snowpack.store.prepared import Prepared
 from airflow_snowpack.store.retention import Kind, age_limit, prune_batch
 from airflow_snowpack.store.retry import is_transient
@@ -180,53 +180,38 @@ def _edge_rows(operation: Operation) -> list[dict[str, Any]]:
     ]
 
 
-Place = tuple[datetime, str]
-"""Where a page ends: the moment and the id of its last operation."""
-
-CHUNK = 100
-MOST_OF_A_TASK = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class OperationPage:
-    """Some operations, the newest first.
-
-    :param after: where the next page begins; ``None`` for the last one.
-    """
-
-    operations: tuple[Operation, ...]
-    after: Place | None
+NEWEST_FIRST = Keyset(operations.c.at, operations.c.operation_id, descending=True)
+NEWEST_OF_TABLE_FIRST = Keyset(operation_tables.c.at, operation_tables.c.operation_id, descending=True)
+MAX_NAMES_PER_STATEMENT = 100
+MAX_OPERATIONS_OF_TASK = 1_000
 
 
 class OperationLog:
-    """Reads what was recorded."""
+    """Reads the operations."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def of_table(self, name: str, *, limit: int = 50, after: Place | None = None) -> OperationPage:
-        """What read or wrote a table.
+    def of_table(self, name: str, *, limit: int = 50, after: str | None = None) -> Page[Operation]:
+        """Return a page of the operations that read or wrote a table, the newest first.
 
         :param name: the table's, with its catalog, or a dataset's url.
-        :param after: only what is older than this place.
+        :param after: the ``next`` of the page before.
+        :raises InvalidCursor: ``after`` is not the cursor of a page.
         """
         # One walk down the index for each of the two roles: the newest of both are among the newest of each.
         queries = [_newest(storable(name), role, limit + 1, after) for role in (INPUT, OUTPUT)]
         return self._page(self._store.all(sa.union_all(*queries)), limit)
 
-    def latest(self, *, limit: int = 50, after: Place | None = None) -> OperationPage:
-        """What was done to any table."""
-        o = operations.c
-        query = sa.select(o.at, o.operation_id)
-        if after is not None:
-            query = query.where(o.at <= after[0], sa.or_(o.at < after[0], o.operation_id < after[1]))
-        newest = query.order_by(o.at.desc(), o.operation_id.desc()).limit(limit + 1)
-        return self._page(self._store.all(newest), limit)
+    def latest(self, *, limit: int = 50, after: str | None = None) -> Page[Operation]:
+        """Return a page of the operations on any table; otherwise as :meth:`of_table`."""
+        newest = sa.select(*NEWEST_FIRST.columns).where(*NEWEST_FIRST.beyond(after)).order_by(*NEWEST_FIRST.order())
+        return self._page(self._store.all(newest.limit(limit + 1)), limit)
 
     def knows(self, name: str) -> bool:
-        """Whether anything read or wrote a table."""
+        """Return whether anything read or wrote a table."""
         t = operation_tables.c
-        return bool(self._store.all(sa.select(t.at).where(t.name == storable(name)).limit(1)))
+        return self._store.first(sa.select(t.at).where(t.name == storable(name)).limit(1)) is not None
 
     def full_name(self, given: str, catalog: str) -> str:
         """The name that lineage knows what people call without its catalog, if it knows it at all.
@@ -244,12 +229,11 @@ class OperationLog:
         candidates = [given, within] if whole else [within, given]
         return next((name for name in candidates if self.knows(name)), candidates[0])
 
-    def _page(self, rows: Sequence[Any], limit: int) -> OperationPage:
-        places: list[Place] = sorted({(row.at, row.operation_id) for row in rows}, reverse=True)
-        shown = places[:limit]
-        found = self.named(operation_id for _, operation_id in shown)
-        kept = tuple(found[operation_id] for _, operation_id in shown if operation_id in found)
-        return OperationPage(kept, shown[-1] if len(places) > limit else None)
+    def _page(self, rows: Sequence[Any], limit: int) -> Page[Operation]:
+        newest = sorted({(row.at, row.operation_id): row for row in rows}.items(), reverse=True)
+        places = NEWEST_FIRST.page([row for _, row in newest], limit, lambda row: str(row.operation_id))
+        found = self.named(places.items)
+        return Page(tuple(found[operation_id] for operation_id in places.items if operation_id in found), places.next)
 
     def of_task(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> list[Operation]:
         """What all tries of a task instance did, the oldest first; at most the newest thousand."""
@@ -260,8 +244,8 @@ class OperationLog:
             o.task_id == storable(task_id),
             o.map_index == map_index,
         )
-        query = sa.select(o.operation_id, o.at).where(*same).order_by(o.at.desc(), o.operation_id.desc()).limit(MOST_OF_A_TASK)
-        ids = [row.operation_id for row in self._store.all(query)]
+        query = sa.select(o.operation_id).where(*same).order_by(*NEWEST_FIRST.order()).limit(MAX_OPERATIONS_OF_TASK)
+        ids = self._store.scalars(query)
         found = self.named(ids)
         return [found[operation_id] for operation_id in reversed(ids) if operation_id in found]
 
@@ -286,15 +270,11 @@ class OperationLog:
         return found
 
 
-def _newest(name: str, role: str, limit: int, after: Place | None) -> sa.Select[Any]:
-    t = operation_tables.c
-    query = sa.select(t.name, t.at, t.operation_id).where(t.name == name, t.role == role)
-    if after is not None:
-        # The first condition says no more than the second; by it the index is entered at the right place.
-        older = sa.or_(t.at < after[0], t.operation_id < after[1])
-        query = query.where(t.at <= after[0], older)
+def _newest(name: str, role: str, limit: int, after: str | None) -> sa.Select[Any]:
+    t, order = operation_tables.c, NEWEST_OF_TABLE_FIRST
+    query = sa.select(t.name, t.at, t.operation_id).where(t.name == name, t.role == role, *order.beyond(after))
     # As a subquery, since only there each part of a union may have an order and a limit of its own on SQLite.
-    return sa.select(query.order_by(t.at.desc(), t.operation_id.desc()).limit(limit).subquery())
+    return sa.select(query.order_by(*order.order()).limit(limit).subquery())
 
 
 def _operations_from(rows: Collection[Any], tables: Collection[Any]) -> dict[str, Operation]:
@@ -328,7 +308,7 @@ def is_dataset(name: str) -> bool:
 
 def chunks(values: list[str]) -> list[list[str]]:
     """The values in parts that one statement takes."""
-    return [values[start : start + CHUNK] for start in range(0, len(values), CHUNK)]
+    return [values[start : start + MAX_NAMES_PER_STATEMENT] for start in range(0, len(values), MAX_NAMES_PER_STATEMENT)]
 
 
 KEEP = timedelta(days=90)

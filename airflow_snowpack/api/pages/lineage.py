@@ -5,7 +5,6 @@ from urllib.parse import urlencode
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from airflow_snowpack.api.lineage_bodies import place_text, read_place
 from airflow_snowpack.api.lineage_name import full_name
 from airflow_snowpack.api.pages.lineage_chart import lineage_chart
 from airflow_snowpack.api.pages.links import task_link
@@ -13,7 +12,8 @@ from airflow_snowpack.api.pages.page import Here, Page, PageRoute
 from airflow_snowpack.builds.errors import DatasetNotFound
 from airflow_snowpack.lineage.graph import DEEPEST, DEPTH, Direction, Lineage
 from airflow_snowpack.lineage.operation import Operation
-from airflow_snowpack.lineage.operations import OperationPage, Place
+from airflow_snowpack.store import InvalidCursor
+from airflow_snowpack.store import Page as PageOf
 
 PAGE = 50
 WAYS: dict[str, tuple[str, tuple[Direction, ...]]] = {
@@ -44,7 +44,6 @@ def lineage(page: Here) -> HTMLResponse:
         chart=lineage_chart(graph, page.now) if graph is not None and graph.is_known else None,
         operations=_operations(page, walk, name),
         after=page.asked("after"),
-        place_text=place_text,
         summary=summary,
         url=lambda **changes: urlencode({key: value for key, value in (asked | changes).items() if value}),
         task_address=lambda operation: task_link(operation.task.name, page.airflow) if operation.task else None,
@@ -77,13 +76,11 @@ def _name(page: Page, given: str) -> str:
         return given
 
 
-def _operations(page: Page, walk: Lineage, name: str) -> OperationPage:
-    after = _place(page.asked("after"))
-    return walk.log.of_table(name, limit=PAGE, after=after) if name else walk.log.latest(limit=PAGE, after=after)
+def _operations(page: Page, walk: Lineage, name: str) -> PageOf[Operation]:
+    def read(after: str | None) -> PageOf[Operation]:
+        return walk.log.of_table(name, limit=PAGE, after=after) if name else walk.log.latest(limit=PAGE, after=after)
 
-
-def _place(text: str) -> Place | None:
     try:
-        return read_place(text) if text else None
-    except ValueError:
-        return None
+        return read(page.asked("after") or None)
+    except InvalidCursor:
+        return read(None)

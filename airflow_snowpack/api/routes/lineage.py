@@ -7,8 +7,7 @@ from fastapi.responses import JSONResponse
 
 from airflow_snowpack.api.auth import Reader
 from airflow_snowpack.api.documented import documented
-from airflow_snowpack.api.errors import InvalidRequest
-from airflow_snowpack.api.lineage_bodies import lineage_body, operations_body, read_place
+from airflow_snowpack.api.lineage_bodies import lineage_body, operations_body
 from airflow_snowpack.api.lineage_name import full_name
 from airflow_snowpack.api.lineage_shapes import LineageShape, OperationsShape
 from airflow_snowpack.api.parameters import Limit, NamedTable, text_parameter
@@ -59,11 +58,7 @@ def list_operations(
 ) -> JSONResponse:
     """Creating, inserting, copying, maps and reduces, maintenance, builds."""
     log = OperationLog(services.jobs.store)
-    try:
-        place = None if after is None else read_place(after)
-    except ValueError:
-        raise InvalidRequest.at("after", "it is not what a page gave as next") from None
     if name is None:
-        return JSONResponse(operations_body(log.latest(limit=limit, after=place)))
+        return JSONResponse(operations_body(log.latest(limit=limit, after=after)))
     known = full_name(services.jobs.store, name, services.inventory.catalog_name)
-    return JSONResponse(operations_body(log.of_table(known, limit=limit, after=place)))
+    return JSONResponse(operations_body(log.of_table(known, limit=limit, after=after)))

@@ -38,7 +38,7 @@ def test_a_published_run_came_from_its_sources_as_of_their_snapshots(
     handle, manifest = built(registry, storage, MIDNIGHT, owner="flights/manual__1/build")
     publish(registry, storage, handle, replace(manifest, sources=SOURCES))
 
-    (operation,) = log.of_table("lake.flights.departures").operations
+    (operation,) = log.of_table("lake.flights.departures").items
     assert operation.kind is OperationKind.BUILD
     assert operation.inputs == (TableAt("lake.flights.departures", 42), TableAt("lake.flights.planes"))
     assert operation.outputs == (DatasetAt(storage.url.rstrip("/"), handle.run_id),)
@@ -55,7 +55,7 @@ def test_a_run_is_one_operation_in_history_after_a_repeat_and_after_a_rollback_t
         publish(registry, storage, handle, replace(manifest, sources=SOURCES[:1]))
     rollback(registry, storage, DATASET, to=older[0].run_id, by="ada")
 
-    found = log.of_table("lake.flights.departures").operations
+    found = log.of_table("lake.flights.departures").items
     assert sorted(output.run_id for each in found for output in each.outputs if isinstance(output, DatasetAt)) == [
         "20260101T000000Z",
         "20260102T000000Z",

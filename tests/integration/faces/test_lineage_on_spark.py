@@ -48,7 +48,7 @@ def test_a_table_its_interim_table_and_the_build_of_it_hang_together(
         == "success"
     )
 
-    (maintained,) = lineage.log.of_table(str(small_files)).operations
+    (maintained,) = lineage.log.of_table(str(small_files)).items
     assert (maintained.inputs, maintained.outputs) == ((before,), (snapshot(),))
     assert maintained.task == TaskRef("guard", "run1", "maintain", -1, 2)
 

@@ -210,5 +210,5 @@ def test_the_lineage_of_a_job_names_its_catalog(jobs: Jobs, store: Store) -> Non
         jobs.store, claim, ActionResult("expire_snapshots", ActionOutcome.SUCCEEDED, "Done", 1.0, change=TableChange(1, 1))
     )
 
-    (operation,) = OperationLog(store).of_table(str(orders(B))).operations
+    (operation,) = OperationLog(store).of_table(str(orders(B))).items
     assert operation.detail["catalog_id"] == B

@@ -46,7 +46,7 @@ def next_step(jobs: Jobs, table: TableName) -> str:
         (
             0,
             0,
-            "Waiting for a worker: next in the queue, no job running. If no worker runs, start one with `airflow snowpack worker`",
+            "Waiting for a worker: next in the queue, no job running. If no worker runs, start one with `airflow ",
         ),
         (1, 0, "Waiting for a worker: 1 job ahead, no job running. If no worker runs,"),
         (0, 1, "Waiting for a worker: next in the queue, 1 job running."),

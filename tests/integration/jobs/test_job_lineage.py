@@ -44,7 +44,7 @@ def test_each_action_that_changed_the_table_is_an_operation_of_its_task(jobs: Jo
     job = Attempt(jobs, claim, ChangingEngine({"rewrite_data_files": moved, "expire_snapshots": trimmed})).run()
 
     assert job.status is JobStatus.COMPLETED
-    found = OperationLog(store).of_table(str(table)).operations
+    found = OperationLog(store).of_table(str(table)).items
     by_action = {operation.detail["action"]: operation for operation in found}
     assert by_action.keys() == {"rewrite_data_files", "expire_snapshots"}
     rewrite = by_action["rewrite_data_files"]
@@ -61,7 +61,7 @@ def test_what_a_worker_changed_before_the_job_failed_is_known_as_well(jobs: Jobs
     job = Attempt(jobs, claim, ChangingEngine({"rewrite_manifests": TableChange(None, 12)})).run()
 
     assert job.status is JobStatus.FAILED
-    (operation,) = OperationLog(store).of_table(str(table)).operations
+    (operation,) = OperationLog(store).of_table(str(table)).items
     assert operation.task == TaskRef("nightly", "manual__1", "submit")
     assert operation.detail["outcome"] == "failed"
 

@@ -601,7 +601,7 @@ def test_a_change_of_a_table_becomes_an_operation_of_its_job(jobs: Jobs, store: 
     claim = jobs.submit_and_claim(table, ACTIONS, "w1")
     record_change(jobs.store, claim, replace(DONE, change=TableChange(11, 12)))
 
-    (operation,) = OperationLog(store).of_table(str(table)).operations
+    (operation,) = OperationLog(store).of_table(str(table)).items
     assert (operation.job_id, operation.detail["action"]) == (claim.job.job_id, DONE.action)
 
 

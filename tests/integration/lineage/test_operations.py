@@ -46,8 +46,8 @@ def test_an_operation_is_read_back_as_it_was_recorded_under_each_of_its_tables(s
     assert note_operation(store, CLEAN)
 
     for table in ("lake.shop.orders", "lake.shop.customers", "lake.snowpack_interim.clean_1"):
-        assert log.of_table(table).operations == (CLEAN,)
-    assert log.of_table("lake.shop.other").operations == ()
+        assert log.of_table(table).items == (CLEAN,)
+    assert log.of_table("lake.shop.other").items == ()
     assert log.of_task("shop", "manual__1", "clean") == [CLEAN]
     assert log.of_task("shop", "manual__1", "clean", 3) == []
 
@@ -59,7 +59,7 @@ def test_a_build_is_recorded_under_the_url_of_its_dataset(store: Store) -> None:
     )
     note_operation(store, build)
 
-    (found,) = OperationLog(store).of_table("s3://lake/builds/orders").operations
+    (found,) = OperationLog(store).of_table("s3://lake/builds/orders").items
     assert found.outputs == (DatasetAt("s3://lake/builds/orders", "20261121T120000Z"),)
 
 
@@ -71,8 +71,8 @@ def test_pages_of_a_tables_operations_meet_without_a_gap_even_within_one_moment(
     log, seen, after = OperationLog(store), [], None
     while True:
         page = log.of_table("lake.shop.orders", limit=3, after=after)
-        seen += [operation.operation_id for operation in page.operations]
-        if (after := page.after) is None:
+        seen += [operation.operation_id for operation in page.items]
+        if (after := page.next) is None:
             break
     assert seen == [operation.operation_id for operation in reversed(every)]
 
@@ -133,7 +133,7 @@ def test_a_record_goes_with_the_transaction_that_it_belongs_to(store: Store) -> 
 
     with pytest.raises(RuntimeError):
         store.transact(work)
-    assert OperationLog(store).of_table("lake.shop.orders").operations == ()
+    assert OperationLog(store).of_table("lake.shop.orders").items == ()
 
 
 def test_what_is_old_is_forgotten_and_a_pair_stays_as_long_as_it_was_connected_lately(store: Store) -> None:
@@ -147,7 +147,7 @@ def test_what_is_old_is_forgotten_and_a_pair_stays_as_long_as_it_was_connected_l
     assert forget_operations(store, keep=timedelta(days=90)) == 1
     assert forget_operations(store, keep=timedelta(days=90)) == 0
 
-    assert OperationLog(store).of_table("lake.shop.orders").operations == (lately,)
-    assert OperationLog(store).of_table("lake.shop.customers").operations == ()
+    assert OperationLog(store).of_table("lake.shop.orders").items == (lately,)
+    assert OperationLog(store).of_table("lake.shop.customers").items == ()
     assert store.read(lambda conn: conn.execute(sa.select(operation_edges.c.source)).scalars().all()) == ["lake.shop.orders"]
     assert store.read(lambda conn: conn.execute(sa.select(operation_tables.c.operation_id).distinct()).scalars().all()) == ["2"]
