@@ -116,7 +116,7 @@ public final class SnapshotReader {
             Map<String, Object> entry = entry(shard);
             byte[] data = Files.readAllBytes(root.resolve((String) entry.get("url")));
             if (data.length != (Long) entry.get("bytes") || !checksum(data).equals(entry.get("checksum"))) {
-                throw new Damaged(entry.get("url") + " is not what the manifest says");
+                throw new Damaged(entry.get("url") + " does not match the manifest");
             }
             List<String> columns = new ArrayList<>();
             for (Object column : (List<?>) manifest.get("columns")) {

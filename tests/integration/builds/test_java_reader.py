@@ -155,4 +155,4 @@ def test_damage_is_noticed_and_a_damaged_manifest_leads_to_the_one_before(java: 
     data = storage.read(url)
     storage.write(url, data[:-1] + bytes([data[-1] ^ 1]))
     ran = java("get", storage.url, 2)
-    assert (ran.returncode != 0, "is not what the manifest says" in ran.stderr) == (True, True)
+    assert (ran.returncode != 0, "does not match the manifest" in ran.stderr) == (True, True)
