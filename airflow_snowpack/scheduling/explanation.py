@@ -1,8 +1,9 @@
-"""Why a schedule has not run: its trigger's progress, what each constraint says and until when, and what was launched last.
+"""Explains why a schedule has not run: its trigger's progress, what each constraint waits for and until when, and its last
+launches.
 
     print(explain(schedules, "page_views_nightly"))
 
-It is told from the store as it is now, the events that no check has counted yet included. Nothing is changed.
+It reads the store as it is now, the events included that no check has counted yet, and changes nothing.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from airflow_snowpack.humanize import Text
 from airflow_snowpack.scheduling.events.counting import count_events
 from airflow_snowpack.scheduling.pending_runs.gated_runs import GatedRun, waiting_at_gates
 from airflow_snowpack.scheduling.pending_runs.model import OPEN, PendingRun, PendingState, Reason, pending_from
+from airflow_snowpack.scheduling.schedule import Then
 from airflow_snowpack.scheduling.schedules import Schedules, StoredSchedule
 from airflow_snowpack.scheduling.sources.source import Source, blocking, source_key, sources_of, with_problems
 from airflow_snowpack.scheduling.sources.source_problems import NO_WIDER_THAN, SourceProblem, dag_source, read_problems
@@ -25,22 +28,23 @@ from airflow_snowpack.store.signs_of_life import Role, is_alive, last_seen
 from airflow_snowpack.store.tables.schedules import launches, pending_jobs, schedule_clocks, table_places
 
 LAST = 5
+"""So many of the newest endings are in an explanation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What there is to say about a schedule.
+    """The state of a schedule, and why it has not run.
 
-    :param trigger: what its trigger is worth now.
-    :param pending: the job that is on its way to a run, if there is one.
-    :param launching: a job whose run is being started, and ``problem``: why that has not worked yet.
+    :param trigger: how far its trigger is satisfied now.
+    :param pending: the pending run that waits for its trigger or its constraints, if there is one.
+    :param launching: the pending run whose DAG run is being started, and ``problem``: why the last attempt failed.
     :param absorbs: whether further events join the run that is being started.
-    :param next_tick: when its own clock comes next.
+    :param next_tick: when its own clock is due next.
     :param deadline: when it runs at the latest, for a trigger with ``at_latest``.
-    :param sources: the tables and DAGs that an enabled schedule listens to, when each table was last read, and what is wrong.
-    :param scheduler_seen_at: when a scheduler last worked on this store, and ``scheduler_is_alive``: whether it still counts.
-    :param ended: the newest jobs that were launched or discarded, newest first.
-    :param at_gates: the runs of its DAG that wait at a gate inside of the DAG, whoever started them, the oldest first.
+    :param sources: the tables and DAGs that an enabled schedule listens to, when each table was last read, and their problems.
+    :param scheduler_seen_at: when a scheduler last worked on this store, and ``scheduler_is_alive``: whether it still runs.
+    :param ended: the newest runs that were launched or discarded, newest first.
+    :param at_gates: the runs of its DAG that wait at a gate inside of the DAG, however they were started, the oldest first.
     """
 
     stored: StoredSchedule
@@ -59,19 +63,15 @@ class Explanation:
 
     @property
     def blocked_by(self) -> tuple[Reason, ...]:
-        """The constraints that keep a triggered run from starting."""
+        """The constraints that a triggered run waits for."""
         reasons = self.pending.reasons if self.pending is not None else ()
         return tuple(reason for reason in reasons if not reason.met and reason.what != "trigger")
 
     @property
     def no_scheduler(self) -> str | None:
         """What to do when no scheduler is running for an enabled schedule; ``None`` when there is nothing to do."""
-        if self.scheduler_is_alive or not self.stored.enabled:
-            return None
-        last = "none has ever worked on this store"
-        if self.scheduler_seen_at is not None:
-            last = f"the last one worked at {_text(self.scheduler_seen_at)}"
-        return f"No scheduler is running: {last}. Unpause the DAG snowpack_dispatcher, or run `airflow snowpack scheduler`."
+        parts = self._no_scheduler()
+        return str(parts[0]) if parts else None
 
     @property
     def pending_trigger(self) -> bool:
@@ -82,71 +82,81 @@ class Explanation:
         return "\n".join(self.sentences())
 
     def sentences(self) -> list[str]:
-        """The same in words, one sentence a line."""
+        """Return the explanation as text."""
+        return [str(sentence) for sentence in self.parts()]
+
+    def parts(self) -> list[Text]:
+        """Return the explanation as sentences."""
         stored = self.stored
         if not stored.enabled:
-            suspended = f"{stored.name} is suspended: events do not count for it. Resume it to let them."
+            suspended = Text(f"{stored.name} is suspended and ignores events. Resume it to count them.")
             return [suspended, *self._not_readable(), *self._at_gates(), *self._endings()]
         if stored.read is None:
-            return [f"{stored.name} is enabled.", *self._not_readable(), *self._launching(), *self._at_gates(), *self._endings()]
-        lines = [f"{stored.name} is enabled and starts {stored.dag_id}."]
-        lines += [self.no_scheduler] if self.no_scheduler is not None else []
-        lines.append(f"Its trigger is {self._satisfied()}: {self.trigger.says}.")
+            enabled = Text(f"{stored.name} is enabled.")
+            return [enabled, *self._not_readable(), *self._launching(), *self._at_gates(), *self._endings()]
+        said = [Text(f"{stored.name} is enabled and starts {stored.dag_id}."), *self._no_scheduler()]
+        said.append(self._satisfied())
         if self.trigger.problem is not None:
-            lines.append(f"Its trigger cannot be satisfied as things are: {self.trigger.problem}.")
-        lines += self._launching() + self._waiting()
+            said.append(Text(f"Its trigger cannot be satisfied at present: {self.trigger.problem}."))
+        said += [*self._launching(), *self._waiting()]
         if self.next_tick is not None:
-            lines.append(f"Its clock comes next at {_text(self.next_tick)}.")
+            said.append(Text("Its clock is next due at ", self.next_tick, "."))
         if self.deadline is not None and self.pending_trigger:
-            lines.append(f"Its deadline is at {_text(self.deadline)}: then it does not wait for the rest of its trigger.")
-        lines += [_source(source) for source in self.sources if source.kind == "table" or source.problem is not None]
-        return lines + self._at_gates() + self._endings()
+            said.append(Text("Its deadline is ", self.deadline, ": it then starts without the rest of its trigger."))
+        said += [_source(source) for source in self.sources if source.kind == "table" or source.problem is not None]
+        return [*said, *self._at_gates(), *self._endings()]
 
-    def _not_readable(self) -> list[str]:
+    def _no_scheduler(self) -> list[Text]:
+        if self.scheduler_is_alive or not self.stored.enabled:
+            return []
+        seen_at = self.scheduler_seen_at
+        last = ("none has run on this store",) if seen_at is None else ("the last one ran at ", seen_at)
+        advice = ". Unpause the DAG snowpack_dispatcher, or run `airflow snowpack scheduler`."
+        return [Text("No scheduler is running: ", *last, advice)]
+
+    def _not_readable(self) -> list[Text]:
         if self.stored.read is not None:
             return []
+        kept = "Its events are kept, and counted by a version that can read it, or ignored once it is changed."
         why = f"Its definition cannot be read by this version: {self.stored.problem}"
-        kept = "What happens is kept for it and not counted, until a version that can read it counts it, or it is changed."
-        return [why, kept if self.stored.enabled else "It can be changed or deleted."]
+        return [Text(why), Text(kept if self.stored.enabled else "It can be changed or deleted.")]
 
-    def _satisfied(self) -> str:
+    def _satisfied(self) -> Text:
         since = None if self.pending is None else self.pending.triggered_at
         if since is not None:
-            return f"satisfied since {_text(since)}"
-        return "satisfied" if self.trigger.satisfied else "not satisfied"
+            return Text("Its trigger is satisfied since ", since, f": {self.trigger.says}.")
+        return Text(f"Its trigger is {'satisfied' if self.trigger.satisfied else 'not satisfied'}: {self.trigger.says}.")
 
-    def _at_gates(self) -> list[str]:
-        return [f"Run {run.place.run_id} waits at its gate {run.place.task}: {run.says}." for run in self.at_gates]
+    def _at_gates(self) -> list[Text]:
+        return [Text(f"Run {run.place.run_id} waits at its gate {run.place.task}: {run.says}.") for run in self.at_gates]
 
-    def _launching(self) -> list[str]:
+    def _launching(self) -> list[Text]:
         if self.launching is None:
             return []
-        why = f", but that has not worked yet: {self.problem}" if self.problem else ""
-        joins = ["Further events join this run until it starts."] if self.absorbs else []
-        return [f"Run {self.launching.run_id} is being started{why}.", *joins]
+        failed = f" The last attempt failed: {self.problem}." if self.problem else ""
+        joins = [Text("Further events join this run until it starts.")] if self.absorbs else []
+        return [Text(f"Run {self.launching.run_id} is starting.{failed}"), *joins]
 
-    def _waiting(self) -> list[str]:
+    def _waiting(self) -> list[Text]:
         if self.pending is None or self.pending.state is not PendingState.CONSTRAINT:
             return []
-        lines = [
-            f"It waits because {reason.says}" + (f", until {_text(reason.not_before)}." if reason.not_before else ".")
-            for reason in self.blocked_by
-        ]
+        said = list[Text]()
+        for reason in self.blocked_by:
+            until = (", until ", reason.not_before) if reason.not_before else ()
+            said.append(Text(f"It waits: {reason.says}", *until, "."))
         if self.pending.next_check_at is not None:
-            lines.append(f"It is looked at next at {_text(self.pending.next_check_at)}.")
+            said.append(Text("Its constraints are next evaluated at ", self.pending.next_check_at, "."))
         if self.pending.expires_at is not None:
-            then = self.stored.schedule.timeout.then
-            lines.append(f"If it still waits at {_text(self.pending.expires_at)}, the timeout says: {then}.")
-        return lines
+            then = "discarded" if self.stored.schedule.timeout.then is Then.DISCARD else "launched"
+            said.append(Text("If it still waits at ", self.pending.expires_at, f", it is {then}."))
+        return said
 
-    def _endings(self) -> list[str]:
-        if not self.ended:
-            return ["It has not launched yet."]
-        return [_ending(job) for job in self.ended]
+    def _endings(self) -> list[Text]:
+        return [_ending(run) for run in self.ended] or [Text("It has not launched yet.")]
 
 
 def explain(schedules: Schedules, name: str) -> Explanation:
-    """Everything about one schedule.
+    """Explain one schedule.
 
     :raises ScheduleNotFound: there is none of this name.
     """
@@ -154,7 +164,7 @@ def explain(schedules: Schedules, name: str) -> Explanation:
 
 
 def explain_all(schedules: Schedules, stored: Sequence[StoredSchedule]) -> dict[str, Explanation]:
-    """Everything about several, by name: a few statements for all of them, and one for each whose events are to be counted."""
+    """Explain several, by name: a few statements for all of them, and one for each whose events are to be counted."""
     if not stored:
         return {}
     return schedules.store.read(lambda conn: _explain(conn, stored, schedules.catalog, schedules.store.clock()))
@@ -167,11 +177,11 @@ def _explain(conn: sa.Connection, stored: Sequence[StoredSchedule], catalog: str
     at_gates = waiting_at_gates(conn, [one.dag_id for one in stored])
     problems, read_at = _on_record(conn, stored, catalog)
     seen_at = last_seen(conn, Role.SCHEDULER)
-    told = {}
+    explained = {}
     for one in stored:
         name, row = one.name, waiting.get(one.name)
         sent = launching.get(name)
-        told[name] = Explanation(
+        explained[name] = Explanation(
             stored=one,
             trigger=_with_problems(one, _judged(conn, one, row, now), problems, catalog),
             pending=_pending(row),
@@ -186,11 +196,11 @@ def _explain(conn: sa.Connection, stored: Sequence[StoredSchedule], catalog: str
             ended=tuple(ended.get(name, ())),
             at_gates=tuple(run for run in at_gates if run.place.dag_id == one.dag_id),
         )
-    return told
+    return explained
 
 
 def _judged(conn: sa.Connection, one: StoredSchedule, row: sa.Row[Any] | None, now: datetime) -> Judgement:
-    """What its trigger is worth, the events included that no check has counted yet."""
+    """Evaluate its trigger, the events included that no check has counted yet."""
     if one.read is None:
         return Judgement(False, "not known, since its definition cannot be read")
     return one.read.trigger.evaluate({} if row is None else count_events(conn, row, one.read).progress, now)
@@ -199,7 +209,7 @@ def _judged(conn: sa.Connection, one: StoredSchedule, row: sa.Row[Any] | None, n
 def _on_record(
     conn: sa.Connection, stored: Sequence[StoredSchedule], catalog: str
 ) -> tuple[dict[str, SourceProblem], dict[str, datetime]]:
-    """What is known of the sources of enabled schedules: their problems, and when each table was last read, by their keys."""
+    """Read the problems of the sources of enabled schedules, and when each table was last read, by their keys."""
     enabled = [(one.dag_id, one.read.trigger) for one in stored if one.enabled and one.read is not None]
     keys = {key for _, trigger in enabled for leaf in trigger.leaves() if (key := source_key(leaf, catalog)) is not None}
     keys |= {dag_source(dag_id) for dag_id, _ in enabled}
@@ -221,7 +231,7 @@ def _with_problems(one: StoredSchedule, judgement: Judgement, problems: Mapping[
 def _sources(
     one: StoredSchedule, problems: Mapping[str, SourceProblem], read_at: Mapping[str, datetime], catalog: str
 ) -> tuple[Source, ...]:
-    """What an enabled schedule listens to, and the DAG that it starts if that does not exist."""
+    """Return what an enabled schedule listens to, and the DAG that it starts if that does not exist."""
     if one.read is None or not one.enabled:
         return ()
     found = sources_of(one.read.trigger, problems, read_at, catalog)
@@ -231,19 +241,18 @@ def _sources(
     return (*found, Source("dag", one.dag_id, None, f"the DAG {one.dag_id}, which it starts, does not exist", target.asked_at))
 
 
-def _source(source: Source) -> str:
-    """One source in words."""
-    found = "" if source.problem is None else f"{source.problem[:1].upper()}{source.problem[1:]}"
+def _source(source: Source) -> Text:
+    found: list[str | datetime] = [] if source.problem is None else [f"{source.problem[:1].upper()}{source.problem[1:]}"]
     if source.asked_at is not None:
-        found += f" (found at {_text(source.asked_at)}). "
-    if source.kind == "dag":
-        return found.strip()
-    last = "has not been read yet" if source.read_at is None else f"was last read at {_text(source.read_at)}"
-    return f"{found}{'It' if found else f'The table {source.name}'} {last}."
+        found += [" (found at ", source.asked_at, ")."]
+    if source.kind == "table":
+        found.append(" It " if found else f"The table {source.name} ")
+        found += ["has not been read yet."] if source.read_at is None else ["was last read at ", source.read_at, "."]
+    return Text(*found)
 
 
 def _current(conn: sa.Connection, stored: Sequence[StoredSchedule]) -> tuple[dict[str, sa.Row[Any]], dict[str, sa.Row[Any]]]:
-    """The jobs that are on their way: those that take events up, and the oldest of those that are being started."""
+    """Read the pending runs: those that take up events, and the oldest of those that are being started."""
     generations = [(one.name, one.generation) for one in stored]
     mine = sa.tuple_(pending_jobs.c.schedule, pending_jobs.c.generation).in_(generations)
     waiting = conn.execute(sa.select(pending_jobs).where(mine, pending_jobs.c.state.in_(OPEN))).all()
@@ -255,7 +264,7 @@ def _current(conn: sa.Connection, stored: Sequence[StoredSchedule]) -> tuple[dic
 
 
 def _ended(conn: sa.Connection, names: Sequence[str]) -> dict[str, list[PendingRun]]:
-    """The newest of each schedule, by the index on schedule and moment."""
+    """Read the newest endings of each schedule, by the index on schedule and moment."""
     newest_first = pending_jobs.c.created_at.desc()
     place = sa.func.row_number().over(partition_by=pending_jobs.c.schedule, order_by=newest_first).label("place")
     over = (
@@ -268,7 +277,7 @@ def _ended(conn: sa.Connection, names: Sequence[str]) -> dict[str, list[PendingR
 
 
 def _next_ticks(conn: sa.Connection, names: Sequence[str]) -> dict[str, dict[int, datetime]]:
-    """When the clocks of each schedule come next, by the number of their leaf."""
+    """Read when the clocks of each schedule are due next, by the number of their leaf."""
     query = sa.select(schedule_clocks.c.schedule, schedule_clocks.c.leaf, schedule_clocks.c.next_at)
     ticks: dict[str, dict[int, datetime]] = {}
     for row in conn.execute(query.where(schedule_clocks.c.schedule.in_(names))):
@@ -286,12 +295,7 @@ def _pending(row: sa.Row[Any] | None) -> PendingRun | None:
     return None if row is None else pending_from(row)
 
 
-def _ending(job: PendingRun) -> str:
-    assert job.ended_at is not None, "only ended jobs are asked for"
-    if job.state is PendingState.LAUNCHED:
-        return f"{_text(job.ended_at)}: launched {job.run_id}."
-    return f"{_text(job.ended_at)}: discarded, because {job.ended_because}."
-
-
-def _text(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+def _ending(run: PendingRun) -> Text:
+    assert run.ended_at is not None, "only ended runs are read"
+    became = f"launched {run.run_id}" if run.state is PendingState.LAUNCHED else f"discarded: {run.ended_because}"
+    return Text(run.ended_at, f": {became}.")

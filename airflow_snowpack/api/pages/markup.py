@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from airflow_snowpack import humanize
 
-# The times that the explanations of schedules and interim tables still write into their sentences.
+# The times that the explanations of interim tables, and errors, write into their sentences.
 WRITTEN_MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC")
 
 

@@ -229,4 +229,4 @@ def test_the_explanation_names_the_deadline(scheduler: Any) -> None:
     said = explain(scheduler.schedules, "morning")
     assert said.deadline == datetime(2026, 11, 23, 6, 0, tzinfo=UTC)
     assert "at the latest by 0 7 * * 1-5 (Europe/Berlin)" in str(said)
-    assert "Its deadline is at 2026-11-23 06:00:00 UTC: then it does not wait for the rest of its trigger." in said.sentences()
+    assert "Its deadline is 2026-11-23 06:00:00 UTC: it then starts without the rest of its trigger." in said.sentences()

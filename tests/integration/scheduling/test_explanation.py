@@ -53,10 +53,10 @@ def test_each_constraint_that_blocks_is_named_with_its_moment(scheduler: Any) ->
     scheduler.work()
 
     assert said(scheduler)[2:] == [
-        "It waits because outside of 22:00 to 06:00 UTC, until 2026-11-21 22:00:00 UTC.",
-        "It waits because delayed by 10 min, until 2026-11-21 12:10:00 UTC.",
-        "It is looked at next at 2026-11-21 22:00:00 UTC.",
-        "If it still waits at 2026-11-22 12:00:00 UTC, the timeout says: discard.",
+        "It waits: outside of 22:00 to 06:00 UTC, until 2026-11-21 22:00:00 UTC.",
+        "It waits: delayed by 10 min, until 2026-11-21 12:10:00 UTC.",
+        "Its constraints are next evaluated at 2026-11-21 22:00:00 UTC.",
+        "If it still waits at 2026-11-22 12:00:00 UTC, it is discarded.",
         "The table web.page_views has not been read yet.",
         "It has not launched yet.",
     ]
@@ -68,7 +68,7 @@ def test_a_constraint_that_counts_runs_says_how_many_there_are(scheduler: Any) -
     scheduler.arrive()
     scheduler.work()
 
-    assert "It waits because 1 of at most 1 runs of maintain are active." in said(scheduler)
+    assert "It waits: 1 of at most 1 runs of maintain are active." in said(scheduler)
 
 
 def test_a_run_that_cannot_be_started_says_why(scheduler: Any) -> None:
@@ -78,7 +78,7 @@ def test_a_run_that_cannot_be_started_says_why(scheduler: Any) -> None:
     scheduler.work()
 
     (line,) = [line for line in said(scheduler) if line.startswith("Run ")]
-    assert line.endswith("is being started, but that has not worked yet: the DAG maintain is paused.")
+    assert line.endswith("is starting. The last attempt failed: the DAG maintain is paused.")
 
 
 def test_a_suspended_schedule_says_so_and_what_it_did_before(scheduler: Any) -> None:
@@ -95,4 +95,4 @@ def test_a_suspended_schedule_says_so_and_what_it_did_before(scheduler: Any) -> 
 def test_a_clock_tells_when_it_comes_next(scheduler: Any) -> None:
     create(scheduler, trigger=Cron("0 2 * * *"))
 
-    assert "Its clock comes next at 2026-11-22 02:00:00 UTC." in said(scheduler)
+    assert "Its clock is next due at 2026-11-22 02:00:00 UTC." in said(scheduler)

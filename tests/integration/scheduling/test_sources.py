@@ -81,7 +81,7 @@ def test_a_missing_table_is_named_until_it_is_there(scheduler: Any, poller: Poll
     assert (b.read_at, b.problem, b.asked_at) == (None, "the table web.b does not exist", scheduler.clock())
     assert explained(scheduler).trigger.problem == "the table web.b does not exist"
     said = explained(scheduler).sentences()
-    assert "Its trigger cannot be satisfied as things are: the table web.b does not exist." in said
+    assert "Its trigger cannot be satisfied at present: the table web.b does not exist." in said
     assert any(line.startswith("The table web.b does not exist (found at ") for line in said)
 
     create(lake, "b")
@@ -192,7 +192,7 @@ def test_a_problem_is_written_when_it_is_news_and_once_a_minute_while_it_lasts(s
 def test_no_scheduler_is_said_until_one_works_and_again_when_it_is_gone(scheduler: Any) -> None:
     scheduler.declare("joined", CustomEvents("go"))
     assert explained(scheduler).sentences()[1] == (
-        "No scheduler is running: none has ever worked on this store. "
+        "No scheduler is running: none has run on this store. "
         "Unpause the DAG snowpack_dispatcher, or run `airflow snowpack scheduler`."
     )
     EventIntake(scheduler.store).step()
@@ -200,7 +200,7 @@ def test_no_scheduler_is_said_until_one_works_and_again_when_it_is_gone(schedule
     assert (explained(scheduler).scheduler_is_alive, explained(scheduler).scheduler_seen_at) == (True, seen_at)
     assert "No scheduler" not in str(explained(scheduler))
     scheduler.clock.forward(minutes=6)
-    assert f"the last one worked at {seen_at:%Y-%m-%d %H:%M:%S} UTC" in str(explained(scheduler))
+    assert f"the last one ran at {seen_at:%Y-%m-%d %H:%M:%S} UTC" in str(explained(scheduler))
     assert explanation_body(explained(scheduler))["scheduler"]["is_alive"] is False
 
 

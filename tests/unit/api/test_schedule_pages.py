@@ -92,7 +92,7 @@ def test_a_schedule_shows_its_sources_and_what_is_wrong_with_them(get: Any, made
     for key in ("table:lake.web.a", "dag:gone"):
         store.transact(lambda conn, key=key: write_problem(conn, store, key, found, None))  # type: ignore[misc]  # mypy takes the default for an argument
     shown = words(get("/ui/schedules/joined"))
-    assert "Its trigger cannot be satisfied as things are: the table web.a does not exist; the DAG gone does not exist." in shown
+    assert "Its trigger cannot be satisfied at present: the table web.a does not exist; the DAG gone does not exist." in shown
     assert "No scheduler is running" in shown
     assert "table web.a the table web.a does not exist found" in shown
     assert "dag gone the DAG gone does not exist found" in shown
@@ -166,7 +166,7 @@ def test_the_page_of_a_schedule_tells_all_of_it(get: Any, made: Made) -> None:
     assert "jana ran it via api" in said
     for what in ("launched", "triggered", "asked for", "created"):
         assert f"<span>{what}</span>" in page.text
-    assert "is being started" in said
+    assert "is starting" in said
 
 
 def test_the_definition_on_the_page_can_be_read_again(get: Any, made: Made) -> None:
@@ -279,5 +279,5 @@ def test_a_schedule_that_cannot_be_read_is_shown_with_the_reason_beside_the_othe
     assert "delayed by 10 min" in row(get("/ui/schedules"), "is_delayed")
     page = words(get("/ui/schedules/counts"))
     assert "Its definition cannot be read by this version" in page
-    assert "What happens is kept for it and not counted" in page
+    assert "Its events are kept" in page
     assert "counts" in words(get("/ui/pending"))
