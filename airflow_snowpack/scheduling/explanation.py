@@ -22,7 +22,7 @@ from airflow_snowpack.scheduling.pending_runs.model import OPEN, PendingRun, Pen
 from airflow_snowpack.scheduling.schedule import Then
 from airflow_snowpack.scheduling.schedules import Schedules, StoredSchedule
 from airflow_snowpack.scheduling.sources.source import Source, blocking, source_key, sources_of, with_problems
-from airflow_snowpack.scheduling.sources.source_problems import NO_WIDER_THAN, SourceProblem, dag_source, read_problems
+from airflow_snowpack.scheduling.sources.source_problems import KEYS_PER_STATEMENT, SourceProblem, dag_source, read_problems
 from airflow_snowpack.scheduling.triggers.trigger import TABLES, Judgement
 from airflow_snowpack.store.signs_of_life import Role, is_alive, last_seen
 from airflow_snowpack.store.tables.schedules import launches, pending_jobs, schedule_clocks, table_places
@@ -215,8 +215,8 @@ def _on_record(
     keys |= {dag_source(dag_id) for dag_id, _ in enabled}
     tables = sorted(key for key in keys if key.startswith(TABLES))
     read_at: dict[str, datetime] = {}
-    for start in range(0, len(tables), NO_WIDER_THAN):
-        names = [key.removeprefix(TABLES) for key in tables[start : start + NO_WIDER_THAN]]
+    for start in range(0, len(tables), KEYS_PER_STATEMENT):
+        names = [key.removeprefix(TABLES) for key in tables[start : start + KEYS_PER_STATEMENT]]
         query = sa.select(table_places.c.table_key, table_places.c.read_at).where(table_places.c.table_key.in_(names))
         read_at |= {f"{TABLES}{row.table_key}": row.read_at for row in conn.execute(query)}
     return read_problems(conn, keys), read_at

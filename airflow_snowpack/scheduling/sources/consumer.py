@@ -1,17 +1,17 @@
-"""A consumer of what arrives: the triggers of schedules, judged from the place up to which it has considered everything.
+"""A consumer of arrivals: a trigger, evaluated from the place up to which the consumer has considered everything.
 
     consumer = Consumer(store, "maintain.wait", PartitionsAdded("web.views", 5), catalog_name="lake")
     look = consumer.look("maintain/run1/wait", hook.load_table)
     if look.satisfied:
         consumer.consider("maintain/run1/wait", look)
 
-The invariant: what arrives is considered by one owner after the other, each from where the one before ended. Tables are passed up
-to a snapshot, events up to a number of the log, and only ticks and periods up to a moment: what was stamped before a look and is
-seen only after it is not passed over. A consumer begins at its first look: with each table at its head, whose history it does not
-read. Where it began is kept, and so is where it first saw a table that its trigger got later.
+The invariant: arrivals are considered by one owner after the other, each from where the last one ended. The place is a snapshot
+for each table, a number of the event log, and a time only for ticks and periods, so that what was stamped before a look and
+becomes visible after it is not skipped. A consumer begins at its first look, with each table at its head, without the table's
+history. The store has where it began, and where it first saw a table that its trigger got later.
 
-The owner who considered last may ask again, since his task was retried or cleared, and counts from where he began the first time:
-his work may not have been done. Once another has considered, that place is gone.
+The owner that considered last may look again after its task was retried or cleared, and counts from where it began the first
+time, since its work may not be done. Once another owner has considered, that place is gone.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.iceberg.arrivals import Arrivals, Place, head_of, read_arrivals
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.scheduling.events.event_log import Event, last_number
 from airflow_snowpack.scheduling.triggers.trigger import TABLES, Clock, Judgement, Leaf, Progress, Trigger, table_key
 from airflow_snowpack.store import Store
+from airflow_snowpack.store.dialect import insert
 from airflow_snowpack.store.tables.schedules import considered, events
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 START = Place(None, 0, None)
-NOBODY = ""
-"""The owner of a place up to which nothing has been considered: where a consumer began."""
+NO_OWNER = ""
+"""The owner of the place where a consumer began, up to which nothing has been considered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
     """What has arrived since this consumer considered last.
 
-    :param judgement: what the trigger is worth.
-    :param since: where the counting began, and ``upto``: where it would begin next; as the store keeps them.
+    :param judgement: of the trigger.
+    :param since: where the counting began, and ``upto``: where it would begin next; in the form of the store.
     :param amounts: what arrived, by table: ``partitions``, ``files``, ``records``, ``bytes``, ``commits``.
-    :param was: when somebody had considered last, at the time of this look; ``None`` for nobody.
+    :param was: when an owner had considered last, at the time of this look; ``None`` for never.
     """
 
     judgement: Judgement
@@ -80,8 +80,8 @@ class Kept:
 class Consumer:
     """Counts for one consumer.
 
-    :param name: what the consumer is called in the store; two with one name share one place.
-    :param began_at: since when time and events count for a consumer that never looked; ``None`` for the first look.
+    :param name: of the consumer in the store; two with one name share one place.
+    :param began_at: since when time and events count for a consumer that never looked; ``None`` for its first look.
     """
 
     def __init__(self, store: Store, name: str, trigger: Trigger, *, catalog_name: str, began_at: datetime | None = None) -> None:
@@ -95,7 +95,7 @@ class Consumer:
         self._read: dict[str, tuple[Place, int | None, Arrivals]] = {}
 
     def look(self, owner: str, load: Callable[[TableName], Table]) -> Look:
-        """What there is for this owner.
+        """Return what has arrived for this owner.
 
         :param load: opens a table.
         :raises TableNotFound, CatalogUnreachable: from ``load``.
@@ -104,7 +104,7 @@ class Consumer:
         return self.judge(kept, {name: load(name) for name in self._tables.values()})
 
     def judge(self, kept: Kept, tables: Mapping[TableName, Table]) -> Look:
-        """As :meth:`look`, from what was read for several consumers together.
+        """Return what :meth:`look` does, from what was read for several consumers together.
 
         :param kept: from :meth:`read`.
         :param tables: those of its trigger, as they are now.
@@ -115,7 +115,7 @@ class Consumer:
         arrivals = {
             key: self._arrivals_of(key, tables[name], place_from_json(places.get(key))) for key, name in self._tables.items()
         }
-        deadlines = _deadlines(self._keys, since, considered_before=row.owner != NOBODY)
+        deadlines = _deadlines(self._keys, since, considered_before=row.owner != NO_OWNER)
         since |= _deadlines_to_json(deadlines)
         next_deadlines = {leaf: leaf.next_after(max(end, now)) for leaf, end in deadlines.items()}
         happened = {leaf: self._happened(leaf, key, arrivals, since, now, kept) for leaf, key in self._keys.items()}
@@ -127,21 +127,20 @@ class Consumer:
             since=since,
             upto={"at": now.isoformat(), "events": kept.last, "tables": heads, **_deadlines_to_json(next_deadlines)},
             amounts={key.removeprefix(TABLES): _amounts(found) for key, found in arrivals.items()},
-            # Of the row that the events were read for: an owner who has considered since then is to be noticed.
-            was=None if kept.row.owner == NOBODY else kept.row.changed_at,
+            # Of the row that the events were read for, so that an owner that has considered since then is noticed.
+            was=None if kept.row.owner == NO_OWNER else kept.row.changed_at,
         )
 
     def consider(self, owner: str, look: Look) -> bool:
-        """Take what was seen for considered.
+        """Record that a look was considered.
 
-        :returns: ``False`` when another owner was faster: then look again.
+        :returns: ``False`` when another owner was faster; look again then.
         """
 
         def write(conn: sa.Connection) -> bool:
             row = conn.execute(self._mine().with_for_update()).first()
-            if row is not None and row.owner != NOBODY and row.changed_at != look.was:
+            if row is not None and row.owner != NO_OWNER and row.changed_at != look.was:
                 return bool(row.owner == owner and row.upto == look.upto)
-            insert = postgresql.insert if self.store.is_postgres else sqlite.insert
             values = {"owner": owner, "since": look.since, "upto": look.upto, "changed_at": self.store.clock()}
             statement = insert(considered).values(consumer=self.name, **values)
             if row is not None:
@@ -164,41 +163,38 @@ class Consumer:
         return Kept(owner, row, places.last, happened, begins=known is None)
 
     def _begin(self) -> sa.Row[Any]:
-        """Keep where this consumer begins, unless it has a place, and return its place."""
+        """Store where this consumer begins, unless it has a place, and return its row."""
         began_at = self._began_at or self.store.clock()
         begun = {"at": began_at.isoformat(), "events": self._number_at(began_at), "tables": {}}
-        insert = postgresql.insert if self.store.is_postgres else sqlite.insert
-        values = {"owner": NOBODY, "since": begun, "upto": begun, "changed_at": self.store.clock()}
+        values = {"owner": NO_OWNER, "since": begun, "upto": begun, "changed_at": self.store.clock()}
         statement = insert(considered).values(consumer=self.name, **values).on_conflict_do_nothing().returning(considered)
         row = self.store.transact(lambda conn: conn.execute(statement).first())
         return row or self.store.read(lambda conn: conn.execute(self._mine()).one())
 
     def _events_of(self, key: str, after: int, last: int) -> list[Event]:
-        """The events under a key after one number and up to another."""
+        """Return the events of a key after one number and up to another."""
         query = sa.select(events.c.at, events.c.amounts, events.c.detail)
         query = query.where(events.c.key == key, events.c.id > after, events.c.id <= last)
-        rows = self.store.read(lambda conn: conn.execute(query).all())
-        return [Event(key, row.at, row.amounts, row.detail) for row in rows]
+        return [Event(key, row.at, row.amounts, row.detail) for row in self.store.all(query)]
 
     def _since(self, row: sa.Row[Any], owner: str) -> dict[str, Any]:
-        """Where the counting begins for an owner."""
+        """Return where the counting begins for an owner."""
         since = dict(row.since if row.owner == owner else row.upto)
-        if "events" not in since:  # they were not always kept
+        if "events" not in since:  # earlier releases did not store them
             since["events"] = self._number_at(datetime.fromisoformat(since["at"]))
         return since
 
     def _begin_at_heads(self, kept: Kept, tables: Mapping[TableName, Table]) -> sa.Row[Any]:
-        """Keep the head of each table that this consumer sees for the first time; nothing before it counts.
+        """Store the head of each table that this consumer sees for the first time; nothing before it counts.
 
-        Where its first look found no table, or no catalog, that is where each table stood at that look, by the clocks of its
-        writers: what arrived since then counts.
-
-        A place without ``tables`` is of an earlier release, in which a consumer began with the whole table. It counts on.
+        Where the first look found no table or no catalog, what was committed after that look counts, by the clocks of the
+        writers. A place without ``tables`` is of an earlier release, in which a consumer began with the whole table; it counts
+        on.
         """
         row = kept.row
         if all(key in place.get("tables", self._tables) for place in (row.since, row.upto) for key in self._tables):
             return row
-        has_failed = not kept.begins and row.owner == NOBODY and not row.since.get("tables")
+        has_failed = not kept.begins and row.owner == NO_OWNER and not row.since.get("tables")
         began_at = Place.at(datetime.fromisoformat(row.since["at"]))
         heads = {key: place_to_json(began_at if has_failed else head_of(tables[name])) for key, name in self._tables.items()}
 
@@ -214,15 +210,15 @@ class Consumer:
         return self.store.transact(write)
 
     def _number_at(self, moment: datetime) -> int:
-        """The number of the last event that was recorded by this moment."""
+        """Return the number of the last event that was recorded by this time."""
         query = sa.select(sa.func.max(events.c.id)).where(events.c.recorded_at <= moment)
-        return int(self.store.read(lambda conn: conn.execute(query).scalar()) or 0)
+        return int(self.store.scalar(query) or 0)
 
     def _mine(self) -> Any:
         return sa.select(considered).where(considered.c.consumer == self.name)
 
     def _arrivals_of(self, key: str, table: Table, place: Place) -> Arrivals:
-        """What one table got; its manifests are read again only when it has got something."""
+        """Return what arrived in one table; its manifests are read again only when its head has changed."""
         snapshot = table.current_snapshot()
         head = None if snapshot is None else snapshot.snapshot_id
         known = self._read.get(key)
@@ -233,7 +229,7 @@ class Consumer:
     def _happened(
         self, leaf: Leaf, key: str, arrivals: Mapping[str, Arrivals], since: Mapping[str, Any], now: datetime, kept: Kept
     ) -> list[Event]:
-        """The events of one leaf."""
+        """Return the events of one leaf."""
         start = datetime.fromisoformat(since["at"])
         if key in arrivals:
             new = arrivals[key].new
@@ -266,7 +262,7 @@ def read_places(store: Store, consumers: Collection[str]) -> Places:
 
 
 def _deadlines(leaves: Iterable[Leaf], since: Mapping[str, Any], *, considered_before: bool) -> dict[Clock, datetime]:
-    """When the periods end in which a consumer considers next."""
+    """Return the ends of the present periods, by deadline."""
     kept, start = since.get("deadlines", {}), datetime.fromisoformat(since["at"])
     ends = {}
     for deadline in [leaf.clock for leaf in leaves if leaf.clock is not None and leaf.clock.is_deadline]:
@@ -305,7 +301,7 @@ def _amounts(found: Arrivals) -> dict[str, int]:
 
 
 def place_to_json(place: Place) -> dict[str, Any]:
-    """A place as the store keeps it."""
+    """Return a place in the form of the store."""
     at = None if place.committed_at is None else place.committed_at.isoformat()
     return {
         "snapshot_id": place.snapshot_id,
@@ -318,10 +314,10 @@ def place_to_json(place: Place) -> dict[str, Any]:
 
 
 def place_from_json(said: Mapping[str, Any] | None) -> Place:
-    """The same, read back; ``None`` is the beginning of the table."""
+    """Read a place from the form of the store; ``None`` is the beginning of the table."""
     if said is None:
         return START
     at = said["committed_at"]
     moment = None if at is None else datetime.fromisoformat(at)
-    others = tuple(said.get("other_heads", ()))  # like the table and the records, they were not always kept
+    others = tuple(said.get("other_heads", ()))  # earlier releases stored neither these nor the table and the records
     return Place(said["snapshot_id"], said["sequence"], moment, said.get("table"), others, said.get("records"))

@@ -2,14 +2,13 @@
 
     Poller(store, catalog_name="lake", broker=Broker(config.load)).step()
 
-It looks at the tables that enabled schedules listen to, and at no others. The invariant: **each snapshot is one event.**
-The events of a table and the place up to which it was read are one transaction, and an event carries its snapshot's id,
-so that two pollers, or one that died in between, publish nothing twice and pass nothing over.
+It reads only tables that enabled schedules listen to, each from its head at the time when the first schedule began to listen. The
+invariant: **each snapshot is one event.** The events of a table and the place up to which it was read are one transaction, and an
+event has its snapshot's id, so that two pollers, or one that was killed, neither repeat nor skip an event.
 
-A table is read from where it stood when the first schedule began to listen to it. The cost of a round follows what has changed: a
-table whose metadata file is still the one that was read is not read again, and all of these are confirmed in one statement. How
-often a table is looked at follows its commits (:func:`period_of`). The one that is overdue for longest comes first, and one that
-could not be read, such as one that is not there yet, is looked at again after the shortest period.
+The cost of a round follows what has changed: a table with the same metadata file is not read again, and all of these are
+confirmed in one statement. How often a table is read follows its commits (:func:`period_of`). The most overdue table comes first;
+one that could not be read, such as one that does not exist yet, is read again after the shortest period.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.arrivals import EXPIRED, Arrival, Arrivals, Place, place_at, read_arrivals
@@ -43,7 +41,7 @@ from airflow_snowpack.scheduling.sources.source_problems import (
 )
 from airflow_snowpack.scheduling.triggers.trigger import table_key
 from airflow_snowpack.store import Store, StoreError
-from airflow_snowpack.store.dialect import UtcDateTime
+from airflow_snowpack.store.dialect import UtcDateTime, insert
 from airflow_snowpack.store.signs_of_life import SignOfLife
 from airflow_snowpack.store.tables.schedules import source_problems, table_places
 from airflow_snowpack.store.worker import Worker
@@ -53,11 +51,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NO_WIDER_THAN = 1_000
+TABLES_PER_ROUND = 1_000
 COMMIT_SHARE = 10
+"""The period of a table is this part of the time since its last commit,"""
 LONGEST_PERIOD = 6
+"""and at most this many times the shortest period."""
 FORGOTTEN_AFTER = timedelta(days=1)
-"""A place that was read so long before the first of today's listeners began is of listeners that are gone."""
+"""A place that was read this long before the first present schedule began to listen belongs to schedules that are gone."""
 PROBLEM = tuple(
     source_problems.c[name].label(f"problem_{label}")
     for name, label in (("kind", "kind"), ("problem", "says"), ("began_at", "began_at"), ("asked_at", "asked_at"))
@@ -70,10 +70,10 @@ POLLER_PERIOD = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class PollReport:
-    """What one round found.
+    """The result of one round.
 
-    :param tables: how many it looked at.
-    :param events: how many it published.
+    :param tables: how many were due.
+    :param events: how many were published.
     :param problems: why a table could not be read, by its name.
     """
 
@@ -86,7 +86,7 @@ class PollReport:
 class _Reading:
     """What was read of a table that has changed.
 
-    :param problem: what is wrong with the table, which could be read.
+    :param problem: what is wrong with the table although it could be read.
     """
 
     version: str
@@ -98,7 +98,7 @@ class Poller:
     """Reads the tables that schedules listen to.
 
     :param broker: reads tables of the catalog.
-    :param every: how often a table is read to which commits come often; see :func:`period_of`.
+    :param every: how often a table with frequent commits is read; see :func:`period_of`.
     """
 
     def __init__(self, store: Store, *, catalog_name: str, broker: Broker, every: timedelta = timedelta(seconds=10)) -> None:
@@ -107,8 +107,8 @@ class Poller:
         self._broker = broker
         self._every = every
         self._problems: dict[TableName, Recurring] = {}
-        self._in_vain: dict[str, datetime] = {}
-        """When this poller asked in vain, by the key of the table."""
+        self._failed_at: dict[str, datetime] = {}
+        """When this poller last failed to read a table, by the key of the table."""
 
     def worker(self, sign: SignOfLife, pause: timedelta = timedelta(seconds=1)) -> Worker:
         """Return a worker that polls in a thread of its own, so that a catalog that does not answer delays nothing else.
@@ -123,7 +123,7 @@ class Poller:
         return Worker(poll, name="snowpack-poller", failure="tables_not_polled", every=pause, sign=sign)
 
     def step(self) -> PollReport:
-        """Look at each table that is due once; one that cannot be read does not keep the others from being read."""
+        """Read each due table once; one that cannot be read does not delay the others."""
         due = self._due()
         if not due:
             return PollReport()
@@ -154,8 +154,8 @@ class Poller:
         self._log_problems(due.keys(), failed)
         return PollReport(len(due), published, {str(name): _in_words(problem) for name, problem in failed.items()})
 
-    def _log_problems(self, looked_at: Collection[TableName], failed: Mapping[TableName, Exception]) -> None:
-        for name in looked_at - failed.keys():
+    def _log_problems(self, due: Collection[TableName], failed: Mapping[TableName, Exception]) -> None:
+        for name in due - failed.keys():
             if (recovered := self._problems.pop(name, None)) is not None:
                 recovered.passed()
         for name, problem in failed.items():
@@ -163,7 +163,7 @@ class Poller:
 
     def _note(self, due: Mapping[TableName, sa.Row[Any]], failed: Mapping[TableName, Exception]) -> None:
         """Record why tables cannot be read, in one transaction; the explanation of a schedule names it."""
-        self._in_vain |= {due[name].listened_to: self._store.clock() for name in failed}
+        self._failed_at |= {due[name].listened_to: self._store.clock() for name in failed}
         found = {name: found_with(problem) for name, problem in failed.items()}
         news = {name: each for name, each in found.items() if is_news(each, _problem_in(due[name]), self._store.clock())}
 
@@ -175,20 +175,19 @@ class Poller:
             self._store.transact(write)
 
     def _due(self) -> dict[TableName, sa.Row[Any]]:
-        """The tables to look at, with the place up to which each was read, and since when anybody listens to it."""
+        """Return the due tables, with the place up to which each was read, and since when a schedule listens to it."""
         now = self._store.clock()
-        self._in_vain = {key: asked_at for key, asked_at in self._in_vain.items() if now - self._every < asked_at <= now}
+        self._failed_at = {key: asked_at for key, asked_at in self._failed_at.items() if now - self._every < asked_at <= now}
         tables, known = listened_tables()
         query = (
             sa.select(tables, table_places, *PROBLEM)
             .select_from(known)
-            .where(tables.c.listened_to.not_in(list(self._in_vain)))
+            .where(tables.c.listened_to.not_in(list(self._failed_at)))
             .where(sa.or_(table_places.c.look_at.is_(None), table_places.c.look_at <= now))
             .order_by(table_places.c.look_at.asc().nulls_first(), tables.c.listened_to)
-            .limit(NO_WIDER_THAN)
+            .limit(TABLES_PER_ROUND)
         )
-        rows = self._store.read(lambda conn: conn.execute(query).all())
-        return {self._name(row.listened_to): row for row in rows}
+        return {self._name(row.listened_to): row for row in self._store.all(query)}
 
     def _name(self, key: str) -> TableName:
         return TableName.parse(key.removeprefix(f"{self._catalog_name}."), catalog=self._catalog_name)
@@ -201,10 +200,10 @@ class Poller:
 
         def write(conn: sa.Connection) -> int:
             if found.new:
-                number_in_turn(conn)  # before any row, in the order in which clocks and a set-back take them
+                number_in_turn(conn)  # before any row, in the order in which clocks and their recovery lock them
             write_problem(conn, self._store, table_key(name), reading.problem, _problem_in(row))
             if not self._move(conn, name, _place_from(row), reading, asked_at):
-                return 0  # another poller was here
+                return 0  # another poller was faster
             return publish(conn, self._store, [_event(name, arrival, found, row.read_at) for arrival in found.new])
 
         return self._store.transact(write)
@@ -228,11 +227,10 @@ class Poller:
             .where(sa.or_(table_places.c.look_at.is_(None), table_places.c.look_at <= asked_at))
             .values(read_at=asked_at, look_at=next_look)
         )
-        self._store.transact(lambda conn: conn.execute(statement))
+        self._store.execute(statement)
 
     def _move(self, conn: sa.Connection, name: TableName, was: Place | None, reading: _Reading, asked_at: datetime) -> bool:
         to = reading.arrivals.head
-        insert = postgresql.insert if self._store.is_postgres else sqlite.insert
         values: dict[str, Any] = {
             "snapshot_id": to.snapshot_id,
             "sequence": to.sequence,
@@ -256,8 +254,8 @@ class Poller:
 def period_of(committed_at: datetime | None, now: datetime, every: timedelta) -> timedelta:
     """Return the period in which a table is read: a tenth of the time since its last commit, within bounds.
 
-    So a table to which a commit comes every minute is read as often as possible, and one that gets its data once a day up to six
-    times as rarely. It is a whole multiple of the shortest period, so that tables stay together in the same rounds.
+    A table with a commit every minute is read as often as possible, one that gets its data once a day up to six times less often.
+    The period is a whole multiple of the shortest one, so that tables stay together in the same rounds.
 
     :param committed_at: when the head of the table was committed; ``None`` for a table without a snapshot.
     :param every: the shortest period; the longest is :data:`LONGEST_PERIOD` times as long.
@@ -277,7 +275,9 @@ def _read(due: Mapping[TableName, sa.Row[Any]], name: TableName, table: Table) -
 
 
 def _known_version(row: sa.Row[Any]) -> str | None:
-    """The version of a table that was read; ``None`` where reading it again may tell more than that it has not changed."""
+    """Return the version of a table that was read; ``None`` where an unchanged table must be read again, since it had a
+    problem.
+    """
     problem = _problem_in(row)
     return row.metadata_location if problem is None or problem.kind is ProblemKind.UNPARTITIONED else None
 
@@ -287,9 +287,9 @@ def _in_words(problem: Exception) -> str:
 
 
 def _event(name: TableName, arrival: Arrival, found: Arrivals, read_at: datetime | None) -> Event:
-    """What arrived, as an event.
+    """Return an arrival as an event.
 
-    :param read_at: when the table was read before: what is new has arrived since, whatever the clock of its writer says.
+    :param read_at: when the table was read before: what is new arrived after that, also when the clock of its writer is behind.
     """
     detail: dict[str, Any] = {
         "table": name.dotted,
@@ -299,7 +299,7 @@ def _event(name: TableName, arrival: Arrival, found: Arrivals, read_at: datetime
     }
     if found.expired and arrival is found.new[0]:
         detail["expired_before"] = found.expired
-    # An expired commit is known by its number, which starts again at 1 in a table that is created again.
+    # An expired commit has only its number, which starts again at 1 when a table is created again.
     known_by = arrival.snapshot_id if arrival.operation != EXPIRED else f"{arrival.table_uuid}:{arrival.sequence}"
     source = f"snapshot:{name}:{known_by}"
     at = arrival.arrived_at if read_at is None else max(arrival.arrived_at, read_at)

@@ -1,4 +1,4 @@
-"""The sources of a schedule: the tables and DAGs that its trigger listens to, when they were read, and what is wrong with them.
+"""The sources of a schedule: the tables and DAGs that its trigger listens to, when they were read, and their problems.
 
     listens = source_key(leaf, catalog)                # 'table:lake.web.views', 'dag:make_views'
     judged = with_problems(trigger, judgement, blocking(trigger, problems, catalog))

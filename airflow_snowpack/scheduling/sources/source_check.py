@@ -1,9 +1,9 @@
-"""Check the sources of declared schedules, by reading them now.
+"""Check the sources of declared schedules by reading them now.
 
     for finding in check_sources(declared, catalog=load(), catalog_name="lake", missing_dags={"gone"}, now=now):
         print(finding)
 
-Each table is read once, whatever number of schedules listen to it, and only from its metadata.
+Each table is read once, however many schedules listen to it, and only its metadata.
 """
 
 from __future__ import annotations

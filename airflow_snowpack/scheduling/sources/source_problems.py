@@ -1,10 +1,10 @@
-"""What is wrong with the tables and DAGs that schedules listen to, as the poller and the scheduler find it out.
+"""What is wrong with the tables and DAGs that schedules listen to, and how far behind their reading is.
 
     write_problem(conn, store, key, Found(ProblemKind.MISSING, "…"), known)     # known: what read_problems returned before
     read_problems(conn, keys)
 
-The invariant: a source without a row is fine, or has not been asked yet. A row is written when the state of the source changes,
-and once a minute while the problem lasts.
+The poller and the scheduler record problems. The invariant: a source without a row has no problem, or has not been read yet. A
+row is written when the state of the source changes, and once a minute while the problem lasts.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.errors import TableNotFound
 from airflow_snowpack.scheduling.triggers.trigger import TABLES
 from airflow_snowpack.store import Store
+from airflow_snowpack.store.dialect import upsert
 from airflow_snowpack.store.tables.schedules import schedule_triggers, source_problems, table_places
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 WRITE_EVERY = timedelta(minutes=1)
-NO_WIDER_THAN = 500
+KEYS_PER_STATEMENT = 500
 
 
 class ProblemKind(StrEnum):
@@ -41,9 +41,9 @@ class ProblemKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found out about a source.
+    """A problem of a source, as it was just found.
 
-    :param problem: the error, for people; empty where the kind says it all.
+    :param problem: the error, for people; empty where the kind is enough.
     """
 
     kind: ProblemKind
@@ -52,7 +52,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class SourceProblem:
-    """A problem on record.
+    """A recorded problem.
 
     :param began_at: when it was first found, and ``asked_at``: when it was last confirmed.
     """
@@ -69,7 +69,7 @@ def found_in(table: Table) -> Found | None:
 
 
 def found_with(error: Exception) -> Found:
-    """Return what an error says about the table that was to be read."""
+    """Return the problem of a table from the error of reading it."""
     if isinstance(error, TableNotFound):
         return Found(ProblemKind.MISSING, str(error))
     if isinstance(error, SnowpackError):
@@ -79,7 +79,7 @@ def found_with(error: Exception) -> Found:
 
 
 def is_news(found: Found | None, known: SourceProblem | None, now: datetime) -> bool:
-    """Whether what was found out is to be written."""
+    """Return whether a finding differs from the record, or the record needs a new time."""
     if found is None or known is None:
         return (found is None) != (known is None)
     if (found.kind, found.problem) != (known.kind, known.problem):
@@ -88,11 +88,11 @@ def is_news(found: Found | None, known: SourceProblem | None, now: datetime) -> 
 
 
 def write_problem(conn: sa.Connection, store: Store, key: str, found: Found | None, known: SourceProblem | None) -> None:
-    """Record what was found out about a source, if that is news.
+    """Record the state of a source, if it is news.
 
     :param key: the key of its events for a table, :func:`dag_source` for a DAG.
     :param found: what is wrong; ``None`` when nothing is.
-    :param known: what is on record.
+    :param known: the record.
     """
     now = store.clock()
     if not is_news(found, known, now):
@@ -101,17 +101,15 @@ def write_problem(conn: sa.Connection, store: Store, key: str, found: Found | No
         conn.execute(sa.delete(source_problems).where(source_problems.c.key == key))
         return
     began_at = known.began_at if known is not None and known.kind is found.kind else now
-    insert = postgresql.insert if store.is_postgres else sqlite.insert
     values = {"kind": found.kind.value, "problem": found.problem, "began_at": began_at, "asked_at": now}
-    statement = insert(source_problems).values(key=key, **values)
-    conn.execute(statement.on_conflict_do_update(index_elements=["key"], set_=values))
+    conn.execute(upsert(source_problems, values).values(key=key, **values))
 
 
 def read_problems(conn: sa.Connection, keys: Iterable[str]) -> dict[str, SourceProblem]:
-    """Return the problems on record, by the key of the source."""
+    """Return the recorded problems, by the key of the source."""
     wanted, found = sorted(set(keys)), {}
-    for start in range(0, len(wanted), NO_WIDER_THAN):
-        query = sa.select(source_problems).where(source_problems.c.key.in_(wanted[start : start + NO_WIDER_THAN]))
+    for start in range(0, len(wanted), KEYS_PER_STATEMENT):
+        query = sa.select(source_problems).where(source_problems.c.key.in_(wanted[start : start + KEYS_PER_STATEMENT]))
         found.update({row.key: problem_from(row) for row in conn.execute(query)})
     return found
 
@@ -143,14 +141,14 @@ def listened_tables() -> tuple[sa.Subquery, sa.Join]:
 
 
 def read_table_lag(store: Store) -> timedelta:
-    """Return how long the most overdue of the tables has been due to be read; zero while all are read in time.
+    """Return how long the most overdue table has been due; zero while all are read in time.
 
-    Costs what is polled, however many schedules listen. A table that does not exist, or was never read, is left out.
+    The cost follows the polled tables, not the schedules. A table that does not exist, or was never read, is left out.
     """
     key = TABLES + table_places.c.table_key
     is_missing = sa.and_(source_problems.c.key == key, source_problems.c.kind == ProblemKind.MISSING.value)
     query = sa.select(sa.func.min(table_places.c.look_at)).where(
         sa.exists().where(schedule_triggers.c.event_key == key), ~sa.exists().where(is_missing)
     )
-    oldest = store.read(lambda conn: conn.execute(query).scalar())
+    oldest = store.scalar(query)
     return timedelta(0) if oldest is None else max(timedelta(0), store.clock() - oldest)

@@ -1,11 +1,11 @@
-"""Up to where a watcher has passed on what arrived in its table.
+"""The place up to which a watcher has published what arrived in its table.
 
     place = WatchedTable(store, "lake/web.views", TableName("lake", "web", "views"), load=hook.load_table)
     for arrival in place.read().new:
-        ...                     # pass it on
+        ...                     # publish it
         place.advance(place_of(arrival))  # once the receiver has stored it
 
-The invariant: the place moves only past what was passed on. After a crash the same arrivals are read again.
+The invariant: the place moves only past what was published. After a crash the same arrivals are read again.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.iceberg.arrivals import Arrival, Arrivals, Place, head_of, read_arrivals
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.scheduling.sources.consumer import place_from_json, place_to_json
 from airflow_snowpack.store import Store
+from airflow_snowpack.store.dialect import insert
 from airflow_snowpack.store.tables.schedules import considered
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ OWNER = "watcher"
 class WatchedTable:
     """One watcher's place in one table.
 
-    :param watcher: what the watcher is called; each one has its own place.
+    :param watcher: the name of the watcher; each has its own place.
     :param load: opens a table.
     """
 
@@ -46,10 +46,9 @@ class WatchedTable:
         self._passed: Place | None = None
 
     def read(self) -> Arrivals:
-        """What arrived since this object was asked last; the first time, since the place that was kept.
+        """Return what arrived since the last read of this object; the first time, since the stored place.
 
-        A watcher that is new begins at the table's present state. Snapshots that were expired before they were read are
-        logged.
+        A new watcher begins at the table's head. Snapshots that were expired before they were read are logged.
 
         :raises TableNotFound, CatalogUnreachable: from the catalog.
         """
@@ -65,23 +64,22 @@ class WatchedTable:
         return found
 
     def advance(self, upto: Place) -> None:
-        """Everything up to here is safe."""
+        """Store that everything up to here was published."""
         self._keep(upto)
 
     def _kept(self) -> Place | None:
         query = sa.select(considered.c.upto).where(considered.c.consumer == self._consumer)
-        kept = self._store.read(lambda conn: conn.execute(query).scalar())
+        kept = self._store.scalar(query)
         return None if kept is None else place_from_json(kept["place"])
 
     def _keep(self, place: Place, *, if_new: bool = False) -> None:
-        insert = postgresql.insert if self._store.is_postgres else sqlite.insert
         values: dict[str, Any] = {"since": {}, "upto": {"place": place_to_json(place)}, "changed_at": self._store.clock()}
         statement = insert(considered).values(consumer=self._consumer, owner=OWNER, **values)
         if if_new:
             statement = statement.on_conflict_do_nothing()
         else:
             statement = statement.on_conflict_do_update(index_elements=["consumer"], set_=values)
-        self._store.transact(lambda conn: conn.execute(statement))
+        self._store.execute(statement)
 
 
 def place_of(arrival: Arrival) -> Place:

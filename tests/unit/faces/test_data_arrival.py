@@ -11,7 +11,7 @@ from counted_reads import counted_reads
 
 from airflow_snowpack import hooks, sensors
 from airflow_snowpack.scheduling import CommitsAdded, Every, PartitionsAdded, RecordsAdded
-from airflow_snowpack.scheduling.sources.consumer import NOBODY
+from airflow_snowpack.scheduling.sources.consumer import NO_OWNER
 from airflow_snowpack.store.tables.schedules import considered
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def test_a_consumer_that_an_earlier_release_began_still_counts_the_whole_table(
 ) -> None:
     now = jobs.store.clock()
     place = {"at": now.isoformat(), "events": 0}
-    row = {"consumer": "report", "owner": NOBODY, "since": place, "upto": place, "changed_at": now}
+    row = {"consumer": "report", "owner": NO_OWNER, "since": place, "upto": place, "changed_at": now}
     jobs.store.transact(lambda conn: conn.execute(sa.insert(considered).values(row)))
     assert run_operator(sensor(CommitsAdded("demo.flights", 6))).state == "success"
 

@@ -16,7 +16,7 @@ from airflow_snowpack import triggers
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.scheduling import CommitsAdded, DagRuns, Gate, GatePlace, GateState, MaxConcurrent, parse_trigger
-from airflow_snowpack.scheduling.sources.consumer import NOBODY, Consumer
+from airflow_snowpack.scheduling.sources.consumer import NO_OWNER, Consumer
 from airflow_snowpack.store import Store, open_store, utc_now
 from airflow_snowpack.store.tables.schedules import considered
 from airflow_snowpack.triggers.shared_reads import next_round, shared_reads
@@ -317,7 +317,7 @@ def test_what_fails_for_one_sensor_is_its_error_alone(rounds: TriggerRounds, job
     )
     places = {"well": {"at": utc_now().isoformat(), "events": 0}, "damaged": {"at": "no moment"}}
     for name, place in places.items():  # as an earlier release has begun them, with all of the table
-        row = {"consumer": name, "owner": NOBODY, "since": place, "upto": place, "changed_at": utc_now()}
+        row = {"consumer": name, "owner": NO_OWNER, "since": place, "upto": place, "changed_at": utc_now()}
         store.transact(lambda conn, row=row: conn.execute(sa.insert(considered).values(row)))
 
     async def act(tasks: Tasks) -> None:
