@@ -1,15 +1,15 @@
-"""Iceberg tables and published builds as Airflow assets, and the events that arriving data, maintenance and publications leave.
+"""Iceberg tables and published builds as Airflow assets, with events for arriving data, maintenance and publications.
 
     from airflow_snowpack.assets import IcebergTableWatcher, build_asset, iceberg_asset, maintained_tables
 
     with DAG("report", schedule=iceberg_asset("demo.flights")): ...        # after this table changed or was maintained
-    with DAG("load", schedule=iceberg_asset("demo.flights", watched=True)): ...    # after data arrived, whoever wrote it
+    with DAG("load", schedule=iceberg_asset("demo.flights", watched=True)): ...    # after data arrived from any writer
     with DAG("audit", schedule=maintained_tables()): ...                   # after any table was maintained
-    with DAG("warm_up", schedule=build_asset("flights_by_tail")): ...      # after readers were given another build
+    with DAG("warm_up", schedule=build_asset("flights_by_tail")): ...      # after another build became the current one
 
-The invariant: only work that was really done leaves an event; a dry run never does, nor does a build that went into history
-behind a newer one. An event's ``extra`` has the job, and the table's numbers before and after; for a build the run, the
-publication and the rows. No DAG starts itself: one that is scheduled on what it maintains or builds leaves no event on it.
+Only work that was done emits an event: a dry run does not, nor does a build that is older than the current one. An event's
+``extra`` has the job, and the table's numbers before and after; for a build the run, the publication and the rows. A DAG that is
+scheduled on what it maintains or builds emits no event on it, since it would start itself.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ PUBLISHED_BUILDS = "snowpack_published_builds"
 
 
 class IcebergTableWatcher(AssetWatcher):
-    """Leaves an event on the asset for each snapshot that adds data to a table, whoever wrote it; never for rewrites and deletes.
+    """Emits an event for each snapshot that adds data to a table, from any writer; never for rewrites and deletes.
 
     :param table: ``database.table``.
-    :param name: of the watcher; it keeps its place in the table under this name. A new one begins at the table's present state.
-    :param poll: the pause between two looks at the table's metadata.
+    :param name: the name of the watcher, under which its position is stored. A new watcher begins at the current snapshot.
+    :param poll: the time between two reads of the table's metadata.
     """
 
     def __init__(
@@ -59,15 +59,15 @@ class IcebergTableWatcher(AssetWatcher):
 
 
 def iceberg_asset(table: str, *, catalog: str | None = None, catalog_conn_id: str | None = None, watched: bool = False) -> Asset:
-    """The asset ``iceberg://catalog/database/table``.
+    """Return the asset ``iceberg://catalog/database/table``.
 
     :param table: ``database.table``.
     :param catalog: the catalog's name; ``None`` for the installation's.
     :param catalog_conn_id: the catalog's Airflow connection; ``None`` for the installation's. A table of another catalog is an
         asset of its own, ``iceberg://catalog/database/table?catalog_conn_id=…``. The connection itself is not read.
     :param watched: the table's arrivals instead, ``iceberg://catalog/database/table?events=arrivals``: an asset of its own, on
-        which an :class:`IcebergTableWatcher` alone leaves events. What tasks leave on the table, such as those that maintain it,
-        starts no DAG that waits for data, and what arrives through a task counts once.
+        which only an :class:`IcebergTableWatcher` emits events. So maintenance starts no DAG that waits for data, and what a task
+        writes counts once.
     :raises InvalidTableName: it is not a table's name.
     """
     from airflow_snowpack.iceberg.names import TableName
@@ -80,15 +80,14 @@ def iceberg_asset(table: str, *, catalog: str | None = None, catalog_conn_id: st
 
 
 def maintained_tables() -> AssetAlias:
-    """Stands for every table that is maintained by a task which learns its table only when it runs."""
+    """Return the alias for tables whose task learns their names only when it runs."""
     return AssetAlias(name=MAINTAINED_TABLES)
 
 
 def maintenance_outlet(table: str, *, dry_run: bool | str, catalog_conn_id: str | None = None) -> Asset | AssetAlias | None:
-    """What a task that maintains this table declares: the table when everything is known now, otherwise the alias.
+    """Return the outlet of a task that maintains this table: its asset if everything is known now, otherwise the alias.
 
-    Airflow leaves an event on every declared asset of a task that succeeds, so that a task which may turn out to be a dry run
-    must not declare one.
+    Airflow emits an event on every declared asset of a task that succeeds, so a task that may be a dry run must not declare one.
     """
     if dry_run is True:
         return None
@@ -105,7 +104,7 @@ def record_maintenance(
     *,
     catalog_conn_id: str | None = None,
 ) -> None:
-    """Leave the event of a maintained table, with its numbers."""
+    """Emit the event of a maintained table, with its numbers."""
     _record(context, outlet, _asset(table, catalog_conn_id), extra)
 
 
@@ -119,7 +118,7 @@ def _record(context: Context, outlet: Asset | AssetAlias, asset: Asset, extra: M
 
 
 def build_asset(dataset: str) -> Asset:
-    """The asset ``snowpack://builds/dataset``.
+    """Return the asset ``snowpack://builds/dataset``.
 
     :raises InvalidBuild: it is not the name of a dataset.
     """
@@ -129,22 +128,22 @@ def build_asset(dataset: str) -> Asset:
 
 
 def published_builds() -> AssetAlias:
-    """Stands for every dataset that is published by a task which learns its dataset only when it runs."""
+    """Return the alias for datasets whose task learns their names only when it runs."""
     return AssetAlias(name=PUBLISHED_BUILDS)
 
 
 def publication_outlet(dataset: object) -> Asset | AssetAlias:
-    """What a task that publishes this dataset declares."""
+    """Return the outlet of a task that publishes this dataset."""
     return build_asset(dataset) if isinstance(dataset, str) and not is_template(dataset) else published_builds()
 
 
 def record_publication(context: Context, outlet: Asset | AssetAlias, dataset: str, extra: Mapping[str, Any]) -> None:
-    """Leave the event of a dataset whose pointer has moved."""
+    """Emit the event of a dataset whose current build has changed."""
     _record(context, outlet, build_asset(dataset), extra)
 
 
 def withhold_event(context: Context, outlet: Asset | AssetAlias) -> None:
-    """Leave no event on a declared asset. Airflow reads a task's outlets once it has succeeded, from the copy that runs."""
+    """Emit no event on a declared asset. Airflow reads the outlets of a task after it has succeeded, from the copy that runs."""
     task = context["ti"].task
     task.outlets = [each for each in task.outlets if each != outlet]
 
@@ -165,12 +164,12 @@ def declare_outlet(operator: BaseOperator, outlet: Asset | AssetAlias | None, al
 
 
 def is_started_by(dag: DAG, outlet: Asset | AssetAlias) -> bool:
-    """Whether an event on this asset starts the DAG: its own task must not leave one, or the DAG would run for ever."""
+    """Return whether an event on this asset starts the DAG; its own task must not emit one, or the DAG would run for ever."""
     return _address(outlet) in {_address(leaf) for leaf in _leaves(getattr(dag.timetable, "asset_condition", None))}
 
 
 def _leaves(condition: Any) -> Iterator[Any]:
-    """The assets and aliases of an asset expression such as ``(a & b) | c``."""
+    """Yield the assets and aliases of an asset expression such as ``(a & b) | c``."""
     if not hasattr(condition, "objects"):
         yield condition
         return
@@ -179,12 +178,12 @@ def _leaves(condition: Any) -> Iterator[Any]:
 
 
 def _address(asset: Any) -> str | None:
-    """What makes it the same asset, however its group and its extra are written."""
+    """Return what identifies an asset, whatever its group and extra are."""
     return getattr(asset, "uri", None) or getattr(asset, "name", None)
 
 
 def is_template(value: object) -> bool:
-    """Whether a value is known only after Airflow has rendered it."""
+    """Return whether a value is known only after Airflow has rendered it."""
     return not isinstance(value, (bool, str)) or (isinstance(value, str) and ("{{" in value or "{%" in value))
 
 
@@ -193,7 +192,7 @@ def _asset(name: TableName, catalog_conn_id: str | None) -> Asset:
 
 
 def _uri(name: TableName, catalog_conn_id: str | None, **query: str) -> str:
-    """The table's address. A DAG file must know it, and reads no connections, so it names the connection of another catalog."""
+    """Return the address of a table. It names the connection of another catalog, since a DAG file reads no connections."""
     which = {"catalog_conn_id": catalog_conn_id} if catalog_conn_id and _is_other(catalog_conn_id) else {}
     query = {**which, **query}
     return f"{name.asset_uri}?{urlencode(query)}" if query else name.asset_uri

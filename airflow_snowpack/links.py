@@ -1,7 +1,7 @@
-"""The buttons at a task instance that lead to the page of its job, or of its build.
+"""The buttons of a task instance that lead to the page of its job or build.
 
-Airflow asks an operator for its links only when the task has ended by itself. A task that was killed, or still runs, has none: so
-the link is written as soon as the job is known, and then once more by Airflow at the end.
+Airflow writes the links of an operator only when its task ends by itself. So that a running or killed task has them too, the link
+is written as soon as the job is known.
 
     class MyOperator(BaseOperator):
         operator_extra_links = (MaintenanceJobLink(),)
@@ -35,7 +35,7 @@ class MaintenanceJobLink(BaseOperatorLink):
     name = "Snowpack job"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """The address of the job that the operator has shown; empty when it has none, as one that was skipped."""
+        """Return the address of the operator's job; empty when it has none, for example when it was skipped."""
         job_id = getattr(operator, SHOWN, None)
         return job_path(job_id) if job_id else ""
 
@@ -46,13 +46,13 @@ class BuildRunLink(BaseOperatorLink):
     name = "Snowpack build"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """The address of the run that the operator has shown; empty when it has none."""
+        """Return the address of the operator's run; empty when it has none."""
         shown = getattr(operator, SHOWN_BUILD, None)
         return build_path(*shown) if shown else ""
 
 
 def show_job(operator: BaseOperator, context: Context, job_id: str) -> None:
-    """Write the link of a task instance, of a mapped one too. When Airflow's API server is away the job goes on without it."""
+    """Write the link of a task instance, also of a mapped one. Without an answer of Airflow's API server the job continues."""
     if getattr(operator, SHOWN, None) == job_id:
         return
     setattr(operator, SHOWN, job_id)
@@ -60,7 +60,7 @@ def show_job(operator: BaseOperator, context: Context, job_id: str) -> None:
 
 
 def show_build(operator: BaseOperator, context: Context, dataset: str, run_id: str | None = None) -> None:
-    """The same for a build: its run, or the whole dataset."""
+    """Write the link to a build: to its run, or to the dataset."""
     if getattr(operator, SHOWN_BUILD, None) == (dataset, run_id):
         return
     setattr(operator, SHOWN_BUILD, (dataset, run_id))
@@ -75,12 +75,12 @@ def _write(context: Context, link: BaseOperatorLink, path: str) -> None:
 
 
 def job_path(job_id: str) -> str:
-    """Where the page of a job is: below the path of ``[api] base_url``, on whatever host people see Airflow."""
+    """Return the address of the page of a job, below the path of ``[api] base_url``; it works on every host name of Airflow."""
     return f"{_pages()}/jobs/{quote(job_id, safe='')}"
 
 
 def build_path(dataset: str, run_id: str | None = None) -> str:
-    """Where the page of a dataset, or of one of its runs, is."""
+    """Return the address of the page of a dataset, or of one of its runs."""
     run = f"/runs/{quote(run_id, safe='')}" if run_id else ""
     return f"{_pages()}/builds/{quote(dataset, safe='')}{run}"
 

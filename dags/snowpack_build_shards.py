@@ -1,12 +1,11 @@
-"""Publish what is known about each aeroplane as a snapshot that is looked up by tail number: built daily, switched at once.
+"""Build a snapshot of all aeroplanes for look-ups by tail number, once a day.
 
-Each run is as of the end of its data interval, so that days that have gone by can be built again, in any order, without readers
-ever going back to an older one:
+Each run builds data as of the end of its data interval. A backfill of older days, in any order, never replaces newer data:
 
     airflow backfill create --dag-id snowpack_build_shards --from-date 2013-01-05 --to-date 2013-01-07
     airflow dags test snowpack_build_shards -f "$PWD/dags/snowpack_build_shards.py" -c '{"tail_number": "N14228"}'
 
-Where there is no table of flights yet, the first task makes one of the demo's first two weeks (`airflow-snowpack[demo]`).
+If the table of flights does not exist, the first task creates it with the demo's first two weeks (`airflow-snowpack[demo]`).
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ with DAG(
 
     @task
     def load_flights(table: str) -> int:
-        """Two weeks of the demo's flights, where there is no such table yet; gives how many were loaded."""
+        """Load two weeks of the demo's flights if the table does not exist, and return how many were loaded."""
         from airflow_snowpack.hooks import IcebergCatalogHook
         from examples.demo.tables import make_flights
 
@@ -66,7 +65,7 @@ with DAG(
 
     @task
     def look_up(tail_number: str) -> dict[str, Any] | None:
-        """What readers see now of one aeroplane."""
+        """Read one aeroplane from the current build."""
         from airflow_snowpack.builds import SnapshotReader
         from airflow_snowpack.hooks import BuildStorageHook
 

@@ -1,7 +1,8 @@
-"""Start the DAG runs that Snowpack's schedules want: when data has arrived, the moment is right, and there is room.
+"""Start the DAG runs of Snowpack's schedules.
 
-Unpause it once, in every installation that has schedules. One run follows the other, an hour each; between two launches it waits
-in the triggerer and holds no worker's slot. `airflow snowpack scheduler` does the same as a process of its own, and both may run.
+Unpause it once, in every installation that has schedules. Its runs follow each other, an hour each; while there is nothing to do
+it waits in the triggerer and uses no worker slot. `airflow snowpack scheduler` does the same as a process of its own; both can
+run at the same time.
 """
 
 from __future__ import annotations
@@ -20,8 +21,7 @@ with DAG(
     max_active_runs=1,
     doc_md=__doc__,
     tags=["snowpack"],
-    # What it needs is gone for a while, such as the store: try again, and again in the next run. In a minute at the latest, since
-    # nobody does its work meanwhile.
+    # If the store does not answer for a while, try again, within a minute at most: meanwhile no run is started.
     default_args={
         "retries": 5,
         "retry_delay": timedelta(seconds=10),

@@ -1,8 +1,7 @@
-"""Drop the interim tables that nobody needs any more: every ten minutes.
+"""Drop the interim tables that no task needs any more, every ten minutes.
 
-It is the one authority that drops what tasks hand to each other: when everybody who was to read a table has finished for good,
-and nobody asked to keep it. Without it nothing is lost, and nothing goes. Unpause it once, in every installation that uses
-`@task.snowpack`.
+A table is dropped when all tasks that received it have finished for good and it is not preserved. Nothing else drops interim
+tables: without this DAG no table is lost, and none is removed. Unpause it once, in every installation that uses `@task.snowpack`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Hand tables from task to task: flights come in, are cleaned, are looked at in two ways, and come together in a report.
+"""Pass tables from task to task: flights are loaded, cleaned, evaluated in two ways, and joined in a report.
 
-Nothing but small references goes through Airflow. Each table is there for as long as a task that was handed it may still run,
-also while a consumer is retried, and goes when none will:
+Only small references go through Airflow. Each table exists until no task that received it can run any more, also while a consumer
+is retried:
 
     airflow dags test snowpack_interim_tables -f "$PWD/dags/snowpack_interim_tables.py" -c '{"days": 14}'
 
-Wherever a table is small, Spark is not needed: a parameter that is annotated `pa.Table` or `pd.DataFrame` is read without it.
-The flights are the demo's (`airflow-snowpack[demo]`).
+Small tables need no Spark: a parameter with the annotation `pa.Table` or `pd.DataFrame` is read without it. The flights are those
+of the demo (`airflow-snowpack[demo]`).
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ with DAG(
 
     @task.snowpack
     def ingest(params: dict[str, Any]) -> pa.Table:
-        """The first days of 2013, from a file: Arrow writes the table, no Spark is started."""
+        """Read the first days of 2013 from a file. Arrow writes the table; no Spark is started."""
         from examples.demo.flights import read_flights
 
         return read_flights(params["days"])
 
     @task.snowpack
     def clean(flights: DataFrame) -> DataFrame:
-        """Without the cancelled ones."""
+        """Drop cancelled flights."""
         return flights.where("dep_time IS NOT NULL AND arr_delay IS NOT NULL")
 
     @task.snowpack
     def by_airline(flights: DataFrame) -> DataFrame:
-        """How late each airline is."""
+        """Compute the mean delay of each airline."""
         from pyspark.sql.functions import avg, count
 
         return flights.groupBy("carrier").agg(count("*").alias("flights"), avg("arr_delay").alias("mean_delay"))
 
     @task.snowpack(retries=2, retry_delay=timedelta(seconds=1))
     def worst_days(flights: DataFrame, params: dict[str, Any], ti: Any) -> DataFrame:
-        """Each airline's worst day. It fails at first; its input is there again when it is retried."""
+        """Find each airline's worst day. The first try fails; the retry finds its input again."""
         if ti.try_number <= params["failures"]:
             raise RuntimeError("The weather service did not answer.")
         from pyspark.sql.functions import avg, max_by
@@ -67,21 +67,21 @@ with DAG(
 
     @task.snowpack
     def join(airlines: DataFrame, worst: DataFrame) -> DataFrame:
-        """Both about each airline."""
+        """Join both results by airline."""
         return airlines.join(worst, "carrier")
 
     @task.snowpack
     def latest(airlines: TableRef) -> ViewRef:
-        """The three that are latest: a view, which has no data of its own and keeps the table for who comes next."""
+        """Return the three airlines with the longest delays: a view, which has no data of its own and keeps its table."""
         return airlines.order_by("mean_delay desc").limit(3)
 
     @task.snowpack
     def report(airlines: pa.Table) -> list[dict[str, Any]]:
-        """What people read: small, and an ordinary XCom."""
-        told = [{name: str(value) for name, value in airline.items()} for airline in airlines.to_pylist()]
-        for airline in told:
+        """Return the rows, which are few, as an ordinary XCom."""
+        rows = [{name: str(value) for name, value in airline.items()} for airline in airlines.to_pylist()]
+        for airline in rows:
             print(airline)
-        return told
+        return rows
 
     cleaned = clean(ingest())
     report(latest(join(by_airline(cleaned), worst_days(cleaned))))

@@ -1,8 +1,7 @@
-"""Maintain a table every day, but in the night, beside at most one other, and not right after a run before: a gate at the head of
-the DAG holds the run back until then.
+"""Maintain a table every day, but only at night, next to at most one other run, and an hour after the last run.
 
-A run at the gate waits in the triggerer and takes no place. The group is the one of the schedules in `snowpack_schedules`: what
-they launch and what passes here count each other.
+The first task of the DAG is a gate that holds the run until its constraints are met. It waits in the triggerer and uses no worker
+slot. The group `compaction` is also that of the schedules in `snowpack_schedules`: their runs and these count each other.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ with DAG(
             title="Table",
             description="database.table, as the catalog has it",
         ),
-        "from": Param("22:00", type="string", pattern=MINUTE, title="From", description="by the clocks of the zone"),
-        "until": Param("06:00", type="string", pattern=MINUTE, title="Until", description="earlier than From: the next day"),
+        "from": Param("22:00", type="string", pattern=MINUTE, title="From", description="Local time of the zone"),
+        "until": Param("06:00", type="string", pattern=MINUTE, title="Until", description="Earlier than From means the next day"),
         "zone": Param("UTC", type="string", title="Zone", description="such as Europe/Berlin"),
     },
 ):

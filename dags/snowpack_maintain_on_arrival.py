@@ -1,7 +1,6 @@
-"""Maintain a table when enough has arrived since it was maintained last, and once in six hours in any case.
+"""Maintain a table when enough data has arrived since the last maintenance, and at least every six hours.
 
-The sensor counts across runs, waits in the triggerer, and takes what it let pass for considered. What maintenance itself rewrites
-is no arrival.
+The sensor counts across runs and waits in the triggerer. What maintenance rewrites does not count as arriving data.
 """
 
 from __future__ import annotations

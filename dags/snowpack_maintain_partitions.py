@@ -1,11 +1,11 @@
-"""Compact what arrived in one data interval: each run rewrites only the files that may hold rows of its day.
+"""Compact what arrived in one data interval: each run rewrites only the files that may contain rows of its day.
 
-Made for backfills; the runs take turns, since maintenance holds the table's lock, and wait for each other in the triggerer:
+Suitable for backfills. Runs wait in the triggerer for the lock of the table, so they take turns:
 
     airflow backfill create --dag-id snowpack_maintain_partitions --from-date 2013-07-01 --to-date 2013-07-05 \
         --dag-run-conf '{"table": "demo.flights", "column": "flight_date"}'
 
-The predicate is the strongest on a table that is partitioned by the column, or by a transform of it such as its day.
+The predicate excludes most files on a table that is partitioned by the column, or by a transform of it such as its day.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ with DAG(
             type="string",
             pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
             title="Column",
-            description="The date or timestamp that says which day a row belongs to",
+            description="The date or timestamp of a row",
         ),
         "min_input_files": Param(
             2,
             type="integer",
             minimum=1,
-            title="Worth rewriting from",
-            description="This many files of one partition; a day's files are few, so less than Iceberg's 5",
+            title="Minimum input files",
+            description="Rewrite a partition with at least this many files; a day has few, so fewer than Iceberg's 5",
         ),
     },
 ):
@@ -52,7 +52,7 @@ with DAG(
         task_id="maintain",
         table="{{ params.table }}",
         actions=["rewrite_data_files", "rewrite_position_delete_files"],
-        # A date is compared with a timestamp as its midnight, so that the same literals do for both kinds of column.
+        # A date is compared with a timestamp as midnight, so these literals work for both types of column.
         where=(
             "{{ params.column }} >= DATE '{{ data_interval_start | ds }}' "
             "AND {{ params.column }} < DATE '{{ data_interval_end | ds }}'"

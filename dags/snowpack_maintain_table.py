@@ -4,8 +4,8 @@ Trigger it in the UI, or:
 
     airflow dags trigger snowpack_maintain_table -c '{"table": "demo.flights", "actions": ["rewrite_data_files"]}'
 
-The task's XCom has what each action did and the table's numbers before and after; a report DAG can be scheduled on the asset
-``iceberg://lake/demo/flights``.
+The XCom of the task has the result of each action and the numbers of the table before and after. You can schedule another DAG on
+the asset ``iceberg://lake/demo/flights``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ with DAG(
             minItems=1,
             uniqueItems=True,
             title="Actions",
-            description="They run in the installation's order, whatever order you choose them in",
+            description="They run in the installation's order, not in the order chosen here",
             values_display={name: name.replace("_", " ").capitalize() for name in ACTIONS},
         ),
         "options": Param(
@@ -56,13 +56,13 @@ with DAG(
             None,
             type=["null", "string"],
             title="Only where",
-            description="A predicate that narrows the rewrites, such as flight_date >= DATE '2013-07-01'",
+            description="A predicate that limits the rewrites, such as flight_date >= DATE '2013-07-01'",
         ),
         "dry_run": Param(
             False,
             type="boolean",
             title="Dry run",
-            description="Only tell what each action would do; nothing is locked and no Spark is started",
+            description="Report what each action would do, without a lock and without Spark",
         ),
     },
 ):

@@ -1,10 +1,10 @@
-"""Map and reduce the flights of a table with Python functions: a row for each flight, one row of all, and both inside of a task.
+"""Map and reduce the flights of a table with Python functions, as tasks and inside of a task.
 
     airflow dags test snowpack_map_reduce -f "$PWD/dags/snowpack_map_reduce.py" -c '{"fan_in": 1000}'
 
-What goes from task to task is a ref of an interim table, and no rows. The task `total` has an XCom `layers`: how many rows went
-into each layer of its reduction, on how many partitions, and how many came out. Where there is no table of flights yet, the first
-task makes one of the demo's first two weeks (`airflow-snowpack[demo]`).
+Tasks pass references to interim tables, no rows. The XCom `layers` of the task `total` has the rows that went into each layer of
+its reduction, its partitions, and the rows that came out. If the table of flights does not exist, the first task creates it with
+the demo's first two weeks (`airflow-snowpack[demo]`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def arrived(row: dict[str, Any]) -> dict[str, Any] | None:
-    """One flight, as the sums below have it; a cancelled one is left out."""
+    """Convert a flight to a row that can be summed; drop a cancelled one."""
     if row["arr_delay"] is None:
         return None
     flight = f"{row['carrier']}{row['flight']} of {row['flight_date']} from {row['origin']} to {row['dest']}"
@@ -32,7 +32,7 @@ def arrived(row: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def summed(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Some flights, or sums of flights, as one row."""
+    """Sum flights, or sums of flights."""
     worst = max(rows, key=lambda row: row["worst_delay"])
     return {
         "flights": sum(row["flights"] for row in rows),
@@ -43,7 +43,7 @@ def summed(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def counted(batches: Iterator[pa.RecordBatch], late: int) -> Iterator[pa.RecordBatch]:
-    """How many flights of each batch were late by more than so many minutes; whole columns at a time."""
+    """Count the flights of each batch that were more than ``late`` minutes late, a whole column at a time."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -53,7 +53,7 @@ def counted(batches: Iterator[pa.RecordBatch], late: int) -> Iterator[pa.RecordB
 
 
 def added(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Counts as one row."""
+    """Add counts."""
     return {name: sum(row[name] for row in rows) for name in ("flights", "late")}
 
 
@@ -72,14 +72,16 @@ with DAG(
             title="Table",
             description="database.table, as the catalog has it",
         ),
-        "fan_in": Param(1000, type="integer", minimum=2, title="Fan-in", description="How many rows are made one at a time"),
-        "late": Param(60, type="integer", title="Late", description="More minutes than these are late"),
+        "fan_in": Param(
+            1000, type="integer", minimum=2, title="Fan-in", description="How many rows the function reduces at once"
+        ),
+        "late": Param(60, type="integer", title="Late", description="A flight is late after this many minutes"),
     },
 ):
 
     @task
     def load_flights(table: str) -> int:
-        """Two weeks of the demo's flights, where there is no such table yet; gives how many were loaded."""
+        """Load two weeks of the demo's flights if the table does not exist, and return how many were loaded."""
         from airflow_snowpack.hooks import IcebergCatalogHook
         from examples.demo.tables import make_flights
 
@@ -96,7 +98,7 @@ with DAG(
 
     @task.snowpack
     def punctuality(legs: DataFrame, late: str) -> DataFrame:
-        """The same functions inside of a task."""
+        """Call the functions inside of a task."""
         from airflow_snowpack.interim import map_partitions, reduce_rows
 
         counts = map_partitions(counted, legs, "flights bigint, late bigint", args=(int(late),))
@@ -104,7 +106,7 @@ with DAG(
 
     @task.snowpack
     def report(total: pa.Table, punctuality: pa.Table) -> dict[str, Any]:
-        """Both rows, read without Spark."""
+        """Return both rows, read without Spark."""
         return {**total.to_pylist()[0], "late": punctuality["late"][0].as_py()}
 
     load_flights("{{ params.table }}") >> legs

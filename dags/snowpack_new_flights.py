@@ -1,7 +1,7 @@
-"""Do something with what has arrived in a table, whoever wrote it: a DAG that is scheduled on the table as an asset.
+"""Process new data of a table, from any writer: a DAG that is scheduled on the arrivals of the table.
 
-The watcher leaves an event for each snapshot that added data, never for maintenance, and loses none. Several may come as one run,
-and one may come twice: they are told apart by `snapshot_id`.
+The watcher emits an event for each snapshot that added data, never for maintenance, and loses none. A run may have several
+events, and an event may come twice with the same `snapshot_id`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ with DAG(
 
     @task
     def count_new(triggering_asset_events: Any = None) -> dict[str, int]:
-        """How much came, each snapshot counted once."""
+        """Return how much arrived, counting each snapshot once."""
         payloads = [event.extra["payload"] for event in triggering_asset_events[flights] if "payload" in event.extra]
         once = {payload["snapshot_id"]: payload for payload in payloads}
         return {what: sum(each[f"added_{what}"] for each in once.values()) for what in ("files", "records", "bytes")}

@@ -1,7 +1,7 @@
-"""Delete what is older than 180 days from the store: every night.
+"""Delete old rows of the store, every night: what is older than 180 days and no longer needed.
 
-Jobs that have ended, with their histories; records of builds whose files are gone; events and lineage; and, after a year, entries
-of the audit trail. Nothing goes that something may still need. Unpause it once, if the store is not to grow for ever.
+These are jobs that have ended, with their histories; records of builds whose files are deleted; events and lineage; and, after a
+year, entries of the audit trail. Unpause it once, so that the store does not grow without limit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Maintain several tables, each when it is worth it: the schedules stand beside the DAG that they start.
+"""Maintain several tables by schedules, which are declared beside the DAG that they start.
 
-The dispatcher (`snowpack_dispatcher`, or `airflow snowpack scheduler`) finds them here, since the name of this file fits
-`[snowpack] schedule_files`. They begin suspended; `airflow snowpack schedules resume maintain_flights` lets events count.
+The dispatcher (`snowpack_dispatcher`, or `airflow snowpack scheduler`) finds them by the name of this file, which matches
+`[snowpack] schedule_files`. They are created suspended; `airflow snowpack schedules resume maintain_flights` starts one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ with DAG(
 
 GENTLY = [MaxConcurrent(2, group="compaction"), SinceLastRun("5m")]
 
-# Busy: by amount, in the night, and on the next day at the latest even outside of the window.
+# A busy table: by amount, at night, and after a day even outside of the window.
 FLIGHTS = Schedule(
     "maintain_flights",
     dag_id="snowpack_maintain_scheduled",
@@ -46,10 +46,10 @@ FLIGHTS = Schedule(
     constraints=[TimeWindow("22:00", "06:00", tz="America/New_York"), *GENTLY],
     timeout=Timeout("1d", then="launch"),
     priority=5,
-    description="Every night in which it is worth it.",
+    description="At night, when enough has arrived.",
 )
 
-# Rare: whenever something has come and no more has followed for half an hour.
+# Tables that change rarely: half an hour after the last commit.
 REFERENCE = [
     Schedule(
         f"maintain_{name}",

@@ -1,7 +1,7 @@
-"""Clean up behind processes that are gone: every five minutes.
+"""Clean up after workers that died, every five minutes.
 
-Jobs whose worker died go back to the queue when their lease has run out, or fail with their reason when they have no attempts
-left, and tables whose holder is gone become free. Unpause it once, in every installation.
+Jobs whose lease expired go back to the queue, or fail if they have no attempts left; locks of workers that died are released.
+Unpause it once, in every installation.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What the domain needs to know of Airflow, without importing it."""
+"""What the domain needs from Airflow, without importing it."""

@@ -1,7 +1,7 @@
-"""``@task.snowpack``: a task that receives tables and hands tables on.
+"""``@task.snowpack``: a task that receives tables and returns tables.
 
     @task.snowpack
-    def clean(spark, flights):                     # a DataFrame of what the task before handed on
+    def clean(spark, flights):                     # a DataFrame of what the task before returned
         return flights.where("distance > 500")     # becomes an interim table; the XCom is its reference
 
     @task.snowpack
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class CallsWithTables(HandsOver):
-    """Base of operators that call a function with tables in place of references, and hand on the tables that it returns."""
+    """Base of operators that call a function with tables in place of references, and turn returned tables into references."""
 
     python_callable: Callable[..., Any]
     op_args: Collection[Any]
@@ -69,7 +69,7 @@ class SnowpackDecoratedOperator(DecoratedOperator, CallsWithTables):
 def snowpack_task(
     python_callable: Callable[..., Any] | None = None, multiple_outputs: bool | None = None, **kwargs: Any
 ) -> TaskDecorator:
-    """Make a function a task that receives tables and hands tables on.
+    """Make a function a task that receives tables and returns tables.
 
     :param python_callable: a parameter called ``spark`` receives the session. References to interim tables and views, anywhere in
         the arguments, arrive as Spark DataFrames; as rows in memory where the parameter is annotated ``pa.Table``,

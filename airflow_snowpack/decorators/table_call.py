@@ -120,9 +120,9 @@ class TableCall:
         return frame
 
     def _check(self, returned: Any) -> None:
-        """Refuse what cannot be handed on, before anything is written."""
+        """Refuse what cannot be passed to other tasks, before anything is written."""
         for hiding in _hiding(returned):
-            problem = "the tables in it cannot be handed on; return a dictionary, a list or a tuple instead"
+            problem = "the tables in it cannot be passed to other tasks; return a dictionary, a list or a tuple instead"
             raise UnusableOutput("output", hiding.__name__, problem)
         name = self._handover.options.name
         new = sum(1 for frame in _frames(returned) if self._read_from(frame) is None)

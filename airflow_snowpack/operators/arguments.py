@@ -1,10 +1,11 @@
-"""Reads arguments that Airflow has rendered, which turns a list into its text unless the DAG renders native objects.
+"""Read arguments that Airflow has rendered: a template turns a list into text unless the DAG renders native objects.
 
-    read_names('["expire_snapshots"]'), read_names("['expire_snapshots']"), read_names("expire_snapshots, rewrite_manifests")
-    read_object('{"expire_snapshots": {"retain_last": 5}}')
-    read_moment("as_of", "2026-01-01T00:00:00+00:00"), read_number("num_shards", "8")
+    read_names("actions", '["expire_snapshots"]')                        # also "['expire_snapshots']" and "expire_snapshots"
+    read_object("options", '{"expire_snapshots": {"retain_last": 5}}')
+    read_moment("as_of", "2026-01-01T00:00:00+00:00")
+    read_number("num_shards", "8")
 
-What the values mean is for the domain to check; here they only get their shape back.
+This restores the types; the domain checks the values.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class UnreadableArgument(SnowpackError, kind=Kind.INVALID):
 
 
 def read_names(name: str, value: object) -> list[str]:
-    """A list of names from a list, a JSON array, the text of a Python list, or names separated by commas."""
+    """Read a list of names from a list, a JSON array, the text of a Python list, or names separated by commas."""
     if isinstance(value, str):
         value = (
             _parse(value) if value.strip().startswith(("[", "(")) else [part.strip() for part in value.split(",") if part.strip()]
@@ -37,7 +38,7 @@ def read_names(name: str, value: object) -> list[str]:
 
 
 def read_values(name: str, value: object) -> list[str | int]:
-    """A list of texts or whole numbers, from what :func:`read_names` takes."""
+    """Read a list of texts or integers, from the same forms as :func:`read_names`."""
     if isinstance(value, str) and value.strip().startswith(("[", "(")):
         value = _parse(value)
     if isinstance(value, Sequence) and not isinstance(value, str) and all(type(item) in (str, int) for item in value):
@@ -46,7 +47,7 @@ def read_values(name: str, value: object) -> list[str | int]:
 
 
 def read_object(name: str, value: object) -> dict[str, Any]:
-    """A dictionary from a mapping, a JSON object or the text of a Python dictionary; nothing is an empty one."""
+    """Read a dictionary from a mapping, a JSON object or the text of a Python dictionary; ``None`` is an empty one."""
     if isinstance(value, str):
         value = _parse(value) if value.strip() else {}
     if value is None:
@@ -57,7 +58,7 @@ def read_object(name: str, value: object) -> dict[str, Any]:
 
 
 def read_flag(name: str, value: object) -> bool:
-    """True or false from a boolean or its text."""
+    """Read a boolean, or its text."""
     if isinstance(value, bool):
         return value
     known = {"true": True, "1": True, "false": False, "0": False, "none": False, "": False}
@@ -68,15 +69,15 @@ def read_flag(name: str, value: object) -> bool:
 
 
 def read_text(value: object) -> str | None:
-    """A text, or ``None`` for what a template renders when there is nothing."""
+    """Read a text; ``None`` for what a template renders when it has no value."""
     text = str(value).strip() if value is not None else ""
     return text if text and text != "None" else None
 
 
 def read_moment(name: str, value: object) -> datetime | None:
-    """A moment in UTC from a ``datetime`` or ISO 8601 text; ``None`` for nothing.
+    """Read a time in UTC from a ``datetime`` or ISO 8601 text; ``None`` for no value.
 
-    :raises UnreadableArgument: it is no moment, or has no time zone.
+    :raises UnreadableArgument: it is not a time, or has no time zone.
     """
     text = value.isoformat() if isinstance(value, datetime) else read_text(value)
     if text is None:
@@ -86,14 +87,14 @@ def read_moment(name: str, value: object) -> datetime | None:
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:
-        raise UnreadableArgument(name, value, "a moment with its time zone, such as 2026-01-01T00:00:00+00:00")
+        raise UnreadableArgument(name, value, "a time with its time zone, such as 2026-01-01T00:00:00+00:00")
     return moment.astimezone(UTC)
 
 
 def read_number(name: str, value: object) -> int | None:
-    """A whole number from a number or its text; ``None`` for nothing.
+    """Read an integer, or its text; ``None`` for no value.
 
-    :raises UnreadableArgument: it is no whole number.
+    :raises UnreadableArgument: it is not an integer.
     """
     text = read_text(value)
     if text is None:
@@ -104,9 +105,9 @@ def read_number(name: str, value: object) -> int | None:
 
 
 def read_period(name: str, value: object) -> timedelta:
-    """A duration from a ``timedelta`` or its text, such as ``1d``.
+    """Read a duration from a ``timedelta`` or its text, such as ``1d``.
 
-    :raises UnreadableArgument: it is none.
+    :raises UnreadableArgument: it is not a duration.
     """
     from airflow_snowpack.durations import parse_duration
 

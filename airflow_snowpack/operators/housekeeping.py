@@ -150,7 +150,7 @@ class CollectInterimTablesOperator(BaseOperator):
             stays, now = hook.interim().tables(limit=MAX_LISTED), hook.store().clock()
         report = collection_report(collected, stays, swept, now=now, dry_run=dry_run, not_swept=not_swept)
         for each in report["stays"]:
-            self.log.info("%s is kept: %s", each["table"], each["because"])
+            self.log.info("%s is kept: %s", each["table"], each["reason"])
         return report
 
     def _sweep_after(self, hook: SnowpackHook) -> timedelta | None:
@@ -231,7 +231,7 @@ def collection_report(
         "failed": [{"table": str(each.table.table), "error": each.reason} for each in collected.failed[:MAX_LISTED]],
         "failed_count": len(collected.failed) + len(failed),
         "missing": [{"table": str(each.table.table), "why": each.reason} for each in collected.missing[:MAX_LISTED]],
-        "stays": [{"table": str(table.table), "because": explanation.sentence} for table, explanation in left[:MAX_LISTED]],
+        "stays": [{"table": str(table.table), "reason": explanation.sentence} for table, explanation in left[:MAX_LISTED]],
         "looks_again_at": None if again is None else again.isoformat(),
         "swept": [_swept(action) for action in swept[:MAX_LISTED]],
         "swept_count": len(swept) - len(failed),

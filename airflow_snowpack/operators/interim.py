@@ -1,11 +1,11 @@
-"""Hands interim tables over inside of a task, and leaves them tidy when Airflow ends the task.
+"""Read interim tables in a task, and write new ones for the tasks that need them.
 
 class MyOperator(HandsOver):
     def execute(self, context):
         with self.handing_over(context) as handover:
             session = self.spark_session()
-            handed = handover.run(session, lambda: handover.give(handover.read(ref, session).distinct()))
-        return handed.to_json()
+            ref = handover.run(session, lambda: handover.give(handover.read(self.ref, session).distinct()))
+        return ref.to_json()
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class HandsOver(ReportsLineage, StopsWhenKilled):
 
     @contextmanager
     def handing_over(self, context: Context) -> Iterator[Handover]:
-        """Open the handover of this attempt. A block that ends without an error hands on every table given to it.
+        """Open the handover of this attempt. A block that ends without an error publishes every table given to it.
 
         :raises AirflowFailException: a retry would meet the same problem.
         """
@@ -155,13 +155,13 @@ def refuse_shared_name(operator: BaseOperator, name: object, map_index: int | No
         raise UnusableOutput(
             "name",
             written,
-            "the task is mapped, and all of its instances would give their tables this name, which is for one; put what tells "
-            "them apart into it, such as {{ ti.map_index }}",
+            "the task is mapped, and all of its instances would give their tables this name, which is for one; add a "
+            "template such as {{ ti.map_index }}",
         )
 
 
 def consumers_of(producer: BaseOperator) -> frozenset[str]:
-    """Return the ids of the tasks that may need what this task hands on, in its own DAG.
+    """Return the ids of the tasks of this DAG that may need the tables of this task.
 
     These are the tasks directly downstream, and those behind tasks of other kinds: what a plain ``@task`` returns, such as
     ``refs[0]``, may be the reference that it received, and it cannot pin the table for its own consumers. So every table that a

@@ -1,4 +1,4 @@
-"""Give the rows of a table to a Python function on Spark, and hand the new table on.
+"""Give the rows of a table to a Python function on Spark, into a new interim table.
 
     class MyOperator(MapsTable):
         def apply(self, context, df):
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.lineage.operation import OperationKind
 
 LAYERS = "layers"
-EXPECTED = "the output of a task that hands on a table, or the name of an Iceberg table, database.table"
+EXPECTED = "the output of a task that returns a table, or the name of an Iceberg table, database.table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class Made:
 
 
 class MapsTable(HandsOver):
-    """Base of the operators that give a table to a function. The result is handed on as for :class:`HandsOver`.
+    """Base of the operators that give a table to a function. The result becomes an interim table, see :class:`HandsOver`.
 
     :param python_callable: the function. It runs in Spark's tasks: its module is sent along, what it imports must be installed.
-    :param table: the output of a task that hands on a table (``table=clean.output``, or the call of a ``@task.snowpack``), a view
+    :param table: the output of a task that returns a table (``table=clean.output``, or the call of a ``@task.snowpack``), a view
         on one, or the name of an Iceberg table, ``database.table``, which is read as of its current snapshot. (templated)
     :param op_args: further arguments of the function. (templated)
     :param op_kwargs: further keyword arguments. (templated)
@@ -77,7 +77,7 @@ class MapsTable(HandsOver):
         raise NotImplementedError
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Read the table, apply the function, and hand the result on.
+        """Read the table, apply the function, and write the result.
 
         :returns: the reference of the new table, as XCom stores it.
         :raises AirflowFailException: a retry would fail again.
@@ -123,7 +123,7 @@ class MapsTable(HandsOver):
 
 
 class MapRowsOperator(MapsTable):
-    """Maps the rows of a table one by one with a function, and hands on the new table.
+    """Maps the rows of a table one by one with a function, into a new interim table.
 
         def in_km(row, digits):
             return {"flight": row["flight"], "km": round(row["distance"] * 1.609, digits)} if row["distance"] else None
@@ -155,7 +155,7 @@ class MapRowsOperator(MapsTable):
 
 
 class MapPartitionsOperator(MapsTable):
-    """Maps the partitions of a table with a function over Arrow batches, and hands on the new table.
+    """Maps the partitions of a table with a function over Arrow batches, into a new interim table.
 
         def scored(batches):
             model = load_model()
@@ -187,7 +187,7 @@ class MapPartitionsOperator(MapsTable):
 
 
 class ReduceRowsOperator(MapsTable):
-    """Reduces the rows of a table to one with a function, layer by layer, and hands on the table of that row.
+    """Reduces the rows of a table to one with a function, layer by layer, into a new interim table of that row.
 
         def sums(rows):
             return {"flights": sum(row["flights"] for row in rows), "miles": sum(row["miles"] for row in rows)}

@@ -1,4 +1,4 @@
-"""The sign of life of a task that does a background role's work, with the period that its DAG's schedule promises.
+"""The sign of life of a task that does the work of a background role.
 
 sign_of_task(store, Role.SWEEPER, context).beat()
 """
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from airflow_snowpack.store import Store
     from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
-UNKNOWN = timedelta(minutes=5)
-"""For a DAG that assets, people or a timetable of another package start."""
+UNKNOWN_PERIOD = timedelta(minutes=5)
+"""The period of a DAG without a cron or an interval."""
 
 
 def sign_of_task(store: Store, role: Role, context: Context, period: timedelta | None = None) -> SignOfLife:
-    """Return the sign of life of this task, which is the same one in each run of its DAG.
+    """Return the sign of life of this task, the same in each run of its DAG.
 
-    :param period: how far apart the task's signs are; ``None`` for the schedule of its DAG.
+    :param period: the time between two signs; ``None`` for the schedule of its DAG.
     """
     from airflow_snowpack.store.signs_of_life import SignOfLife
 
@@ -32,17 +32,17 @@ def sign_of_task(store: Store, role: Role, context: Context, period: timedelta |
 
 
 def period_of(timetable: Any, now: datetime) -> timedelta:
-    """Return how far apart two runs are at most, from now on: of a cron with gaps, the gap that comes next."""
+    """Return the longest time between two of the next runs."""
     from airflow_snowpack.scheduling.cron import next_tick
 
     if isinstance(delta := getattr(timetable, "delta", None), timedelta):
         return delta
     expression, zone = getattr(timetable, "expression", None), getattr(timetable, "timezone", None)
     if not isinstance(expression, str):
-        return UNKNOWN
+        return UNKNOWN_PERIOD
     try:
         first = next_tick(expression, str(getattr(zone, "name", zone)), now)
         second = next_tick(expression, str(getattr(zone, "name", zone)), first)
     except Exception:  # noqa: BLE001 - Airflow knows expressions and zones that Snowpack does not; the sign is sent all the same
-        return UNKNOWN
+        return UNKNOWN_PERIOD
     return max(first - now, second - first)

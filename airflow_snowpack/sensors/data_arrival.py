@@ -130,4 +130,4 @@ class IcebergDataArrivalSensor(DecidesOnTimeout):
 
 def _report(look: Look) -> dict[str, Any]:
     tables = {name: dict(amounts) for name, amounts in look.amounts.items()}
-    return {"enough": look.satisfied, "says": look.judgement.says, "tables": tables}
+    return {"enough": look.satisfied, "explanation": look.judgement.says, "tables": tables}

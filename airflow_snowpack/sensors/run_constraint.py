@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.scheduling.constraints.constraint import Constraint
     from airflow_snowpack.triggers import RunConstraintTrigger
 
-REASON_KEY = "waits_because"
+REASON_KEY = "waiting_reason"
 """The XCom with the reason why the run waits, for people who look at the task."""
 
 
@@ -157,4 +157,4 @@ def _place_of(context: Context) -> GatePlace:
 def _report(run: GatedRun) -> dict[str, Any]:
     assert run.passed_at is not None, "it has passed"
     waited = (run.passed_at - run.arrived_at).total_seconds()
-    return {"met": not run.blocked_by, "says": [reason.says for reason in run.reasons], "waited_seconds": waited}
+    return {"met": not run.blocked_by, "reasons": [reason.says for reason in run.reasons], "waited_seconds": waited}

@@ -150,7 +150,7 @@ class RunConstraintTrigger(WaitFor):
 
 @dataclass(eq=False, repr=False)
 class DataArrivalTrigger(WaitFor):
-    """Counts arrivals for a consumer until its trigger is satisfied. Fires with ``says``, the explanation.
+    """Counts arrivals for a consumer until its trigger is satisfied. Fires with the ``explanation``.
 
     :param awaited: the trigger as JSON.
     :param began_at: when the sensor began to wait, as ISO 8601 text.
@@ -177,7 +177,7 @@ class DataArrivalTrigger(WaitFor):
             consumer, kept = await self.store.get(_read_places, self._counter)
             look = await self._counter.judge(consumer, kept)
         if look.satisfied:
-            return {"why": "arrived", "says": look.judgement.says}
+            return {"why": "arrived", "explanation": look.judgement.says}
         log.info("Waiting: %s", look.judgement.says)
         return None
 

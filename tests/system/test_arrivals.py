@@ -105,7 +105,7 @@ def test_a_sensor_waits_for_its_partitions_and_the_next_run_for_the_next_ones(
         load(table).append(part(number))
     assert airflow.ended(first) == "success"
     assert airflow.tries(first, "wait") == 1
-    assert airflow.result(first, "wait")["says"] == f"3 of 3 partitions of {table.dotted}"
+    assert airflow.result(first, "wait")["explanation"] == f"3 of 3 partitions of {table.dotted}"
 
     second = airflow.trigger("system_arrival", {"table": table.dotted})
     airflow.task_becomes(second, "wait", "deferred")

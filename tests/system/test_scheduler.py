@@ -160,7 +160,7 @@ def test_a_gated_run_waits_while_another_has_passed_and_goes_on_after_its_end(
     airflow.task_becomes(first, "work", "deferred")
     second = airflow.trigger("system_gated", {"table": free.dotted})
     airflow.task_becomes(second, "gate", "deferred")
-    waits = airflow.call("GET", f"{second.path}/taskInstances/gate/xcomEntries/waits_because")["value"]
+    waits = airflow.call("GET", f"{second.path}/taskInstances/gate/xcomEntries/waiting_reason")["value"]
     assert "1 of at most 1 runs of system_gated are active" in waits
 
     jobs.locks.release(held, "somebody")

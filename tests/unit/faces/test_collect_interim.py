@@ -82,7 +82,7 @@ def test_what_nobody_needs_goes_and_the_report_says_why_the_rest_stays(collect: 
     assert report["dropped"] == [{"table": read, "rows": 3, "made_by": f"{DAG}/r1/ingest/return_value"}]
     assert (report["runs"], report["dropped_count"], report["failed_count"], report["dry_run"]) == (1, 1, 0, False)
     assert {each["table"] for each in report["stays"]} == {waiting, kept}
-    because = {each["table"]: each["because"] for each in report["stays"]}
+    because = {each["table"]: each["reason"] for each in report["stays"]}
     assert f"Needed by {DAG}/r1/audit" in because[waiting]
     assert "Preserved without end" in because[kept]
     assert (in_catalog(read), in_catalog(waiting), in_catalog(kept)) == (False, True, True)

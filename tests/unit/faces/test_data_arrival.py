@@ -98,7 +98,7 @@ def test_what_was_considered_is_not_counted_again_and_what_came_since_is(
 
     add(flights, 3)
     outcome = run_operator(as_another_run(sensor(CommitsAdded("demo.flights", 3)), "second"))
-    assert (outcome.state, outcome.xcom["says"]) == ("success", "3 of 3 commits of demo.flights")
+    assert (outcome.state, outcome.xcom["explanation"]) == ("success", "3 of 3 commits of demo.flights")
 
 
 def test_a_retry_of_the_same_run_counts_from_where_its_first_try_began(
@@ -106,7 +106,7 @@ def test_a_retry_of_the_same_run_counts_from_where_its_first_try_began(
 ) -> None:
     for try_number in (1, 2):
         outcome = run_operator(sensor(RecordsAdded("demo.flights", 6)), try_number=try_number)
-        assert (outcome.state, outcome.xcom["says"]) == ("success", "6 of 6 records of demo.flights")
+        assert (outcome.state, outcome.xcom["explanation"]) == ("success", "6 of 6 records of demo.flights")
 
 
 def test_one_consumer_takes_nothing_from_another(run_operator: Runner, flights: TableName, begun: None) -> None:

@@ -58,7 +58,7 @@ def test_a_run_whose_constraints_are_met_goes_on_and_tells_what_they_said(run_in
     outcome = run_in("a", gate(MaxConcurrent(1)))
     assert outcome.state == "success", outcome.error
     assert outcome.xcom["met"] is True
-    assert outcome.xcom["says"] == ["0 of at most 1 runs of guard are active"]
+    assert outcome.xcom["reasons"] == ["0 of at most 1 runs of guard are active"]
 
 
 def test_a_second_run_waits_in_the_triggerer_and_says_why_and_goes_on_when_the_first_has_ended(
@@ -68,7 +68,7 @@ def test_a_second_run_waits_in_the_triggerer_and_says_why_and_goes_on_when_the_f
     waits = run_in("b", gate(MaxConcurrent(1)))
     assert waits.state == "deferred"
     assert waits.message.classpath == "airflow_snowpack.triggers.waits.RunConstraintTrigger"
-    (said,) = [each.value for each in waits.sent if getattr(each, "key", "") == "waits_because"]
+    (said,) = [each.value for each in waits.sent if getattr(each, "key", "") == "waiting_reason"]
     assert said == "1 of at most 1 runs of guard are active"
 
     active.discard("a")
