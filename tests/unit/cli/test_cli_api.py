@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_snowpack.cli.errors import NoToken, WeakToken
-from airflow_snowpack.cli.opened import opened
-from airflow_snowpack.hooks.services import open_services
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,6 +78,8 @@ def test_a_token_file_that_cannot_be_read_or_is_empty_is_refused(tmp_path: Path,
 
 
 def test_what_it_serves_is_the_installations_store_and_catalog(jobs: Jobs, flights: object) -> None:
+    from airflow_snowpack.hooks.services import open_services
+
     services = open_services()
 
     assert services.inventory.refresh().tables == 1
@@ -88,6 +88,8 @@ def test_what_it_serves_is_the_installations_store_and_catalog(jobs: Jobs, fligh
 
 
 def test_a_catalog_that_is_down_does_not_keep_it_from_opening_the_store(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_snowpack.hooks.services import open_services
+
     monkeypatch.setenv("AIRFLOW_CONN_GONE", '{"conn_type": "iceberg", "host": "http://127.0.0.1:1"}')
     monkeypatch.setenv("AIRFLOW__SNOWPACK__CATALOG_CONN_ID", "gone")
     services = open_services()
@@ -98,6 +100,9 @@ def test_a_catalog_that_is_down_does_not_keep_it_from_opening_the_store(jobs: Jo
 
 @pytest.mark.usefixtures("jobs")
 def test_the_settings_of_leases_and_of_the_namespace_hold_for_the_api_and_for_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_snowpack.cli.opened import opened
+    from airflow_snowpack.hooks.services import open_services
+
     monkeypatch.setenv("AIRFLOW__SNOWPACK__LEASE", "600s")
     monkeypatch.setenv("AIRFLOW__SNOWPACK__HEARTBEAT", "7s")
     monkeypatch.setenv("AIRFLOW__SNOWPACK__INTERIM_NAMESPACE", "team_a_interim")

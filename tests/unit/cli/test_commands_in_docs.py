@@ -11,7 +11,7 @@ NAMED = re.compile(r"airflow snowpack ((?:[a-z][a-z-]*)(?: [a-z][a-z-]*)?)")
 
 
 def test_every_command_in_the_documentation_exists() -> None:
-    from airflow_snowpack.cli.definition import get_cli_commands
+    from airflow_snowpack.cli.main import get_cli_commands
 
     (snowpack,) = get_cli_commands()
     groups = {group.name: {command.name for command in getattr(group, "subcommands", ())} for group in snowpack.subcommands}
