@@ -3,8 +3,8 @@
     >>> next_tick("0 2 * * *", "America/New_York", datetime(2026, 3, 7, 12, tzinfo=UTC))
     datetime.datetime(2026, 3, 8, 7, 0, tzinfo=datetime.timezone.utc)
 
-On the day the clocks change, the rule is Debian cron's (see the library ``cronsim``): a fixed time that the clock leaps
-over runs right after the leap, one that comes twice runs once, and ``*`` hours follow the elapsed time.
+When daylight saving changes, Debian cron's rule applies (see the library ``cronsim``): a fixed time that is skipped runs right
+after the change, one that comes twice runs once, and ``*`` hours follow the elapsed time.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ ORIGIN = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def check_cron(expression: str) -> str:
-    """:raises ValueError: it is no cron expression, or one that never comes."""
+    """:raises ValueError: it is not a cron expression, or it never comes."""
     fields = len(expression.split())
     if fields not in (5, 6):
         raise ValueError(f"a cron expression has five fields, or six with the seconds first; this has {fields}")
     try:
         next(CronSim(expression, ORIGIN))
     except CronSimError as error:
-        raise ValueError(f"it is no cron expression ({error})") from error
+        raise ValueError(f"it is not a cron expression ({error})") from error
     except StopIteration:
         raise ValueError("no day ever matches it") from None
     return expression

@@ -1,13 +1,11 @@
-"""How triggers and constraints are written down: as Python values, as JSON in the store, and as YAML files.
+"""Declarations of triggers and constraints: Python values, JSON in the store, and YAML files.
 
     >>> PartitionsAdded("analytics.page_views", 5).to_json()
     {'partitions_added': {'table': 'analytics.page_views', 'count': 5}}
 
-A declaration is a frozen value whose fields are checked when it is made. The invariant: what
-:meth:`Declared.to_json` gives reads back as an equal value.
-
-It is no dataclass: ``dataclass`` compiles six methods for each class, which takes a third of a millisecond, and every parse of a
-DAG file loads all classes of triggers and constraints. :class:`Declared` has these methods once.
+A declaration is a frozen value whose fields are validated when it is made. The invariant: the JSON of a declaration reads back as
+an equal one. It is not a dataclass, which compiles six methods for each class in a third of a millisecond, at every parse of a
+DAG file.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 
 LONGEST = timedelta(days=36_500)
-"""A century: a longer period is a slip, and a moment that far away may not exist."""
+"""A century. A longer period is a mistake, and a time that far away may not exist."""
 
 
 UNITS = {"": 1, "B": 1} | {
@@ -35,7 +33,7 @@ UNITS = {"": 1, "B": 1} | {
 }
 BY_UPPER = {unit.upper(): size for unit, size in UNITS.items()}
 LARGEST = 2**63 - 1
-"""What a column of either database holds."""
+"""The largest number in a column of either database."""
 SIZE = re.compile(r"\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[A-Za-z]*)\s*")
 
 REQUIRED: Any = object()
@@ -46,7 +44,7 @@ D = TypeVar("D", bound="Declared")
 
 @dataclass_transform(frozen_default=True)
 def declaration(kind: type[D]) -> type[D]:
-    """Take the annotations of a class, except for ``ClassVar``, as its fields, after those of its parent."""
+    """Make the annotations of a class, except for ``ClassVar``, its fields, after those of its parent."""
     # As text, since they are text in a module with ``from __future__ import annotations``, and objects in others.
     names = [name for name, of in vars(kind).get("__annotations__", {}).items() if "ClassVar" not in str(of)]
     kind.fields = {**kind.fields, **{name: vars(kind).get(name, REQUIRED) for name in names}}
@@ -67,9 +65,9 @@ class Declared:
     checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
 
     def __init__(self, *values: Any, **named: Any) -> None:
-        """Take the fields in their order, or by name.
+        """Set the fields in their order, or by name.
 
-        :raises TypeError: a field is missing, not known, or given twice.
+        :raises TypeError: a field is missing, unknown or given twice.
         """
         what = type(self).__name__
         if len(values) > len(self.fields):
@@ -90,11 +88,11 @@ class Declared:
         self.__post_init__()
 
     def __post_init__(self) -> None:
-        """Check what concerns several fields."""
+        """Validate what concerns several fields."""
 
     def __repr__(self) -> str:
-        said = (f"{name}={getattr(self, name)!r}" for name in self.fields)
-        return f"{type(self).__qualname__}({', '.join(said)})"
+        shown = (f"{name}={getattr(self, name)!r}" for name in self.fields)
+        return f"{type(self).__qualname__}({', '.join(shown)})"
 
     def __eq__(self, other: object) -> bool:
         return self.values == other.values if isinstance(other, Declared) and type(other) is type(self) else NotImplemented
@@ -114,25 +112,25 @@ class Declared:
         return tuple([getattr(self, name) for name in self.fields])
 
     def to_json(self) -> dict[str, Any]:
-        """One name with its fields; what has its default is left out."""
-        said = {name: getattr(self, name) for name in self.fields}
-        return {self.kind: {name: _plain(value) for name, value in said.items() if value != self.fields[name]}}
+        """Return its kind with its fields, without those that have their default."""
+        values = zip(self.fields, self.values, strict=True)
+        return {self.kind: {name: _plain(value) for name, value in values if value != self.fields[name]}}
 
     @classmethod
-    def from_fields(cls, said: object) -> Self:
+    def from_fields(cls, fields: object) -> Self:
         """Read the fields: a mapping, or the value of the first field alone.
 
-        :raises InvalidSchedule: a field that is missing, not known, or not usable.
+        :raises InvalidSchedule: a field is missing, unknown or not valid.
         """
         known = list(cls.fields)
-        given = said if isinstance(said, Mapping) else {known[0]: said}
+        given = fields if isinstance(fields, Mapping) else {known[0]: fields}
         for name in given:
             if name not in known:
                 raise InvalidSchedule(f"{cls.kind}.{name}", given[name], f"it is not known; use {', '.join(known)}")
         try:
             return cls(**given)
         except TypeError as error:
-            raise InvalidSchedule(cls.kind, said, f"a field is missing; it takes {', '.join(known)}") from error
+            raise InvalidSchedule(cls.kind, fields, f"a field is missing; it takes {', '.join(known)}") from error
 
     @classmethod
     def schema(cls) -> dict[str, Any]:
@@ -147,7 +145,7 @@ class Declared:
         return {"anyOf": [as_object, {"not": {"type": "object"}}], "description": summary}
 
     def _read(self, name: str, parse: Callable[[Any], Any]) -> None:
-        """Check a field and put its value into the form that the rest of the code relies on."""
+        """Validate a field, and set it to the form that the rest of the code relies on."""
         value = getattr(self, name)
         try:
             object.__setattr__(self, name, parse(value))
@@ -158,17 +156,17 @@ class Declared:
 
 
 def parse_period(value: object) -> timedelta:
-    """:raises ValueError: it is no duration, or none that is longer than nothing and at most :data:`LONGEST`."""
+    """:raises ValueError: it is not a duration above zero and up to :data:`LONGEST`."""
     period = parse_duration(value)
     if not timedelta(0) < period <= LONGEST:
-        raise ValueError(f"it must be longer than nothing, and {LONGEST.days} days at most")
+        raise ValueError(f"it must be longer than zero, and {LONGEST.days} days at most")
     return period
 
 
 def parse_bytes(value: object) -> int:
-    """A number of bytes.
+    """Return a number of bytes from ``"100GB"``, ``"1.5 TiB"`` or a number.
 
-    :raises ValueError: it is none, or smaller than one; the text says what was expected.
+    :raises ValueError: it is not a size of at least one byte.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         size = value
@@ -183,7 +181,7 @@ def parse_bytes(value: object) -> int:
 
 
 def parse_count(value: object) -> int:
-    """:raises ValueError: it is no whole number of 1 or more, or larger than :data:`LARGEST`."""
+    """:raises ValueError: it is not a whole number from 1 to :data:`LARGEST`."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST:
         raise ValueError("it must be a whole number, 1 or more")
     return value
@@ -201,7 +199,7 @@ def optional(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def parse_choice(*allowed: str) -> Callable[[Any], str]:
-    """A reader that lets only these through."""
+    """Return a check that allows only these texts."""
 
     def parse(value: Any) -> str:
         if value not in allowed:
@@ -212,20 +210,20 @@ def parse_choice(*allowed: str) -> Callable[[Any], str]:
 
 
 def parse_text(value: object) -> str:
-    """:raises ValueError: it is no text, an empty one, or one that no database keeps."""
+    """:raises ValueError: it is not a text of 1 to 500 characters that a database stores."""
     if not isinstance(value, str) or not value.strip() or len(value) > 500:
         raise ValueError("it must be a text of 1 to 500 characters")
     return check_storable(value)
 
 
 def check_storable(text: str) -> str:
-    """:raises ValueError: no database keeps it: it has a NUL, or half of a surrogate pair."""
+    """:raises ValueError: it has a NUL or half of a surrogate pair, which no database stores."""
     if "\x00" in text:
-        raise ValueError("it must hold no NUL characters")
+        raise ValueError("it must not have NUL characters")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ValueError("it must hold no halves of surrogate pairs, as no database keeps them") from None
+        raise ValueError("it must not have halves of surrogate pairs, which no database stores") from None
     return text
 
 

@@ -1,11 +1,10 @@
-"""Deploying: brings the schedules of the store in line with those that DAG files and YAML files declare.
+"""Deployment: make the schedules of the store follow those that DAG files and YAML files declare.
 
     report = sync(schedules, declared, update=True, gone_dags={"maintain_old_views"}, by="deploy")
 
-With ``update`` the store follows the files: it creates, changes and deletes what they do. Without it they are left as
-they are, for an installation whose operators keep the schedules. In both cases the schedules of a DAG that is gone go
-with it. The rule is the specification's ("Semantics of App Deployment"); a schedule that was only ever made by hand is
-nobody's file's to delete, and the cron of a registered run is its catalogue's alone.
+With ``update`` the store follows the files: schedules are created, changed and deleted. Without it they stay as they are, for an
+installation whose operators manage them. In both cases the schedules of a removed DAG are deleted. A schedule that was made by
+hand is never deleted by a file, and the cron of a registered run is changed with the run alone.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class SyncReport:
 
 
 def plan_sync(schedules: Schedules, declared: Iterable[Schedule], *, update: bool, gone_dags: Collection[str] = ()) -> SyncReport:
-    """What :func:`sync` would do now; nothing is changed.
+    """Return what :func:`sync` would do now, without a change.
 
     :raises InvalidSchedule: two files declare the same name, or one that a registered run has.
     """
@@ -59,10 +58,9 @@ def sync(
 ) -> SyncReport:
     """Make the store follow the files.
 
-    :param update: whether the files have the say (``[snowpack] update_schedules``).
-    :param gone_dags: the DAGs that Airflow had and knows to be gone. One that it has never seen is not among them: it may be
-        deployed with its schedule, or not have been parsed yet.
-    :param by: who deploys, for the record.
+    :param update: whether the store follows the files (``[snowpack] update_schedules``).
+    :param gone_dags: the DAGs that Airflow had and that were removed, without those that it has never parsed.
+    :param by: the name in the history.
     :raises InvalidSchedule: two files declare the same name, or one that a registered run has; nothing was changed.
     """
     wanted = _by_name(declared)
@@ -94,8 +92,8 @@ def _check_free(taken: Collection[str]) -> None:
 
 
 def _same(wanted: Schedule, stored: StoredSchedule) -> bool:
-    """Whether a change would change anything; being enabled is not part of a definition once the schedule is there."""
+    """Return whether the store has this definition; ``enabled`` counts only when a schedule is created."""
     if stored.read is None:
-        return False  # what nobody can read, the file mends
+        return False  # the file replaces what this version cannot read
     have = stored.read.to_json() | {"enabled": wanted.enabled}
     return stored.origin is Origin.FILE and have == wanted.to_json()

@@ -1,11 +1,10 @@
-"""Finds the schedules that files declare: YAML files, and Python files such as DAG files.
+"""Read the schedules that files declare: YAML files, and Python files such as DAG files.
 
     declared = collect(dags_folder, ["**/schedules.yaml", "snowpack_schedules.py"])
 
-A Python file is run as Airflow runs DAG files, and gives the schedules that it has at its top level: as single names, or in lists
-and tuples. The invariant: everything or nothing. A file that cannot be read is an error, since the schedules that it declares
-would otherwise look as if they had been removed. What the files import from the folder is forgotten when they have been read: a
-scheduler collects for weeks, and is to see what has been changed.
+A Python file is run as Airflow runs DAG files; its schedules are the values at its top level, also in lists and tuples. The
+invariant: everything or nothing. A file that cannot be read is an error, since its schedules would otherwise look removed.
+Modules that the files import from the folder are unloaded afterwards, since a scheduler runs for weeks and has to see changes.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from airflow_snowpack.scheduling.schedule import Schedule
 YAML = (".yaml", ".yml")
 PYTHON = ".py"
 INSTALLED = tuple(Path(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib", "purelib", "platlib"))
-"""What stands here was installed and does not change with the DAG files, even where it stands below their folder."""
+"""Folders of installed packages, which do not change with the DAG files, even below their folder."""
 
 
 def collect(root: Path, patterns: Iterable[str]) -> list[Schedule]:
-    """The schedules of all files below a folder that one of the patterns fits.
+    """Return the schedules of all files below a folder that match one of the patterns.
 
     :param patterns: such as ``**/schedules.yaml``, relative to the folder.
-    :raises InvalidSchedule: a file cannot be read, or declares something that is no schedule.
+    :raises InvalidSchedule: a file cannot be read, or declares an invalid schedule.
     """
     found: list[Schedule] = []
     with _importing_from(root):
@@ -45,15 +44,15 @@ def collect(root: Path, patterns: Iterable[str]) -> list[Schedule]:
 
 
 def find_files(root: Path, patterns: Iterable[str]) -> list[Path]:
-    """The files that the patterns fit, each one once, in the order of their names."""
+    """Return the files that match the patterns, each once, in the order of their names."""
     fitting = {file for pattern in patterns for file in root.glob(pattern)}
     return sorted(file for file in fitting if file.is_file() and file.suffix in (*YAML, PYTHON))
 
 
 def load_schedules(file: Path) -> list[Schedule]:
-    """The schedules of one file.
+    """Return the schedules of one YAML file.
 
-    :raises InvalidSchedule: the file is no YAML, or one of its schedules cannot be used.
+    :raises InvalidSchedule: the file is not YAML, or one of its schedules is not valid.
     """
     try:
         text = file.read_text(encoding="utf-8")
@@ -63,11 +62,11 @@ def load_schedules(file: Path) -> list[Schedule]:
 
 
 def parse_schedules(text: str, source: str, *, one_alone: bool = False) -> list[Schedule]:
-    """The schedules of a text in YAML, of which JSON is a part.
+    """Return the schedules of a text in YAML or JSON.
 
-    :param source: what to call the text in an error.
-    :param one_alone: take the fields of one schedule as well, without the key ``schedules``.
-    :raises InvalidSchedule: it is no YAML, or one of its schedules cannot be used.
+    :param source: the name of the text in an error.
+    :param one_alone: accept the fields of one schedule, without the key ``schedules``, too.
+    :raises InvalidSchedule: it is not YAML, or one of its schedules is not valid.
     """
     import yaml
 
@@ -83,7 +82,7 @@ def parse_schedules(text: str, source: str, *, one_alone: bool = False) -> list[
 
 
 def load_module(file: Path, root: Path) -> list[Schedule]:
-    """The schedules at the top level of a Python file.
+    """Return the schedules at the top level of a Python file.
 
     :param root: where it may import from, as DAG files import from their folder.
     :raises InvalidSchedule: it cannot be run.
@@ -112,9 +111,9 @@ def _schedules_of(names: Mapping[str, Any]) -> Iterator[Schedule]:
 
 @contextmanager
 def _importing_from(root: Path) -> Iterator[None]:
-    """Let files import from the folder. What came from there meanwhile is forgotten afterwards, and read anew the next time."""
+    """Let files import from the folder, and unload afterwards what they imported from there."""
     there = set(sys.modules)
-    importlib.invalidate_caches()  # files may have come since somebody looked, within what a folder's time of change can tell
+    importlib.invalidate_caches()  # files may be newer than a folder's time of change can show
     sys.path.insert(0, str(root))
     try:
         yield
@@ -127,7 +126,7 @@ def _importing_from(root: Path) -> Iterator[None]:
 
 
 class _Origin:
-    """Tells which modules are from a folder."""
+    """Recognizes the modules of a folder."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -135,7 +134,7 @@ class _Origin:
 
     def has(self, name: str, module: ModuleType) -> bool:
         spec = getattr(module, "__spec__", None)
-        # Whoever has this package below the folder wants one of it, not two.
+        # This package itself may be below the folder; it must not be loaded twice.
         if spec is None or name.partition(".")[0] == __name__.partition(".")[0]:
             return False
         # A folder without an __init__.py is a module without a file, and may be spread over several folders.

@@ -1,4 +1,4 @@
-"""A schedule: which DAG to run, when it is wanted, and under which constraints it may start.
+"""A schedule: which DAG to run, when a run is wanted, and under which constraints it may start.
 
     nightly = Schedule(
         "page_views_nightly",
@@ -9,7 +9,7 @@
         timeout=Timeout("1d", then="discard"),
     )
 
-The invariant: a schedule that exists is valid, and reads back from its JSON as an equal one.
+The invariant: a :class:`Schedule` is valid, and equal to the one that is read from its JSON.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ PRIORITIES = range(-1000, 1001)
 
 
 class Then(StrEnum):
-    """What becomes of a pending job whose time is up."""
+    """What happens to a pending run that times out."""
 
     DISCARD = "discard"
     LAUNCH = "launch"
 
 
 class Missed(StrEnum):
-    """What becomes of cron ticks that came while nothing was running: one run for all of them, one for each, or none."""
+    """What happens to cron ticks while no scheduler runs: one run for all of them, one run for each, or none."""
 
     ONE = "one"
     ALL = "all"
@@ -53,8 +53,8 @@ class Missed(StrEnum):
 class LaunchBacklog(StrEnum):
     """How many launches may wait for a DAG that cannot be started, such as a paused one.
 
-    ``ONE``: further events join the launch that waits, and the DAG gets one run for all of them. ``ALL``: each request keeps a
-    run of its own.
+    ``ONE``: further events join the waiting launch, and the DAG gets one run for all of them. ``ALL``: each gets a run of its
+    own.
     """
 
     ONE = "one"
@@ -63,10 +63,7 @@ class LaunchBacklog(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Timeout:
-    """How long a pending job may wait for its constraints, once its trigger is satisfied, and what becomes of it then.
-
-    :param after: a day, when nothing is said.
-    """
+    """How long a pending run may wait for its constraints once its trigger is satisfied, and what happens to it then."""
 
     after: timedelta | str = timedelta(days=1)
     then: Then | str = Then.DISCARD
@@ -88,17 +85,14 @@ class Timeout:
 class Schedule:
     """When a DAG is to run.
 
-    :param name: unique among the schedules of a store; it starts with a letter or an underscore and goes on with
-    letters, digits,
-        underscores and hyphens.
-    :param conf: what each run gets as its ``dag_run.conf``, beside the events that fired it.
-    :param timeout: how long a wanted run may wait for its constraints.
-    :param priority: the higher one comes first where there is not room for all; from -1000 to 1000.
-    :param missed: what becomes of cron ticks that nobody was there to see.
-    :param backlog: ``one``: further events join a launch that waits for its DAG, such as a paused one; ``all``: each request
-        keeps a run of its own.
+    :param name: unique in a store: letters, digits, underscores and hyphens, with a letter or an underscore first.
+    :param conf: the ``dag_run.conf`` of each run, to which the events that started it are added.
+    :param timeout: how long a pending run may wait for its constraints; a day by default.
+    :param priority: the higher one starts first where there is not room for all; from -1000 to 1000.
+    :param missed: what happens to cron ticks while no scheduler runs.
+    :param backlog: what happens to events while a launch waits for its DAG.
     :param enabled: whether it is created enabled; otherwise it is suspended until it is resumed.
-    :raises InvalidSchedule: a value that cannot be used, with the name of the field.
+    :raises InvalidSchedule: a value is not valid, with the name of the field.
     """
 
     name: str
@@ -118,7 +112,7 @@ class Schedule:
             object.__setattr__(self, name, read_field(name, getattr(self, name), parse))
 
     def to_json(self) -> dict[str, Any]:
-        """Everything that makes the schedule what it is."""
+        """Return every field."""
         return {
             "name": self.name,
             "dag_id": self.dag_id,
@@ -135,9 +129,9 @@ class Schedule:
 
     @classmethod
     def from_json(cls, said: object) -> Schedule:
-        """Read a schedule, as :meth:`to_json` or a YAML file has it.
+        """Read a schedule as :meth:`to_json` or a YAML file has it.
 
-        :raises InvalidSchedule: a field that is missing, not known, or not usable.
+        :raises InvalidSchedule: a field is missing, unknown or not valid.
         """
         if not isinstance(said, Mapping):
             raise InvalidSchedule("schedule", said, "it must be a mapping of fields")
@@ -151,9 +145,9 @@ class Schedule:
 
 
 def read_field(name: str, value: Any, parse: Callable[[Any], Any]) -> Any:
-    """What ``parse`` makes of a field's value.
+    """Return a field's value as ``parse`` returns it.
 
-    :raises InvalidSchedule: it cannot be used, with the name of the field.
+    :raises InvalidSchedule: it is not valid, with the name of the field.
     """
     try:
         return parse(value)
@@ -175,9 +169,9 @@ def _one_of(choices: type[StrEnum]) -> Callable[[Any], StrEnum]:
 
 
 def parse_constraints(value: object) -> tuple[Constraint, ...]:
-    """Constraints as they are, or from their JSON.
+    """Return constraints as they are, or read them from their JSON.
 
-    :raises InvalidSchedule: one that cannot be used, with the path of its field.
+    :raises InvalidSchedule: one is not valid, with the path of its field.
     """
     read: tuple[Constraint, ...] = read_field("constraints", value, _constraints)
     return read
@@ -201,15 +195,15 @@ def parse_dag_id(value: object) -> str:
 
 
 def parse_conf(value: object) -> Mapping[str, Any]:
-    """:raises ValueError: it is no JSON object that a database keeps."""
+    """:raises ValueError: it is not a JSON object that a database stores."""
     if not isinstance(value, Mapping):
         raise ValueError('it must be a mapping, such as {"table": "analytics.page_views"}')
     try:
         text = json.dumps(dict(value), allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"it must hold nothing but JSON values ({error})") from error
+        raise ValueError(f"it must have JSON values only ({error})") from error
     if "\\u0000" in text:
-        raise ValueError("it must hold no NUL characters")
+        raise ValueError("it must not have NUL characters")
     conf: Mapping[str, Any] = json.loads(check_storable(text))
     return conf
 
@@ -250,7 +244,7 @@ def parse_flag(value: object) -> bool:
 
 
 def parse_description(value: object) -> str:
-    """:raises ValueError: it is no text that a database keeps."""
+    """:raises ValueError: it is not a text that a database stores."""
     if not isinstance(value, str):
         raise ValueError("it must be a text")
     return check_storable(value)
@@ -272,9 +266,9 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 
 
 class Definitions:
-    """Some schedules by name.
+    """The definitions of schedules, each parsed once for a round of the checker, since parsing costs more than evaluating.
 
-    :param read: their names and what is stored of them.
+    :param read: names and stored definitions.
     """
 
     def __init__(self, read: Iterable[tuple[str, Any]]) -> None:
@@ -282,13 +276,13 @@ class Definitions:
 
     @property
     def readable(self) -> list[Schedule]:
-        """Those that this version can read."""
+        """The schedules that this version can read."""
         return [schedule for _, schedule in self._parsed.values() if schedule is not None]
 
     def read(self, name: str, said: Any) -> Schedule:
-        """Return the schedule that is stored so.
+        """Return the schedule with this stored definition, parsed again only when it has changed.
 
-        :raises InvalidSchedule: it cannot be read.
+        :raises InvalidSchedule: this version cannot read it.
         """
         known, schedule = self._parsed.get(name, (None, None))
         return schedule if schedule is not None and known == said else Schedule.from_json(said)
@@ -298,4 +292,4 @@ def _readable(said: object) -> Schedule | None:
     try:
         return Schedule.from_json(said)
     except InvalidSchedule:
-        return None  # said when its job is evaluated
+        return None  # its evaluation reports it

@@ -1,11 +1,11 @@
-"""Writes schedules within somebody's transaction: their rows, what they listen to, and what becomes of what is pending.
+"""Write schedules in the caller's transaction: their rows, what they listen to, and the end of their pending runs.
 
     def write(conn):
         number_in_turn(conn)
         writer.create(conn, nightly, by="vera", origin=Origin.HAND)
 
-The invariant: each change draws a new generation and remembers its moment and the newest event, and pending jobs of an older
-generation are discarded with it. Whose schedule it is, and whether he may change it, is the caller's to know.
+The invariant: each change makes a new generation that stores its time and the newest event, and discards the pending runs of the
+old one. The caller checks who may change the schedule.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from airflow_snowpack.store.tables.schedules import (
 )
 
 SLOW_WRITERS = timedelta(seconds=1)
-"""So slow may the clock of a writer be that commits to a table right after a schedule was created, changed or resumed. What was
-committed so shortly before, and has not been read yet, counts too.
+"""How far the clock of a table's writer may be behind: what was committed so shortly before a schedule was created, changed or
+resumed, and has not been read yet, counts too.
 """
 
 CHANGES = {
@@ -50,12 +50,12 @@ CHANGES = {
     "suspended": "suspend_schedule",
     "resumed": "resume_schedule",
 }
-"""What the audit trail calls the changes that the history names."""
+"""The names of changes in the audit trail, by their names in the history."""
 
 
 class Origin(StrEnum):
-    """Who keeps the schedule: a DAG file (or YAML file), people through API, pages and command line, first one and then the
-    other, or the registered run whose cron it is.
+    """Where a schedule comes from: a DAG file or YAML file; the API, pages or command line; first the one and then the other; or
+    the registered run whose cron it is.
     """
 
     FILE = "file"
@@ -65,13 +65,11 @@ class Origin(StrEnum):
 
 
 class ScheduleWriter:
-    """Changes rows; every method expects that its transaction began with :func:`number_in_turn`.
+    """Changes rows. Every method expects that its transaction began with :func:`number_in_turn`, as all do that publish events: a
+    transaction that locked rows before could deadlock with another.
 
-    Whoever holds rows and then wants numbers could wait for himself in a circle; so numbers come first, here and wherever
-    events are published.
-
-    :param catalog: what the tables of triggers belong to.
-    :param actor: on whose behalf; each change has its entry in the audit trail then, and stands in his name.
+    :param catalog: of the tables that triggers name.
+    :param actor: who makes the changes; each is then audited.
     """
 
     def __init__(self, store: Store, *, catalog: str, actor: Actor | None = None, make_id: IdMaker = new_id) -> None:
@@ -91,9 +89,9 @@ class ScheduleWriter:
         self._record(conn, schedule.name, "created", by, enabled=schedule.enabled)
 
     def update(self, conn: sa.Connection, schedule: Schedule, *, by: str | None, origin: Origin) -> None:
-        """Change everything but whether it is enabled. What was pending is discarded, and counting begins anew.
+        """Change everything but whether it is enabled. Its pending runs are discarded, and counting starts from zero.
 
-        :raises ScheduleNotFound: there is none of this name.
+        :raises ScheduleNotFound: no schedule has this name.
         """
         was = Origin(self.required(conn, schedule.name).origin)
         now = Origin.EDITED if origin is Origin.HAND and was is not Origin.HAND else origin
@@ -104,9 +102,9 @@ class ScheduleWriter:
         self._record(conn, schedule.name, "updated", by)
 
     def delete(self, conn: sa.Connection, name: str, *, by: str | None) -> None:
-        """Remove it, and what is pending with it.
+        """Delete it with its pending runs.
 
-        :raises ScheduleNotFound: there is none of this name.
+        :raises ScheduleNotFound: no schedule has this name.
         """
         self.required(conn, name)
         self.discard(conn, name, "the schedule was deleted")
@@ -115,10 +113,10 @@ class ScheduleWriter:
         self._record(conn, name, "deleted", by)
 
     def switch(self, conn: sa.Connection, name: str, *, on: bool, by: str | None) -> None:
-        """Resume or suspend it. Doing it twice changes nothing.
+        """Resume or suspend it. Doing so twice changes nothing.
 
-        :raises ScheduleNotFound: there is none of this name.
-        :raises ScheduleNotReadable: nobody knows what it would listen to.
+        :raises ScheduleNotFound: no schedule has this name.
+        :raises ScheduleNotReadable: this version cannot read it.
         """
         if self.required(conn, name).enabled == on:
             return
@@ -129,7 +127,7 @@ class ScheduleWriter:
         self._record(conn, name, "resumed" if on else "suspended", by)
 
     def discard(self, conn: sa.Connection, name: str, why: str) -> None:
-        """End what is pending. A launch that is under way in some process meets the fence when it comes back."""
+        """Discard its pending runs. A process that is launching one of them finds its fence moved."""
         waiting = sa.and_(pending_jobs.c.schedule == name, pending_jobs.c.state.in_([*OPEN, PendingState.LAUNCH.value]))
         ended = {"state": PendingState.DISCARDED.value, "ended_at": self._store.clock(), "ended_because": why}
         gone = conn.execute(sa.update(pending_jobs).where(waiting).values(**ended).returning(pending_jobs.c.pending_id))
@@ -141,22 +139,22 @@ class ScheduleWriter:
             let_go(conn, dag_id, run_id)
 
     def row(self, conn: sa.Connection, name: str) -> sa.Row[Any] | None:
-        """The schedule's row, held until the transaction ends."""
+        """Return the schedule's row, locked until the transaction ends."""
         return conn.execute(sa.select(schedules).where(schedules.c.name == name).with_for_update()).first()
 
     def required(self, conn: sa.Connection, name: str) -> sa.Row[Any]:
-        """:raises ScheduleNotFound: there is none of this name."""
+        """:raises ScheduleNotFound: no schedule has this name."""
         row = self.row(conn, name)
         if row is None:
             raise ScheduleNotFound(name)
         return row
 
     def name_of(self, by: str | None) -> str | None:
-        """Who it was: whoever is named, or whoever it is done for."""
+        """Return the name for the history: ``by``, or the actor's."""
         return storable(self._actor.name) if by is None and self._actor is not None else by
 
     def _record(self, conn: sa.Connection, name: str, what: str, by: str | None, **detail: Any) -> None:
-        """In the schedule's history and, where somebody asked for the change, in the audit trail."""
+        """Record a change in the schedule's history and, with an actor, in the audit trail."""
         note(conn, self._store, name, what, by=self.name_of(by), **detail)
         if self._actor is not None:
             write_audit(conn, self._store, self._actor, CHANGES[what], audit_subject(name), **detail)
@@ -172,7 +170,7 @@ class ScheduleWriter:
         }
 
     def _listen(self, conn: sa.Connection, name: str) -> None:
-        """Enter the schedule's triggers, groups and clocks as they are now; a suspended one has none."""
+        """Write the schedule's triggers, groups and clocks as they are now; a suspended one has none."""
         row, now = self.required(conn, name), self._store.clock()
         try:
             schedule = Schedule.from_json(row.definition)
@@ -194,7 +192,8 @@ class ScheduleWriter:
         if not row.enabled:
             return
         counts_after = last_number(conn)
-        counts_from = now.replace(microsecond=now.microsecond // 1_000 * 1_000)  # Iceberg's moments have milliseconds
+        counts_from = now.replace(microsecond=now.microsecond // 1_000 * 1_000)  # Iceberg's times have milliseconds
+        tables: set[str] = set()
         for number, leaf in enumerate(schedule.trigger.leaves()):
             key = leaf.event_key(self._catalog, name, number)
             values = {"schedule": name, "leaf": number, "generation": row.generation, "event_key": key}
@@ -203,25 +202,24 @@ class ScheduleWriter:
             if leaf.clock is not None:
                 first = leaf.clock.next_after(now)
                 conn.execute(sa.insert(schedule_clocks).values(schedule=name, leaf=number, next_at=first, look_at=first))
-        # A quiet table is due at once: until it is read, a commit of a slow writer may look older than the change.
-        keys = {leaf.event_key(self._catalog, name, number) for number, leaf in enumerate(schedule.trigger.leaves())}
-        tables = sorted(key.removeprefix(TABLES) for key in keys if key.startswith(TABLES))
-        if tables:
-            mine = sa.and_(table_places.c.table_key.in_(tables), table_places.c.look_at > now)
+            if key.startswith(TABLES):
+                tables.add(key.removeprefix(TABLES))
+        if tables:  # due at once: until they are read, a commit of a slow writer may look older than the change
+            mine = sa.and_(table_places.c.table_key.in_(sorted(tables)), table_places.c.look_at > now)
             conn.execute(sa.update(table_places).where(mine).values(look_at=now))
 
     def _forget(self, conn: sa.Connection, name: str, *, of_dag: bool = True) -> None:
-        # Clocks and triggers in the order of who restarts a period. A group has the runs of a suspended schedule's DAG too.
+        # Clocks and triggers in the order in which a restarted period locks them. A suspended schedule's DAG stays in its group.
         for table in (schedule_clocks, schedule_triggers, schedule_dags, *([schedule_groups] if of_dag else [])):
             conn.execute(sa.delete(table).where(table.c.schedule == name))
 
 
 def audit_subject(name: str) -> str:
-    """How the audit trail calls a schedule, which may have the name of something else."""
+    """Return the subject of a schedule in the audit trail."""
     return f"schedule:{name}"
 
 
 def _named_dags(schedule: Schedule) -> list[str]:
-    """The DAGs whose runs its triggers and its constraints ask about."""
+    """Return the DAGs whose runs its triggers and constraints count."""
     named = {source.name for leaf in schedule.trigger.leaves() if (source := leaf.source) is not None and source.kind == "dag"}
     return sorted(named.union(RequiredFacts.of(schedule.constraints, schedule.dag_id).dag_runs))

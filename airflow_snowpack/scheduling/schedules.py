@@ -1,12 +1,11 @@
-"""The schedule store: schedules by name, their triggers by event key.
+"""The catalogue of schedules.
 
     schedules = Schedules(store, catalog="lake")
     schedules.create(nightly, by="vera")
     schedules.suspend("page_views_nightly")
 
-The invariant: what happened before a schedule was created, changed or resumed never counts for it. Each of these draws
-a new generation and remembers its moment and the newest event; pending jobs of an older generation are discarded with
-the change, and what was recorded or happened before is not looked at.
+The invariant: what happened before a schedule was created, changed or resumed never counts for it. Each of these makes a new
+generation that stores its time and the newest event, and discards the pending runs of the old one.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class StoredSchedule:
-    """A schedule as the store has it.
+    """A schedule in the store.
 
-    :param definition: what it is read from.
-    :param read: the schedule; ``None`` when this version cannot read it, and then ``problem`` says why. It can be shown,
-        suspended, changed and deleted like any other; what happens is kept for it and not counted.
-    :param enabled: events count for it; otherwise it is suspended.
-    :param generation: changes with every change, and with resuming.
+    :param definition: its JSON.
+    :param read: the schedule; ``None`` when this version cannot read it, for the reason in ``problem``. It can be shown,
+        suspended, changed and deleted; its events are kept and not counted.
+    :param enabled: whether events count for it; otherwise it is suspended.
+    :param generation: a new one after each change and after resuming.
     """
 
     name: str
@@ -60,12 +59,10 @@ class StoredSchedule:
 
 
 class Schedules:
-    """Creates, changes and finds schedules.
+    """Creates, changes and finds schedules. The cron of a registered run is listed here, and changed with the run alone.
 
-    The schedule of a registered run's cron is shown here and changed there.
-
-    :param catalog: what the tables of triggers belong to.
-    :param actor: on whose behalf; each change has its entry in the audit trail then, and stands in his name.
+    :param catalog: of the tables that triggers name.
+    :param actor: who makes the changes; each is then audited.
     """
 
     def __init__(self, store: Store, *, catalog: str, actor: Actor | None = None, make_id: IdMaker = new_id) -> None:
@@ -86,9 +83,9 @@ class Schedules:
         return self._changed(schedule.name, write)
 
     def update(self, schedule: Schedule, *, by: str | None = None, origin: Origin = Origin.HAND) -> StoredSchedule:
-        """Change everything but whether it is enabled. What was pending is discarded, and counting begins anew.
+        """Change everything but whether it is enabled. Its pending runs are discarded, and counting starts from zero.
 
-        :raises ScheduleNotFound: there is none of this name.
+        :raises ScheduleNotFound: no schedule has this name.
         :raises KeptByRun: it is the cron of a registered run.
         """
 
@@ -99,9 +96,9 @@ class Schedules:
         return self._changed(schedule.name, write)
 
     def delete(self, name: str, *, by: str | None = None) -> None:
-        """Remove it, and what is pending with it.
+        """Delete it with its pending runs.
 
-        :raises ScheduleNotFound: there is none of this name.
+        :raises ScheduleNotFound: no schedule has this name.
         :raises KeptByRun: it is the cron of a registered run.
         """
 
@@ -112,26 +109,25 @@ class Schedules:
         self._write(write)
 
     def suspend(self, name: str, *, by: str | None = None) -> StoredSchedule:
-        """Discard what is pending and take no more events. Doing it twice changes nothing.
+        """Discard its pending runs and count no more events. Suspending twice changes nothing.
 
-        :raises ScheduleNotFound: there is none of this name.
+        :raises ScheduleNotFound: no schedule has this name.
         :raises KeptByRun: it is the cron of a registered run.
         """
         return self._switch(name, on=False, by=by)
 
     def resume(self, name: str, *, by: str | None = None) -> StoredSchedule:
-        """Take events again, from now on. Doing it twice changes nothing.
+        """Count events again, from now on. Resuming twice changes nothing.
 
-        :raises ScheduleNotFound: there is none of this name.
-        :raises ScheduleNotReadable: nobody knows what it would listen to.
+        :raises ScheduleNotFound: no schedule has this name.
+        :raises ScheduleNotReadable: this version cannot read it.
         :raises KeptByRun: it is the cron of a registered run.
         """
         return self._switch(name, on=True, by=by)
 
     def get(self, name: str) -> StoredSchedule:
-        """:raises ScheduleNotFound: there is none of this name."""
-        row = self.store.read(lambda conn: conn.execute(sa.select(schedules).where(schedules.c.name == name)).first())
-        if row is None:
+        """:raises ScheduleNotFound: no schedule has this name."""
+        if (row := self.store.first(sa.select(schedules).where(schedules.c.name == name))) is None:
             raise ScheduleNotFound(name)
         return _stored_from(row)
 
@@ -144,10 +140,10 @@ class Schedules:
         after: str | None = None,
         limit: int = 1_000,
     ) -> list[StoredSchedule]:
-        """Schedules in order of their names.
+        """Return schedules in the order of their names.
 
-        :param search: part of the name or of the DAG's id, whatever the case.
-        :param after: only names that come later: the next page.
+        :param search: part of the name or of the DAG's id, ignoring case.
+        :param after: return only later names, for the next page.
         """
         query = sa.select(schedules).order_by(schedules.c.name).limit(limit)
         query = query if dag_id is None else query.where(schedules.c.dag_id == storable(dag_id))
@@ -157,13 +153,12 @@ class Schedules:
             text = storable(search).lower()
             searched = (schedules.c.name, schedules.c.dag_id)
             query = query.where(sa.or_(*(sa.func.lower(each).contains(text, autoescape=True) for each in searched)))
-        return [_stored_from(row) for row in self.store.read(lambda conn: conn.execute(query).all())]
+        return [_stored_from(row) for row in self.store.all(query)]
 
     def count(self) -> dict[bool, int]:
-        """How many are enabled, and how many suspended."""
-        query = sa.select(schedules.c.enabled, sa.func.count()).group_by(schedules.c.enabled)
-        rows = self.store.read(lambda conn: conn.execute(query).all())
-        return {True: 0, False: 0} | {row[0]: row[1] for row in rows}
+        """Return the numbers of enabled (``True``) and suspended schedules."""
+        query = sa.select(schedules.c.enabled, sa.func.count().label("number")).group_by(schedules.c.enabled)
+        return {True: 0, False: 0} | {row.enabled: row.number for row in self.store.all(query)}
 
     def _switch(self, name: str, *, on: bool, by: str | None) -> StoredSchedule:
         def write(conn: sa.Connection) -> None:
@@ -180,7 +175,7 @@ class Schedules:
         return self._write(change)
 
     def _write(self, work: Callable[[sa.Connection], T]) -> T:
-        """One change of a schedule after the other, and none while events get their numbers."""
+        """Run a change in a transaction of its own, while no other changes a schedule and no events get numbers."""
 
         def in_turn(conn: sa.Connection) -> T:
             number_in_turn(conn)
@@ -199,16 +194,6 @@ def _stored_from(row: sa.Row[Any]) -> StoredSchedule:
         read = Schedule.from_json(row.definition)
     except InvalidSchedule as error:
         problem = str(error)
-    return StoredSchedule(
-        name=row.name,
-        dag_id=row.dag_id,
-        definition=row.definition,
-        read=read,
-        problem=problem,
-        enabled=row.enabled,
-        generation=row.generation,
-        origin=Origin(row.origin),
-        created_at=row.created_at,
-        changed_at=row.changed_at,
-        changed_by=row.changed_by,
-    )
+    same = {name: getattr(row, name) for name in ("name", "dag_id", "definition", "enabled", "generation")}
+    changed = {name: getattr(row, name) for name in ("created_at", "changed_at", "changed_by")}
+    return StoredSchedule(**same, **changed, read=read, problem=problem, origin=Origin(row.origin))

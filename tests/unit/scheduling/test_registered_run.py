@@ -47,7 +47,7 @@ def test_the_trigger_of_a_run_without_a_cron_is_never_satisfied_and_has_no_field
         ({"conf": {"snowpack_run": {"name": "another"}}}, "conf", "what Snowpack itself tells a run"),
         ({"cron": "8 o'clock"}, "cron", "five fields, or six"),
         ({"cron": 8}, "cron", "must be a text"),
-        ({"cron": "0 0 30 2 *"}, "cron", "no day ever|no cron expression"),
+        ({"cron": "0 0 30 2 *"}, "cron", "no day ever|not a cron expression"),
         ({"tz": "Berlin"}, "tz", "no such time zone"),
         ({"preservation": "full"}, "preservation", "NONE or FULL"),
         ({"preservation": ["FULL"]}, "preservation", "NONE or FULL"),
