@@ -64,7 +64,7 @@ PROMISES = (
             "integration/maintenance/test_conflicts.py",
             "integration/maintenance/test_interrupting.py",
             "integration/maintenance/test_worker_on_spark.py",
-            "unit/builds/test_build_winners.py",
+            "unit/builds/test_build_selection.py",
             "unit/interim/test_interim_frames.py",
             "unit/interim/test_lossless.py",
             "unit/interim/test_rows_contract.py",

@@ -103,7 +103,7 @@ def test_an_attempt_that_ends_after_its_build_was_published_is_found_later(
 
 
 @pytest.mark.one_database
-def test_losers_of_a_damaged_manifest_stay_and_are_told(registry: BuildRegistry, storage: Storage) -> None:
+def test_losers_of_a_damaged_manifest_stay_and_are_reported(registry: BuildRegistry, storage: Storage) -> None:
     damaged, sound = published(registry, storage, 0, 1, losers=1)
     storage.write(f"manifests/{damaged}/1.json", b"{}")
     done = cleanup_losers(registry, storage, DATASET)
@@ -125,7 +125,7 @@ def test_a_run_that_was_long_in_the_making_is_kept_for_as_long_after_its_last_ho
     assert publish(registry, storage, again, selected(storage, again)).moved
 
 
-def test_a_run_that_was_deleted_can_neither_be_published_nor_gone_back_to(
+def test_a_deleted_run_can_neither_be_published_nor_rolled_back_to(
     registry: BuildRegistry, storage: Storage, clock: MovedClock
 ) -> None:
     left, manifest = built(registry, storage, MIDNIGHT)
@@ -188,7 +188,7 @@ def test_one_deletion_that_fails_stops_no_other_and_the_next_pass_finds_it(
 
 
 @pytest.mark.one_database
-def test_a_pointer_that_was_half_written_by_somebody_who_was_killed_goes(
+def test_the_half_written_pointer_of_a_killed_process_is_deleted(
     registry: BuildRegistry, storage: Storage, clock: MovedClock
 ) -> None:
     published(registry, storage, 0)
@@ -201,7 +201,7 @@ def test_a_pointer_that_was_half_written_by_somebody_who_was_killed_goes(
     assert served(storage) == "20260101T000000Z"
 
 
-def test_cleanup_stays_away_while_somebody_publishes(registry: BuildRegistry, storage: Storage) -> None:
+def test_a_cleanup_fails_while_another_process_publishes(registry: BuildRegistry, storage: Storage) -> None:
     published(registry, storage, 0, 1)
     with registry.lock(DATASET, "the publisher"), pytest.raises(DatasetBusy, match="the publisher"):
         cleanup(registry, storage, DATASET, Retention(keep_runs=1))
@@ -227,7 +227,7 @@ def test_a_publication_need_not_wait_for_deletions(registry: BuildRegistry, tmp_
     assert served(storage) == "20260107T000000Z"
 
 
-def test_a_run_that_is_being_deleted_can_neither_be_gone_back_to_nor_taken_over(
+def test_a_run_that_is_being_deleted_can_neither_be_rolled_back_to_nor_resumed(
     registry: BuildRegistry, tmp_path: Path, clock: MovedClock
 ) -> None:
     class Watched(Storage):

@@ -117,7 +117,7 @@ def test_a_pointer_that_was_set_although_the_answer_was_lost_is_set(registry: Bu
 
 
 @pytest.mark.one_database
-def test_a_publication_that_was_interrupted_is_not_completed_when_its_files_are_gone(
+def test_an_interrupted_publication_without_its_files_is_not_completed(
     registry: BuildRegistry, storage: Storage, pointed: Pointed
 ) -> None:
     (before,) = published(registry, storage, 0)
@@ -184,7 +184,7 @@ class Mute(Pointed):
 
 
 @pytest.mark.parametrize("was_set", [True, False])
-def test_when_nobody_knows_whether_the_pointer_was_set_the_next_one_finds_out(
+def test_after_an_unknown_outcome_the_next_process_completes_the_publication(
     registry: BuildRegistry, storage: Storage, tmp_path: Path, clock: MovedClock, was_set: bool
 ) -> None:
     published(registry, storage, 0)
@@ -271,7 +271,7 @@ def test_a_real_postgres_that_goes_down_after_the_pointer_was_set(
         assert served(pointed) == handle.run_id
 
 
-def test_a_later_try_after_the_registry_was_away_replaces_what_is_served(
+def test_a_later_try_after_the_registry_was_away_replaces_the_current_build(
     store_url: str, pointed: Pointed, storage: Storage, clock: MovedClock
 ) -> None:
     with Cut(open_engine(store_url), clock) as store:
@@ -303,7 +303,7 @@ def fresh(migrated_sqlite: Path, tmp_path: Path, clock: MovedClock) -> Iterator[
 
 
 @pytest.mark.one_database
-def test_a_registry_that_was_lost_goes_on_from_what_is_served(
+def test_a_lost_registry_continues_from_the_current_build(
     registry: BuildRegistry, fresh: BuildRegistry, storage: Storage
 ) -> None:
     published(registry, storage, 0, 1, 2)
@@ -319,7 +319,7 @@ def test_a_registry_that_was_lost_goes_on_from_what_is_served(
 
 
 @pytest.mark.one_database
-def test_a_lost_registry_never_says_of_a_published_run_that_it_is_its_own(
+def test_a_lost_registry_never_claims_a_published_run_as_its_own(
     registry: BuildRegistry, fresh: BuildRegistry, storage: Storage, tmp_path: Path, clock: MovedClock
 ) -> None:
     """A folder that is not the run's own is found before the run is registered, so that no cleanup is told of it."""
@@ -341,7 +341,7 @@ def test_a_lost_registry_never_says_of_a_published_run_that_it_is_its_own(
 
 
 @pytest.mark.one_database
-def test_a_lost_registry_begins_the_moment_that_is_served_and_still_knows_that_it_was(
+def test_a_lost_registry_begins_the_same_time_again_and_keeps_the_publication(
     registry: BuildRegistry, fresh: BuildRegistry, storage: Storage
 ) -> None:
     published(registry, storage, 0, 1)
@@ -356,9 +356,7 @@ def test_a_lost_registry_begins_the_moment_that_is_served_and_still_knows_that_i
 
 @pytest.mark.one_database
 @pytest.mark.parametrize("damage", [None, b"", b"{}"])
-def test_a_pointer_that_is_damaged_or_gone_is_written_again(
-    registry: BuildRegistry, storage: Storage, damage: bytes | None
-) -> None:
+def test_a_damaged_or_missing_pointer_is_written_again(registry: BuildRegistry, storage: Storage, damage: bytes | None) -> None:
     published(registry, storage, 0, 1)
     before = storage.read(layout.CURRENT)
     storage.delete(layout.CURRENT)
@@ -368,7 +366,7 @@ def test_a_pointer_that_is_damaged_or_gone_is_written_again(
     assert storage.read(layout.CURRENT) == before
 
 
-def test_a_pointer_ahead_that_names_nothing_goes_back_with_a_higher_number(registry: BuildRegistry, storage: Storage) -> None:
+def test_a_pointer_ahead_without_a_manifest_is_repaired_with_a_higher_number(registry: BuildRegistry, storage: Storage) -> None:
     _, current = published(registry, storage, 0, 1)
     pointer = read_pointer(storage)
     assert pointer is not None
@@ -403,7 +401,7 @@ def asleep(pointed: Pointed, clock: MovedClock, policy: BuildPolicy, meanwhile: 
     pointed.before = sleep
 
 
-def test_a_sleeper_completed_by_somebody_else_hears_that_it_was_published(
+def test_a_suspended_publisher_returns_the_outcome_that_another_process_completed(
     registry: BuildRegistry, storage: Storage, pointed: Pointed, clock: MovedClock
 ) -> None:
     handle, manifest = built(registry, storage, MIDNIGHT)
@@ -427,7 +425,7 @@ def test_a_sleeper_overtaken_by_a_newer_build_sets_right_what_it_wrote(
     assert pointer.publication == registry.dataset(DATASET).publication
 
 
-def test_a_sleeper_overtaken_by_somebody_who_still_has_the_dataset_is_ignored_and_repaired_by_the_next(
+def test_the_late_write_of_a_suspended_publisher_is_ignored_and_repaired(
     registry: BuildRegistry, storage: Storage, pointed: Pointed, clock: MovedClock
 ) -> None:
     published(registry, storage, 0)

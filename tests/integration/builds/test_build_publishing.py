@@ -125,7 +125,7 @@ def test_what_the_storage_has_already_is_never_written_into(registry: BuildRegis
     assert [run.run_id for run in registry.runs(DATASET).items] == [handle.run_id], "of the other one the registry says nothing"
 
 
-def test_a_later_try_of_the_same_task_goes_back_no_further(registry: BuildRegistry, storage: Storage) -> None:
+def test_a_later_try_of_the_same_task_rolls_back_no_further(registry: BuildRegistry, storage: Storage) -> None:
     first, second, _ = published(registry, storage, 0, 1, 2)
     back = rollback(registry, storage, DATASET, to="-1", by="dag/run/back", once=True)
     assert (back.run_id, back.moved) == (second, True)
@@ -136,7 +136,7 @@ def test_a_later_try_of_the_same_task_goes_back_no_further(registry: BuildRegist
     assert rollback(registry, storage, DATASET, to="-1", by="dag/run2/back", once=True).run_id == "20260103T000000Z"
 
 
-def test_only_what_is_published_and_whole_can_be_gone_back_to(registry: BuildRegistry, storage: Storage) -> None:
+def test_only_published_and_whole_builds_can_be_rolled_back_to(registry: BuildRegistry, storage: Storage) -> None:
     with pytest.raises(DatasetNotFound):
         rollback(registry, storage, DATASET, to="-1", by=None)
     running, _ = built(registry, storage, MIDNIGHT)
@@ -156,9 +156,7 @@ def test_only_what_is_published_and_whole_can_be_gone_back_to(registry: BuildReg
     assert served(storage) == third
 
 
-def test_who_goes_back_falls_back_to_what_was_served_before_and_not_to_what_he_left(
-    registry: BuildRegistry, storage: Storage
-) -> None:
+def test_a_rollback_falls_back_to_its_predecessor_and_not_to_the_build_it_left(registry: BuildRegistry, storage: Storage) -> None:
     first, second, _ = published(registry, storage, 0, 1, 2)
     rollback(registry, storage, DATASET, to=second, by=None)
     pointer = read_pointer(storage)

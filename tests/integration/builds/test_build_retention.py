@@ -31,7 +31,7 @@ def prune(store: Store, *, dry_run: bool = False) -> dict[str, int]:
     return dict(pruner.run(sleep=lambda _seconds: None))
 
 
-def test_runs_go_when_their_files_are_gone_and_the_current_build_is_read_as_before(
+def test_records_of_deleted_runs_are_deleted_and_the_current_build_is_read_as_before(
     registry: BuildRegistry, storage: Storage, store: Store, clock: MovedClock
 ) -> None:
     runs = [

@@ -59,7 +59,7 @@ def test_a_build_is_published_and_read(build: Build, registry: BuildRegistry, st
 
 
 @pytest.mark.one_database
-def test_a_build_that_fails_says_why_and_readers_keep_what_they_had(
+def test_a_failed_build_has_its_reason_and_readers_keep_the_current_one(
     build: Build, registry: BuildRegistry, storage: Storage
 ) -> None:
     build.run(ROWS, SPEC, as_of=MIDNIGHT)
@@ -113,7 +113,7 @@ def test_cleanup_follows_a_publication_and_cannot_fail_it(build: Build, registry
 
 
 @pytest.mark.one_database
-def test_an_attempt_that_ends_after_the_publication_harms_nobody(build: Build, storage: Storage, clock: MovedClock) -> None:
+def test_an_attempt_that_ends_after_the_publication_does_no_harm(build: Build, storage: Storage, clock: MovedClock) -> None:
     outcome = build.run(ROWS, SPEC, as_of=MIDNIGHT)
     # It would have won, had it been there in time: Spark's task attempt ids come before the ids of those that have none.
     late = AttemptPlace(outcome.run_id, 0, 0, "0", task_attempt_id=0)

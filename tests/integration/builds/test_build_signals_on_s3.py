@@ -46,7 +46,7 @@ def raising() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("raising")
-def test_a_pointer_is_replaced_whole_when_the_task_is_told_to_end_in_the_middle() -> None:
+def test_a_pointer_is_replaced_whole_when_the_task_is_terminated_meanwhile() -> None:
     with s3_server() as options:
         storage = Storage("s3://lake/flights", options)
         storage.write(layout.CURRENT, b"the build before")

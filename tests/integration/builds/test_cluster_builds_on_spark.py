@@ -191,7 +191,7 @@ def test_a_slow_task_is_overtaken_by_its_copy(cluster: Cluster) -> None:
     assert numbers >= {"00", "01"}, "a copy is Spark's next attempt"
 
 
-def test_a_driver_that_is_killed_leaves_nobody_behind_and_no_build(cluster: Cluster) -> None:
+def test_a_killed_driver_leaves_no_process_and_no_build(cluster: Cluster) -> None:
     everybody = psutil.Process(cluster.driver.pid).children(recursive=True)
     written, compared = threading.Event(), threading.Event()
 

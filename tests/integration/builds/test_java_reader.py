@@ -96,7 +96,7 @@ def test_the_vectors_on_the_page_are_what_the_code_does() -> None:
     assert VECTORS.read_text() == format_vectors.text(), "python tests/support/format_vectors.py > docs/build-format-vectors.json"
 
 
-def test_the_vectors_hold_in_java(java: Java, tmp_path: Path) -> None:
+def test_the_vectors_are_correct_in_java(java: Java, tmp_path: Path) -> None:
     ran = java("vectors", VECTORS)
     count = sum(len(json.loads(VECTORS.read_text())[name]) for name in ("keys", "checksums", "records"))
     assert (ran.returncode, ran.stdout) == (0, f"{count} vectors hold\n"), ran.stderr

@@ -54,7 +54,7 @@ def everything(storage: Storage) -> set[str]:
 # -- runs and their publications -------------------------------------------------------------------------------------------
 
 
-def test_a_published_build_is_served_and_on_record(registry: BuildRegistry, storage: Storage) -> None:
+def test_a_published_build_is_current_and_recorded(registry: BuildRegistry, storage: Storage) -> None:
     assert served(storage) is None
     handle, manifest = built(registry, storage, MIDNIGHT, owner="dag/run/task")
     outcome = publish(registry, storage, handle, manifest)
@@ -137,7 +137,7 @@ def test_a_lease_that_is_renewed_outlasts_its_first_end(registry: BuildRegistry,
     assert registry.run(DATASET, handle.run_id).lease_until == clock.now + registry.policy.run_lease
 
 
-def test_a_dataset_stands_in_one_folder_which_is_its_own(registry: BuildRegistry, storage: Storage) -> None:
+def test_a_dataset_has_one_folder_of_its_own(registry: BuildRegistry, storage: Storage) -> None:
     published(registry, storage, 0)
     with pytest.raises(InvalidBuild, match="the URL of the dataset flights is"):
         registry.begin(DATASET, f"{storage.url}2", as_of=MIDNIGHT, num_shards=1)
@@ -234,7 +234,7 @@ def test_a_publication_waits_for_the_dataset_and_then_gives_up(store: Store, sto
     assert publish(registry, storage, handle, manifest).moved
 
 
-def test_a_lock_whose_holder_is_gone_is_free_once_its_lease_has_run_out(
+def test_the_lock_of_a_killed_process_is_free_after_its_lease(
     registry: BuildRegistry, storage: Storage, clock: MovedClock
 ) -> None:
     handle, manifest = built(registry, storage, MIDNIGHT)
@@ -294,7 +294,7 @@ def test_the_newest_runs_and_the_current_one_stay(registry: BuildRegistry, stora
     assert cleanup_old_runs(registry, storage, DATASET, Retention(keep_runs=2)) == []
 
 
-def test_a_dry_run_tells_exactly_what_the_real_one_does_and_deletes_nothing(
+def test_a_dry_run_returns_what_a_cleanup_does_and_deletes_nothing(
     registry: BuildRegistry, storage: Storage, clock: MovedClock
 ) -> None:
     published(registry, storage, 0, 1, 2, losers=1)

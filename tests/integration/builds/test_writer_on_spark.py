@@ -71,7 +71,7 @@ def written_rows(storage: Storage, run_id: str) -> list[int]:
 
 
 @pytest.mark.parametrize("shard_format", list(ShardFormat))
-def test_every_row_stands_in_its_shard(flights: DataFrame, storage: Storage, shard_format: ShardFormat) -> None:
+def test_every_row_is_in_its_shard(flights: DataFrame, storage: Storage, shard_format: ShardFormat) -> None:
     written = write_shards(flights, storage, "r1", Sharding.hash(3), "tail", shard_format=shard_format)
     schema = arrow_schema_of(flights)
     assert written.key_type is KeyType.STRING
@@ -117,7 +117,7 @@ def test_a_row_that_has_no_place_fails_the_build_with_its_reason(
 @pytest.mark.parametrize(
     ("columns", "sharding", "told"),
     [
-        (["CAST(9223372036854775808 AS DECIMAL(19)) AS id"], Sharding.hash(2), "and a key is an integer of up to 64 bits"),
+        (["CAST(9223372036854775808 AS DECIMAL(19)) AS id"], Sharding.hash(2), "but a key must be an integer of up to 64 bits"),
         (["id"], Sharding.categories("nothing", (1, 2)), "it must be one of the columns id"),
         (["id"], Sharding.expression("no_such % 3", 2), "UNRESOLVED_COLUMN"),
         (["id", "make_interval(1) AS age"], Sharding.hash(2), "a shard cannot hold interval"),

@@ -139,7 +139,7 @@ def test_text_of_other_classes_is_a_key_as_its_text_is(root: Storage, monkeypatc
         assert [row["flown"] for row in reader.multi_get(keys).values()] == [1, 2, 3, 4]
 
 
-def test_an_answer_leaves_nothing_that_holds_on_to_its_keys(root: Storage, tmp_path: Path) -> None:
+def test_an_answer_keeps_no_reference_to_its_keys(root: Storage, tmp_path: Path) -> None:
     publish(root, pa.table({"key": pa.array([b"a", b"b"], pa.binary())}), key="key")
     names = tmp_path / "names"
     names.write_bytes(b"ab")
@@ -162,7 +162,7 @@ def test_a_build_may_have_as_many_columns_as_sqlite_takes(root: Storage) -> None
         assert list(reader.scan()) == table.to_pylist()
 
 
-def test_bytes_may_be_asked_for_by_what_stands_for_them(root: Storage) -> None:
+def test_bytes_are_found_by_buffers_as_well(root: Storage) -> None:
     publish(root, pa.table({"key": pa.array([b"a", b"b"], pa.binary())}), key="key", shard_format=ShardFormat.SQLITE)
     with SnapshotReader(root) as reader:
         views = [memoryview(b"b"), memoryview(b"a")]
@@ -360,12 +360,12 @@ def test_many_threads_read_at_once_while_the_pointer_moves(root: Storage) -> Non
 # -- following the pointer -------------------------------------------------------------------------------------------------
 
 
-def test_a_dataset_without_a_pointer_is_told_so(root: Storage) -> None:
+def test_a_dataset_without_a_pointer_is_reported(root: Storage) -> None:
     with pytest.raises(NothingPublished, match="no _CURRENT"):
         SnapshotReader(root)
 
 
-def test_the_pointer_is_followed_on_a_period_and_when_told(root: Storage) -> None:
+def test_the_pointer_is_followed_periodically_and_by_reload(root: Storage) -> None:
     clock = Clock()
     first = publish(root, flights(10), key="tail", run_id="r1")
     reader = SnapshotReader(root, reload_every=timedelta(minutes=1), clock=clock)
@@ -382,7 +382,7 @@ def test_the_pointer_is_followed_on_a_period_and_when_told(root: Storage) -> Non
     assert reader.get("N00025") is not None
 
 
-def test_a_reader_without_a_period_moves_only_when_told(root: Storage) -> None:
+def test_a_reader_without_a_period_changes_builds_only_by_reload(root: Storage) -> None:
     clock = Clock()
     first = publish(root, flights(10), key="tail", run_id="r1")
     reader = SnapshotReader(root, reload_every=None, clock=clock)
@@ -412,7 +412,7 @@ def test_no_reload_happens_during_a_scan(root: Storage) -> None:
     assert reader.get("N00025") is not None
 
 
-def test_a_pointer_that_goes_back_is_ignored(root: Storage, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_pointer_with_a_smaller_number_is_ignored(root: Storage, caplog: pytest.LogCaptureFixture) -> None:
     first = publish(root, flights(10), key="tail", run_id="r1")
     publish(root, flights(20), key="tail", run_id="r2", after=first)
     reader = SnapshotReader(root)
@@ -432,7 +432,7 @@ def test_a_rollback_is_followed(root: Storage) -> None:
     assert reader.fallback is None
 
 
-def test_what_was_served_goes_on_while_the_storage_is_away(root: Storage, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_reader_keeps_its_build_while_the_storage_is_unavailable(root: Storage, caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     publish(root, flights(10), key="tail")
     reader = SnapshotReader(root, reload_every=timedelta(minutes=1), clock=clock)
@@ -485,7 +485,7 @@ every_damage = pytest.mark.parametrize("damage", [cut, flip, lose])
 
 
 @every_damage
-def test_a_damaged_manifest_is_not_served_but_the_one_before_it(
+def test_a_reader_falls_back_from_a_damaged_manifest_to_the_one_before(
     root: Storage, damage: Callable[[Storage, str], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     first = publish(root, flights(10), key="tail", run_id="r1")
@@ -598,7 +598,7 @@ def test_a_scan_that_meets_damage_stops_and_the_next_one_is_of_the_build_before(
     assert len(list(reader.scan())) == 10
 
 
-def test_without_a_whole_build_the_reader_says_what_is_wrong_with_the_published_one(root: Storage) -> None:
+def test_without_a_whole_build_the_reader_reports_the_damage_of_the_current_one(root: Storage) -> None:
     first = publish(root, flights(10), key="tail", run_id="r1")
     second = publish(root, flights(20), key="tail", run_id="r2", after=first)
     for current in (first, second):
@@ -628,7 +628,7 @@ def test_a_build_that_was_cleaned_up_meanwhile_is_left_for_the_new_one(root: Sto
     assert (reader.manifest.run_id, reader.fallback) == ("r2", None)
 
 
-def test_a_damaged_pointer_is_told(root: Storage) -> None:
+def test_a_damaged_pointer_is_reported(root: Storage) -> None:
     publish(root, flights(10), key="tail")
     root.write(layout.CURRENT, b"{}")
     with pytest.raises(ManifestDamaged, match="_CURRENT"):

@@ -56,7 +56,7 @@ def test_a_null_key_is_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.decimal128(20, 0), pa.timestamp("us"), pa.bool_(), pa.list_(pa.int8())])
-def test_a_column_that_holds_no_keys_is_refused(kind: pa.DataType) -> None:
+def test_a_column_without_valid_keys_is_refused(kind: pa.DataType) -> None:
     with pytest.raises(InvalidBuild, match="an integer of up to 64 bits, a string or bytes"):
         key_type_of("id", kind)
 
@@ -89,7 +89,7 @@ def test_an_expression_names_the_shard() -> None:
     ("ids", "told"),
     [([0, 3], "it returned 3"), ([-1, 0], "it returned -1"), ([0, None], "it returned null"), ([0.5], "type double")],
 )
-def test_an_expression_that_names_no_shard_stops_the_build(ids: list[object], told: str) -> None:
+def test_an_expression_that_returns_no_shard_stops_the_build(ids: list[object], told: str) -> None:
     with pytest.raises(InvalidBuild, match=told):
         Placing(Sharding.expression("id % 3", 3), KeyType.INTEGER).shards(pa.array(ids))
 

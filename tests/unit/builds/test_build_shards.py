@@ -46,7 +46,7 @@ def repeats(path: Path) -> bool:
 
 @BOTH
 @pytest.mark.parametrize("batch_size", [1, 3, 100])
-def test_a_file_holds_the_rows_and_tells_about_them(tmp_path: Path, shard_format: ShardFormat, batch_size: int) -> None:
+def test_a_file_has_the_rows_and_its_numbers_are_returned(tmp_path: Path, shard_format: ShardFormat, batch_size: int) -> None:
     plan = ShardPlan(SCHEMA, "tail", shard_format, batch_size=batch_size)
     file = write_shard(plan, batches(["a", "b", "c", "dé", "e"]), tmp_path)
     assert read(file.path) == [{"seats": number, "tail": tail} for number, tail in enumerate(["a", "b", "c", "dé", "e"])]
@@ -64,7 +64,7 @@ def test_a_shard_without_rows_has_a_file_too(tmp_path: Path, shard_format: Shard
 
 @BOTH
 @pytest.mark.parametrize("tails", ["aabc", "abbc", "abcc", "aaaaaa", "abbbc"])
-def test_a_key_may_repeat_wherever_it_stands(tmp_path: Path, shard_format: ShardFormat, tails: str) -> None:
+def test_a_key_may_repeat_anywhere(tmp_path: Path, shard_format: ShardFormat, tails: str) -> None:
     file = write_shard(ShardPlan(SCHEMA, "tail", shard_format, batch_size=2), batches(list(tails)), tmp_path)
     assert [row["tail"] for row in read(file.path)] == list(tails)
     assert file.rows == len(tails)
@@ -118,7 +118,7 @@ def test_a_parquet_shard_is_cut_into_groups_with_statistics(tmp_path: Path) -> N
     assert [(each.min, each.max) for each in bounds] == [("a", "b"), ("c", "d"), ("e", "e")]
 
 
-def test_columns_that_cannot_be_told_apart_are_refused() -> None:
+def test_ambiguous_columns_are_refused() -> None:
     with pytest.raises(InvalidBuild, match="another column has the same name"):
         ShardPlan(pa.schema([("id", pa.int64()), ("Tail", pa.string()), ("tail", pa.string())]), "id")
     with pytest.raises(InvalidBuild, match="must be exactly one of the columns seats, tail"):

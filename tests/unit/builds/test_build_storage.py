@@ -27,7 +27,7 @@ def test_what_was_written_is_read_listed_and_deleted(storage: Storage) -> None:
     assert not storage.exists("data/a/one")
 
 
-def test_an_object_that_is_not_there_is_told_apart_from_a_storage_that_fails(storage: Storage) -> None:
+def test_a_missing_object_is_another_error_than_a_failing_storage(storage: Storage) -> None:
     with pytest.raises(ObjectMissing, match="no such object"):
         storage.read("_CURRENT")
     assert storage.delete("_CURRENT").objects == 0

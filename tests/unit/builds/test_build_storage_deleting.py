@@ -62,7 +62,7 @@ def test_one_object_that_stays_does_not_keep_the_others(tmp_path: Path) -> None:
     assert names(sound) == ["data/a/one", "data/ab/three"]
 
 
-def test_a_write_is_tried_as_often_as_its_caller_says(tmp_path: Path) -> None:
+def test_a_write_is_tried_as_often_as_its_caller_wants(tmp_path: Path) -> None:
     tries = []
 
     def never(name: str, path: str) -> None:
@@ -82,7 +82,7 @@ class ClientError(Exception):
     """What a library below fsspec raises, such as botocore's: it is no OSError."""
 
 
-def test_an_error_of_a_librarys_own_is_tried_again_and_told_like_any_other(tmp_path: Path) -> None:
+def test_an_error_of_a_library_is_retried_and_reported_like_any_other(tmp_path: Path) -> None:
     sound, calls = filled(tmp_path), []
 
     def failing(name: str, path: str) -> None:

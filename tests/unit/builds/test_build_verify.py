@@ -83,7 +83,7 @@ def test_every_damaged_shard_is_named(storage: Storage, shard_format: ShardForma
         ({"max_key": 10**6}, "its greatest key is"),
     ],
 )
-def test_a_file_that_is_whole_but_not_what_the_manifest_says_is_found(
+def test_a_whole_file_that_differs_from_the_manifest_is_found(
     storage: Storage, shard_format: ShardFormat, change: dict[str, Any], said: str
 ) -> None:
     manifest = written(storage, shard_format=shard_format)
@@ -93,7 +93,7 @@ def test_a_file_that_is_whole_but_not_what_the_manifest_says_is_found(
 
 
 @pytest.mark.parametrize("shard_format", list(ShardFormat))
-def test_rows_that_stand_in_the_wrong_shard_are_found(storage: Storage, shard_format: ShardFormat) -> None:
+def test_rows_in_the_wrong_shard_are_found(storage: Storage, shard_format: ShardFormat) -> None:
     manifest = written(storage, shard_format=shard_format, sharding=Sharding.hash(2))
     one, other = manifest.shards
     exchanged = (replace(other, shard_id=0), replace(one, shard_id=1))
@@ -108,7 +108,7 @@ def test_a_type_that_the_manifest_cannot_name_is_no_damage(storage: Storage) -> 
     assert verify(storage, PATH, manifest_at(storage, PATH)).problems == ()
 
 
-def test_other_columns_than_the_manifest_says_are_found(storage: Storage) -> None:
+def test_columns_that_differ_from_the_manifest_are_found(storage: Storage) -> None:
     manifest = written(storage, shard_format=ShardFormat.PARQUET, sharding=Sharding.hash(1))
     plan = ShardPlan(ROWS.schema.remove(4), "id", ShardFormat.PARQUET)
     other = write_attempt(storage, AttemptPlace("r1", 0, 1, "1"), plan, ROWS.drop_columns("tags").to_batches())

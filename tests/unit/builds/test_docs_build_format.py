@@ -30,7 +30,7 @@ def test_the_manifest_on_the_page_is_written_and_read_byte_by_byte() -> None:
     assert (manifest.run_id, manifest.previous) == (pointer.run_id, pointer.previous)
 
 
-def test_an_attempt_carries_its_own_checksum_as_the_page_says() -> None:
+def test_an_attempt_carries_its_own_checksum_as_on_the_page() -> None:
     data = to_json(read_manifest(MANIFEST, "x").shards[0])
     checksum = json.loads(data)["record_checksum"]
     digits = checksum.removeprefix("xxh3_64:").encode()
@@ -56,7 +56,7 @@ def test_every_field_on_the_page_is_one_that_is_written_and_every_field_is_on_th
 
 
 @pytest.mark.parametrize(("key", "kind", "in_bytes", "digest", "shard"), KEYS)
-def test_the_keys_on_the_page_hash_as_it_says(key: str, kind: str, in_bytes: str, digest: str, shard: str) -> None:
+def test_the_keys_on_the_page_have_the_hashes_on_the_page(key: str, kind: str, in_bytes: str, digest: str, shard: str) -> None:
     value = b"\0a" if kind == "bytes" else json.loads(key)
     data = canonical(value, KeyType(kind))
     assert data.hex(" ") == in_bytes

@@ -134,7 +134,7 @@ def test_what_arrives_damaged_never_gets_a_name(far: Storage, folder: Path, mani
     assert copies(folder) == []
 
 
-def test_what_is_not_there_is_damage_and_a_storage_that_is_away_is_none(far: Storage, folder: Path, manifest: Manifest) -> None:
+def test_a_missing_file_is_damage_and_an_unavailable_storage_is_not(far: Storage, folder: Path, manifest: Manifest) -> None:
     cache = ShardCache(far, folder)
     far._fs.handler.fs.away = True
     with pytest.raises(StorageFailed):
@@ -168,7 +168,7 @@ def test_a_shard_above_the_limit_is_kept_alone(
     assert "alone exceeds the cache's limit of 1 bytes" in caplog.text
 
 
-def test_a_reader_goes_on_whatever_is_evicted_under_it(far: Storage, folder: Path) -> None:
+def test_a_reader_continues_after_an_eviction(far: Storage, folder: Path) -> None:
     reader = SnapshotReader(far, cache_dir=folder, cache_bytes=1)
     for _ in range(3):
         assert len(reader.multi_get(KEYS)) == 400
@@ -189,7 +189,7 @@ def test_the_halves_of_killed_downloads_are_taken_away(far: Storage, folder: Pat
     assert copies(folder) == [first]
 
 
-def test_a_download_that_somebody_else_is_at_is_not_taken_for_a_copy(far: Storage, folder: Path, manifest: Manifest) -> None:
+def test_a_download_in_progress_is_no_copy(far: Storage, folder: Path, manifest: Manifest) -> None:
     now = 1_000_000.0
     cache = ShardCache(far, folder, max_bytes=1, clock=lambda: now)
     first = located(cache, manifest.shards[0])

@@ -117,7 +117,7 @@ def test_a_selection_is_read_as_it_was_written_and_refused_once_it_was_altered(m
 
 @settings(UNHURRIED, max_examples=40)
 @given(manifests())
-def test_a_manifest_is_read_as_it_was_written_and_its_checksum_tells_it_from_others(manifest: Manifest) -> None:
+def test_a_manifest_is_read_as_it_was_written_and_has_a_checksum_of_its_own(manifest: Manifest) -> None:
     data = to_json(manifest)
     assert read_manifest(data, "x", checksum_of(data)) == manifest
     with pytest.raises(ManifestDamaged, match="its checksum is"):
@@ -126,7 +126,7 @@ def test_a_manifest_is_read_as_it_was_written_and_its_checksum_tells_it_from_oth
 
 @settings(UNHURRIED, max_examples=60)
 @given(manifests(), st.data())
-def test_whatever_else_stands_there_is_refused_as_damaged(manifest: Manifest, data: st.DataObject) -> None:
+def test_any_other_content_is_refused_as_damaged(manifest: Manifest, data: st.DataObject) -> None:
     content: dict[str, Any] = json.loads(to_json(manifest))
     where: Any = data.draw(st.sampled_from([content, content["sharding"], content["key"], content["shards"][0]]))
     name = data.draw(st.sampled_from(sorted(where)))
@@ -192,7 +192,7 @@ def test_a_sharding_that_this_release_cannot_read_is_refused(content: dict[str, 
         read_sharding(content)
 
 
-def test_a_key_of_bytes_is_told_from_text() -> None:
+def test_a_key_of_bytes_differs_from_one_of_text() -> None:
     attempt = ShardAttemptResult("r1", 0, 0, None, "x", 1, 1, b"AQ==", "AQ==", checksum_of(b""), MIDNIGHT)
     content = json.loads(to_json(attempt))
     assert (content["min_key"], content["max_key"]) == ({"base64": "QVE9PQ=="}, "AQ==")
@@ -206,7 +206,7 @@ def test_a_publication_that_no_counting_reaches_is_refused(number: int) -> None:
         read_current(json.dumps(content).encode(), "_CURRENT")
 
 
-def test_a_number_that_no_registry_holds_is_refused() -> None:
+def test_a_number_that_the_registry_cannot_store_is_refused() -> None:
     attempt = ShardAttemptResult("r1", 0, 0, None, "x", 2**63, 1, None, None, checksum_of(b""), MIDNIGHT)
     with pytest.raises(ManifestDamaged, match="its 'rows' is 9223372036854775808, and must be at most"):
         read_attempt(to_json(attempt), "x")

@@ -48,7 +48,7 @@ def content(storage: Storage) -> dict[int, list[dict[str, Any]]]:
     return {each.shard_id: pq.read_table(storage.local_path(str(each.url))).to_pylist() for each in attempts(storage)}
 
 
-def test_rows_stand_in_their_shards_sorted_by_key(storage: Storage) -> None:
+def test_rows_are_in_their_shards_sorted_by_key(storage: Storage) -> None:
     rows = [{"id": number * 7 % 101, "name": f"n{number}"} for number in range(101)]
     written = write_rows(rows, storage, "r1", Sharding.hash(4), "id", processes=2, sources=({"file": "x"},))
     assert written == BuildInput("id", KeyType.INTEGER, (("id", "int64"), ("name", "string")), ({"file": "x"},))
