@@ -1,7 +1,7 @@
 """Errors as problem details (RFC 9457): what is wrong, what is allowed, and what to do.
 
     {"type": "urn:snowpack:problem:table_locked", "title": "The table is locked", "status": 409,
-     "detail": "The table lake.demo.flights is locked by …", "error": "table_locked", "holder": "…", …}
+     "detail": "Table lake.demo.flights has been locked by …", "error": "table_locked", "holder": "…", …}
 
 The invariant: every failure becomes such a document, and none reveals internals: no password, no SQL statement, no address but
 the host of the store. The log has what is left out.

@@ -71,7 +71,7 @@ class Attempt:
         self._finished = False
         self._abandoned: str | None = None
         # Bare locks, and not events, for abandon: a signal handler may have stopped its own thread inside of an event.
-        self._first_to_abandon = threading.Lock()  # taken once, and never given back
+        self._first_to_abandon = threading.Lock()  # acquired once, and never released
         self._abandoning = threading.Lock()  # held until the job is given up
         self._abandoning.acquire()
 
@@ -227,7 +227,7 @@ class Attempt:
             return ActionResult(action, ActionOutcome.FAILED, "Ended by an error", time.monotonic() - started, error=cause)
 
     def _finish(self, heartbeat: KeepAlive, error: str | None) -> bool:
-        """The terminal write. Hours of work stand behind it, so it outlasts a database that is away for less than the lease."""
+        """Make the terminal write; it is repeated while the store does not answer, until the lease runs out."""
         status, left = JobStatus.COMPLETED if error is None else JobStatus.FAILED, self._left_work
 
         def finish() -> bool:

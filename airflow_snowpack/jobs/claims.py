@@ -1,11 +1,11 @@
-"""What a worker does with a job: claim it, keep it while the work goes on, and end it.
+"""What a worker does with a job: claim it, renew the claim while the work goes on, and finish it.
 
     claim = jobs.claim("worker-1")
     jobs.renew(claim)
     jobs.finish(claim, JobStatus.COMPLETED, results)
 
-The invariant: every write after a claim carries the claim's ``attempt_id``. Cancel, take-over and sweep move that fence, and
-whoever lost it gets ``False`` and has written nothing.
+The invariant: every write after a claim carries the claim's ``attempt_id``. Cancel, take-over and sweep move that fence:
+the attempt that lost it writes nothing and gets ``False``.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ Take = Callable[[sa.Connection, Mapping[str, Any]], "sa.Row[Any] | None"]
 
 
 class Claims(JobReader):
-    """A worker's side of the lifecycle.
+    """The worker's part of the lifecycle.
 
     :param policy: lease, limits and back-off.
     :param make_id: draws job ids and attempt ids.
-    :param orphans: ends what a killed worker left running on a Spark server; without it, such a table stays locked until a
-        process that has it sweeps.
+    :param orphans: ends what a killed worker left running on a Spark server; without it, such a table stays locked until the
+        sweep of a process that has it.
     """
 
     def __init__(
@@ -64,10 +64,10 @@ class Claims(JobReader):
         self._cursor = ClaimCursor()
 
     def claim(self, worker_id: str, *, job_id: str | None = None, catalog_id: str = "") -> Claim | None:
-        """Claim the next visible job, or the one that is named; ``None`` when there is nothing to claim.
+        """Claim the next visible job, or the one of this id; ``None`` when there is nothing to claim.
 
-        :param worker_id: who claims, for people who look.
-        :param catalog_id: which catalog the worker reaches: a job of another one is never claimed.
+        :param worker_id: shown to people as the holder of the claim.
+        :param catalog_id: of the catalog that the worker reaches: a job of another one is never claimed.
         """
         now = self.store.clock()
         if job_id is not None:
@@ -92,12 +92,12 @@ class Claims(JobReader):
         actions: Sequence[str] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Claim:
-        """Claim one's own job whoever holds it: the fence moves, and the attempt before counts no longer.
+        """Claim a job of this owner from the attempt that has it: the fence moves, and that attempt no longer counts.
 
-        An Airflow retry uses this instead of waiting for the lease of a process that may still be alive.
+        An Airflow retry does this instead of waiting for the lease of a process that may still be alive.
 
         :param actions: run these from now on instead of the job's; likewise ``options``.
-        :raises NotTheOwner: the job belongs to somebody else.
+        :raises NotTheOwner: the job has another owner.
         :raises JobNotFound, JobAlreadyFinished: there is nothing to take over.
         """
         values = self._claim_values(worker_id, self.store.clock(), key=job_id)
@@ -120,11 +120,11 @@ class Claims(JobReader):
         return self._claimed(row, worker_id, values, event="taken_over")
 
     def reclaim(self, claimant: str, worker_id: str, *, job_id: str | None = None, catalog_id: str = "") -> Claim | None:
-        """Take over what an earlier try of the same claimant still holds; ``None`` when it holds nothing.
+        """Take over a job that an earlier try of the same task has claimed; ``None`` when there is none.
 
-        For a task that claimed somebody else's job: its retry need not wait for the lease.
+        So the retry of a task that runs any job of the queue need not wait for the lease.
 
-        :param claimant: what the worker ids of all its tries begin with.
+        :param claimant: what the worker ids of all tries begin with.
         :param job_id: only this job; ``None`` for any.
         :param catalog_id: only a job of this catalog.
         """
@@ -142,7 +142,7 @@ class Claims(JobReader):
         return None if row is None else self._claimed(row, worker_id, values, event="taken_over")
 
     def renew(self, claim: Claim) -> bool:
-        """The heartbeat: move the end of the lease and of the table lock. ``False``: the fence has moved, stop the work."""
+        """Move the end of the lease and of the table lock; ``False``: the fence has moved, stop the work."""
         until = self.store.clock() + self.policy.lease
         lock = {"b_key": claim.job.job_id, "b_table": claim.job.table.lock_key, "b_until": until}
 
@@ -158,7 +158,7 @@ class Claims(JobReader):
         return renewed
 
     def holds(self, claim: Claim) -> bool:
-        """Whether this attempt still counts; reads one row."""
+        """Return whether this attempt still counts; reads one row."""
         return self.store.read(lambda conn: do.LEASES.holds(conn, claim.job.job_id, claim.attempt_id))
 
     def end_work(self, job: Job, attempts: Sequence[int]) -> None:
@@ -174,24 +174,23 @@ class Claims(JobReader):
         self.orphans.end(job.spark_server, job.job_id, attempts)
 
     def note_server(self, claim: Claim, server: str | None) -> bool:
-        """Record, before the work starts, which server goes on with it without this process; ``None``: none does.
+        """Record, before the work starts, which server continues it if this process is killed; ``None``: none does.
 
         :returns: ``False`` when the fence has moved; then nothing was written.
         """
-        mine = sa.and_(jobs.c.job_id == claim.job.job_id, jobs.c.attempt_id == claim.attempt_id)
-        running = jobs.c.status == JobStatus.RUNNING.value
-        write = sa.update(jobs).where(mine, running).values(spark_server=server)
-        return self._step(lambda conn: conn.execute(write).rowcount) == 1
+        return self._update_running(claim, spark_server=server)
 
     def record_progress(self, claim: Claim, results: Sequence[ActionResult]) -> bool:
-        """Keep the results so far, fenced, so that they can be seen while the job runs and survive its worker."""
+        """Store the results so far, fenced, so that they are visible while the job runs and survive its worker."""
+        written = self._update_running(claim, results=results_to_json(results))
+        if written:
+            self._record_action(claim, results[-1])
+        return written
+
+    def _update_running(self, claim: Claim, **values: Any) -> bool:
         mine = sa.and_(jobs.c.job_id == claim.job.job_id, jobs.c.attempt_id == claim.attempt_id)
-        running = jobs.c.status == JobStatus.RUNNING.value
-        write = sa.update(jobs).where(mine, running).values(results=results_to_json(results))
-        kept = self._step(lambda conn: conn.execute(write).rowcount) == 1
-        if kept:
-            self._tell_action(claim, results[-1])
-        return kept
+        write = sa.update(jobs).where(mine, jobs.c.status == JobStatus.RUNNING.value).values(**values)
+        return self._step(lambda conn: conn.execute(write).rowcount) == 1
 
     def finish(
         self,
@@ -202,7 +201,7 @@ class Claims(JobReader):
         *,
         left_work: bool = False,
     ) -> bool:
-        """Write the terminal state, take the job out of the queue and free the table, all fenced and in one transaction.
+        """Write the terminal state, remove the queue row and unlock the table, all fenced and in one transaction.
 
         :param status: ``COMPLETED`` or ``FAILED``.
         :param error: why it failed. A failed job always has an error, by which lists find it.
@@ -212,7 +211,7 @@ class Claims(JobReader):
         if status not in (JobStatus.COMPLETED, JobStatus.FAILED):
             raise ValueError(f"An attempt ends as completed or failed, not as {status}.")
         if status is JobStatus.FAILED and error is None:
-            error = "It failed, and its worker did not say why."
+            error = "The worker reported no reason."
         now = self.store.clock()
         values = {
             "b_key": claim.job.job_id,
@@ -229,16 +228,16 @@ class Claims(JobReader):
             self._events.record(claim.job.job_id, "writeback_stale_attempt", claim.attempt_id, wanted=status)
             return False
         if results and results[-1].action not in {result.action for result in claim.job.results}:
-            self._tell_action(claim, results[-1])
+            self._record_action(claim, results[-1])
         self._events.record(claim.job.job_id, status, claim.attempt_id, error=error)
         return True
 
     def release_lock(self, claim: Claim, *, left_work: bool = False) -> bool:
-        """Free the table after a running job was cancelled; what its worker does when it has left the table alone.
+        """Unlock the table after a running job was cancelled; its worker calls it when it has left the table.
 
-        Does nothing while the job is active, or when another attempt was the last: then the lock is that attempt's.
+        It does nothing while the job is active, or when another attempt was the last: then the lock is that attempt's.
 
-        :param left_work: a Spark server may still work for this attempt: a sweep ends that, and then frees the table.
+        :param left_work: a Spark server may still work for this attempt: a sweep ends that, and then unlocks the table.
         """
         queued = sa.exists().where(job_queue.c.job_id == claim.job.job_id)
         last = sa.exists().where(jobs.c.job_id == claim.job.job_id, jobs.c.attempt == claim.attempt)
@@ -269,14 +268,14 @@ class Claims(JobReader):
         return row
 
     def _claimed_before(self, conn: sa.Connection, values: Mapping[str, Any]) -> sa.Row[Any] | None:
-        """The claim that a lost answer hid: the fence is ours alone, so a job that carries it is ours."""
+        """Find the claim whose answer was lost: the fence is ours alone, so a job that carries it is ours."""
         query = sa.select(jobs, job_queue.c.enqueued_at.label("place")).join_from(
             jobs, job_queue, jobs.c.job_id == job_queue.c.job_id
         )
         return conn.execute(query.where(job_queue.c.attempt_id == values["b_attempt"])).first()
 
     def _ended_before(self, conn: sa.Connection, values: Mapping[str, Any]) -> bool:
-        """The same for a terminal write: a job that carries our fence, our status and our moment was ended by us."""
+        """Find the terminal write whose answer was lost: a job with our fence, status and time was ended by us."""
         ours = sa.and_(jobs.c.job_id == values["b_key"], jobs.c.attempt_id == values["b_attempt"])
         ended = sa.and_(jobs.c.status == values["b_status"], jobs.c.completed_at == values["b_now"])
         return conn.execute(sa.select(jobs.c.job_id).where(ours, ended)).first() is not None
@@ -292,13 +291,13 @@ class Claims(JobReader):
         self._events.record(claim.job.job_id, event, claim.attempt_id, worker=worker_id, attempt=claim.attempt)
         return claim
 
-    def _tell_action(self, claim: Claim, result: ActionResult) -> None:
+    def _record_action(self, claim: Claim, result: ActionResult) -> None:
         detail = {"outcome": result.outcome.value, "message": result.message, "elapsed_seconds": result.elapsed_seconds}
         self._events.record(claim.job.job_id, "action", claim.attempt_id, action=result.action, **detail)
 
 
 def _finish_locked(conn: sa.Connection, values: Mapping[str, Any], *, lock_key: str) -> bool:
-    """Finish, and leave the lock to the sweep: a Spark server may still write to the table."""
+    """Finish a job, and leave its lock to the sweep: a Spark server may still write to the table."""
     if conn.execute(do.LEASES.release, values).rowcount != 1:
         return False
     if conn.execute(do.end_job(left_work=True), values).first() is None:

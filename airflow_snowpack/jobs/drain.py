@@ -14,7 +14,7 @@ from airflow_snowpack.store.tables.jobs import switches
 
 
 def read_drain(conn: sa.Connection) -> DrainState:
-    """The state of the switch; off when nobody ever touched it."""
+    """Read the switch; it is off until it is first used."""
     row = conn.execute(sa.select(switches).where(switches.c.name == DRAIN)).first()
     if row is None:
         return DrainState(on=False)

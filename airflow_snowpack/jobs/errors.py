@@ -7,6 +7,8 @@ from datetime import datetime
 from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.jobs.model import DrainState, JobStatus, TableLock
 
+ENDED = {JobStatus.COMPLETED: "completed", JobStatus.FAILED: "failed", JobStatus.CANCELLED: "been cancelled"}
+
 
 class JobError(SnowpackError, kind=Kind.FAILED):
     """Base class of the errors of jobs and locks."""
@@ -15,24 +17,24 @@ class JobError(SnowpackError, kind=Kind.FAILED):
 class TableLocked(JobError, kind=Kind.CONFLICT):
     """The table is locked.
 
-    :ivar lock: who, since when and until when.
-    :param waiting: the holder is a job that waits for a worker, and keeps the table for as long as it waits.
+    :ivar lock: its holder, since when and until when.
+    :param waiting: the holder is a job that waits for a worker, and keeps the lock for as long as it waits.
     :param left_on: the Spark server that may still work for the holder, a job that has ended.
     """
 
     def __init__(self, lock: TableLock, *, waiting: bool = False, left_on: str | None = None) -> None:
         self.lock = lock
         if left_on is not None:
-            end = f"the job has ended, but what its worker left running on the Spark Connect server {left_on!r} may not have"
-            way_out = "The next sweep that reaches the server ends it and frees the table; check that the server is up."
+            end = f"the job has ended, but its work on the Spark Connect server {left_on!r} may still be running"
+            way_out = "The next sweep that reaches the server ends it and unlocks the table; check that the server is up."
         elif waiting:
-            end = f"its period ended {lock.expires_at.isoformat()}, and the job still waits for a worker"
+            end = f"the lock expired at {lock.expires_at.isoformat()}, and the job still waits for a worker"
             way_out = "Start a worker, or cancel the job."
         else:
-            end = f"until {lock.expires_at.isoformat()} unless its holder renews the lock"
+            end = f"the lock expires at {lock.expires_at.isoformat()} unless its holder renews it"
             way_out = "Wait for the holder, or cancel its job."
         super().__init__(
-            f"The table {lock.table} is locked by {lock.holder} since {lock.acquired_at.isoformat()}; {end}. {way_out}"
+            f"Table {lock.table} has been locked by {lock.holder} since {lock.acquired_at.isoformat()}; {end}. {way_out}"
         )
 
 
@@ -44,14 +46,14 @@ class DrainModeOn(JobError, kind=Kind.UNAVAILABLE):
         since = f" since {state.since.isoformat()}" if state.since else ""
         by = f" by {state.by}" if state.by else ""
         reason = f" ({state.reason})" if state.reason else ""
-        super().__init__(f"Drain mode is on{since}{by}{reason}: no maintenance is accepted. Submit again when it is off.")
+        super().__init__(f"Drain mode is on{since}{by}{reason}: submissions are refused. Submit again when it is off.")
 
 
 class JobNotFound(JobError, kind=Kind.NOT_FOUND):
     """Job not found."""
 
     def __init__(self, job_id: str) -> None:
-        super().__init__(f"There is no job {job_id[:80]!r}; it never existed or was deleted. List the jobs to find the right id.")
+        super().__init__(f"Job {job_id[:80]!r} does not exist or was deleted. List the jobs to find its id.")
 
 
 class JobAlreadyFinished(JobError, kind=Kind.REFUSED):
@@ -59,7 +61,7 @@ class JobAlreadyFinished(JobError, kind=Kind.REFUSED):
 
     def __init__(self, job_id: str, status: JobStatus) -> None:
         self.status = status
-        super().__init__(f"The job {job_id} is already {status} and stays so. Submit a new job to maintain the table again.")
+        super().__init__(f"Job {job_id} has already {ENDED[status]}. Re-run it, or submit a new job.")
 
 
 class JobStillActive(JobError, kind=Kind.REFUSED):
@@ -67,7 +69,7 @@ class JobStillActive(JobError, kind=Kind.REFUSED):
 
     def __init__(self, job_id: str, status: JobStatus) -> None:
         self.status = status
-        super().__init__(f"The job {job_id} is still {status}; only a finished job can be deleted. Cancel it first.")
+        super().__init__(f"Job {job_id} is {status} and cannot be deleted. Cancel it first.")
 
 
 class NotTheOwner(JobError, kind=Kind.CONFLICT):
@@ -75,8 +77,8 @@ class NotTheOwner(JobError, kind=Kind.CONFLICT):
 
     def __init__(self, job_id: str, owner: str, actual: str | None) -> None:
         super().__init__(
-            f"The job {job_id} belongs to {actual or 'nobody'} and cannot be taken over by {owner}. "
-            "Wait until its lease runs out and the sweep returns it, or cancel it."
+            f"Job {job_id} belongs to {actual or 'no owner'} and cannot be taken over by {owner}. "
+            "Wait until its lease has run out and the sweep has requeued it, or cancel it."
         )
 
 
@@ -86,8 +88,8 @@ class StaleAttempt(JobError, kind=Kind.REFUSED):
     def __init__(self, job_id: str, attempt_id: str, status: JobStatus) -> None:
         self.status = status
         super().__init__(
-            f"The attempt {attempt_id} of job {job_id} was replaced; the job is {status} now. "
-            "Nothing of this attempt was recorded, and its Spark work was stopped."
+            f"Attempt {attempt_id} of job {job_id} was replaced; the job is {status} now. "
+            "Its Spark work was stopped, and no result of it was recorded."
         )
 
 
@@ -97,8 +99,8 @@ class LeaseRanOut(JobError, kind=Kind.UNAVAILABLE):
     def __init__(self, job_id: str, attempt_id: str, lease_until: datetime) -> None:
         super().__init__(
             f"The lease of attempt {attempt_id} of job {job_id} ran out at {lease_until.isoformat()}, because the store did not "
-            "answer for longer than the lease lasts. The Spark work was stopped and its end is not recorded; what it had "
-            "committed until then stays. No other attempt has replaced it: a retry of the task, or the next sweep, continues."
+            "answer. The Spark work was stopped and its result is not recorded; what it had committed stays in the table. No "
+            "other attempt has replaced it: a retry of the task or the next sweep continues the job."
         )
 
 
@@ -107,8 +109,8 @@ class WorkStillRunning(JobError, kind=Kind.CONFLICT):
 
     def __init__(self, job_id: str, server: str) -> None:
         super().__init__(
-            f"What an attempt at job {job_id} left running on the Spark Connect server {server!r} may not have ended, and this "
-            "process has no way to end it. Run the job where Airflow's connections can be read."
+            f"An attempt at job {job_id} may still be running on the Spark Connect server {server!r}, and this process cannot "
+            "end it. Run the job in a process that can read Airflow's connections."
         )
 
 
@@ -117,7 +119,7 @@ class LockInUse(JobError, kind=Kind.CONFLICT):
 
     def __init__(self, lock: TableLock, why: str, way_out: str) -> None:
         self.lock = lock
-        super().__init__(f"The lock of {lock.table} is not released: {why}. {way_out}")
+        super().__init__(f"The lock of {lock.table} was not released: {why}. {way_out}")
 
 
 class InvalidKey(JobError, kind=Kind.INVALID):
@@ -125,7 +127,7 @@ class InvalidKey(JobError, kind=Kind.INVALID):
 
     def __init__(self, key: str) -> None:
         super().__init__(
-            f"The idempotency key {key[:80]!r} is not usable: it must have 1 to 255 printable ASCII characters. Use a UUID."
+            f"The idempotency key {key[:80]!r} is not valid: it must have 1 to 255 printable ASCII characters. Use a UUID."
         )
 
 
@@ -135,6 +137,6 @@ class KeyUsedBefore(JobError, kind=Kind.INVALID):
     def __init__(self, key: str, job_id: str) -> None:
         self.job_id = job_id
         super().__init__(
-            f"The idempotency key {key!r} came before with another request, which became job {job_id}. "
-            "Use a new key for each request that is not a repetition."
+            f"The idempotency key {key!r} was already used for another request, which became job {job_id}. "
+            "Use a new key for each new request."
         )

@@ -1,10 +1,9 @@
-"""The life of a job as a list of events, written best-effort beside the job.
+"""The events of a job's life, written best-effort beside the job.
 
-The job's own row is the truth and is written with its transaction; the history is for people. A history that cannot be
-written is logged and never fails what it tells of. A background thread writes in batches, so that a busy worker pays
-one statement for many events;
-:meth:`History.flush` writes what is left, before a process ends. All heartbeats of an attempt are one entry with their number
-and the last one's moment: an attempt that runs for a day sends 1,440.
+The job's own row is the truth and is written with its transaction; the history is for people. A history that cannot be written is
+logged and never fails the work. A background thread writes in batches, so that a busy worker pays one statement for many events;
+:meth:`History.flush` writes what is left, before a process ends. All heartbeats of an attempt are one entry with their number and
+the time of the last one: an attempt that runs for a day sends 1,440.
 
     history.record(job_id, "claimed", attempt_id, worker="w1")
     history.of(job_id)

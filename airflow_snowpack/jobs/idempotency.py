@@ -56,7 +56,7 @@ class Submission:
 class RequestKey:
     """The idempotency key of one request of an actor.
 
-    :param fingerprint: what tells two requests apart.
+    :param fingerprint: a digest of the table, the actions and the options.
     """
 
     actor: str

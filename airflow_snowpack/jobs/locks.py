@@ -1,12 +1,12 @@
-"""Locks on tables, for jobs and for whoever else wants to keep maintenance away while it writes.
+"""Locks on tables, for jobs and for other writers that keep maintenance away while they write.
 
     locks = TableLocks(store)
     lock = locks.acquire(table, holder="etl/2026-11-21", ttl=timedelta(hours=4))
     ...
     locks.release(table, holder="etl/2026-11-21")
 
-The invariant: a table has at most one holder, and only the holder can let go. A lock whose time has run out is free,
-unless it belongs to a job that is still in the queue.
+The invariant: a table has at most one holder, and only the holder releases it. A lock that has expired is free, unless it
+belongs to a job that is still in the queue.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ ACQUIRE = statements.lock_table(unless_draining=False, reentrant=True)
 
 
 class TableLocks:
-    """Takes, shows and releases the locks."""
+    """Acquires, lists and releases the locks."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def acquire(self, table: TableName, holder: str, *, ttl: timedelta) -> TableLock:
-        """Take the lock, or renew it when this holder has it already.
+        """Acquire the lock, or renew it when this holder has it already.
 
         :param holder: a name of your choice; the same name releases.
-        :param ttl: after this long without renewal the lock is free again.
-        :raises TableLocked: somebody else holds it.
-        :raises ValueError: an empty holder, or a period that is not positive.
+        :param ttl: how long the lock lasts without renewal.
+        :raises TableLocked: another holder has it.
+        :raises ValueError: an empty holder, or a ``ttl`` that is not positive.
         """
         if not holder.strip():
-            raise ValueError("The holder of a lock needs a name; an empty one could not be told from another.")
+            raise ValueError("The holder of a lock is empty. Pass a name, such as the DAG's and the task's.")
         if ttl <= timedelta(0):
-            raise ValueError(f"The period of a lock must be longer than zero; {ttl} is not.")
+            raise ValueError(f"The ttl of a lock is {ttl}. Pass a period longer than zero.")
         while True:
             now = self._store.clock()
             values = {**lock_values(table), "holder": holder, "acquired_at": now, "expires_at": now + ttl}
             bound = {f"b_{name}": value for name, value in values.items()} | {"b_now": now}
             if not self._store.first(ACQUIRE, bound):
                 self._refuse(table)
-                continue  # it was released between the two looks
+                continue  # it was released in between
             held = self.get(table)
             if held is not None and held.holder == holder:
                 return held
@@ -74,24 +74,24 @@ class TableLocks:
         return self._store.transact(write)
 
     def get(self, table: TableName) -> TableLock | None:
-        """Who holds the table, if anybody."""
+        """Return the lock of a table; ``None`` for no lock."""
         query = sa.select(table_locks).where(table_locks.c.table_key == table.lock_key)
         row = self._store.first(query)
         return None if row is None else lock_from(row)
 
     def blocking(self, table: TableName) -> TableLock | None:
-        """The lock that keeps others from the table now; ``None`` when they could take it, an abandoned lock included."""
+        """Return the lock that blocks other holders now; ``None`` for no lock, and for one that is abandoned."""
         return self.blocking_each([table])[table]
 
     def blocking_each(self, tables: Collection[TableName]) -> dict[TableName, TableLock | None]:
-        """As :meth:`blocking`, for several tables in one statement."""
+        """Return the blocking lock of each table, as :meth:`blocking`, in one statement."""
         query = sa.select(table_locks).where(~statements.abandoned_lock).params(b_now=self._store.clock())
         keys = {table.lock_key for table in tables}
         rows = {row.table_key: row for row in self._store.all_by_key(query, table_locks.c.table_key, keys)}
         return {table: lock_from(row) if (row := rows.get(table.lock_key)) is not None else None for table in tables}
 
     def list(self) -> list[TableLock]:
-        """All locks, oldest first."""
+        """Return all locks, the oldest first."""
         query = sa.select(table_locks).order_by(table_locks.c.acquired_at, table_locks.c.table_key)
         return [lock_from(row) for row in self._store.all(query)]
 

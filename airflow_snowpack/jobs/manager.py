@@ -101,10 +101,10 @@ class Jobs(Claims):
         submitted_by: str | None = None,
         owner: str | None = None,
     ) -> Claim:
-        """Submit a job and hold it from the start, for a process that runs it itself.
+        """Submit a job and claim it at once, for a process that runs it itself.
 
-        No other worker ever gets this job: not in between, and not when its lease runs out. Then the sweep fails it, and whoever
-        asked for it (an Airflow retry, the next run) asks again.
+        No other worker ever gets this job: not in between, and not when its lease runs out. Then the sweep fails it, and an
+        Airflow retry or the next run submits it again.
 
         :raises DrainModeOn, TableLocked: as :meth:`submit`.
         """
@@ -355,7 +355,7 @@ class Jobs(Claims):
         if lock is None:
             return
         if lock.expires_at <= self.store.clock():
-            # Its job may be one that nobody will go on with; the installation may have no sweep on a schedule.
+            # Its job may have lost its worker, and the installation may have no sweep on a schedule.
             self.sweep()
             lock = self.locks.blocking(table)
         if lock is not None:
@@ -364,7 +364,7 @@ class Jobs(Claims):
     def _refuse_while_in_use(self, lock: TableLock, force: bool) -> None:
         job = self.find(lock.holder)
         if job is None:
-            return  # not a job's lock: whoever named its holder knows
+            return  # not a job's lock: its holder is a name that the user gave
         if not job.status.is_terminal:
             raise LockInUse(lock, f"job {job.job_id} is {job.status}", "Cancel the job instead.")
         if job.spark_server is not None and not force:

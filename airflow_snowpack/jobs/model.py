@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class JobStatus(StrEnum):
-    """Where a job stands. ``COMPLETED``, ``FAILED`` and ``CANCELLED`` are final."""
+    """The state of a job. ``COMPLETED``, ``FAILED`` and ``CANCELLED`` are final."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -62,8 +62,8 @@ class TableChange:
     """What an action changed of its table.
 
     :param before: the snapshot that it started from; ``None`` for a table without one.
-    :param after: the snapshot that it left; the same one when it only took old snapshots or files away.
-    :param location: where the table lives.
+    :param after: the current snapshot afterwards; the same one when only old snapshots or files were removed.
+    :param location: the table's location.
     """
 
     before: int | None
@@ -72,7 +72,7 @@ class TableChange:
 
 
 COUNTED_ONLY = ("considered_", "kept_", "off_size_")
-"""How the names of metrics begin that say what there is, and not what is done to it."""
+"""Prefixes of the metrics that count what there is, and not what was done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class ActionResult:
     :param metrics: the same as numbers; file counts and bytes, by name.
     :param error: the cause in full when the action did not succeed.
     :param final: running the action again with the same options would fail in the same way.
-    :param change: what became of the table; the lineage keeps it, and not the job. ``None``: nothing, as far as is known.
+    :param change: what it changed of the table, which goes into the lineage and not into the job; ``None`` for nothing known.
     """
 
     action: str
@@ -101,7 +101,7 @@ class ActionResult:
 
     @property
     def has_work(self) -> bool:
-        """Whether its numbers have anything that was done, or that a dry run would do; what was only counted is not work."""
+        """Whether its metrics show anything that was done, or that a dry run would do."""
         return any(number for name, number in self.metrics.items() if not name.startswith(COUNTED_ONLY))
 
 
@@ -109,10 +109,10 @@ class ActionResult:
 class Job:
     """One request for maintenance of one table, as the store has it.
 
-    :param owner: who may take the job over at once, such as an Airflow task instance across its tries; ``None`` for nobody.
+    :param owner: who may take the job over at once, such as an Airflow task instance across its tries; ``None`` for no one.
     :param inline: it belongs to the process that submitted it and never goes to another worker.
     :param attempt: how many times it was claimed or taken over.
-    :param attempt_id: the fence; ``None`` while nobody holds the job.
+    :param attempt_id: the fence; ``None`` while no attempt has the job.
     :param started_at: when the present or last attempt began; ``None`` while the job waits, also for another attempt.
     :param results: one per action that ran, in order; of the present or last attempt, like ``started_at``.
     :param spark_server: the Airflow connection of the Spark Connect server on which an attempt may have left work running;
@@ -142,9 +142,9 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to run a job, until the lease runs out or the fence moves.
+    """The right to run a job until the lease runs out or the fence moves.
 
-    :param attempt_id: uuid4 hex, new with every claim; every later write carries it.
+    :param attempt_id: the fence: uuid4 hex, new with every claim; every later write carries it.
     """
 
     job: Job
@@ -156,7 +156,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class TableLock:
-    """Who holds a table.
+    """The lock of a table.
 
     :param holder: a job's id, or the name that an operator gave.
     """
@@ -173,9 +173,9 @@ class LifecyclePolicy:
 
     :param lease: how long a claim lasts without a heartbeat.
     :param heartbeat: how often the worker renews claim and lock.
-    :param fence_check: how often the worker looks whether it was cancelled or replaced.
-    :param max_attempts: how many attempts whose lease ran out a job gets before the sweep fails it.
-    :param retry_base: a job that the sweep returns waits ``retry_base * 2 ** attempt``.
+    :param fence_check: how often the worker checks whether its job was cancelled or taken over.
+    :param max_attempts: after this many attempts whose lease ran out, the sweep fails the job.
+    :param retry_base: a requeued job waits ``retry_base * 2 ** attempt``.
     """
 
     lease: timedelta = timedelta(seconds=1800)
@@ -187,7 +187,7 @@ class LifecyclePolicy:
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """One line of a job's life, written best-effort beside the job itself."""
+    """One event of a job, written best-effort beside the job itself."""
 
     job_id: str
     at: datetime
@@ -198,7 +198,10 @@ class HistoryEntry:
 
 @dataclass(frozen=True, slots=True)
 class SweepReport:
-    """What a sweep did: ids of jobs returned to the queue, of jobs failed for good, and the tables whose locks it released."""
+    """What a sweep did: the ids of requeued and of failed jobs, and the tables that it unlocked.
+
+    :param paused: drain mode is on, so it did nothing.
+    """
 
     requeued: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
@@ -213,7 +216,7 @@ class SweepReport:
 
 @dataclass(frozen=True, slots=True)
 class DrainState:
-    """Whether submissions are refused and the sweep is paused, since when, by whom and why."""
+    """Whether drain mode is on, and since when, by whom and why."""
 
     on: bool
     since: datetime | None = None
@@ -225,9 +228,9 @@ class DrainState:
 class QueueState:
     """The queue at one moment.
 
-    :param depth: how many jobs a worker could claim now: the specification's count.
-    :param oldest: since when the one that waits longest has been waiting.
-    :param delayed: how many wait out a back-off.
+    :param depth: how many jobs a worker could claim now.
+    :param oldest: since when the oldest of these has been waiting.
+    :param delayed: how many wait for the end of their back-off.
     :param running: how many are claimed.
     """
 
@@ -239,7 +242,7 @@ class QueueState:
 
 @dataclass(frozen=True, slots=True)
 class QueuePlace:
-    """Where an active job stands: in the queue, or in the hands of a worker.
+    """The place of an active job: in the queue, or claimed by a worker.
 
     :param visible_at: claimable from then on; for a claimed job the end of its lease.
     :param attempt: how many times it was claimed or taken over.

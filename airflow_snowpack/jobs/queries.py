@@ -38,7 +38,7 @@ place_from = row_mapper(QueuePlace, attempt="attempt_count")
 
 
 def read_state(conn: sa.Connection, now: datetime) -> QueueState:
-    """Depth by the specification's count: neither claimed nor waiting for its time."""
+    """Read depth, age and occupation of the queue in one statement."""
     ready = sa.and_(unclaimed, job_queue.c.visible_at <= now)
 
     def how_many(which: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
@@ -56,7 +56,7 @@ def read_state(conn: sa.Connection, now: datetime) -> QueueState:
 
 
 def read_places(conn: sa.Connection, job_ids: Iterable[str]) -> dict[str, QueuePlace]:
-    """Where these jobs stand; a finished one is left out."""
+    """Return the places of these jobs; finished ones have none."""
     rows = conn.execute(sa.select(job_queue).where(job_queue.c.job_id.in_(list(job_ids))))
     return {row.job_id: place_from(row) for row in rows}
 
@@ -76,11 +76,10 @@ def count_elsewhere(conn: sa.Connection, catalog_id: str, now: datetime) -> dict
 
 
 def read_samples(conn: sa.Connection, now: datetime, period: timedelta, steps: int) -> list[QueueSample]:
-    """How many jobs waited and ran at evenly spaced moments up to now, told from the jobs' own moments.
+    """Count how many jobs waited and ran at evenly spaced times up to now.
 
-    A job waits from its submission to its first start and runs until its end; that it went back to the queue in between is
-    not seen.
-    Jobs that were submitted more than a day before the period are seen only while they are active.
+    A job waits from its submission to its start and runs until its end; that it was requeued in between is not counted. Jobs that
+    were submitted more than a day before the period count only while they are active.
     """
     since = now - period
     active = jobs.c.job_id.in_(sa.select(job_queue.c.job_id))
@@ -98,7 +97,7 @@ def read_samples(conn: sa.Connection, now: datetime, period: timedelta, steps: i
 
 
 def _add(counts: list[int], moments: list[datetime], begin: datetime, end: datetime) -> None:
-    """Count a span that holds its begin and not its end."""
+    """Count a span, which includes its begin and not its end."""
     for index in range(bisect_left(moments, begin), bisect_left(moments, end)):
         counts[index] += 1
 
@@ -107,14 +106,14 @@ EVERYTHING = JobFilter()
 
 
 class JobReader:
-    """What can be asked about jobs."""
+    """Reads jobs."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self._events = History(store)
 
     def find_owned(self, owner: str) -> Job | None:
-        """The job of this owner that is pending or running, if there is one."""
+        """Return the pending or running job of this owner, if there is one."""
         # The owner's jobs are few and the queue may be long. A scalar subquery, unlike EXISTS, is never turned into a join that
         # starts from the queue.
         is_active = sa.select(job_queue.c.job_id).where(job_queue.c.job_id == jobs.c.job_id).scalar_subquery().is_not(None)
@@ -136,11 +135,11 @@ class JobReader:
         return {job_id: found.get(storable(job_id)) or JobNotFound(job_id) for job_id in job_ids}
 
     def find(self, job_id: str) -> Job | None:
-        """The job, also one that was deleted; ``None`` when there never was one."""
+        """Return the job, also a deleted one; ``None`` when it never existed."""
         return self._first(jobs.c.job_id == storable(job_id))
 
     def ids_beginning(self, beginning: str, *, limit: int = 10) -> list[str]:
-        """Ids of jobs that begin like this, for people who give the short id that a list shows; deleted jobs are left out."""
+        """Return the ids that begin with the short id of a list; deleted jobs are left out."""
         # A range of the primary key, not LIKE, which scans on Postgres. "g" comes after every hexadecimal digit.
         beginning = storable(beginning)
         alike = sa.and_(jobs.c.job_id >= beginning, jobs.c.job_id < f"{beginning}g", IS_LIVE)
@@ -148,7 +147,7 @@ class JobReader:
         return [job_id for job_id in self.store.scalars(query) if job_id.startswith(beginning)]
 
     def queue_depth(self, catalog_id: str | None = None) -> int:
-        """How many jobs a worker could claim now: the specification's count, which a worker pool is scaled by.
+        """Count the jobs that a worker could claim now, by which a pool of workers is scaled.
 
         :param catalog_id: only jobs of this catalog.
         """
@@ -158,18 +157,18 @@ class JobReader:
         return int(self.store.scalar(query))
 
     def waiting_elsewhere(self, catalog_id: str) -> dict[str, int]:
-        """Count the claimable jobs of every other catalog, by its ``catalog_id``: what a worker of this one leaves."""
+        """Count the claimable jobs of every other catalog, by ``catalog_id``."""
         return self.store.read(lambda conn: count_elsewhere(conn, catalog_id, self.store.clock()))
 
     def history(self, job_id: str) -> list[HistoryEntry]:
-        """The events of a job's life, oldest first; best-effort, see ``history.py``."""
+        """Return the events of a job, oldest first; best-effort, see ``history.py``."""
         return self._events.of(job_id)
 
     def page(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 100) -> JobPage:
-        """One page of a list of jobs, newest first.
+        """Return a page of the jobs that match the filter, newest first.
 
-        :param after: the cursor that the page before gave.
-        :raises InvalidCursor: ``after`` is not such a cursor.
+        :param after: the ``next`` of the page before.
+        :raises InvalidCursor: ``after`` is not the cursor of a page.
         """
         return self.store.read(lambda conn: read_page(conn, which, after, limit))
 
@@ -186,7 +185,7 @@ class JobReader:
         return self.store.read(lambda conn: count_recent(conn, self.store.clock() - period, at_most))
 
     def latest(self, tables: Iterable[TableName], *, dry_run: bool = False) -> dict[TableName, Job]:
-        """The newest job of each table, for those that have one.
+        """Return the newest job of each table that has one.
 
         :param dry_run: the newest dry run instead.
         """
@@ -201,28 +200,28 @@ class JobReader:
         return self.store.read(read) if keys else {}
 
     def queue(self) -> QueueState:
-        """Depth, age and occupation of the queue."""
+        """Return depth, age and occupation of the queue."""
         return self.store.read(lambda conn: read_state(conn, self.store.clock()))
 
     def places(self, job_ids: Iterable[str]) -> dict[str, QueuePlace]:
-        """Where these jobs stand in the queue; finished ones are left out."""
+        """Return the places of these jobs in the queue; finished ones have none."""
         ids = [*job_ids]
         return self.store.read(lambda conn: read_places(conn, ids)) if ids else {}
 
     def ahead_of(self, place: QueuePlace) -> int:
-        """How many jobs a worker would claim before the one at this place."""
+        """Count the jobs that workers would claim before the one at this place."""
         return self.store.read(lambda conn: count_ahead(conn, place, self.store.clock()))
 
     def queue_over_time(self, period: timedelta = timedelta(days=1), steps: int = 96) -> list[QueueSample]:
-        """How many jobs waited and ran at evenly spaced moments up to now."""
+        """Count how many jobs waited and ran, at evenly spaced times up to now."""
         return self.store.read(lambda conn: read_samples(conn, self.store.clock(), period, steps))
 
     def drain(self) -> DrainState:
-        """Whether submissions are refused."""
+        """Return whether drain mode is on."""
         return self.store.read(read_drain)
 
     def list(self, table: TableName | None = None, status: JobStatus | None = None, limit: int = 100) -> list[Job]:
-        """Jobs that were not deleted, newest first."""
+        """Return the newest jobs that were not deleted."""
         which = JobFilter(table=table, statuses=frozenset({status} if status is not None else ()))
         return [*self.page(which, limit=limit).items]
 

@@ -34,10 +34,10 @@ attempt_id = sa.bindparam("b_attempt", type_=sa.Text)
 job_id = sa.bindparam("b_key", type_=sa.Text)
 
 # A lock outlives its period as long as its holder is a job that still has its queue row: pending, running, or about to be swept.
-# The lock's column stands as text: in ON CONFLICT … WHERE, SQLAlchemy would give the subquery a table_locks of its own, and any
+# The lock's column is text: in ON CONFLICT … WHERE, SQLAlchemy would give the subquery a table_locks of its own, and any
 # queued job with a lock would keep every expired lock of other tables alive.
 holder_is_queued = sa.exists().where(job_queue.c.job_id == sa.literal_column("table_locks.holder", sa.Text))
-# Nor is a lock free while a Spark server may still work for the job that held it: see ``orphans.py``.
+# Nor is a lock free while a Spark server may still work for the job that had it: see ``rescuer.py``.
 holder_left_work = sa.exists().where(
     jobs.c.job_id == sa.literal_column("table_locks.holder", sa.Text), jobs.c.spark_server.is_not(None)
 )
@@ -46,10 +46,10 @@ draining = sa.exists().where(switches.c.name == sa.literal_column(f"'{DRAIN}'"),
 
 
 def lock_table(*, unless_draining: bool, reentrant: bool) -> Any:
-    """Take the lock of one table: a row comes back when it was free or abandoned, none when somebody holds it.
+    """Lock one table: a row comes back when the table was free or its lock abandoned, none when another holder has it.
 
     :param unless_draining: no row either while drain mode is on; checked in the same statement.
-    :param reentrant: the present holder gets its lock again, with the new end.
+    :param reentrant: the holder renews its own lock.
     """
     values = sa.select(*(sa.bindparam(f"b_{name}", type_=table_locks.c[name].type) for name in LOCK_COLUMNS))
     values = values.where(~draining) if unless_draining else values.where(sa.true())

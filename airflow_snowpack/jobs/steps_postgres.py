@@ -1,4 +1,4 @@
-"""The hot steps on Postgres: each one is a single statement, so a step is one round trip and one commit.
+"""The frequent steps on Postgres: each one is a single statement, so a step is one round trip and one commit.
 
 The CTEs feed each other in the order of locking, and all of them see the same snapshot.
 """

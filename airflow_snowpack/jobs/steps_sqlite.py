@@ -1,4 +1,4 @@
-"""The hot steps on SQLite: several statements inside of one ``BEGIN IMMEDIATE``, which nobody else can write into."""
+"""The frequent steps on SQLite: several statements inside of one ``BEGIN IMMEDIATE``, which excludes other writers."""
 
 from __future__ import annotations
 

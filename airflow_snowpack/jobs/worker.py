@@ -1,10 +1,13 @@
-"""A worker process: claims jobs, runs them one at a time, and leaves tidily when it is told to.
+"""A worker process: it claims jobs, runs them one at a time, and stops cleanly on SIGTERM.
 
     JobWorker(jobs, make_engine, worker_id="pod-7").run_forever()
 
-On SIGTERM the running job is failed with "Worker received SIGTERM", its queue row and lock go, and the process ends
-with exit code 1, all within about two seconds (the specification's SIGTERM recovery). A worker without a job just
-stops, with exit code 0.
+On SIGTERM the running job fails with "Worker received SIGTERM", its queue row and lock are removed, and the process exits with
+code 1, all within about two seconds. A worker without a job exits with code 0.
+
+A thread handles SIGTERM, even while the main thread is inside of a long call. Python runs signal handlers in the main thread and
+only between two of its instructions, which a call into C may delay for hours. The C-level handler, however, writes the signal's
+number to the *wake-up descriptor* at once, and the thread reads the other end.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ def test_a_refusal_is_told_where_it_was_asked_for(world: World, page: Page) -> N
     page.get_by_role("button", name="Cancel…").click()
     world.jobs.cancel(job.job_id, actor=world.actor("jana"))
     page.get_by_role("button", name="Cancel the job").click()
-    page.get_by_role("alert").filter(has_text="is already cancelled and stays so").wait_for()
+    page.get_by_role("alert").filter(has_text="has already been cancelled").wait_for()
 
 
 def test_all_250_jobs_of_a_filter_are_cancelled_and_the_others_are_not(world: World, page: Page) -> None:
@@ -201,7 +201,7 @@ def test_a_batch_reports_what_was_refused(world: World, page: Page) -> None:
     page.get_by_role("button", name="Cancel all 121").click()
     report = page.locator("#confirm-report")
     report.filter(has_text="120 jobs cancelled, 1 refused").wait_for()
-    assert f"The job {ended.job_id} is already completed" in report.inner_text()
+    assert f"Job {ended.job_id} has already completed" in report.inner_text()
     page.get_by_role("button", name="Close").click()
 
 

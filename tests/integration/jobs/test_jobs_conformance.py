@@ -94,7 +94,7 @@ def test_a_second_submit_for_a_table_names_the_holder_since_when_and_until_when(
     job = jobs.submit(table, ACTIONS)
     clock.forward(minutes=1)
 
-    with pytest.raises(TableLocked, match=rf"locked by {job.job_id} since 2026-11-21T22:00:00.*until 2026-11-21T22:30:00"):
+    with pytest.raises(TableLocked, match=rf"locked by {job.job_id} since 2026-11-21T22:00:00.*expires at 2026-11-21T22:30:00"):
         jobs.submit(table, ACTIONS)
     assert len(jobs.list()) == 1
     assert jobs.queue_depth() == 1
@@ -379,7 +379,7 @@ def test_a_cancelled_job_stays_cancelled_when_its_worker_reports_the_end(jobs: J
 
 def test_a_deleted_job_is_out_of_sight_but_its_row_stays(jobs: Jobs, table: TableName) -> None:
     claim = jobs.submit_and_claim(table, ACTIONS, "w1")
-    with pytest.raises(JobStillActive, match="still running"):
+    with pytest.raises(JobStillActive, match="is running and cannot be deleted"):
         jobs.delete(claim.job.job_id)
     jobs.finish(claim, JobStatus.COMPLETED, [])
     jobs.delete(claim.job.job_id)

@@ -63,7 +63,7 @@ def test_cancelling_a_finished_job_is_refused(jobs: Jobs, table: TableName) -> N
     claim = jobs.submit_and_claim(table, ACTIONS, "w1")
     jobs.finish(claim, JobStatus.FAILED, [], "boom")
 
-    with pytest.raises(JobAlreadyFinished, match="already failed"):
+    with pytest.raises(JobAlreadyFinished, match="has already failed"):
         jobs.cancel(claim.job.job_id)
     with pytest.raises(JobNotFound):
         jobs.cancel("no-such-job")

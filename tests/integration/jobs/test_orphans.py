@@ -153,7 +153,7 @@ def test_the_table_of_a_cancelled_job_stays_locked_until_the_statement_of_its_de
     clock.forward(seconds=1800)
     server.down = 1
 
-    with pytest.raises(TableLocked, match=f"left running on the Spark Connect server '{SERVER}'"):
+    with pytest.raises(TableLocked, match=f"its work on the Spark Connect server '{SERVER}' may still be running"):
         jobs.submit(table, ACTIONS)
     with pytest.raises(TableLocked):
         locks.acquire(table, "etl", ttl=timedelta(hours=1))

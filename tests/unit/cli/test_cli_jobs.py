@@ -82,7 +82,7 @@ def test_the_same_key_with_another_request_is_refused(snowpack: Run, flights: Ta
     said = snowpack("jobs", "submit", "demo.flights", "--idempotency-key", "k1", "--dry-run")
 
     assert said.code == 2
-    assert "came before with another request" in said.err
+    assert "was already used for another request" in said.err
 
 
 @pytest.mark.parametrize(
@@ -298,8 +298,8 @@ def test_one_bad_id_does_not_keep_the_others_from_being_cancelled(snowpack: Run,
 
     assert [several.get(job.job_id).status for job in (pending, running)] == [JobStatus.CANCELLED] * 2
     assert said.out.count("cancelled") == 2
-    assert "There is no job 'deadbeef'" in said.err
-    assert "is already cancelled" in said.err
+    assert "Job 'deadbeef' does not exist" in said.err
+    assert "has already been cancelled" in said.err
     assert said.code == 1, "two problems of different kinds"
     assert snowpack("jobs", "cancel", "deadbeef", "--yes").code == 4
     assert AuditTrail(several.store).of(pending.job_id)[-1].actor == "ann"
@@ -316,7 +316,7 @@ def test_deleted_jobs_are_gone_and_active_ones_refuse(snowpack: Run, several: Jo
     said = snowpack("jobs", "delete", cancelled.job_id, pending.job_id, "--yes", "-o", "json")
 
     assert (said.code, [job["job_id"] for job in said.json]) == (1, [cancelled.job_id])
-    assert "only a finished job can be deleted" in said.err
+    assert "cannot be deleted. Cancel it first" in said.err
     assert len(several.list()) == 2
 
 

@@ -405,7 +405,7 @@ def test_a_job_that_does_not_exist_fails_the_worker_task_for_good(run_operator: 
     outcome = run_operator(operators.RunMaintenanceJobOperator(task_id="work", job_id="0123"))
 
     assert outcome.state == "failed"
-    assert "There is no job '0123'" in str(outcome.error)
+    assert "Job '0123' does not exist" in str(outcome.error)
 
 
 def test_a_cancelled_job_says_who_cancelled_it_and_frees_its_table(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:

@@ -48,7 +48,7 @@ def test_a_lock_of_another_holder_fails_the_task_and_names_the_holder(run_operat
     outcome = run_operator(operators.AcquireTableLockOperator(task_id="acquire", table="demo.flights"))
 
     assert outcome.state == "up_for_retry"
-    assert "is locked by etl/nightly since" in str(outcome.error)
+    assert "has been locked by etl/nightly since" in str(outcome.error)
 
 
 def test_a_lock_of_another_holder_skips_the_task_that_asks_for_that(run_operator: Runner, jobs: Jobs, table: TableName) -> None:

@@ -192,7 +192,7 @@ def test_the_job_trigger_fires_when_the_job_ends(jobs: Jobs, flights: TableName)
 
 
 def test_the_job_trigger_tells_of_a_job_that_is_not_there(jobs: Jobs) -> None:
-    assert "There is no job '0123'" in fired(triggers.MaintenanceJobTrigger("0123"))["problem"]
+    assert "Job '0123' does not exist" in fired(triggers.MaintenanceJobTrigger("0123"))["problem"]
 
 
 def test_the_trigger_tells_of_a_connection_that_is_not_there(jobs: Jobs) -> None:
