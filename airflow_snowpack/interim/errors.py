@@ -20,13 +20,13 @@ class InvalidInterimRef(InterimError, kind=Kind.INVALID):
     """Invalid reference to an interim table."""
 
     def __init__(self, value: object, problem: str) -> None:
-        super().__init__(f"{value!r:.200} is not a usable ref of an interim table: {problem.rstrip('.')}.")
+        super().__init__(f"{value!r:.200} is not a valid reference to an interim table: {problem.rstrip('.')}.")
 
 
 class InvalidInterimTable(InterimError, kind=Kind.INVALID):
     """Invalid declaration of an interim table.
 
-    :ivar field: the parameter that is to blame.
+    :ivar field: the parameter with the invalid value.
     """
 
     def __init__(self, field: str, value: object, problem: str) -> None:
@@ -37,36 +37,36 @@ class InvalidInterimTable(InterimError, kind=Kind.INVALID):
 class InterimTableGone(InterimError, kind=Kind.REFUSED):
     """The interim table was dropped.
 
-    :ivar producer: the task instance that made it, and has to make it again.
+    :ivar producer: the task instance that wrote it, and has to run again.
     """
 
     def __init__(self, table: str, producer: Producer) -> None:
         self.producer = producer
         mapped = f" (map index {producer.map_index})" if producer.map_index >= 0 else ""
         super().__init__(
-            f"The interim table {table} is gone: everything that was to read it had finished. "
-            f"Clear its producer too, the task {producer.task_id!r}{mapped} of the run {producer.run_id!r} of the DAG "
-            f"{producer.dag_id!r}, and with it everything downstream, so that it makes the table again."
+            f"The interim table {table} was dropped, since all of its consumers had finished. Clear its producer too, the task "
+            f"{producer.task_id!r}{mapped} of the run {producer.run_id!r} of the DAG {producer.dag_id!r}, with everything "
+            "downstream, so that it writes the table again."
         )
 
 
 class InterimTableNotFound(InterimError, kind=Kind.NOT_FOUND):
     """Interim table not found."""
 
-    def __init__(self, asked: str, where: str = "") -> None:
-        super().__init__(f"There is no interim table {asked!r}{where}. `airflow snowpack interim list` shows those there are.")
+    def __init__(self, wanted: str, where: str = "") -> None:
+        super().__init__(f"There is no interim table {wanted!r}{where}. List them with `airflow snowpack interim list`.")
 
 
 class InterimTableInUse(InterimError, kind=Kind.CONFLICT):
     """The interim table is in use.
 
-    :ivar needed_by: the consumers that are not through with it, as ``dag/run/task``.
+    :ivar needed_by: the consumers that have not finished, as ``dag/run/task``.
     """
 
     def __init__(self, table: str, needed_by: Sequence[str]) -> None:
         self.needed_by = tuple(needed_by)
         shown = ", ".join(self.needed_by[:5]) + (f" and {len(needed_by) - 5} more" if len(needed_by) > 5 else "")
-        super().__init__(f"The interim table {table} is needed by {shown}. Let them finish, or mark them as finished in Airflow.")
+        super().__init__(f"The interim table {table} is needed by {shown}. Wait for them, or mark them as finished in Airflow.")
 
 
 class InterimTableNotStuck(InterimError, kind=Kind.CONFLICT):
@@ -74,26 +74,27 @@ class InterimTableNotStuck(InterimError, kind=Kind.CONFLICT):
 
     def __init__(self, table: str, reason: str, advice: str) -> None:
         super().__init__(
-            f"The interim table {table} is not forgotten, since {reason}. {advice}: only what no collector could drop, as when "
-            "its catalog is gone for good, is taken off the record. `airflow snowpack interim show` tells how it stands."
+            f"The record of the interim table {table} is kept, since {reason}. {advice}: only the record of a table that no "
+            "collector can drop, for example because its catalog is gone for good, can be deleted. "
+            "`airflow snowpack interim show` explains its state."
         )
 
 
 class InterimReadingLost(InterimError, kind=Kind.CONFLICT):
     """The lease on the tables that were read has expired."""
 
-    def __init__(self, holder: str, tables: Sequence[str]) -> None:
+    def __init__(self, attempt: str, tables: Sequence[str]) -> None:
         super().__init__(
-            f"{holder} is no longer on record as a reader of {', '.join(tables)}: its lease had run out, and Airflow had said "
-            "that this task instance has ended. This attempt stops and hands nothing on; another one reads from the beginning."
+            f"{attempt} is no longer on record as a reader of {', '.join(tables)}: its lease had expired, and Airflow reported "
+            "that this task instance had ended. This attempt stops without any outputs; the next one starts from the beginning."
         )
 
 
 class StaleInterimAttempt(InterimError, kind=Kind.CONFLICT):
     """Another attempt has replaced this one."""
 
-    def __init__(self, held: str) -> None:
-        super().__init__(f"Another attempt has taken over {held}, or this one was taken for dead; it stops and hands nothing on.")
+    def __init__(self, output: str) -> None:
+        super().__init__(f"Another attempt has taken over {output}, or this one was declared dead. It stops without any outputs.")
 
 
 class DropFailed(InterimError, kind=Kind.FAILED):
@@ -101,7 +102,7 @@ class DropFailed(InterimError, kind=Kind.FAILED):
 
     def __init__(self, table: str, cause: BaseException) -> None:
         reason = (str(cause).splitlines() or [""])[0].rstrip(".")
-        super().__init__(f"The interim table {table} could not be dropped: {type(cause).__name__}: {reason}. It is tried again.")
+        super().__init__(f"The interim table {table} could not be dropped, and is retried: {type(cause).__name__}: {reason}.")
 
 
 class ForeignNamespace(InterimError, kind=Kind.MISCONFIGURED):
@@ -113,9 +114,9 @@ class ForeignNamespace(InterimError, kind=Kind.MISCONFIGURED):
     def __init__(self, catalog: str, namespace: str, owner: str) -> None:
         self.owner = owner
         super().__init__(
-            f"The namespace {namespace!r} of the catalog {catalog!r} holds the interim tables of another store ({owner}), and "
-            "only that store knows which of them are needed. Give this installation a namespace of its own, in [snowpack] "
-            "interim_namespace; or, if that store is gone for good, take its namespace over: `airflow snowpack interim adopt`."
+            f"The namespace {namespace!r} of the catalog {catalog!r} has the interim tables of another store ({owner}), and only "
+            "that store has the record of which are needed. Set another namespace for this installation in [snowpack] "
+            "interim_namespace; or, if that store is gone for good, take over its namespace: `airflow snowpack interim adopt`."
         )
 
 
@@ -125,8 +126,8 @@ class UnmarkedNamespace(InterimError, kind=Kind.MISCONFIGURED):
     def __init__(self, catalog: str, namespace: str) -> None:
         super().__init__(
             f"The namespace {namespace!r} of the catalog {catalog!r} cannot be marked as this store's, since the catalog keeps "
-            "no properties of namespaces, or refuses to change them. Give every installation a namespace of its own, in "
-            "[snowpack] interim_namespace."
+            "no properties of namespaces, or refuses to change them. Give each installation its own namespace in [snowpack] "
+            "interim_namespace."
         )
 
 
@@ -139,8 +140,8 @@ class UnwritableFrame(FrameError, kind=Kind.INVALID):
 
     def __init__(self, problem: object) -> None:
         super().__init__(
-            f"These rows cannot become a table: {_first_line(problem)}. Give every column a type that Iceberg has (no "
-            "nanoseconds, no column of nothing but nulls without a type) and every value room in it."
+            f"These rows cannot become a table: {_first_line(problem)}. Cast each column to a type of Iceberg that fits all "
+            "of its values; nanoseconds and untyped columns of nulls are not supported."
         )
 
 
@@ -153,8 +154,8 @@ class UnreadableTable(FrameError, kind=Kind.INVALID):
     def __init__(self, path: str, problem: object) -> None:
         self.problem = f"the file {path} cannot be read without Spark: {_first_line(problem)}"
         super().__init__(
-            f"The file {path} cannot be read without Spark: {_first_line(problem)}. Take the table as a DataFrame of "
-            "Spark (leave the parameter's annotation out), and do not change interim tables."
+            f"The file {path} cannot be read without Spark: {_first_line(problem)}. Receive the table as a Spark "
+            "DataFrame (leave out the parameter's annotation), and do not modify interim tables."
         )
 
 
@@ -174,23 +175,23 @@ class UnfitForm(FrameError, kind=Kind.INVALID):
 
     def __init__(self, form: str, problem: object) -> None:
         super().__init__(
-            f"These rows cannot arrive as {form}: {_first_line(problem)}. Annotate the parameter pa.Table, which holds every row."
+            f"These rows cannot be converted to {form}: {_first_line(problem)}. Annotate the parameter with pa.Table, which can."
         )
 
 
 class UnusableOutput(FrameError, kind=Kind.INVALID):
     """The task's return value cannot become an interim table.
 
-    :ivar field: the argument or the output that is to blame.
+    :ivar field: the invalid argument or output.
     """
 
     def __init__(self, field: str, value: object, problem: str) -> None:
         self.field = field
-        super().__init__(f"{field} = {value!r:.200} cannot be handed on: {problem.rstrip('.')}.")
+        super().__init__(f"{field} = {value!r:.200} cannot become an interim table: {problem.rstrip('.')}.")
 
 
 def is_panic(problem: BaseException) -> bool:
-    """Whether a library that is written in Rust, such as Polars, has given up on a value: it says so with no ``Exception``."""
+    """Return whether a library written in Rust, such as Polars, has panicked, which raises no ``Exception``."""
     return type(problem).__name__ == "PanicException"
 
 

@@ -1,17 +1,18 @@
-"""What one task hands to the next instead of rows: the ref of a table, or of a view on it.
+"""What one task passes to the next instead of rows: the reference to a table, or to a view of it.
 
-    ref.to_json()                                       # the XCom: plain JSON, as Airflow refuses foreign classes
+    ref.to_json()                                       # the XCom: plain JSON, since Airflow refuses foreign classes
     ref.where("distance > 500").select("origin", "distance").order_by("distance desc").limit(10)
     find_refs({"args": [xcom, 7]}) == [TableRef(…)]
+    report(features=named_table("features", scope="global"))     # resolved when the task runs
 
-The invariants: ``read_ref(ref.to_json()) == ref``; a view shares its table, so who needs the view needs the table; and a view is
-one query, read as SQL reads it: filter, then order, then limit, then columns. Importing this module costs nothing: it is what
-every task and every DAG file may touch.
+The invariants: ``read_ref(ref.to_json()) == ref``; a view has no data of its own, so that a task that needs the view needs its
+table; and a view is one query, evaluated as in SQL: filter, then order, then limit, then columns. This module is cheap to import,
+since every DAG file may use it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,17 +20,17 @@ from airflow_snowpack.interim.errors import InvalidInterimRef
 from airflow_snowpack.interim.names import Producer, Scope
 
 MARK = "snowpack"
-TABLE, VIEW = "table", "view"
+TABLE, VIEW, NAMED = "table", "view", "named"
 
 
 @dataclass(frozen=True, slots=True)
 class TableRef:
-    """An interim table that was handed on. It never changes again.
+    """A reference to a committed interim table, which never changes again.
 
     :param table_id: its identity in the store.
-    :param table: the whole name, ``catalog.namespace.table``.
-    :param snapshot_id: what is to be read; ``None`` for a table without a snapshot, which is empty.
-    :param rows: how many it has; ``None`` when nobody counted.
+    :param table: the full name, ``catalog.namespace.table``.
+    :param snapshot_id: what to read; ``None`` for a table without a snapshot, which is empty.
+    :param rows: how many it has; ``None`` when unknown.
     """
 
     table_id: str
@@ -40,27 +41,27 @@ class TableRef:
 
     @property
     def of(self) -> TableRef:
-        """The table itself, so that a table and a view on it can be asked alike."""
+        """The table itself: tables and views share this property."""
         return self
 
     def where(self, condition: str) -> ViewRef:
-        """Only the rows for which this SQL condition is true."""
+        """Return a view of the rows for which this SQL condition is true."""
         return ViewRef(self).where(condition)
 
     def select(self, *columns: str) -> ViewRef:
-        """Only these columns."""
+        """Return a view with these columns."""
         return ViewRef(self).select(*columns)
 
     def order_by(self, *order: str) -> ViewRef:
-        """In this order: column names, or SQL such as ``"distance desc"``."""
+        """Return a view in this order: column names, or SQL such as ``"distance desc"``."""
         return ViewRef(self).order_by(*order)
 
     def limit(self, rows: int) -> ViewRef:
-        """At most so many rows."""
+        """Return a view with at most this many rows."""
         return ViewRef(self).limit(rows)
 
     def to_json(self) -> dict[str, Any]:
-        """The XCom."""
+        """Return the reference as JSON, for an XCom."""
         return {
             MARK: TABLE,
             "table_id": self.table_id,
@@ -73,12 +74,12 @@ class TableRef:
 
 @dataclass(frozen=True, slots=True)
 class ViewRef:
-    """A look at a part of an interim table. It has no data of its own.
+    """A view of a part of an interim table. It has no data of its own.
 
     :param condition: SQL that is true for the rows in it; ``None`` for all.
     :param columns: ``None`` for all.
     :param order: SQL terms such as ``"distance desc"``.
-    :param rows: at most so many.
+    :param rows: the highest number of rows; ``None`` for no limit.
     """
 
     of: TableRef
@@ -89,25 +90,25 @@ class ViewRef:
 
     @property
     def producer(self) -> Producer:
-        """Who made the table below."""
+        """The output that the table is."""
         return self.of.producer
 
     def where(self, condition: str) -> ViewRef:
-        """Only the rows for which this SQL condition is true as well.
+        """Return the view with only the rows for which this SQL condition is true as well.
 
         :raises InvalidInterimRef: it is empty, or the view has a limit already.
         """
-        self._before_limit("filter")
+        self._refuse_after_limit("filter")
         if not condition.strip():
             raise InvalidInterimRef(condition, 'a condition is SQL that is true or false for a row, such as "distance > 500"')
-        # On lines of their own, so that a comment at the end of one does not swallow what comes after it.
+        # On lines of their own, so that a comment at the end of one does not hide what comes after it.
         both = condition if self.condition is None else f"({self.condition}\n) AND ({condition}\n)"
         return replace(self, condition=both)
 
     def select(self, *columns: str) -> ViewRef:
-        """Only these columns, in this order.
+        """Return the view with only these columns, in this order.
 
-        :raises InvalidInterimRef: none is given, or one that this view has left out already.
+        :raises InvalidInterimRef: no column is named, or one that this view does not have.
         """
         unknown = [name for name in columns if self.columns is not None and name not in self.columns]
         if not columns or unknown:
@@ -115,15 +116,15 @@ class ViewRef:
         return replace(self, columns=columns)
 
     def order_by(self, *order: str) -> ViewRef:
-        """In this order, instead of the one before.
+        """Return the view in this order, which replaces the one before.
 
         :raises InvalidInterimRef: the view has a limit already.
         """
-        self._before_limit("order")
+        self._refuse_after_limit("order")
         return replace(self, order=order)
 
     def limit(self, rows: int) -> ViewRef:
-        """At most so many rows; of two limits the smaller one holds.
+        """Return the view with at most this many rows; of two limits the smaller one applies.
 
         :raises InvalidInterimRef: it is negative.
         """
@@ -132,7 +133,7 @@ class ViewRef:
         return replace(self, rows=rows if self.rows is None else min(rows, self.rows))
 
     def to_json(self) -> dict[str, Any]:
-        """The XCom."""
+        """Return the reference as JSON, for an XCom."""
         return {
             MARK: VIEW,
             "of": self.of.to_json(),
@@ -142,43 +143,45 @@ class ViewRef:
             "limit": self.rows,
         }
 
-    def _before_limit(self, what: str) -> None:
+    def _refuse_after_limit(self, what: str) -> None:
         if self.rows is not None:
-            raise InvalidInterimRef(self.to_json(), f"the view is limited already; {what} it first, and limit it last")
+            raise InvalidInterimRef(self.to_json(), f"the view has a limit already; {what} it first, and limit it last")
 
 
 Ref = TableRef | ViewRef
 
 
 def is_ref(value: object) -> bool:
-    """Whether this is a ref, or the JSON of one."""
+    """Return whether this is a reference, or the JSON of one."""
     return isinstance(value, TableRef | ViewRef) or (isinstance(value, Mapping) and value.get(MARK) in (TABLE, VIEW))
 
 
 def read_ref(value: object) -> Ref:
-    """Read what :meth:`TableRef.to_json` or :meth:`ViewRef.to_json` gave; a ref is returned as it is.
+    """Parse the JSON of a reference; return a reference as it is.
 
-    :raises InvalidInterimRef: it is none, or a field is missing or of another type.
+    :raises InvalidInterimRef: it is something else, or a field is missing or of another type.
     """
     if isinstance(value, TableRef | ViewRef):
         return value
     if not isinstance(value, Mapping) or not is_ref(value):
-        raise InvalidInterimRef(value, f"it has no {MARK!r} that says {TABLE!r} or {VIEW!r}")
+        raise InvalidInterimRef(value, f"it has no {MARK!r} that is {TABLE!r} or {VIEW!r}")
     return _table(value) if value[MARK] == TABLE else _view(value)
 
 
 def find_refs(value: object) -> list[Ref]:
-    """All refs in a value, however deep in lists, tuples and dictionaries, in the order in which they are met.
+    """Return all references in a value, at any depth of lists, tuples and dictionaries, in order.
 
-    :raises InvalidInterimRef: something that says it is a ref is damaged.
+    :raises InvalidInterimRef: a value that is marked as a reference is damaged.
     """
-    return list(_found(value))
+    found: list[Ref] = []
+    replace_refs(value, found.append)
+    return found
 
 
 def replace_refs(value: Any, by: Callable[[Ref], Any]) -> Any:
-    """The same value, with something else in the place of each ref. Sequences other than lists and tuples become lists.
+    """Return the same value with each reference replaced. Sequences other than lists and tuples become lists.
 
-    :raises InvalidInterimRef: something that says it is a ref is damaged.
+    :raises InvalidInterimRef: a value that is marked as a reference is damaged.
     """
     if is_ref(value):
         return by(read_ref(value))
@@ -188,24 +191,37 @@ def replace_refs(value: Any, by: Callable[[Ref], Any]) -> Any:
         case tuple():
             items = [replace_refs(item, by) for item in value]
             return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
-        case _ if _is_sequence(value):
+        case Sequence() if not isinstance(value, str | bytes | bytearray):
             return [replace_refs(item, by) for item in value]
     return value
 
 
-def _found(value: Any) -> Iterator[Ref]:
-    if is_ref(value):
-        yield read_ref(value)
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _found(item)
-    elif _is_sequence(value):
-        for item in value:
-            yield from _found(item)
+def named_table(name: str, scope: Scope | str = Scope.RUN) -> dict[str, Any]:
+    """Return a task's argument for the table that this name points to when the task runs.
+
+    A name is not a dependency: a task that needs a table that another task of the same run names has to run after it, as with
+    ``clean >> report``.
+
+    :param scope: ``run``: a name of the same DAG run; ``global``: one that is valid everywhere.
+    :raises ValueError: an unknown scope.
+    """
+    return {MARK: NAMED, "name": name, "scope": Scope(scope).value}
 
 
-def _is_sequence(value: object) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray)
+def is_named(value: object) -> bool:
+    """Return whether this is an argument from :func:`named_table`."""
+    return isinstance(value, Mapping) and value.get(MARK) == NAMED
+
+
+def read_named(value: Mapping[str, Any]) -> tuple[str, Scope]:
+    """Return the name and its scope.
+
+    :raises InvalidInterimRef: the argument is damaged.
+    """
+    try:
+        return str(value["name"]), Scope(value["scope"])
+    except (KeyError, ValueError) as problem:
+        raise InvalidInterimRef(value, f"a named table has a name and a scope, {' or '.join(Scope)}") from problem
 
 
 def _table(value: Mapping[str, Any]) -> TableRef:
@@ -241,40 +257,10 @@ def _texts(value: Mapping[str, Any], name: str, *, or_none: bool = False) -> lis
 
 
 def _field(value: Mapping[str, Any], name: str, kind: Any, *, or_none: bool = False) -> Any:
-    """Its own type, so that what is stored is what is read."""
+    """Return a field of exactly this type, so that what is stored is what is read."""
     found = value.get(name)
     if found is None and or_none:
         return None
     if not isinstance(found, kind) or isinstance(found, bool):
         raise InvalidInterimRef(value, f"its {name!r} is {found!r:.60}")
     return found
-
-
-NAMED = "named"
-
-
-def named_table(name: str, scope: Scope | str = Scope.RUN) -> dict[str, Any]:
-    """The argument of a task that wants the table which this name points to by then.
-
-    A name is no dependency: a task that needs what another one of the same run names comes after it, ``clean >> report``.
-
-    :param scope: ``run``: a name of the same DAG run; ``global``: one that is known everywhere.
-    :raises ValueError: there is no such scope.
-    """
-    return {MARK: NAMED, "name": name, "scope": Scope(scope).value}
-
-
-def is_named(value: object) -> bool:
-    """Whether this is what :func:`named_table` gives."""
-    return isinstance(value, Mapping) and value.get(MARK) == NAMED
-
-
-def read_named(value: Mapping[str, Any]) -> tuple[str, Scope]:
-    """The name and its scope.
-
-    :raises InvalidInterimRef: it is damaged.
-    """
-    try:
-        return str(value["name"]), Scope(value["scope"])
-    except (KeyError, ValueError) as problem:
-        raise InvalidInterimRef(value, f"a named table has a name and a scope, {' or '.join(Scope)}") from problem

@@ -6,9 +6,9 @@
 
     rows = rows_of(table.scan(snapshot_id=7))
 
-PyIceberg plans, prunes and commits. The rows themselves go through :mod:`~airflow_snowpack.interim.frames.retyping` alone, since
-PyIceberg's projection makes empty lists and maps of those that are null. The invariant: the rows that are read are those in
-the files, null for null, or an error says why they cannot be.
+PyIceberg plans, prunes and commits. The rows themselves only go through :mod:`~airflow_snowpack.interim.frames.retyping`, since
+PyIceberg's projection turns null lists and maps into empty ones. The invariant: the rows that are read are those in the files,
+null for null, or an error reports why not.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyarrow import dataset, types
 
 from airflow_snowpack.interim.errors import UnreadableTable
+from airflow_snowpack.interim.frames.iceberg_types import children
 from airflow_snowpack.interim.frames.retyping import retyped
 
 if TYPE_CHECKING:
@@ -32,44 +33,35 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
 FIELD_ID = b"PARQUET:field_id"
-READ_BUFFER = 8 * 1024 * 1024
+READ_BUFFER_BYTES = 8 * 1024 * 1024
 
 
 def written_files(rows: pa.Table, metadata: TableMetadata, io: FileIO) -> Iterator[DataFile]:
-    """Write the rows into new files of the table, about as many as its target size asks for.
+    """Write the rows into new files of the table, in about as many as its target file size requires.
 
     :param rows: in the columns of the table, in their order.
     :param metadata: of a table without partitions, with these columns.
     :raises pyarrow.ArrowException: a value is null in a required field.
     """
-    from pyiceberg.io.pyarrow import bin_pack_arrow_table
+    from pyiceberg.io.pyarrow import bin_pack_arrow_table, schema_to_pyarrow
     from pyiceberg.schema import sanitize_column_names
     from pyiceberg.table import TableProperties
     from pyiceberg.utils.properties import property_as_int
 
     if not rows.num_rows:
         return
-    columns = sanitize_column_names(metadata.schema())  # as every writer of Iceberg names them in files
-    in_file = _columns_of_file(rows, columns)
-    size = property_as_int(
-        metadata.properties,
-        TableProperties.WRITE_TARGET_FILE_SIZE_BYTES,
-        TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT,
-    )
-    for number, batches in enumerate(bin_pack_arrow_table(in_file, size or TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT)):
-        yield _written_file(pa.Table.from_batches(batches), columns, number, metadata, io)
-
-
-def _columns_of_file(rows: pa.Table, columns: Schema) -> pa.Table:
-    from pyiceberg.io.pyarrow import schema_to_pyarrow
-
+    columns = sanitize_column_names(metadata.schema())  # as every Iceberg writer names them in files
     wanted = schema_to_pyarrow(columns, include_field_ids=True)
     fields = [_shape(own, field, with_ids=True) for own, field in zip(rows.schema, wanted, strict=True)]
     made = [
         pa.chunked_array([retyped(chunk, field) for chunk in column.chunks], field.type)
         for column, field in zip(rows.columns, fields, strict=True)
     ]
-    return pa.Table.from_arrays(made, schema=pa.schema(fields))
+    default = TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT
+    size = property_as_int(metadata.properties, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES, default) or default
+    in_file = pa.Table.from_arrays(made, schema=pa.schema(fields))
+    for number, batches in enumerate(bin_pack_arrow_table(in_file, size)):
+        yield _written_file(pa.Table.from_batches(batches), columns, number, metadata, io)
 
 
 def _written_file(rows: pa.Table, columns: Schema, number: int, metadata: TableMetadata, io: FileIO) -> DataFile:
@@ -98,7 +90,7 @@ def _written_file(rows: pa.Table, columns: Schema, number: int, metadata: TableM
 
 
 def is_changed_by_projection(columns: Schema) -> bool:
-    """Whether PyIceberg's own reading makes empty lists and maps of null ones: where structs are their elements or values."""
+    """Return whether PyIceberg would read null lists and maps as empty ones: where structs are their elements or values."""
     from pyiceberg.types import ListType, MapType, StructType
 
     def changed(kind: object) -> bool:
@@ -112,10 +104,9 @@ def is_changed_by_projection(columns: Schema) -> bool:
 
 
 def rows_of(scan: DataScan) -> pa.Table:
-    """Read the rows that the scan finds.
+    """Read the rows of a scan.
 
-    :param scan: without a filter; only its columns, its snapshot and its limit count.
-
+    :param scan: without a filter; its columns, its snapshot and its limit count.
     :raises UnreadableTable: the files are not as interim tables are written: with deletes, in another format or other columns.
     """
     from pyiceberg.expressions import AlwaysTrue
@@ -147,18 +138,15 @@ def _rows_of_file(scan: DataScan, task: FileScanTask, wanted: pa.Schema) -> pa.T
     if task.file.file_format != FileFormat.PARQUET:
         raise UnreadableTable(path, f"it is {task.file.file_format}")
     with scan.io.new_input(path).open() as opened:
-        format_ = dataset.ParquetFileFormat(pre_buffer=True, use_buffered_stream=True, buffer_size=READ_BUFFER)
+        format_ = dataset.ParquetFileFormat(pre_buffer=True, use_buffered_stream=True, buffer_size=READ_BUFFER_BYTES)
         fragment = format_.make_fragment(opened)
-        known = {field.metadata[FIELD_ID]: field for field in fragment.physical_schema if FIELD_ID in (field.metadata or {})}
+        in_file = fragment.physical_schema
+        known = {field.metadata[FIELD_ID]: field for field in in_file if FIELD_ID in (field.metadata or {})}
         try:
             own = [known[field.metadata[FIELD_ID]] for field in wanted]
         except KeyError as missing:
             raise UnreadableTable(path, f"it has no column with the id {missing.args[0].decode()}") from missing
-        columns = dataset.Scanner.from_fragment(
-            fragment,
-            schema=fragment.physical_schema,
-            columns=[field.name for field in own],
-        )
+        columns = dataset.Scanner.from_fragment(fragment, schema=in_file, columns=[field.name for field in own])
         try:
             schema = pa.schema([_shape(each, field) for each, field in zip(own, wanted, strict=True)])
             batches = list(_batches(columns.to_batches(), schema, scan.limit))
@@ -168,23 +156,19 @@ def _rows_of_file(scan: DataScan, task: FileScanTask, wanted: pa.Schema) -> pa.T
 
 
 def _batches(found: Iterable[pa.RecordBatch], schema: pa.Schema, limit: int | None) -> Iterator[pa.RecordBatch]:
-    """The rows of a file up to the limit. Row groups after it are not read: ten rows must not cost as much as the whole table."""
+    """Yield the rows of a file up to the limit. Row groups after it are not read: ten rows must not cost the whole table."""
     left = limit
     for rows in found:
         wanted = rows if left is None else rows.slice(0, left)
         if wanted.num_rows:
-            yield _batch(wanted, schema)
+            columns = [retyped(column, field) for column, field in zip(wanted.columns, schema, strict=True)]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
         if left is not None and (left := left - wanted.num_rows) == 0:
             return
 
 
-def _batch(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    columns = [retyped(column, field) for column, field in zip(rows.columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
 def _shape(own: pa.Field | None, field: pa.Field, *, with_ids: bool = False) -> pa.Field:
-    """The field as Iceberg has it, with text, bytes and lists as large or small as they are: Iceberg does not tell the two apart.
+    """Return the field of Iceberg with text, bytes and lists as large or small as they are, which Iceberg does not distinguish.
 
     :param own: as the rows have it; ``None`` when there are no rows, and everything is small.
     """
@@ -200,23 +184,15 @@ def _shape_of_type(own: Any, kind: Any, with_ids: bool) -> pa.DataType:
         return pa.string() if own is None else own
     if types.is_large_binary(kind):
         return pa.binary() if own is None else own
-    parts = _parts(kind)
+    parts = children(kind)
     if not parts:
         return kind
-    others: Sequence[pa.Field | None] = _parts(own) if own is not None else [None] * len(parts)
+    others: Sequence[pa.Field | None] = children(own) if own is not None else [None] * len(parts)
     if len(others) != len(parts):
-        raise pa.ArrowInvalid(f"{own} is no {kind}")
+        raise pa.ArrowInvalid(f"{own} is not {kind}")
     inner = [_shape(each, part, with_ids=with_ids) for each, part in zip(others, parts, strict=True)]
     if types.is_struct(kind):
         return pa.struct(inner)
     if types.is_map(kind):
         return pa.map_(*inner)
     return pa.large_list(*inner) if own is not None and types.is_large_list(own) else pa.list_(*inner)
-
-
-def _parts(kind: Any) -> list[pa.Field]:
-    if types.is_struct(kind):
-        return list(kind)
-    if types.is_map(kind):
-        return [kind.key_field, kind.item_field]
-    return [kind.value_field] if types.is_list(kind) or types.is_large_list(kind) else []

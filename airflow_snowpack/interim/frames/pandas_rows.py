@@ -1,4 +1,4 @@
-"""Rows of pandas as rows of Arrow and back, with what the usual conversions lose: indexes, nulls and large numbers.
+"""Converts rows of pandas to Arrow and back, without the losses of the usual conversions: indexes, nulls and large numbers.
 
     rows = rows_of_pandas(df)          # the labels of df.describe() are its first column, called "index"
     df = pandas_of_rows(rows)          # whole numbers with nulls are Int64, not float64
@@ -22,14 +22,14 @@ from airflow_snowpack.interim.map_reduce.lossless import loss_among
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# What Arrow and pandas raise for objects that have no common type, or a type that Arrow lacks.
+# The errors of Arrow and pandas for objects without a common type, or with a type that Arrow lacks.
 NO_ARROW = (pa.ArrowException, TypeError, ValueError, OverflowError, NotImplementedError)
 
 
 def rows_of_pandas(frame: pd.DataFrame) -> pa.Table:
-    """Return the rows. An index becomes columns, as with ``reset_index()``, unless it only numbers the rows from 0.
+    """Return the rows as Arrow. An index becomes columns, as with ``reset_index()``, unless it only numbers the rows from 0.
 
-    :raises UnwritableFrame: a column has no type in Arrow, or values that its type would change; an index is called like a
+    :raises UnwritableFrame: a column has no type in Arrow, or values that its type would change; an index has the name of a
         column; a column's name is not text; or there are rows without columns.
     """
     if not _only_numbers_rows(frame.index):
@@ -61,7 +61,7 @@ def _column(values: pd.Series[Any]) -> Any:
         return pa.array(values, from_pandas=True)
     missing = values.isna().to_numpy()
     column = pa.array(values.to_numpy(), mask=missing, from_pandas=False)
-    # Arrow makes a date of a moment that stands beside dates.
+    # Beside dates, Arrow turns a timestamp into a date.
     lost = loss_among(pa.field("", column.type))(values[~missing])
     if lost is not None:
         raise pa.ArrowInvalid(f"as {column.type}, a value would change. {lost}")
@@ -69,12 +69,12 @@ def _column(values: pd.Series[Any]) -> Any:
 
 
 def pandas_of_rows(rows: pa.Table) -> pd.DataFrame:
-    """Return the rows as a DataFrame, each column in a dtype that holds its values.
+    """Return the rows as a DataFrame, each column in a dtype that fits its values.
 
-    That is numpy's where it does, ``Int64`` or ``boolean`` for a column with nulls, and ``double[pyarrow]`` for one with NaN.
-    Lists of numbers arrive as arrays of numpy, every other nested value as lists and dictionaries.
+    That is a dtype of numpy where one fits, ``Int64`` or ``boolean`` for a column with nulls, and ``double[pyarrow]`` for one
+    with NaN. Lists of numbers arrive as arrays of numpy, every other nested value as lists and dictionaries.
     """
-    names = [str(place) for place in range(rows.num_columns)]  # a view may have two columns of one name
+    names = [str(place) for place in range(rows.num_columns)]  # a view may have two columns with the same name
     numbered = rows.rename_columns(names)
     exactly = {name: _exactly(column) for name, column in zip(names, rows.columns, strict=True)}
     frame: pd.DataFrame = numbered.select([name for name in names if exactly[name] is None]).to_pandas()
@@ -87,7 +87,7 @@ def pandas_of_rows(rows: pa.Table) -> pd.DataFrame:
 
 
 def _exactly(column: Any) -> Callable[[Any], pd.Series[Any]] | None:
-    """How the column becomes one of pandas; ``None``: Arrow's own conversion keeps all of it."""
+    """Return how to convert the column; ``None``: Arrow's own conversion loses nothing."""
     kind = column.type
     if types.is_integer(kind) and column.null_count:
         return lambda each: _typed(each, pd.Int32Dtype() if kind.bit_width == 32 else pd.Int64Dtype())
@@ -106,7 +106,7 @@ def _typed(column: Any, dtype: Any) -> pd.Series[Any]:
 
 
 def _of_numbers(column: Any) -> bool:
-    """Whether these are lists of nothing but numbers and truths."""
+    """Return whether these are lists of only numbers or booleans."""
     kind = column.type
     if not (types.is_list(kind) or types.is_large_list(kind)):
         return False

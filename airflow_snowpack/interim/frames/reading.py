@@ -16,6 +16,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
+from airflow_snowpack.humanize import duration, plural
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.interim.errors import UnreadableView
 from airflow_snowpack.interim.refs import ViewRef
@@ -85,7 +86,7 @@ def read_as_arrow(ref: Ref, catalog: Catalog) -> pa.Table:
     rows = _zoned(rows, schema.names, scan.table_metadata.properties)
     if view.columns:  # as in Spark, the columns are called what the view calls them
         rows = rows.select(selected).rename_columns(list(view.columns))
-    log.info("Read %s without Spark: %d rows, %.1f s", table.table, rows.num_rows, time.monotonic() - began)
+    log.info("Read %s without Spark: %s, %s", table.table, plural(rows.num_rows, "row"), duration(time.monotonic() - began))
     return rows
 
 

@@ -1,10 +1,11 @@
-"""Writes rows as a fresh Iceberg table, in one commit: the table is there with all of them, or not at all.
+"""Writes rows as a new Iceberg table, in one commit: the table exists with all of them, or not at all.
 
     written = write_table(df, TableName("lake", "snowpack_interim", "flights_clean_3f09c1a2b4d5"), catalog, store.identity)
     written.rows, written.files, written.snapshot_id
+    sources_of(df)        # (TableAt("lake.shop.orders", 11, …), …): the tables that the plan of a DataFrame reads
 
-A DataFrame of Spark is written by Spark, classic or Connect; what pandas or Arrow holds is written by this process, which needs
-no Spark for it. What was written is read from the snapshot's own summary, so that nothing is counted twice.
+Spark writes its own DataFrames, classic or Connect; this process writes the rows of pandas or Arrow, without Spark. The numbers
+come from the snapshot's own summary, so that nothing is counted twice.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_snowpack.humanize import duration, plural, size
 from airflow_snowpack.interim.errors import UnwritableFrame
 from airflow_snowpack.interim.forms import FrameKind, as_arrow, frame_kind
 from airflow_snowpack.interim.ownership import STORE, claim
@@ -37,9 +39,9 @@ TABLE_PROPERTIES = {"format-version": "2", "snowpack.interim": "true", "write.fo
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What is in a table after its only commit.
+    """A table after its only commit.
 
-    :param location: the table's folder, as the catalog says.
+    :param location: the table's folder, from the catalog.
     """
 
     snapshot_id: int | None
@@ -54,9 +56,9 @@ def write_table(frame: Any, name: TableName, catalog: Catalog, store_id: str) ->
     """Create the table with these rows.
 
     :param frame: see :mod:`airflow_snowpack.interim.forms`.
-    :param store_id: the store that has the table on record; the table says so itself.
-    :raises UnwritableFrame: Iceberg has no type for one of its columns, or it is no frame.
-    :raises ForeignNamespace: the tables there are another store's.
+    :param store_id: of the store that has the table on record; the table is marked with it.
+    :raises UnwritableFrame: Iceberg has no type for one of its columns, or it is not a frame.
+    :raises ForeignNamespace: the namespace is another store's.
     """
     kind = frame_kind(frame)
     began = time.monotonic()
@@ -67,12 +69,10 @@ def write_table(frame: Any, name: TableName, catalog: Catalog, store_id: str) ->
     elif kind is not None:
         _create_with_pyiceberg(frame, name, catalog, properties)
     else:
-        raise UnwritableFrame(f"a {type(frame).__name__} holds no rows")
-    written = _look(name, catalog, began)
-    log.info(
-        "Wrote %s: %d rows in %d files, %.1f MB, %.1f s, with %s",
-        *(name, written.rows, written.files, written.bytes / 1e6, written.seconds, kind),
-    )
+        raise UnwritableFrame(f"a {type(frame).__name__} is not a frame")
+    written = _written(name, catalog, began)
+    rows, files = plural(written.rows, "row"), plural(written.files, "file")
+    log.info("Wrote %s with %s: %s in %s, %s, %s", name, kind, rows, files, size(written.bytes), duration(written.seconds))
     return written
 
 
@@ -97,13 +97,13 @@ def _create_with_pyiceberg(frame: Any, name: TableName, catalog: Catalog, proper
         with creation.update_snapshot().fast_append() as append:
             for file in written_files(rows, creation.table_metadata, creation._table.io):
                 append.append_data_file(file)
-    # What a value that a type has no room for raises where bounds of columns are packed is no error of Arrow's.
+    # Packing the bounds of a column with a value that does not fit its type raises errors that are not Arrow's.
     except (UnsupportedPyArrowTypeException, TypeError, ValueError, struct.error) as problem:
         raise UnwritableFrame(problem) from problem
     creation.commit_transaction()
 
 
-def _look(name: TableName, catalog: Catalog, began: float) -> Written:
+def _written(name: TableName, catalog: Catalog, began: float) -> Written:
     table = catalog.load_table(name.identifier)
     snapshot = table.current_snapshot()
     summary = snapshot.summary if snapshot is not None else None
@@ -122,7 +122,7 @@ def _look(name: TableName, catalog: Catalog, began: float) -> Written:
 
 
 def sources_of(frame: Any) -> Sequence[TableAt]:
-    """The Iceberg tables behind a DataFrame of Spark; rows in memory do not say where they are from."""
+    """Return the Iceberg tables that a Spark DataFrame reads; the sources of rows in memory are unknown."""
     if frame_kind(frame) is not FrameKind.SPARK:
         return ()
     return tuple(TableAt(table.name, table.snapshot_id, table.location) for table in tables_read(frame))

@@ -17,8 +17,8 @@ import re
 from airflow_snowpack.errors import Kind
 from airflow_snowpack.interim.errors import InterimError
 
-MOST_OF_A_ROW = 500
-MOST_OF_A_CAUSE = 1000
+MAX_ROW_LENGTH = 500
+MAX_CAUSE_LENGTH = 1000
 
 
 class FunctionError(InterimError, kind=Kind.FAILED):
@@ -30,8 +30,8 @@ class UnusableFunction(FunctionError, kind=Kind.INVALID):
 
     def __init__(self, name: str, problem: object) -> None:
         super().__init__(
-            f"The function {name} cannot be sent to Spark: {_one_line(problem, MOST_OF_A_CAUSE)}. What it uses of its "
-            "surroundings travels along; make connections, locks and sessions inside of it."
+            f"The function {name} cannot be sent to Spark: {_one_line(problem, MAX_CAUSE_LENGTH)}. Everything that "
+            "it refers to is pickled with it; create connections, locks and sessions inside the function."
         )
 
 
@@ -45,7 +45,7 @@ class InvalidColumns(FunctionError, kind=Kind.INVALID):
 class InvalidReduction(FunctionError, kind=Kind.INVALID):
     """Invalid reduction.
 
-    :ivar field: the parameter that is to blame.
+    :ivar field: the parameter with the invalid value.
     """
 
     def __init__(self, field: str, value: object, problem: str) -> None:
@@ -58,10 +58,10 @@ class WrongRows(FunctionError, kind=Kind.FAILED):
 
     @classmethod
     def at(cls, where: str, planned: object, found: object) -> WrongRows:
-        """:param where: the part of the reduction that met them."""
+        """:param where: the part of the reduction that read them."""
         return cls(
-            f"Spark did not give the reduction each row exactly once: {where} should have {planned}, and has {found}. "
-            "Nothing came of it; run it again."
+            f"Spark did not pass each row to the reduction exactly once: {where} should have {planned}, and has {found}. "
+            "The reduction has no result; run it again."
         )
 
 
@@ -70,36 +70,38 @@ class FunctionFailed(FunctionError, kind=Kind.FAILED):
 
     :ivar function: its name.
     :ivar partition: the number of Spark's partition.
-    :ivar place: where in the partition: ``row 17``, ``batch 2 (rows from 20000)``, or the rows of a group in a layer.
-    :ivar cause: the error's class and message, or what was wrong with what it gave.
+    :ivar place: where in the partition: ``row 17``, ``batch 2, after 20000 rows``, or the rows of a group in a layer.
+    :ivar cause: the error's class and message, or what is wrong with the returned value.
     """
 
-    _TOLD = re.compile(r"The function (?P<function>.+?) failed in partition (?P<partition>\d+) at (?P<place>.+?): (?P<cause>.*)")
+    _MESSAGE = re.compile(
+        r"The function (?P<function>.+?) failed in partition (?P<partition>\d+) at (?P<place>.+?): (?P<cause>.*)"
+    )
 
-    def __init__(self, told: str) -> None:
-        super().__init__(told)
-        found = self._TOLD.match(told)
-        assert found is not None, told
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        found = self._MESSAGE.match(message)
+        assert found is not None, message
         self.function, self.place = found["function"], found["place"]
         self.partition = int(found["partition"])
         self.cause = found["cause"]
 
     @classmethod
-    def at(cls, function: str, partition: int, place: str, cause: object, met: object = None) -> FunctionFailed:
-        """:param met: the row that it had, shown as far as a line allows."""
-        shown = "" if met is None else f"; it had {_one_line(repr(met), MOST_OF_A_ROW)}"
-        told = f"{_one_line(cause, MOST_OF_A_CAUSE)}{shown}"
-        return cls(f"The function {_one_line(function, 200)} failed in partition {partition} at {place}: {told}")
+    def at(cls, function: str, partition: int, place: str, cause: object, row: object = None) -> FunctionFailed:
+        """:param row: the function's input, shown as far as a line allows."""
+        shown = "" if row is None else f"; its input was {_one_line(repr(row), MAX_ROW_LENGTH)}"
+        detail = f"{_one_line(cause, MAX_CAUSE_LENGTH)}{shown}"
+        return cls(f"The function {_one_line(function, 200)} failed in partition {partition} at {place}: {detail}")
 
 
 def cause_of(error: BaseException) -> str:
-    """An error's class and message, as a cause."""
-    said = str(error)
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    """Return an error's class and message, as a cause."""
+    message = str(error)
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def function_failure(error: BaseException) -> FunctionError | None:
-    """The error that one of these functions raised in a Spark task, found in what Spark says of it; ``None`` for any other."""
+    """Return the error of this room that a Spark task raised, from Spark's report of it; ``None`` for any other."""
     seen: BaseException | None = error
     for _ in range(20):
         if seen is None:
@@ -108,7 +110,7 @@ def function_failure(error: BaseException) -> FunctionError | None:
             return seen
         found = RAISED.search(str(seen))
         if found:
-            ours = KINDS[found["kind"]](found["told"].rstrip())
+            ours = KINDS[found["kind"]](found["message"].rstrip())
             if found["note"]:
                 ours.add_note(found["note"])
             return ours
@@ -122,7 +124,7 @@ def _one_line(value: object, most: int) -> str:
 
 
 KINDS: dict[str, type[WrongRows] | type[FunctionFailed]] = {"WrongRows": WrongRows, "FunctionFailed": FunctionFailed}
-# After it stands its note, the traceback of the user's code; and after that, or at once, a line that Java wrote, or none.
+# Its note, the traceback of the user's code, follows; and then, or immediately, a line of Java's, or none.
 RAISED = re.compile(
-    rf"{re.escape(__name__)}\.(?P<kind>{'|'.join(KINDS)}): (?P<told>.+)(?:\n(?P<note>Traceback[\s\S]+?)(?=\n\n|\Z))?"
+    rf"{re.escape(__name__)}\.(?P<kind>{'|'.join(KINDS)}): (?P<message>.+)(?:\n(?P<note>Traceback[\s\S]+?)(?=\n\n|\Z))?"
 )

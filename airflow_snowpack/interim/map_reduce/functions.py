@@ -1,12 +1,15 @@
-"""A user's function on its way to Spark's tasks, with the arguments that it gets beside the rows.
+"""Sends a user's function to Spark's tasks, calls it there, and reports what it got when it fails.
 
-    shipped = ShippedFunction.of(clean, args=(3,), kwargs={"unit": "km"})      # here
-    shipped.loaded()({"distance": 1400})                                      # in a task: clean({"distance": 1400}, 3, unit="km")
+    shipped = ShippedFunction.of(clean, args=(3,), kwargs={"unit": "km"})      # in the driver
+    call = FunctionCall.begin(shipped)                                         # in a Spark task
+    new = call(row, "row 17")                        # clean(row, 3, unit="km"); FunctionFailed has the partition, row and cause
+    batch = call.batch(batches, rows, place_of)      # FunctionFailed for a row that does not fit the schema
 
-The invariant: **a function of a DAG file runs in a task.** Airflow loads DAG files under names that no other process can import,
-and pickling goes by such a name as soon as the module has one. So a function's own module travels along by value, unless it is
-installed where each Python of this environment finds it. Other modules that it imports must be there: installed, on the
-``PYTHONPATH``, or sent by ``spark.submit.pyFiles``.
+The invariants: **a function of a DAG file runs in a task.** Airflow loads DAG files under names that no other process can import,
+and pickling goes by such a name as soon as a module has one. So a function's own module is sent by value, unless it is installed
+where each Python of this environment finds it. Other modules that it imports must be there: installed, on the ``PYTHONPATH``, or
+sent by ``spark.submit.pyFiles``. And any error of a user's code becomes a FunctionFailed with the user's own traceback as a note,
+since Spark cuts causes off where it shortens tracebacks, and keeps notes.
 """
 
 from __future__ import annotations
@@ -30,6 +33,9 @@ from airflow_snowpack.interim.map_reduce.rows import Misfit, RowBatches
 from airflow_snowpack.spark.archives import spare_archives
 
 THIS_PACKAGE = Path(__file__).parents[2]
+OWN_MODULES = f"{__package__}."
+MAX_TRACEBACK_FRAMES = 20
+MISSING = "; a module that it imports must be installed, on the PYTHONPATH of Spark's Python, or sent by spark.submit.pyFiles"
 
 # By value or by name is a setting of the whole process.
 _lock = Lock()
@@ -37,10 +43,9 @@ _lock = Lock()
 
 @dataclass(frozen=True, slots=True)
 class ShippedFunction:
-    """A function and its further arguments.
+    """A function and its further arguments, pickled.
 
-    :param name: as errors call it.
-    :param pickled: both, as bytes.
+    :param name: for error messages.
     """
 
     name: str
@@ -48,26 +53,26 @@ class ShippedFunction:
 
     @classmethod
     def of(cls, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Self:
-        """Pack it.
+        """Pickle a function.
 
-        :raises UnusableFunction: it is none, or something that it uses cannot be sent.
+        :raises UnusableFunction: it is not callable, or uses something that cannot be sent.
         """
         from pyspark import cloudpickle
 
         pickling: Any = cloudpickle  # it has no types
         name = name_of(fn)
         if not callable(fn):
-            raise UnusableFunction(name, "it is no function.")
-        with _lock, _by_value(_home_of(fn)):
+            raise UnusableFunction(name, "it is not callable")
+        with _lock, _by_value(_module_to_send(fn)):
             try:
                 pickled: bytes = pickling.dumps((fn, tuple(args), dict(kwargs or {})))
             # Whatever a user's objects raise when they are pickled.
             except Exception as error:
-                raise UnusableFunction(name, f"{cause_of(error)}.") from error
+                raise UnusableFunction(name, cause_of(error)) from error
         return cls(name, pickled)
 
     def loaded(self) -> Callable[..., Any]:
-        """The function, which takes the rows only."""
+        """Return the function with its arguments bound; it takes the rows only."""
         from pyspark.cloudpickle import loads
 
         fn, args, kwargs = loads(self.pickled)
@@ -78,22 +83,87 @@ class ShippedFunction:
         return call
 
 
+@dataclass(frozen=True, slots=True)
+class FunctionCall:
+    """A function in one Spark task.
+
+    :param partition: Spark's number of the partition.
+    """
+
+    name: str
+    partition: int
+    function: Callable[[Any], Any]
+
+    @classmethod
+    def begin(cls, shipped: ShippedFunction) -> Self:
+        """Unpickle the function, once per task.
+
+        :raises FunctionFailed: the task cannot load it, for example because a module is missing.
+        """
+        from pyspark import TaskContext
+
+        spare_archives()
+        context = TaskContext.get()
+        assert context is not None, "this runs in a Spark task"
+        partition = context.partitionId()
+        try:
+            return cls(shipped.name, partition, shipped.loaded())
+        # Unpickling runs the user's code.
+        except Exception as error:
+            cause = cause_of(error) + (MISSING if isinstance(error, ImportError) else "")
+            raise _with_traceback(FunctionFailed.at(shipped.name, partition, "its start", cause), error) from error
+
+    def __call__(self, given: Any, place: object) -> Any:
+        """Call the function.
+
+        :param place: where in the partition that is, as its text is at the time of an error.
+        """
+        return self.guarded(place, given, self.function, given)
+
+    def guarded(self, place: object, shown: object, step: Callable[..., Any], *given: Any) -> Any:
+        """Run a part of the user's code.
+
+        :param shown: its input, for the error message; ``None`` for none.
+        """
+        try:
+            return step(*given)
+        except FunctionError:
+            raise
+        # Whatever a user's function raises.
+        except Exception as error:
+            raise _with_traceback(self.failed(place, cause_of(error), shown), error) from error
+
+    def batch(self, batches: RowBatches, rows: Sequence[Any], place_of: Callable[[int], str]) -> pa.RecordBatch:
+        """Return the rows that it returned as a batch.
+
+        :param place_of: returns the place of one of these rows.
+        """
+        try:
+            return batches.of(rows)
+        except Misfit as misfit:
+            raise self.failed(place_of(misfit.number), misfit) from misfit
+
+    def failed(self, place: object, cause: object, shown: object = None) -> FunctionFailed:
+        """Return the error to raise."""
+        return FunctionFailed.at(self.name, self.partition, str(place), cause, shown)
+
+
 def name_of(fn: object) -> str:
-    """What a function is called, without the module: that of a DAG file tells nobody anything."""
+    """Return a function's name without its module: the module name of a DAG file means nothing to users."""
     if isinstance(fn, partial):
         return name_of(fn.func)
     return getattr(fn, "__qualname__", None) or type(fn).__qualname__
 
 
-def _home_of(fn: object) -> ModuleType | None:
-    """The module whose code is to travel along; ``None`` when tasks have it."""
+def _module_to_send(fn: object) -> ModuleType | None:
+    """Return the module whose code has to be sent; ``None`` when tasks have it."""
     while isinstance(fn, partial):
         fn = fn.func
     module = sys.modules.get(getattr(fn, "__module__", None) or type(fn).__module__)
     if module is None or module.__name__ in ("builtins", "__main__"):
         return None
     file = getattr(module, "__file__", None)
-    # Without a file it is built in, or was made at run time, which pickling sees for itself.
+    # Without a file it is built in, or was made at run time, which pickling handles by itself.
     return None if file is None or _is_installed(Path(file)) else module
 
 
@@ -118,86 +188,11 @@ def _by_value(module: ModuleType | None) -> Iterator[None]:
         pickling.unregister_pickle_by_value(module)
 
 
-PACKAGE = f"{__package__}."
-DEEPEST_FRAMES = 20
-MISSING = "; a module that it imports must be installed, on the PYTHONPATH of Spark's Python, or sent by spark.submit.pyFiles"
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionCall:
-    """A function in one task.
-
-    :param partition: Spark's number of the partition.
-    """
-
-    name: str
-    partition: int
-    function: Callable[[Any], Any]
-
-    @classmethod
-    def begin(cls, shipped: ShippedFunction) -> Self:
-        """Unpack it, once for a task.
-
-        :raises FunctionFailed: the task cannot load it, as when a module of it is not there.
-        """
-        spare_archives()
-        partition = partition_id()
-        try:
-            return cls(shipped.name, partition, shipped.loaded())
-        # Unpickling runs code of the user.
-        except Exception as error:
-            cause = cause_of(error) + (MISSING if isinstance(error, ImportError) else "")
-            raise _with_traceback(FunctionFailed.at(shipped.name, partition, "its start", cause), error) from error
-
-    def __call__(self, given: Any, place: object) -> Any:
-        """What it gives.
-
-        :param place: where in the partition that is, as its text says by the time of an error.
-        """
-        return self.guarded(place, given, self.function, given)
-
-    def guarded(self, place: object, met: object, step: Callable[..., Any], *given: Any) -> Any:
-        """What a part of its code gives.
-
-        :param met: what to show of what it had; ``None`` for nothing.
-        """
-        try:
-            return step(*given)
-        except FunctionError:
-            raise
-        # Whatever a user's function raises.
-        except Exception as error:
-            raise _with_traceback(self.failed(place, cause_of(error), met), error) from error
-
-    def batch(self, batches: RowBatches, rows: Sequence[Any], place_of: Callable[[int], str]) -> pa.RecordBatch:
-        """What it gave, as a batch.
-
-        :param place_of: the place of one of these rows.
-        """
-        try:
-            return batches.of(rows)
-        except Misfit as misfit:
-            raise self.failed(place_of(misfit.number), misfit) from misfit
-
-    def failed(self, place: object, cause: object, met: object = None) -> FunctionFailed:
-        """The error to raise."""
-        return FunctionFailed.at(self.name, self.partition, str(place), cause, met)
-
-
 def _with_traceback(failed: FunctionFailed, error: BaseException) -> FunctionFailed:
     trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith(PACKAGE):
+    while trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith(OWN_MODULES):
         trace = trace.tb_next
     # Pages of it would hide where it begins and ends.
-    told = traceback.format_exception(type(error), error, trace, limit=-DEEPEST_FRAMES)
-    failed.add_note("".join(told).strip())
+    lines = traceback.format_exception(type(error), error, trace, limit=-MAX_TRACEBACK_FRAMES)
+    failed.add_note("".join(lines).strip())
     return failed
-
-
-def partition_id() -> int:
-    """Spark's number of the partition that this task works on."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    assert context is not None
-    return context.partitionId()

@@ -1,4 +1,4 @@
-"""The layers of a reduction: how many rows go into each, on how many partitions, and how many come out.
+"""The layers of a reduction: how many rows each reads, on how many partitions, and how many it returns.
 
     >>> layers = Layers.plan(1000, fan_in=10, most_partitions=8)
     >>> str(layers)
@@ -6,9 +6,9 @@
     >>> layers.layers[0]
     Layer(number=0, rows_in=1000, partitions=8, rows_out=100)
 
-The invariant: a layer makes exactly one row of each ``fan_in`` rows, and of what is left over; so ``rows_out`` is ``rows_in``
+The invariant: a layer makes exactly one row of each ``fan_in`` rows, and of the rows that remain; so ``rows_out`` is ``rows_in``
 divided by ``fan_in``, rounded up, in whole numbers at any size, and a layer's ``rows_out`` is the next one's ``rows_in``. The
-last one gives one row. One row alone needs no layer.
+last one returns one row. A single row needs no layer.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ EMPTY = "reduce() of empty sequence with no initial value"
 class Layer:
     """One layer.
 
-    :param number: from 0, the one that reads the table.
-    :param partitions: Spark tasks that share its work; each calls the function for some of its groups, one after the other.
-    :param rows_out: how often the function was called, too.
+    :param number: from 0, which reads the table.
+    :param partitions: how many Spark tasks share its work; each calls the function for some of its groups, one after the other.
+    :param rows_out: also the number of calls of the function.
     """
 
     number: int
@@ -40,16 +40,16 @@ class Layer:
         return f"layer {self.number}: {self.rows_in} rows in, {self.partitions} partitions, {self.rows_out} rows out"
 
     def to_json(self) -> dict[str, int]:
-        """As a report has it."""
+        """Return the layer as JSON, for a report."""
         return {"layer": self.number, "rows_in": self.rows_in, "partitions": self.partitions, "rows_out": self.rows_out}
 
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """What a reduction does, or did: its tasks fail when one of them meets other rows than are planned here.
+    """The plan of a reduction: its tasks fail when one of them reads other rows than are planned here.
 
     :param rows: of the table.
-    :param fan_in: how many rows the function gets at most.
+    :param fan_in: the highest number of rows per call of the function.
     """
 
     rows: int
@@ -58,17 +58,15 @@ class Layers:
 
     @classmethod
     def plan(cls, rows: int, fan_in: int, most_partitions: int) -> Self:
-        """The layers for a table.
+        """Return the layers for a table.
 
-        :param most_partitions: how many tasks a layer may have at most; it has no more than it has groups.
-        :raises TypeError: there are no rows, and so nothing that could be the result.
-        :raises InvalidReduction: see :func:`check_fan_in`; or there may be no task.
+        :param most_partitions: the highest number of tasks per layer; a layer has no more than it has groups.
+        :raises TypeError: there are no rows, and so no result.
+        :raises InvalidReduction: ``fan_in`` is below 2, or ``most_partitions`` below 1.
         """
         check_fan_in(fan_in)
         if not _is_whole(most_partitions) or most_partitions < 1:
-            raise InvalidReduction(
-                "partitions", most_partitions, "a layer needs a task at least; give 1 or more, or leave it out"
-            )
+            raise InvalidReduction("partitions", most_partitions, "a layer needs a task; pass 1 or more, or leave it out")
         if rows == 0:
             raise TypeError(EMPTY)
         layers: list[Layer] = []
@@ -83,25 +81,25 @@ class Layers:
         return " → ".join(str(rows) for rows in (self.rows, *(layer.rows_out for layer in self.layers)))
 
     def to_json(self) -> dict[str, Any]:
-        """As XCom keeps it."""
+        """Return the plan as JSON, for an XCom."""
         return {"rows": self.rows, "fan_in": self.fan_in, "layers": [layer.to_json() for layer in self.layers]}
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Self:
-        """What :meth:`to_json` gave."""
-        layers = (Layer(each["layer"], each["rows_in"], each["partitions"], each["rows_out"]) for each in told["layers"])
-        return cls(told["rows"], told["fan_in"], tuple(layers))
+    def from_json(cls, plan: Mapping[str, Any]) -> Self:
+        """Parse the JSON from :meth:`to_json`."""
+        layers = (Layer(each["layer"], each["rows_in"], each["partitions"], each["rows_out"]) for each in plan["layers"])
+        return cls(plan["rows"], plan["fan_in"], tuple(layers))
 
 
 def groups_of(rows: int, fan_in: int) -> int:
-    """How many groups of at most ``fan_in`` rows they make. In whole numbers: a logarithm or a division is off for large ones."""
+    """Return the number of groups, in whole numbers: a logarithm or a division is inexact for large ones."""
     return (rows + fan_in - 1) // fan_in
 
 
 def check_fan_in(fan_in: int) -> None:
-    """:raises InvalidReduction: it is below 2, so that no layer would ever have fewer rows than the one before; or no number."""
+    """:raises InvalidReduction: it is not a number, or below 2, so that no layer would have fewer rows than the one before."""
     if not _is_whole(fan_in) or fan_in < 2:
-        raise InvalidReduction("fan_in", fan_in, "fewer than 2 rows never become fewer; give a whole number from 2")
+        raise InvalidReduction("fan_in", fan_in, "a group needs 2 rows or more; pass a whole number from 2")
 
 
 def _is_whole(value: object) -> bool:

@@ -1,11 +1,12 @@
-"""What Arrow would change of a Python value on its way into a column, and not say: it makes 1 of 1.5 where whole numbers stand.
+"""Detects what Arrow changes silently, in Python values that become a column, and in columns that become another type.
 
     loss = loss_among(pa.field("n", pa.int64()))
     loss([1, 2.0]), loss([1, np.float64(2.5)])       # None, "Its fraction would be cut off"
+    cast_whole(pa.array([1.005]), pa.decimal128(9, 2))             # raises CutOff
 
-What Arrow refuses (text for a number, a decimal with too many places, a number that is too large) is not looked at here: whoever
-asks has a column that Arrow has made. The invariant: what comes back from a column equals what went into it, of whichever class
-that was. The one exception are columns of single precision, ``float``: they round, which is what they are for.
+What Arrow refuses by itself (text for a number, a decimal with too many places, a number that is too large) is not checked here.
+The invariant: what comes back from a column equals what went into it, of whichever class that was, and a column that is cast and
+cast back is the original. The one exception are columns of single precision, ``float``: rounding is their purpose.
 """
 
 from __future__ import annotations
@@ -22,8 +23,14 @@ Loss = Callable[[Any], str | None]
 
 # Half a step above the largest number of single precision (IEEE 754, binary32): from here on they round to infinity.
 TOO_LARGE_FOR_SINGLE = float(2**128 - 2**103)
-NUMBERS = (None, "i", "u", "f")  # as numpy has them; None: it is not numpy's
+NUMBERS = (None, "i", "u", "f")  # numpy's kinds; None: not a value of numpy
 TEXT = (str, bytes, bytearray)
+NO_NULL = "It must not be null"
+NO_NANOSECONDS = "Its nanoseconds would be cut off"
+
+
+class CutOff(pa.ArrowInvalid):  # type: ignore[misc]  # pyarrow has no types
+    """A loss that Arrow itself would not have refused."""
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -34,19 +41,17 @@ def is_raw(kind: pa.DataType) -> bool:
     return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind))
 
 
-# Values of these classes are kept by columns of these types, whatever the values are.
+# All values of these classes fit columns of these types unchanged.
 KEPT: list[tuple[Callable[[pa.DataType], bool], set[type]]] = [
     (types.is_integer, {int}),
     (types.is_floating, {int, float}),
     (is_text, {str}),
     (is_raw, {bytes}),
 ]
-NO_NULL = "It must not be null"
-NO_NANOSECONDS = "Its nanoseconds would be cut off"
 
 
 def loss_among(field: pa.Field) -> Callable[[Iterable[Any]], str | None]:
-    """What to ask about the values of a column, or of a list: what the first that loses something would lose, or ``None``."""
+    """Return a function that checks the values of a column or list: it returns the first loss, or ``None``."""
     of_value, unharmed = _inside(field), _unharmed(field)
 
     def loss(values: Iterable[Any]) -> str | None:
@@ -55,8 +60,27 @@ def loss_among(field: pa.Field) -> Callable[[Iterable[Any]], str | None]:
     return loss
 
 
+def cast_whole(column: Any, kind: pa.DataType) -> Any:
+    """Cast a column without loss: Arrow alone turns timestamps into dates and instants into local times silently.
+
+    :raises pyarrow.ArrowException: it cannot be cast, or something would be cut off.
+    """
+    if column.type.equals(kind):
+        return column
+    if types.is_dictionary(column.type):
+        return cast_whole(column.dictionary_decode(), kind)
+    made = column.cast(kind)
+    problem = _loss_of_cast(column, made)
+    if problem is not None:
+        raise CutOff(problem)
+    return made
+
+
+# -- values -----------------------------------------------------------------------------------------------------------------
+
+
 def _unharmed(field: pa.Field) -> Callable[[Iterable[Any]], bool]:
-    """Tells of most columns and lists quickly that each value is kept, so that none has to be asked alone."""
+    """Return a quick check that no value of a column or list loses anything, so that most need not be checked one by one."""
     kind, nullable = field.type, field.nullable
     if nullable and _loss_in(kind) is None:
         return lambda values: True
@@ -73,7 +97,7 @@ def _unharmed(field: pa.Field) -> Callable[[Iterable[Any]], bool]:
 
 
 def _loss_in(kind: pa.DataType) -> Loss | None:
-    """What to ask about each value but null; ``None``: nothing."""
+    """Return the check for each value that is not null; ``None``: no check is needed."""
     if types.is_integer(kind):
         return _of_whole_number
     if types.is_float32(kind):
@@ -83,7 +107,7 @@ def _loss_in(kind: pa.DataType) -> Loss | None:
     if types.is_date(kind):
         return _of_date
     if types.is_timestamp(kind):
-        return partial(_of_moment, kind)
+        return partial(_of_timestamp, kind)
     if types.is_time(kind):
         return _of_time
     if types.is_duration(kind):
@@ -100,9 +124,9 @@ def _loss_in(kind: pa.DataType) -> Loss | None:
 
 
 def _of_whole_number(value: Any) -> str | None:
-    # Arrow takes numpy's truth, moments and durations for numbers.
+    # Arrow accepts numpy's booleans, timestamps and durations as numbers.
     if _kind_of_numpy(value) not in NUMBERS:
-        return "It is no number"
+        return "It is not a number"
     return None if value == int(value) else "Its fraction would be cut off"
 
 
@@ -112,26 +136,24 @@ def _of_single(value: Any) -> str | None:
 
 
 def _of_double(value: Any) -> str | None:
-    # numpy has longer ones. What is not a number does not equal itself.
+    # numpy has longer ones. NaN does not equal itself.
     return None if float(value) == value or value != value else "Its last digits would be cut off"
 
 
 def _of_date(value: Any) -> str | None:
     if isinstance(value, datetime):
-        return "Its time of day would be cut off; give its .date()"
-    return None if isinstance(value, date) else "It is no date"
+        return "Its time of day would be cut off; return its .date()"
+    return None if isinstance(value, date) else "It is not a date"
 
 
-def _of_moment(kind: pa.DataType, value: Any) -> str | None:
+def _of_timestamp(kind: pa.DataType, value: Any) -> str | None:
     if not isinstance(value, datetime) and _kind_of_numpy(value) != "M":
-        return "It is no date and time"
+        return "It is not a date and time"
     zone = getattr(value, "tzinfo", None)
     if kind.tz is not None and zone is None:
-        return "It has no time zone, and the column's moments have; give it one, as by .replace(tzinfo=UTC)"
+        return "It has no time zone, and the column requires one; add it, for example by .replace(tzinfo=UTC)"
     if kind.tz is None and zone is not None:
-        return (
-            "Its time zone would be cut off; take it off, as by .replace(tzinfo=None), or let the column be a timestamp with one"
-        )
+        return "Its time zone would be cut off; remove it by .replace(tzinfo=None), or make the column a timestamp with one"
     if isinstance(value, datetime):
         return NO_NANOSECONDS if getattr(value, "nanosecond", 0) else None  # those of pandas
     return _of_unit(kind, value)
@@ -140,28 +162,28 @@ def _of_moment(kind: pa.DataType, value: Any) -> str | None:
 def _of_duration(kind: pa.DataType, value: Any) -> str | None:
     if isinstance(value, timedelta):
         return NO_NANOSECONDS if getattr(value, "nanoseconds", 0) else None
-    return _of_unit(kind, value) if _kind_of_numpy(value) == "m" else "It is no duration"
+    return _of_unit(kind, value) if _kind_of_numpy(value) == "m" else "It is not a duration"
 
 
 def _of_unit(kind: pa.DataType, value: Any) -> str | None:
-    """Of numpy's arrays Arrow takes the numbers, whatever they count."""
+    """Of numpy's values Arrow takes the number, whatever its unit."""
     fits = value.dtype.str.endswith(f"[{kind.unit}]")
-    return None if fits else f"It counts {value.dtype}; give it in {kind.unit}, as by .astype"
+    return None if fits else f"Its unit is that of {value.dtype}; convert it to {kind.unit} by .astype"
 
 
 def _of_text(value: Any) -> str | None:
-    # Arrow takes bytes for text, also those that are none.
-    return "It is bytes and no text; decode it" if isinstance(value, bytes | bytearray | memoryview) else None
+    # Arrow accepts bytes as text, also those that are not.
+    return "It is bytes and not text; decode it" if isinstance(value, bytes | bytearray | memoryview) else None
 
 
 def _of_bytes(value: Any) -> str | None:
-    return "It is text and no bytes; encode it" if isinstance(value, str) else None
+    return "It is text and not bytes; encode it" if isinstance(value, str) else None
 
 
 def _of_time(value: Any) -> str | None:
     if not isinstance(value, time):
-        return "It is no time of day"
-    return None if value.tzinfo is None else "Its time zone would be cut off; take it off, as by .replace(tzinfo=None)"
+        return "It is not a time of day"
+    return None if value.tzinfo is None else "Its time zone would be cut off; remove it by .replace(tzinfo=None)"
 
 
 def _in_fields(kind: pa.StructType) -> Loss:
@@ -170,7 +192,7 @@ def _in_fields(kind: pa.StructType) -> Loss:
 
     def loss(value: Any) -> str | None:
         if not isinstance(value, Mapping):
-            return "It is no dictionary"
+            return "It is not a dictionary"
         strange = next((name for name in value if name not in inner), None)
         if strange is not None:
             return f"Its field {strange!r} would be cut off"
@@ -198,18 +220,19 @@ def _in_elements(kind: Any) -> Loss:
     among = loss_among(kind.value_field)
 
     def loss(value: Any) -> str | None:
-        return "It is text, of which a list of letters would become" if isinstance(value, TEXT) else among(value)
+        # Arrow would make a list of the letters.
+        return "It is text and not a list" if isinstance(value, TEXT) else among(value)
 
     return loss
 
 
 def _inside(field: pa.Field) -> Loss:
-    """What to ask about each value, null too."""
+    """Return the check for each value, including null."""
     of_value, nullable = _loss_in(field.type), field.nullable
 
     def loss(value: Any) -> str | None:
         if isinstance(value, pa.Scalar):
-            value = value.as_py()  # what computing with Arrow gives
+            value = value.as_py()  # from a computation with Arrow
         if value is None:
             return None if nullable else NO_NULL
         return None if of_value is None else of_value(value)
@@ -225,37 +248,20 @@ def _kind_of_numpy(value: Any) -> str | None:
     return getattr(getattr(value, "dtype", None), "kind", None)
 
 
-class CutOff(pa.ArrowInvalid):  # type: ignore[misc]  # pyarrow has no types
-    """What Arrow itself would not have refused."""
+# -- columns ----------------------------------------------------------------------------------------------------------------
 
 
-def cast_whole(column: Any, kind: pa.DataType) -> Any:
-    """The column in this type.
-
-    :raises pyarrow.ArrowException: it cannot be cast, or something would be cut off.
-    """
-    if column.type.equals(kind):
-        return column
-    if types.is_dictionary(column.type):
-        return cast_whole(column.dictionary_decode(), kind)
-    made = column.cast(kind)
-    problem = _loss(column, made)
-    if problem is not None:
-        raise CutOff(problem)
-    return made
-
-
-def _loss(before: Any, after: Any) -> str | None:
-    """What ``after``, cast from ``before``, has lost."""
+def _loss_of_cast(before: Any, after: Any) -> str | None:
+    """Return what ``after``, cast from ``before``, has lost."""
     old, new = before.type, after.type
     if old.equals(new) or types.is_null(old) or types.is_string(new):
         return None
     if types.is_nested(old) and types.is_nested(new):
         return _loss_inside(before, after)
     if types.is_temporal(new) and not types.is_temporal(old):
-        return f"{old} is no date or time"
+        return f"{old} is not a date or time"
     if types.is_timestamp(old) and types.is_timestamp(new) and (old.tz is None) != (new.tz is None):
-        return "only one of the two has a time zone; give the moments one, or take it off"
+        return "only one of the two has a time zone; add it to the timestamps, or remove it"
     if types.is_floating(old) and types.is_floating(new):
         grown = compute.and_not(compute.is_inf(after), compute.is_inf(before))
         return "a value is too large" if compute.any(grown).as_py() else None
@@ -270,20 +276,20 @@ def _loss_inside(before: Any, after: Any) -> str | None:
     for name, (field, part) in new.items():
         if part.null_count and not field.nullable:
             return f"{name} must not be null"
-        problem = _loss(old[name][1], part) if name in old else None
+        problem = _loss_of_cast(old[name][1], part) if name in old else None
         if problem is not None:
             return problem
     return None
 
 
 def _parts(column: Any) -> dict[str, tuple[pa.Field, Any]]:
-    """What stands inside of each value, with what it may be."""
+    """Return the columns inside a column, each with its field."""
     kind = column.type
     if types.is_struct(kind):
         there = column.drop_null().flatten()
         return {field.name: (field, part) for field, part in zip(kind, there, strict=True)}
     if types.is_map(kind):
-        # Keys and items know nothing of what a slice has left out; a copy has left out nothing.
+        # Keys and items ignore slices of the column; a copy has none.
         whole = column.take(pa.array(range(len(column)), pa.int64()))
         return {"its keys": (kind.key_field, whole.keys), "its items": (kind.item_field, whole.items)}
     return {"an element": (kind.value_field, column.flatten())}

@@ -1,14 +1,22 @@
-"""Map whole partitions with a Python function over Arrow batches, on Spark: for what pays off once for many rows.
+"""Map rows with a Python function, one by one or a partition at a time, on Spark.
+
+    def in_km(row, digits):
+        if row["distance"] is None:
+            return None                                            # drop the row
+        return {"flight": row["flight"], "km": round(row["distance"] * 1.609, digits)}
+
+    df = map_rows(in_km, flights, "flight string, km double", kwargs={"digits": 1})
 
     def scored(batches):
-        model = load_model()                                       # once for a partition, not for a row
+        model = load_model()                                       # once per partition, not per row
         for batch in batches:
             yield pa.RecordBatch.from_pydict({"id": batch["id"], "score": model.predict(batch)})
 
     df = map_partitions(scored, features, "id bigint, score double")
 
-The invariant: what comes out has the schema's columns, by name, and nothing was cut off to fit. It is lazy, as :func:`map_rows`
-is, and tells errors as that does: with the partition, and the batch that the function had read last.
+The invariants: the function gets each row of the table once, and what it returns has the schema's columns, by name, unchanged.
+Both are lazy, as everything of Spark's DataFrames: the function runs when rows are needed, and again when they are needed again.
+An error is a :class:`FunctionFailed` then, with the partition, the row or the last batch that was read, and the cause.
 """
 
 from __future__ import annotations
@@ -29,99 +37,10 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.interim.refs import TableRef, ViewRef
 
-
+RowFunction = Callable[..., Mapping[str, Any] | None]
 PartitionFunction = Callable[..., Iterable[pa.RecordBatch | pa.Table | None]]
 
 _END = object()
-
-
-def map_partitions(
-    fn: PartitionFunction,
-    table: DataFrame | TableRef | ViewRef,
-    schema: RowSchema | None = None,
-    *,
-    args: Sequence[Any] = (),
-    kwargs: Mapping[str, Any] | None = None,
-    spark: SparkSession | None = None,
-) -> DataFrame:
-    """The batches that a function makes of the batches of each partition.
-
-    :param fn: ``fn(batches, *args, **kwargs)``: an iterator of Arrow record batches; gives record batches or tables, as a
-        generator or a list; ``None`` among them is no batch. How rows are divided into partitions is Spark's affair.
-    :param schema: the columns of the new rows; ``None`` for those of the table.
-    :param spark: the session that reads a ref; a DataFrame brings its own.
-    :raises UnusableFunction: it, or an argument of it, cannot be sent to Spark's tasks.
-    :raises InvalidColumns: the columns have no types in Arrow, or the schema is none.
-    """
-    df = data_frame(table, spark)
-    columns = columns_of(df, schema)
-    task = PartitionTask(ShippedFunction.of(fn, args, kwargs), columns.arrow)
-    return df.mapInArrow(partial(map_batches, task), columns.spark)
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionTask:
-    """All that a Spark task has to know."""
-
-    function: ShippedFunction
-    schema: pa.Schema
-
-
-def map_batches(task: PartitionTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What runs in a Spark task."""
-    call, reading = FunctionCall.begin(task.function), _Reading()
-    given = call.guarded(reading, None, call.function, reading.through(batches))
-    if isinstance(given, pa.RecordBatch | pa.Table):
-        given = [given]
-    if not isinstance(given, Iterable):
-        raise call.failed(reading, f"it gave {given!r:.200}, and not record batches")
-    given = iter(given)
-    # A generator's code runs between its batches.
-    while (made := call.guarded(reading, None, next, given, _END)) is not _END:
-        if made is not None:
-            yield from _fitted(call, reading, made, task.schema)
-
-
-class _Reading:
-    """How far a function has read in its partition."""
-
-    def __init__(self) -> None:
-        self._batches = self._rows = 0
-
-    def through(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same batches, counted."""
-        for batch in batches:
-            self._batches += 1
-            self._rows += batch.num_rows
-            yield batch
-
-    def __str__(self) -> str:
-        return f"batch {self._batches - 1}, after {self._rows} rows" if self._batches else "its start"
-
-
-def _fitted(call: FunctionCall, reading: _Reading, made: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """What the function gave, with the schema's columns in their order and of their types."""
-    if not isinstance(made, pa.RecordBatch | pa.Table):
-        raise call.failed(reading, f"it gave a {type(made).__name__}, and not a record batch or a table")
-    names = made.schema.names
-    if sorted(names) != sorted(schema.names):
-        raise call.failed(reading, f"it gave the columns {', '.join(names)}, and the schema has {', '.join(schema.names)}")
-    for batch in made.to_batches() if isinstance(made, pa.Table) else [made]:
-        columns = [_column(call, reading, batch.column(field.name), field) for field in schema]
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _column(call: FunctionCall, reading: _Reading, column: pa.Array, field: pa.Field) -> pa.Array:
-    try:
-        column = cast_whole(column, field.type)
-    except pa.ArrowException as error:
-        raise call.failed(reading, f"its column {field.name} cannot become {field.type}: {error}") from error
-    if column.null_count and not field.nullable:
-        raise call.failed(reading, f"its column {field.name} has nulls, and must not")
-    return column
-
-
-RowFunction = Callable[..., Mapping[str, Any] | None]
 
 
 def map_rows(
@@ -133,31 +52,55 @@ def map_rows(
     kwargs: Mapping[str, Any] | None = None,
     spark: SparkSession | None = None,
 ) -> DataFrame:
-    """The rows that a function makes of a table's rows.
+    """Return the rows that a function makes of a table's rows.
 
-    :param fn: ``fn(row, *args, **kwargs)``: a row as a dictionary; gives the new row, or ``None`` to leave it out.
+    :param fn: ``fn(row, *args, **kwargs)``: gets a row as a dictionary, and returns the new row, or ``None`` to drop it.
     :param schema: the columns of the new rows: Spark's DDL, a ``StructType`` or an Arrow schema; ``None`` for those of the table.
-    :param spark: the session that reads a ref; a DataFrame brings its own.
-    :raises UnusableFunction: it, or an argument of it, cannot be sent to Spark's tasks.
+    :param spark: the session that reads a reference; a DataFrame has its own.
+    :raises UnusableFunction: the function, or an argument of it, cannot be sent to Spark's tasks.
     :raises InvalidColumns: the table's columns or the schema cannot be those of dictionaries.
     """
     df = data_frame(table, spark)
     columns_of(df, None)
     columns = columns_of(df, schema)
-    task = RowsTask(ShippedFunction.of(fn, args, kwargs), columns.arrow)
+    task = MapTask(ShippedFunction.of(fn, args, kwargs), columns.arrow)
     return df.mapInArrow(partial(map_partition, task), columns.spark)
 
 
+def map_partitions(
+    fn: PartitionFunction,
+    table: DataFrame | TableRef | ViewRef,
+    schema: RowSchema | None = None,
+    *,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    spark: SparkSession | None = None,
+) -> DataFrame:
+    """Return the rows that a function makes of the batches of each partition.
+
+    :param fn: ``fn(batches, *args, **kwargs)``: gets an iterator of Arrow record batches, and returns record batches or tables,
+        as a generator or a list; ``None`` among them is skipped. Spark decides how rows are divided into partitions.
+    :param schema: the columns of the new rows; ``None`` for those of the table.
+    :param spark: the session that reads a reference; a DataFrame has its own.
+    :raises UnusableFunction: the function, or an argument of it, cannot be sent to Spark's tasks.
+    :raises InvalidColumns: the columns have no types in Arrow, or the schema is not valid.
+    """
+    df = data_frame(table, spark)
+    columns = columns_of(df, schema)
+    task = MapTask(ShippedFunction.of(fn, args, kwargs), columns.arrow)
+    return df.mapInArrow(partial(map_batches, task), columns.spark)
+
+
 @dataclass(frozen=True, slots=True)
-class RowsTask:
-    """All that a Spark task has to know."""
+class MapTask:
+    """What a Spark task gets."""
 
     function: ShippedFunction
     schema: pa.Schema
 
 
-def map_partition(task: RowsTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What runs in a Spark task: the rows of its partition, a batch at a time."""
+def map_partition(task: MapTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Map the rows of a partition in a Spark task, a batch at a time."""
     call, made = FunctionCall.begin(task.function), RowBatches(task.schema)
     begin = 0
     for batch in batches:
@@ -172,5 +115,59 @@ def map_partition(task: RowsTask, batches: Iterator[pa.RecordBatch]) -> Iterator
             yield call.batch(made, rows, partial(_place, numbers))
 
 
+def map_batches(task: MapTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Map the batches of a partition in a Spark task."""
+    call, reading = FunctionCall.begin(task.function), _Reading()
+    given = call.guarded(reading, None, call.function, reading.through(batches))
+    if isinstance(given, pa.RecordBatch | pa.Table):
+        given = [given]
+    if not isinstance(given, Iterable):
+        raise call.failed(reading, f"it returned {given!r:.200}, and not record batches")
+    given = iter(given)
+    # A generator's code runs between its batches.
+    while (made := call.guarded(reading, None, next, given, _END)) is not _END:
+        if made is not None:
+            yield from _fitted(call, reading, made, task.schema)
+
+
+class _Reading:
+    """How far a function has read in its partition."""
+
+    def __init__(self) -> None:
+        self._batches = self._rows = 0
+
+    def through(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the same batches, and count them."""
+        for batch in batches:
+            self._batches += 1
+            self._rows += batch.num_rows
+            yield batch
+
+    def __str__(self) -> str:
+        return f"batch {self._batches - 1}, after {self._rows} rows" if self._batches else "its start"
+
+
 def _place(numbers: Sequence[int], at: int) -> str:
     return f"row {numbers[at]}"
+
+
+def _fitted(call: FunctionCall, reading: _Reading, made: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield what the function returned, with the schema's columns in their order and of their types."""
+    if not isinstance(made, pa.RecordBatch | pa.Table):
+        raise call.failed(reading, f"it returned a {type(made).__name__}, and not a record batch or a table")
+    names = made.schema.names
+    if sorted(names) != sorted(schema.names):
+        raise call.failed(reading, f"it returned the columns {', '.join(names)}, and the schema has {', '.join(schema.names)}")
+    for batch in made.to_batches() if isinstance(made, pa.Table) else [made]:
+        columns = [_column(call, reading, batch.column(field.name), field) for field in schema]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _column(call: FunctionCall, reading: _Reading, column: pa.Array, field: pa.Field) -> pa.Array:
+    try:
+        column = cast_whole(column, field.type)
+    except pa.ArrowException as error:
+        raise call.failed(reading, f"its column {field.name} cannot become {field.type}: {error}") from error
+    if column.null_count and not field.nullable:
+        raise call.failed(reading, f"its column {field.name} has nulls, which the schema does not allow")
+    return column

@@ -1,9 +1,9 @@
-"""What runs in a Spark task of a reduction: some groups of one layer, each made one row.
+"""A Spark task of a reduction: reduces some groups of one layer to one row each.
 
     df.repartitionById(8, place).sortWithinPartitions(INDEX).mapInArrow(partial(reduce_partition, task), schema)
 
-The invariant: the function is called for a group only when the task has met exactly the rows of that group, in order; it holds
-the rows of one group at a time.
+The invariant: the function is called for a group only when the task has read exactly the rows of that group, in order; the task
+keeps the rows of one group in memory at a time.
 """
 
 from __future__ import annotations
@@ -21,25 +21,33 @@ from airflow_snowpack.interim.map_reduce.rows import RowBatches, rows_of
 
 INDEX = "__snowpack_index"
 """The column of row numbers, which the result does not have."""
-
-ROWS_AT_ONCE = 1000
+ROWS_PER_BATCH = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class LayerTask:
-    """All that a task has to know."""
+    """What a task gets."""
 
     function: ShippedFunction
     layer: Layer
     fan_in: int
     schema: pa.Schema
 
+    def size(self, group: Group) -> int:
+        """Return how many rows the group must have."""
+        return min(self.fan_in, self.layer.rows_in - group.first)
+
+    def place(self, group: int) -> str:
+        """Return the place of a group, for error messages."""
+        first = group * self.fan_in
+        return f"layer {self.layer.number}, rows {first} to {min(first + self.fan_in, self.layer.rows_in) - 1}"
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The rows that the function gets at once.
+    """The rows of one call of the function.
 
-    :param number: its own number, which is that of the row that it becomes.
+    :param number: also the number of the row that it becomes.
     """
 
     number: int
@@ -48,19 +56,19 @@ class Group:
 
 
 def reduce_partition(task: LayerTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What runs in a Spark task."""
+    """Reduce the groups of a partition in a Spark task."""
     call, made = FunctionCall.begin(task.function), RowBatches(task.schema)
     numbers: list[int] = []
     rows: list[Any] = []
 
     def batch() -> pa.RecordBatch:
-        reduced = call.batch(made, rows, lambda at: _place(task, numbers[at]))
+        reduced = call.batch(made, rows, lambda at: task.place(numbers[at]))
         return reduced.append_column(pa.field(INDEX, pa.int64(), nullable=False), pa.array(numbers, pa.int64()))
 
     for group in groups(task, batches):
         numbers.append(group.number)
-        rows.append(call(group.rows, _place(task, group.number)))
-        if len(rows) >= ROWS_AT_ONCE:
+        rows.append(call(group.rows, task.place(group.number)))
+        if len(rows) >= ROWS_PER_BATCH:
             yield batch()
             numbers, rows = [], []
     if rows:
@@ -68,9 +76,9 @@ def reduce_partition(task: LayerTask, batches: Iterator[pa.RecordBatch]) -> Iter
 
 
 def groups(task: LayerTask, batches: Iterator[pa.RecordBatch]) -> Iterator[Group]:
-    """The groups of a partition, whole.
+    """Yield the complete groups of a partition.
 
-    :raises WrongRows: a row is missing, is there twice, or is in the wrong place.
+    :raises WrongRows: a row is missing, appears twice, or is in the wrong place.
     """
     group: Group | None = None
     for batch in batches:
@@ -79,20 +87,10 @@ def groups(task: LayerTask, batches: Iterator[pa.RecordBatch]) -> Iterator[Group
             if group is None:
                 group = Group(index // task.fan_in, index - index % task.fan_in, [])
             if index != group.first + len(group.rows):
-                raise WrongRows.at(_place(task, group.number), f"row {group.first + len(group.rows)} next", f"row {index}")
+                raise WrongRows.at(task.place(group.number), f"row {group.first + len(group.rows)} next", f"row {index}")
             group.rows.append(row)
-            if len(group.rows) == _size(task, group):
+            if len(group.rows) == task.size(group):
                 yield group
                 group = None
     if group is not None:
-        raise WrongRows.at(_place(task, group.number), f"{_size(task, group)} rows", len(group.rows))
-
-
-def _size(task: LayerTask, group: Group) -> int:
-    return min(task.fan_in, task.layer.rows_in - group.first)
-
-
-def _place(task: LayerTask, group: int) -> str:
-    first = group * task.fan_in
-    last = min(first + task.fan_in, task.layer.rows_in) - 1
-    return f"layer {task.layer.number}, rows {first} to {last}"
+        raise WrongRows.at(task.place(group.number), f"{task.size(group)} rows", len(group.rows))

@@ -6,17 +6,15 @@
     reduced = reduce_rows(sums, per_day, fan_in=100)
     reduced.row, str(reduced.layers), reduced.df                   # {"flights": 336776, …}, "365 → 4 → 1", a DataFrame of one row
 
-The function gets and gives rows of the same columns, since what one layer gives the next one gets. It is called for each
-``fan_in`` rows in turn of the table's order (see :func:`sort_keys`), and for the rows that remain; then for its own rows, in the
-same order; until there is one. So a reduction depends on the rows, the order and ``fan_in`` only, never on how Spark divides the
-work. One row alone is the result as it is, as with :func:`functools.reduce`, and no rows are a ``TypeError``.
+The function returns rows with the columns of its input, since the rows that one layer returns are the input of the next. It is
+called for each ``fan_in`` rows in the table's order (see :func:`sort_keys`), and for the rows that remain; then for the rows
+that it returned, in the same order; until there is one. So a reduction depends on the rows, the order and ``fan_in`` only, never
+on how Spark divides the work. As with :func:`functools.reduce`, a single row is the result as it is, and no rows are a
+``TypeError``.
 
-The invariant: **each row is in exactly one group of each layer.** The tasks hold the numbers of the rows that they meet against
-the plan, and fail with :class:`WrongRows` where one is missing or there twice; so the numbers in :class:`Layers` are what
-happened.
-
-Nothing but counts and the last row comes to the driver, and nothing is written outside of Spark: see decision 21 in
-``docs/decisions``.
+The invariant: **each row is in exactly one group of each layer.** The tasks compare the numbers of the rows that they read with
+the plan, and fail with :class:`WrongRows` where one is missing or duplicated; so :class:`Layers` is what happened. Only counts
+and the last row reach the driver, and nothing is written outside Spark: see decision 21 in ``docs/decisions``.
 """
 
 from __future__ import annotations
@@ -29,6 +27,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from airflow_snowpack.humanize import duration, plural
 from airflow_snowpack.interim.map_reduce.errors import InvalidColumns, InvalidReduction, WrongRows, function_failure
 from airflow_snowpack.interim.map_reduce.functions import ShippedFunction
 from airflow_snowpack.interim.map_reduce.layers import Layers, check_fan_in
@@ -50,16 +49,17 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 ReduceFunction = Callable[..., Mapping[str, Any]]
-# How Spark numbers rows by itself: 31 bits for the partition, 33 for the place in it.
+TERM = re.compile(r"(?P<name>.+?)(?:\s+(?P<direction>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE)
+# Spark's own row numbers have 31 bits for the partition, and 33 for the place in it.
 PLACE_BITS = 33
 
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """What a reduction came to.
+    """The result of a reduction.
 
     :param row: the one row.
-    :param df: the same as a DataFrame, which is there already: to use it costs no second reduction.
+    :param df: the same as a DataFrame, which is computed already: using it costs no second reduction.
     :param layers: what was done.
     """
 
@@ -80,21 +80,21 @@ def reduce_rows(
     spark: SparkSession | None = None,
     work: SparkWork | None = None,
 ) -> Reduced:
-    """The one row that a function makes of all rows of a table. It is done at once, and not when the result is needed.
+    """Reduce all rows of a table to one with a function. The work is done before the call returns.
 
-    :param fn: ``fn(rows, *args, **kwargs)``: a list of at most ``fan_in`` rows as dictionaries, in order; gives a row of the same
-        columns.
-    :param fan_in: how many rows it gets at most, from 2; a task holds so many at a time.
-    :param order_by: what rows are ordered by first, such as ``"day"`` or ``["delay desc", "day"]``; then by all other columns.
-    :param partitions: how many Spark tasks a layer has at most; ``None`` for the session's ``spark.sql.shuffle.partitions``.
-    :param spark: the session that reads a ref; a DataFrame brings its own.
-    :param work: lets another thread interrupt it.
+    :param fn: ``fn(rows, *args, **kwargs)``: gets a list of at most ``fan_in`` rows as dictionaries, in order, and returns a row
+        with the same columns.
+    :param fan_in: the highest number of rows per call, from 2; a task keeps this many in memory.
+    :param order_by: what to order rows by first, such as ``"day"`` or ``["delay desc", "day"]``; then by all other columns.
+    :param partitions: the highest number of Spark tasks per layer; ``None`` for the session's ``spark.sql.shuffle.partitions``.
+    :param spark: the session that reads a reference; a DataFrame has its own.
+    :param work: for another thread that interrupts the work.
     :raises TypeError: the table is empty.
-    :raises InvalidReduction: ``fan_in`` is below 2, or the order names what is not there.
+    :raises InvalidReduction: ``fan_in`` is below 2, or the order names an unknown column.
     :raises InvalidColumns: the columns cannot be those of dictionaries.
-    :raises UnusableFunction: it, or an argument of it, cannot be sent to Spark's tasks.
-    :raises FunctionFailed: it raised, or gave what is no row of these columns; says at which rows of which layer.
-    :raises WrongRows: Spark did not give every row exactly once.
+    :raises UnusableFunction: the function, or an argument of it, cannot be sent to Spark's tasks.
+    :raises FunctionFailed: the function raised an error, or returned something else than a row of these columns.
+    :raises WrongRows: Spark did not pass on every row exactly once.
     :raises SparkFailed, SparkInterrupted: from Spark.
     """
     check_fan_in(fan_in)
@@ -107,7 +107,7 @@ def reduce_rows(
 
 @dataclass(frozen=True, slots=True)
 class _Reduction:
-    """One reduction on its way."""
+    """A reduction and its parameters."""
 
     df: DataFrame
     columns: Columns
@@ -118,17 +118,19 @@ class _Reduction:
 
     def run(self, keys: list[Any]) -> Reduced:
         began = time.monotonic()
-        ordered = self._on_spark(partial(_kept, self.df.sort(*keys)))
+        ordered = self._on_spark(partial(_stored, self.df.sort(*keys)))
         try:
             reduced = self._layered(ordered)
         finally:
-            _let_go(ordered)
-        log.info("Reduced %d rows to one in %.1f s", reduced.layers.rows, time.monotonic() - began)
+            _free(ordered)
+        log.info("Reduced %s to one in %s", plural(reduced.layers.rows, "row"), duration(time.monotonic() - began))
         return reduced
 
     def _layered(self, ordered: DataFrame) -> Reduced:
         counts = self._on_spark(partial(_counts, ordered))
-        most = self.partitions if self.partitions is not None else _shuffle_partitions(self.df.sparkSession)
+        most = self.partitions
+        if most is None:
+            most = int(self.df.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
         layers = Layers.plan(sum(counts.values()), self.fan_in, most)
         log.info(
             "Reducing with %s, %d rows at a time, in %d layers: %s", self.function.name, self.fan_in, len(layers.layers), layers
@@ -136,7 +138,7 @@ class _Reduction:
         result = _numbered(ordered, counts)
         for layer in layers.layers:
             result = self._reduced(result, layer)
-        # One row of what may have been many: the only one that comes here.
+        # The only row that reaches the driver.
         found = self._on_spark(result.drop(INDEX).toArrow)
         reduced = self._result(found, layers)
         for layer in layers.layers:
@@ -144,10 +146,10 @@ class _Reduction:
         return reduced
 
     def _reduced(self, df: DataFrame, layer: Layer) -> DataFrame:
-        """One layer: the rows go to their groups' tasks, in order."""
+        """Reduce one layer: the rows go to their groups' tasks, in order."""
         from pyspark.sql.functions import expr
 
-        # Neighbours stay together: in the order of the groups, as many of them in each task.
+        # Neighbours stay together: each task gets the same number of groups, in order.
         place = expr(f"CAST((`{INDEX}` DIV {self.fan_in}) * {layer.partitions} DIV {layer.rows_out} AS INT)")
         grouped = df.repartitionById(layer.partitions, place).sortWithinPartitions(INDEX)
         task = LayerTask(self.function, layer, self.fan_in, self.columns.arrow)
@@ -170,6 +172,66 @@ class _Reduction:
             raise ours from failure
 
 
+def sort_keys(df: DataFrame, order_by: Sequence[str] | str) -> list[Column]:
+    """Return what to sort by, so that the order follows from the rows alone.
+
+    After the given terms come all other columns, in ascending order with nulls first. So rows that are still equal are the same
+    row, and it does not matter how Spark divides and reads them. Only columns without an order (maps, variants, and what contains
+    them) are left out.
+
+    :param order_by: column names, each with ``asc`` or ``desc``, and ``nulls first`` or ``nulls last``, as in SQL.
+    :raises InvalidReduction: it names an unknown column, or one without an order; or no column has one.
+    """
+    sortable = {field.name: _has_order(field.dataType) for field in df.schema}
+    given = [_key(term, sortable) for term in ([order_by] if isinstance(order_by, str) else order_by)]
+    named = {key.name for key in given}
+    rest = [_Key(name) for name, has_order in sortable.items() if has_order and name not in named]
+    if not given and not rest:
+        raise InvalidReduction("table", ", ".join(sortable), "none of its columns has an order; add one that has")
+    return [key.column() for key in (*given, *rest)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """One term of an order."""
+
+    name: str
+    descending: bool = False
+    nulls_first: bool = True
+
+    def column(self) -> Column:
+        from pyspark.sql.functions import col
+
+        column = col("`" + self.name.replace("`", "``") + "`")
+        if self.descending:
+            return column.desc_nulls_first() if self.nulls_first else column.desc_nulls_last()
+        return column.asc_nulls_first() if self.nulls_first else column.asc_nulls_last()
+
+
+def _key(term: str, sortable: dict[str, bool]) -> _Key:
+    found = TERM.fullmatch(term.strip())
+    name = "" if found is None else found["name"].strip("`")
+    # As Spark itself finds a column: in any case.
+    known = next((each for each in sortable if each.lower() == name.lower()), None)
+    if found is None or known is None:
+        raise InvalidReduction("order_by", term, f"the table has only the columns {', '.join(sortable)}")
+    if not sortable[known]:
+        raise InvalidReduction("order_by", term, "values of its type have no order")
+    descending, nulls = (found["direction"] or "").lower() == "desc", (found["nulls"] or "").lower()
+    return _Key(known, descending, nulls == "first" if nulls else not descending)
+
+
+def _has_order(kind: Any) -> bool:
+    from pyspark.sql import types
+
+    if isinstance(kind, types.StructType):
+        return all(_has_order(field.dataType) for field in kind)
+    if isinstance(kind, types.ArrayType):
+        return _has_order(kind.elementType)
+    # Geometries and variants are atomic, and have none.
+    return isinstance(kind, types.AtomicType) and not isinstance(kind, types.VariantType | types.SpatialType)
+
+
 def _columns(df: DataFrame) -> Columns:
     columns = columns_of(df, None)
     if INDEX in columns.spark.names:
@@ -183,31 +245,31 @@ def _with_index(columns: Columns) -> Any:
     return StructType([*columns.spark.fields, StructField(INDEX, LongType(), nullable=False)])
 
 
-def _kept(ordered: DataFrame) -> DataFrame:
-    """The rows as they are now, on the disks of Spark's executors.
+def _stored(ordered: DataFrame) -> DataFrame:
+    """Return the rows as they are now, stored on the disks of Spark's executors.
 
-    So they are the same when they are counted and when they are read, which a sort in parts, by a sample, is not by itself.
+    So they are the same when they are counted and when they are read, which a sort in parts, by a sample, does not guarantee.
     """
     from pyspark import StorageLevel
 
     return ordered.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
 
 
-def _let_go(kept: DataFrame) -> None:
-    """Have a Spark Connect server forget the rows at once; the JVM of a classic session does so by itself.
+def _free(stored: DataFrame) -> None:
+    """Make a Spark Connect server free the rows at once; the JVM of a classic session does so by itself.
 
-    What is left to the end of the process hangs there: pyspark then asks the server from a destructor, which needs a thread that
-    Python does not start any more. An error whose traceback holds the rows would take them that far.
+    Rows that are left to the end of the process hang there: pyspark then calls the server from a destructor, which needs a thread
+    that Python does not start any more. An error whose traceback refers to the rows would keep them that long.
     """
-    if not is_connect(kept.sparkSession):
+    if not is_connect(stored.sparkSession):
         return
-    relation: Any = kept._plan  # of Connect's own DataFrame
+    relation: Any = stored._plan  # of Connect's own DataFrame
     relation.__del__()
-    relation._relation_id = None  # so that its destructor finds nothing to do
+    relation._relation_id = None  # so that its destructor has nothing to do
 
 
 def _counts(ordered: DataFrame) -> dict[int, int]:
-    """How many rows each partition has."""
+    """Return how many rows each partition has."""
     from pyspark.sql.functions import spark_partition_id
 
     counted = ordered.groupBy(spark_partition_id().alias("partition")).count().collect()
@@ -215,7 +277,7 @@ def _counts(ordered: DataFrame) -> dict[int, int]:
 
 
 def _numbered(ordered: DataFrame, counts: Mapping[int, int]) -> DataFrame:
-    """The rows with their numbers, from 0, without gaps, in order."""
+    """Return the rows with their numbers, from 0, without gaps, in order."""
     from pyspark.sql.functions import expr
 
     begins, begin = [], 0
@@ -226,68 +288,3 @@ def _numbered(ordered: DataFrame, counts: Mapping[int, int]) -> DataFrame:
     own = "monotonically_increasing_id()"
     mask = (1 << PLACE_BITS) - 1
     return ordered.withColumn(INDEX, expr(f"array({offsets})[shiftright({own}, {PLACE_BITS})] + ({own} & {mask}L)"))
-
-
-def _shuffle_partitions(session: SparkSession) -> int:
-    return int(session.conf.get("spark.sql.shuffle.partitions") or 1)
-
-
-TERM = re.compile(r"(?P<name>.+?)(?:\s+(?P<direction>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE)
-
-
-def sort_keys(df: DataFrame, order_by: Sequence[str] | str) -> list[Column]:
-    """What to sort by.
-
-    :param order_by: column names, each with ``asc`` or ``desc``, and ``nulls first`` or ``nulls last``, as SQL has it.
-    :raises InvalidReduction: it names no column of the table, or one that has no order; or no column has one.
-    """
-    sortable = {field.name: _has_order(field.dataType) for field in df.schema}
-    given = [_read(term, sortable) for term in ([order_by] if isinstance(order_by, str) else order_by)]
-    named = {key.name for key in given}
-    rest = [_Key(name) for name, has_order in sortable.items() if has_order and name not in named]
-    if not given and not rest:
-        raise InvalidReduction("table", ", ".join(sortable), "none of its columns has an order; add one that has")
-    return [key.column() for key in (*given, *rest)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Key:
-    """One term of an order."""
-
-    name: str
-    down: bool = False
-    nulls_first: bool = True
-
-    def column(self) -> Column:
-        from pyspark.sql.functions import col
-
-        column = col("`" + self.name.replace("`", "``") + "`")
-        if self.down:
-            return column.desc_nulls_first() if self.nulls_first else column.desc_nulls_last()
-        return column.asc_nulls_first() if self.nulls_first else column.asc_nulls_last()
-
-
-def _read(term: str, sortable: dict[str, bool]) -> _Key:
-    found = TERM.fullmatch(term.strip())
-    name = "" if found is None else found["name"].strip("`")
-    # As Spark itself finds a column: however it is written.
-    known = next((each for each in sortable if each.lower() == name.lower()), None)
-    if found is None or known is None:
-        raise InvalidReduction("order_by", term, f"the table has only the columns {', '.join(sortable)}")
-    if not sortable[known]:
-        raise InvalidReduction("order_by", term, "values of its type have no order")
-    down = (found["direction"] or "").lower() == "desc"
-    nulls = (found["nulls"] or "").lower()
-    return _Key(known, down, nulls == "first" if nulls else not down)
-
-
-def _has_order(kind: Any) -> bool:
-    from pyspark.sql import types
-
-    if isinstance(kind, types.StructType):
-        return all(_has_order(field.dataType) for field in kind)
-    if isinstance(kind, types.ArrayType):
-        return _has_order(kind.elementType)
-    # A geometry or a variant is atomic, and has none.
-    without = (types.VariantType, types.SpatialType)
-    return isinstance(kind, types.AtomicType) and not isinstance(kind, without)

@@ -1,11 +1,12 @@
-"""Rows as dictionaries, from Arrow batches and back, with the value to blame when one does not fit its column.
+"""The rows of a mapping or reduction: as a DataFrame, as dictionaries, and as Arrow batches.
 
-    batches = RowBatches(schema)
-    batches.of([{"tail": "N14228", "at": datetime(…, tzinfo=UTC), "notes": {"k": 1}}])       # a RecordBatch, or raises Misfit
-    rows_of(batch)                                                                           # and back
+    df = data_frame(table, spark)                                    # a DataFrame, or a reference with a session
+    columns = columns_of(df, "tail string, flights bigint")          # or a StructType, an Arrow schema, or None: df's own
+    RowBatches(columns.arrow).of([{"tail": "N14228", "flights": 3}])  # a RecordBatch, or raises Misfit
+    rows_of(batch)                                                   # and back
 
-The invariant: **a value goes into its column as it is, or not at all.** Nothing is rounded or cut off on the way, a name that the
-schema does not have is an error and no row's loss, and a column that a row leaves out is null where it may be.
+The invariants: no two columns have the same name, since a row is a dictionary; and **a value goes into its column unchanged, or
+not at all.** A name that the schema does not have is an error, and a column that a row leaves out is null where it may be.
 """
 
 from __future__ import annotations
@@ -23,16 +24,56 @@ from airflow_snowpack.interim.map_reduce.lossless import NO_NULL, loss_among
 from airflow_snowpack.interim.refs import TableRef, ViewRef
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-
+RowSchema: TypeAlias = Union[str, "StructType", "pa.Schema"]
 REFUSALS = (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError, LookupError)
 
 
+def data_frame(table: DataFrame | TableRef | ViewRef, spark: SparkSession | None = None) -> DataFrame:
+    """Return the rows as a DataFrame.
+
+    :param spark: the session that reads a reference. The task keeps the table of a reference in its arguments.
+    :raises InvalidInterimTable: a reference without a session, or neither a DataFrame nor a reference.
+    """
+    if isinstance(table, TableRef | ViewRef):
+        from airflow_snowpack.interim.frames.reading import read_on_spark
+
+        if spark is None:
+            raise InvalidInterimTable("table", table, "reading a reference requires a session; pass it as spark=")
+        return read_on_spark(table, spark)
+    # Spark's own classes, classic and Connect, without importing them.
+    if not hasattr(table, "mapInArrow"):
+        raise InvalidInterimTable("table", table, "pass a Spark DataFrame, or the reference of an interim table with spark=")
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The same columns for Spark and for Arrow."""
+
+    spark: StructType
+    arrow: pa.Schema
+
+
+def columns_of(df: DataFrame, schema: RowSchema | None) -> Columns:
+    """Return the columns of rows.
+
+    :param schema: ``None`` for the columns of the DataFrame.
+    :raises InvalidColumns: two have the same name, one has no type in Arrow, or the schema is not valid.
+    """
+    spark = df.schema if schema is None else _spark_schema(df, schema)
+    twice = [name for name, count in Counter(spark.names).items() if count > 1]
+    if twice:
+        raise InvalidColumns(", ".join(spark.names), f"{', '.join(twice)} appears more than once, and a row is a dictionary")
+    if not spark.names:
+        raise InvalidColumns("()", "name at least one")
+    return Columns(spark, _arrow_schema(spark))
+
+
 class Misfit(ValueError):
-    """A row that its schema cannot hold; it becomes the cause of a FunctionFailed.
+    """A row that does not fit its schema; it becomes the cause of a FunctionFailed.
 
     :ivar number: which of the rows.
     """
@@ -43,7 +84,7 @@ class Misfit(ValueError):
 
 
 def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """The rows of a batch; a map column is a dictionary, and so is a struct."""
+    """Return the rows of a batch; maps and structs are dictionaries."""
     rows: list[dict[str, Any]] = batch.to_pylist(maps_as_pydicts="strict")
     return rows
 
@@ -57,9 +98,9 @@ class RowBatches:
         self._losses = [loss_among(field) for field in schema]
 
     def of(self, rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
-        """The rows as a batch.
+        """Return the rows as a batch.
 
-        :raises Misfit: one of them is no dictionary, has other names, or a value that its column cannot hold.
+        :raises Misfit: one of them is not a dictionary, has other names, or a value that does not fit its column.
         """
         for number, row in enumerate(rows):
             self._check_names(number, row)
@@ -68,10 +109,10 @@ class RowBatches:
 
     def _check_names(self, number: int, row: Any) -> None:
         if not isinstance(row, Mapping):
-            raise Misfit(number, f"it gave {_kind(row)}, and a row is a dictionary")
+            raise Misfit(number, f"it returned {_kind(row)}, and a row is a dictionary")
         if not self._names.issuperset(row):
             strange = ", ".join(repr(name) for name in row if name not in self._names)
-            raise Misfit(number, f"it gave {strange}, and the schema has only {', '.join(self.schema.names)}")
+            raise Misfit(number, f"it returned {strange}, and the schema has only {', '.join(self.schema.names)}")
 
     def _column(self, place: int, values: list[Any]) -> pa.Array:
         try:
@@ -80,13 +121,13 @@ class RowBatches:
             column, problem = None, "a value does not fit"
         if problem is None:
             return column
-        # Only now, when it has gone wrong, is each value tried alone.
+        # Only after a failure is each value tried alone.
         for number, value in enumerate(values):
             self._blame(place, number, value)
         raise Misfit(0, f"the values of {self.schema.field(place).name} do not fit together")
 
     def _converted(self, place: int, values: list[Any]) -> tuple[pa.Array, str | None]:
-        """The column, and what is wrong with it."""
+        """Return the column, and what is wrong with it."""
         field = self.schema.field(place)
         column = pa.array(values, field.type)
         if not field.nullable and column.null_count:
@@ -100,43 +141,11 @@ class RowBatches:
             problem = str(error)
         if problem is not None:
             field = self.schema.field(place)
-            raise Misfit(
-                number, f"it gave {field.name} = {value!r:.200} ({_kind(value)}), which {field.type} cannot hold: {problem}"
-            )
-
-
-def _kind(value: object) -> str:
-    return "None" if value is None else f"a {type(value).__name__}"
-
-
-RowSchema: TypeAlias = Union[str, "StructType", "pa.Schema"]
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """The same columns twice."""
-
-    spark: StructType
-    arrow: pa.Schema
-
-
-def columns_of(df: DataFrame, schema: RowSchema | None) -> Columns:
-    """What rows have.
-
-    :param schema: ``None`` for the columns of the DataFrame.
-    :raises InvalidColumns: two have one name, one has no type in Arrow, or the schema is none.
-    """
-    spark = df.schema if schema is None else _spark_schema(df, schema)
-    twice = [name for name, count in Counter(spark.names).items() if count > 1]
-    if twice:
-        raise InvalidColumns(", ".join(spark.names), f"{', '.join(twice)} stands there more than once, and a row is a dictionary")
-    if not spark.names:
-        raise InvalidColumns("()", "there are none; name one at least")
-    return Columns(spark, _arrow_schema(spark))
+            given = f"it returned {field.name} = {value!r:.200} ({_kind(value)})"
+            raise Misfit(number, f"{given}, which does not fit {field.type}: {problem}")
 
 
 def _spark_schema(df: DataFrame, schema: Any) -> StructType:
-    import pyarrow as pa
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StructType
@@ -147,17 +156,15 @@ def _spark_schema(df: DataFrame, schema: Any) -> StructType:
         if isinstance(schema, str):
             return df.sparkSession.createDataFrame([], schema).schema
     except PySparkException as error:
-        raise InvalidColumns(repr(schema), f"Spark cannot read them ({str(error).strip().partition(chr(10))[0]})") from error
+        raise InvalidColumns(repr(schema), f"Spark cannot parse them ({str(error).strip().partition(chr(10))[0]})") from error
     if not isinstance(schema, StructType):
-        raise InvalidColumns(
-            repr(schema), "give Spark's DDL such as 'tail string, flights bigint', a StructType or an Arrow schema"
-        )
+        problem = "pass Spark's DDL such as 'tail string, flights bigint', a StructType or an Arrow schema"
+        raise InvalidColumns(repr(schema), problem)
     return schema
 
 
 def _arrow_schema(schema: StructType) -> pa.Schema:
-    """Moments are in UTC, whatever the session's zone is."""
-    import pyarrow as pa
+    """Return the schema for Arrow; timestamps are in UTC, whatever the session's zone is."""
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import to_arrow_type
 
@@ -167,23 +174,9 @@ def _arrow_schema(schema: StructType) -> pa.Schema:
             fields.append(pa.field(field.name, to_arrow_type(field.dataType), nullable=field.nullable))
         except PySparkException as error:
             kind = field.dataType.simpleString()
-            raise InvalidColumns(field.name, f"Arrow has no type for {kind}; leave it out, or cast it") from error
+            raise InvalidColumns(field.name, f"Arrow has no type for {kind}; drop the column, or cast it") from error
     return pa.schema(fields)
 
 
-def data_frame(table: DataFrame | TableRef | ViewRef, spark: SparkSession | None = None) -> DataFrame:
-    """The rows.
-
-    :param spark: the session that reads a ref. Whoever gives a ref holds its table: the task does, for its arguments.
-    :raises InvalidInterimTable: a ref without a session, or neither a DataFrame nor a ref.
-    """
-    if isinstance(table, TableRef | ViewRef):
-        from airflow_snowpack.interim.frames.reading import read_on_spark
-
-        if spark is None:
-            raise InvalidInterimTable("table", table, "a ref is read with a session; give it as spark=")
-        return read_on_spark(table, spark)
-    # Spark's own classes, classic and Connect, without importing them.
-    if not hasattr(table, "mapInArrow"):
-        raise InvalidInterimTable("table", table, "give a Spark DataFrame, or the ref of an interim table with spark=")
-    return table
+def _kind(value: object) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"

@@ -109,10 +109,13 @@ def picky(row: Row) -> Row:
 @pytest.mark.parametrize(
     ("fn", "told"),
     [
-        (picky, r"The function picky failed in partition \d at row \d+: ZeroDivisionError: .*; it had \{'id': 700, 'kind': 'n"),
-        (lambda row: {"id": row["id"] + 0.5}, r"lambda> failed in partition \d at row \d+: it gave id = .*\.5 \(a float\)"),
-        (lambda row: {"ID": row["id"]}, "it gave 'ID', and the schema has only id"),
-        (lambda row: row["id"], "it gave a int, and a row is a dictionary"),
+        (
+            picky,
+            r"The function picky failed in partition \d at row \d+: ZeroDivisionError: .*; its input was \{'id': 700, 'kind': 'n",
+        ),
+        (lambda row: {"id": row["id"] + 0.5}, r"lambda> failed in partition \d at row \d+: it returned id = .*\.5 \(a float\)"),
+        (lambda row: {"ID": row["id"]}, "it returned 'ID', and the schema has only id"),
+        (lambda row: row["id"], "it returned a int, and a row is a dictionary"),
     ],
 )
 def test_an_error_comes_back_with_partition_row_and_cause(numbers: DataFrame, fn: Callable[[Row], Any], told: str) -> None:
@@ -127,7 +130,7 @@ def test_an_error_comes_back_with_partition_row_and_cause(numbers: DataFrame, fn
 
 
 def test_what_can_be_seen_to_be_wrong_is_refused_at_once(spark: SparkSession, numbers: DataFrame) -> None:
-    with pytest.raises(InvalidColumns, match="id stands there more than once"):
+    with pytest.raises(InvalidColumns, match="id appears more than once"):
         map_rows(lambda row: row, numbers.selectExpr("id", "kind AS id"), "id bigint")
     with pytest.raises(InvalidColumns, match=r"The columns 'id bigit' are not usable: Spark cannot read them"):
         map_rows(lambda row: row, numbers, "id bigit")
@@ -163,9 +166,12 @@ def test_a_batch_of_which_nothing_is_left_ends_no_partition(spark: SparkSession)
     ("fn", "told"),
     [
         (lambda batches: (1 / 0 for _ in batches), r"failed in partition \d at batch 0, after 5 rows: ZeroDivisionError"),
-        (lambda batches: 7, r"at its start: it gave 7, and not record batches"),
-        (lambda batches: [{"id": 1}], "it gave a dict, and not a record batch or a table"),
-        (lambda batches: (batch.rename_columns(["no"]) for batch in batches), "it gave the columns no, and the schema has id"),
+        (lambda batches: 7, r"at its start: it returned 7, and not record batches"),
+        (lambda batches: [{"id": 1}], "it returned a dict, and not a record batch or a table"),
+        (
+            lambda batches: (batch.rename_columns(["no"]) for batch in batches),
+            "it returned the columns no, and the schema has id",
+        ),
         (
             lambda batches: [pa.RecordBatch.from_pydict({"id": [1.5]}) for _ in batches],
             r"its column id cannot become int64: Float value 1\.5.* was truncated",
@@ -254,11 +260,11 @@ def test_an_error_says_at_which_rows_of_which_layer(numbers: DataFrame) -> None:
             raise ValueError("too much\nof it")
         return add(rows)
 
-    told = r"brittle failed in partition 0 at layer 1, rows 50 to 59: ValueError: too much of it; it had \[\{'id': 5045"
+    told = r"brittle failed in partition 0 at layer 1, rows 50 to 59: ValueError: too much of it; its input was \[\{'id': 5045"
     with pytest.raises(FunctionFailed, match=told) as failed:
         reduce_rows(brittle, numbers, 10, partitions=1)
     assert isinstance(failed.value.__cause__, SparkFailed)
-    with pytest.raises(FunctionFailed, match="layer 0, rows 0 to 9: it gave None, and a row is a dictionary"):
+    with pytest.raises(FunctionFailed, match="layer 0, rows 0 to 9: it returned None, and a row is a dictionary"):
         reduce_rows(lambda rows: None, numbers, 10, partitions=1)  # type: ignore[arg-type, return-value]  # as the careless do
 
 

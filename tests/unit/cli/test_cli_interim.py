@@ -244,7 +244,7 @@ def test_the_namespace_of_another_store_is_left_alone_until_it_is_taken_over(
     sweep = ("interim", "sweep", "--older-than", "PT0.001S", "--yes")
     refused = snowpack(*sweep)
     assert (refused.code, stranger.exists()) == (1, True)
-    assert "holds the interim tables of another store" in refused.err
+    assert "has the interim tables of another store" in refused.err
     assert "airflow snowpack interim adopt" in refused.err
 
     unasked = snowpack("interim", "adopt")

@@ -141,7 +141,7 @@ def test_the_namespace_of_another_store_is_not_swept_and_the_report_says_why(col
 
     report = collect(sweep_after="PT0.001S").xcom
 
-    assert "holds the interim tables of another store (another)" in report["not_swept"]
+    assert "has the interim tables of another store (another)" in report["not_swept"]
     assert "[snowpack] interim_namespace" in report["not_swept"]
     assert (report["swept"], in_catalog(f"lake.snowpack_interim.{STRANGER}")) == ([], True)
     assert [each["table"] for each in report["dropped"]] == [table], "what this store has on record goes all the same"

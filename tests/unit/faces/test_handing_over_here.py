@@ -60,7 +60,7 @@ def test_where_another_store_has_its_tables_nothing_is_written(run_operator: Run
     refused = run(run_operator)
 
     assert isinstance(refused.error, AirflowFailException), "another try would meet the same"
-    assert "holds the interim tables of another store (another)" in str(refused.error)
+    assert "has the interim tables of another store (another)" in str(refused.error)
     assert "[snowpack] interim_namespace" in str(refused.error)
     assert catalog.list_tables("snowpack_interim") == []
 

@@ -176,7 +176,7 @@ def test_rows_that_nobody_would_find_are_refused_before_anything_is_written(
     for function, told in ((hidden, "Both"), (hidden_reference, "set")):
         outcome = run_task(function, handed)
         assert outcome.state == "failed"
-        assert f"output = '{told}' cannot be handed on" in str(outcome.error)
+        assert f"output = '{told}' cannot become an interim table" in str(outcome.error)
     assert len(registry.tables()) == 1
 
 

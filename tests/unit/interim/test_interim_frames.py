@@ -70,7 +70,7 @@ def test_what_holds_rows_is_known_by_its_class_and_nothing_else_is() -> None:
 
 
 def test_what_polars_cannot_give_to_arrow_is_refused() -> None:
-    with pytest.raises(UnwritableFrame, match="the column c holds objects of Python"):
+    with pytest.raises(UnwritableFrame, match="the column c contains Python objects"):
         as_arrow(pl.DataFrame({"c": pl.Series([object()], dtype=pl.Object)}))
     with pytest.raises(UnwritableFrame, match="this DataFrame cannot become a table of Arrow"):
         as_arrow(pl.DataFrame({"c": pl.Series([1], dtype=pl.Int128)}))
@@ -140,7 +140,7 @@ def test_a_column_that_iceberg_has_no_type_for_is_told_in_a_sentence(handed: Cal
 
 @pytest.mark.parametrize("value", ["'10:00:00+05'::TIMETZ", "['10:00:00+05'::TIMETZ]", "{'at': '10:00:00+05'::TIMETZ}"])
 def test_times_of_duckdb_with_a_zone_are_refused_as_its_stream_drops_the_zone(value: str) -> None:
-    with pytest.raises(UnwritableFrame, match="the column opens holds times of day with a time zone"):
+    with pytest.raises(UnwritableFrame, match="the column opens contains times of day with a time zone"):
         as_arrow(duckdb.sql(f"SELECT {value} AS opens"))
     assert as_arrow(duckdb.sql("SELECT TIME '10:00:00' AS opens")).to_pylist() == [{"opens": time(10)}]
 

@@ -58,7 +58,7 @@ def test_a_view_filters_orders_limits_and_selects() -> None:
     ],
 )
 def test_a_view_that_cannot_mean_what_it_says_is_refused(say: Any) -> None:
-    with pytest.raises(InvalidInterimRef, match="not a usable ref"):
+    with pytest.raises(InvalidInterimRef, match="not a valid reference"):
         say()
 
 
@@ -103,7 +103,7 @@ def test_a_damaged_ref_is_refused_and_not_taken_for_data(field: str) -> None:
     assert is_ref(damaged)
     with pytest.raises(InvalidInterimRef, match=f"its '{field}' is 7"):
         find_refs([damaged])
-    with pytest.raises(InvalidInterimRef, match="says 'table' or 'view'"):
+    with pytest.raises(InvalidInterimRef, match="is 'table' or 'view'"):
         read_ref({"snowpack": "other"})
     with pytest.raises(InvalidInterimRef, match="list of texts"):
         read_ref(REF.select("a").to_json() | {"columns": [1]})

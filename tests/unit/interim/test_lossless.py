@@ -46,43 +46,43 @@ def kept(value: Any, kind: pa.DataType) -> Any:
         (pd.Series([1.5]), pa.list_(WHOLE), "fraction"),
         ({"a": np.float64(1.5)}, pa.map_(pa.string(), WHOLE), "fraction"),
         ([{"miles": Decimal("0.5")}], pa.list_(LEG), "fraction"),
-        (np.bool_(True), WHOLE, "no number"),
-        (np.timedelta64(1, "ns"), WHOLE, "no number"),
-        (np.array([NANOSECOND], "datetime64[ns]"), pa.list_(WHOLE), "no number"),
+        (np.bool_(True), WHOLE, "not a number"),
+        (np.timedelta64(1, "ns"), WHOLE, "not a number"),
+        (np.array([NANOSECOND], "datetime64[ns]"), pa.list_(WHOLE), "not a number"),
         (1e300, SINGLE, "too large"),
         ([0.5, np.float64(1e300)], pa.list_(SINGLE), "too large"),
         (np.longdouble("0.1"), DOUBLE, "last digits"),
         (LOCAL_NOON, DAY, "time of day"),
         (PANDAS_NOON, DAY, "time of day"),
         ([pd.NaT], pa.list_(DAY), "time of day"),
-        (5, DAY, "no date"),
+        (5, DAY, "not a date"),
         (LOCAL_NOON, MOMENT, "no time zone"),
         (PANDAS_NOON, MOMENT, "no time zone"),
         (NOON_IN_ATHENS, LOCAL, "time zone would be cut off"),
         ([NOON], pa.list_(LOCAL), "time zone would be cut off"),
         (NANOSECOND, LOCAL, "nanoseconds"),
         (NANOSECOND.tz_localize("UTC"), MOMENT, "nanoseconds"),
-        (np.array([NANOSECOND], "datetime64[ns]"), pa.list_(LOCAL), r"counts datetime64\[ns\]; give it in us"),
-        (1357034400, MOMENT, "no date and time"),
-        (1357034400.5, LOCAL, "no date and time"),
+        (np.array([NANOSECOND], "datetime64[ns]"), pa.list_(LOCAL), r"unit is that of datetime64\[ns\]; convert it to us"),
+        (1357034400, MOMENT, "not a date and time"),
+        (1357034400.5, LOCAL, "not a date and time"),
         (pd.Timedelta(1, "ns"), SPAN, "nanoseconds"),
-        (np.array([1], "timedelta64[ns]"), pa.list_(SPAN), "give it in us"),
-        (90, SPAN, "no duration"),
-        (5, pa.time64("ns"), "no time of day"),
+        (np.array([1], "timedelta64[ns]"), pa.list_(SPAN), "convert it to us"),
+        (90, SPAN, "not a duration"),
+        (5, pa.time64("ns"), "not a time of day"),
         (time(5, tzinfo=UTC), pa.time64("ns"), "time zone would be cut off"),
-        ("EWR", pa.list_(pa.string()), "list of letters"),
-        (bytearray(b"EWR"), pa.list_(WHOLE), "list of letters"),
+        ("EWR", pa.list_(pa.string()), "text and not a list"),
+        (bytearray(b"EWR"), pa.list_(WHOLE), "text and not a list"),
         ("", pa.map_(pa.string(), WHOLE), "text"),
         ({"miles": 1, "from": "EWR"}, LEG, "field 'from' would be cut off"),
         ({"to": "EWR"}, LEG, "'miles' must not be null"),
         ({"to": "EWR", "miles": None}, LEG, "must not be null"),
         ([1, None], pa.list_(pa.field("element", WHOLE, nullable=False)), "must not be null"),
         ([0.5, None], pa.list_(pa.field("element", SINGLE, nullable=False)), "must not be null"),
-        (pd.Series([1], index=[5]), pa.list_(WHOLE), "cannot hold: 0"),  # a KeyError: Arrow asks for its first
+        (pd.Series([1], index=[5]), pa.list_(WHOLE), "does not fit .*: 0"),  # a KeyError: Arrow asks for its first
     ],
 )
 def test_a_value_that_would_not_come_back_is_refused_and_named(value: Any, kind: pa.DataType, expected: str) -> None:
-    with pytest.raises(Misfit, match=rf"(?s)it gave c = .*{expected}") as refused:
+    with pytest.raises(Misfit, match=rf"(?s)it returned c = .*{expected}") as refused:
         RowBatches(pa.schema([("c", kind)])).of([{"c": None}, {"c": value}])
     assert refused.value.number == 1
 
@@ -144,7 +144,7 @@ def test_single_precision_rounds() -> None:
         (pa.array([LOCAL_NOON]), MOMENT, "time zone"),
         (pa.array([NOON]), LOCAL, "time zone"),
         (pa.array([NANOSECOND], pa.timestamp("ns")), LOCAL, "lose data"),
-        (pa.array([5]), LOCAL, "int64 is no date or time"),
+        (pa.array([5]), LOCAL, "int64 is not a date or time"),
         (pa.array([[LOCAL_NOON]]), pa.list_(DAY), "cut off"),
         (pa.array([[("a", LOCAL_NOON)]], pa.map_(pa.string(), LOCAL)), pa.map_(pa.string(), DAY), "cut off"),
         (pa.array([{"miles": 1, "from": "EWR"}]), LEG, "from would be cut off"),
@@ -195,9 +195,9 @@ def test_what_arrow_would_not_have_refused_is_an_error_of_arrows() -> None:
 @pytest.mark.parametrize(
     ("kind", "value", "expected"),
     [
-        (pa.string(), b"x", "It is bytes and no text; decode it"),
-        (pa.large_string(), bytearray(b"x"), "It is bytes and no text; decode it"),
-        (pa.binary(), "x", "It is text and no bytes; encode it"),
+        (pa.string(), b"x", "It is bytes and not text; decode it"),
+        (pa.large_string(), bytearray(b"x"), "It is bytes and not text; decode it"),
+        (pa.binary(), "x", "It is text and not bytes; encode it"),
     ],
 )
 def test_text_and_bytes_are_two_things(kind: pa.DataType, value: Any, expected: str) -> None:

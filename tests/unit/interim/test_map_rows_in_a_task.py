@@ -54,9 +54,9 @@ def test_a_moment_of_another_zone_is_the_same_moment() -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"id": 1.5}, r"id = 1\.5 \(a float\), which int64 cannot hold: Its fraction would be cut off"),
-        ({"id": "1"}, r"id = '1' \(a str\), which int64 cannot hold: Could not convert"),
-        ({"id": None}, r"id = None \(None\), which int64 cannot hold: It must not be null"),
+        ({"id": 1.5}, r"id = 1\.5 \(a float\), which does not fit int64: Its fraction would be cut off"),
+        ({"id": "1"}, r"id = '1' \(a str\), which does not fit int64: Could not convert"),
+        ({"id": None}, r"id = None \(None\), which does not fit int64: It must not be null"),
         ({"id": 2**63}, "id = 9223372036854775808"),
         ({"day": datetime(2013, 1, 1, 10)}, "day = .* would be cut off"),  # noqa: DTZ001 - what a careless user gives
         ({"fare": Decimal("1.255")}, "fare = .* would cause data loss"),
@@ -64,7 +64,7 @@ def test_a_moment_of_another_zone_is_the_same_moment() -> None:
         ({"legs": [{"to": "EWR", "miles": 0.5}]}, "legs = .* would be cut off"),
         ({"legs": [{"to": "EWR", "mile": 1}]}, "legs = .* would be cut off"),
         ({"legs": "EWR"}, "legs = 'EWR'"),
-        ({"tail": "N1"}, "it gave 'tail', and the schema has only id, day"),
+        ({"tail": "N1"}, "it returned 'tail', and the schema has only id, day"),
     ],
 )
 def test_a_value_that_would_be_changed_is_refused_and_named(change: dict[str, Any], told: str) -> None:
@@ -134,7 +134,7 @@ def test_what_cannot_be_sent_is_refused_before_spark_is_asked() -> None:
 
     with pytest.raises(UnusableFunction, match=r"The function .*guarded cannot be sent to Spark: TypeError: cannot pickle"):
         ShippedFunction.of(guarded)
-    with pytest.raises(UnusableFunction, match="The function str cannot be sent to Spark: it is no function"):
+    with pytest.raises(UnusableFunction, match="The function str cannot be sent to Spark: it is not callable"):
         ShippedFunction.of("clean")  # type: ignore[arg-type]  # what a careless user gives
 
 
@@ -155,7 +155,7 @@ def test_an_error_of_the_function_says_where_and_with_which_row() -> None:
     error = failed.value
     assert str(error) == (
         "The function risky failed in partition 3 at row 17: ZeroDivisionError: division by zero; "
-        "it had {'n': 0, 'note': 'two\\nlines'}"
+        "its input was {'n': 0, 'note': 'two\\nlines'}"
     )
     assert (error.function, error.partition, error.place) == ("risky", 3, "row 17")
     assert error.cause.startswith("ZeroDivisionError: division by zero")

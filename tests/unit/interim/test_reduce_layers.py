@@ -68,7 +68,7 @@ def test_nothing_cannot_be_reduced() -> None:
 
 @pytest.mark.parametrize("fan_in", [1, 0, -3, True, 2.5, "10", None])
 def test_a_fan_in_that_makes_nothing_fewer_is_refused(fan_in: int) -> None:
-    with pytest.raises(InvalidReduction, match=r"^fan_in = .* is not usable: .* give a whole number from 2\.$"):
+    with pytest.raises(InvalidReduction, match=r"^fan_in = .* is not usable: .* pass a whole number from 2\.$"):
         Layers.plan(10, fan_in, 8)
 
 

@@ -116,15 +116,15 @@ def test_an_index_that_is_called_like_a_column_is_refused() -> None:
     ("values", "expected"),
     [
         ([date(2026, 1, 1), datetime(2026, 1, 1, 5)], "Its time of day would be cut off"),  # noqa: DTZ001
-        ([["a", b"b"]], "It is bytes and no text"),
-        (["a", b"\xd8"], "It is text and no bytes"),
+        ([["a", b"b"]], "It is bytes and not text"),
+        (["a", b"\xd8"], "It is text and not bytes"),
         ([2**64], "Python int too large"),
         ([LARGE, 0.5], "outside of the range exactly representable"),
         ([1, "a"], "the column c: "),
         ([1j], "the column c: "),
         ([pd.Period("2026", "M")], "the column c: "),
         ([pd.Timedelta("1s")], "the column c: Iceberg has no type for duration"),
-        ([None, None], "it has nothing but nulls, and no type"),
+        ([None, None], "it has only nulls and no type"),
     ],
 )
 def test_objects_that_a_column_would_change_are_refused(values: list[Any], expected: str) -> None:
@@ -157,7 +157,7 @@ def test_columns_with_dtypes_of_pandas_are_written(series: pd.Series[Any]) -> No
 
 
 def test_rows_that_pandas_cannot_hold_are_refused() -> None:
-    with pytest.raises(UnfitForm, match=r"These rows cannot arrive as pandas\.DataFrame: .* Annotate the parameter pa.Table"):
+    with pytest.raises(UnfitForm, match=r"cannot be converted to pandas\.DataFrame: .* Annotate the parameter with pa.Table"):
         arrived(pa.table({"day": pa.array([10_000_000], pa.int32()).cast(pa.date32())}))
 
 
