@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -25,15 +25,16 @@ from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_snowpack.builds.build_spec import BuildInput, BuildSpec, Interrupt, check_sources
 from airflow_snowpack.builds.errors import BuildError, InvalidBuild, raised_elsewhere
 from airflow_snowpack.builds.model import Sharding, ShardingKind
-from airflow_snowpack.builds.sharding import BUCKETS, Placing, key_type_of
+from airflow_snowpack.builds.sharding import BUCKETS, Placing, bucket_of, key_type_of
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.attempt import AttemptPlace, ShardPlan, check_key, write_attempt
-from airflow_snowpack.builds.write.spark_task import SHARD, SparkPlacing, SparkTask, spark_bucket, write_partition
 from airflow_snowpack.spark import SparkFailed, SparkWork
+from airflow_snowpack.spark.archives import spare_archives
 from airflow_snowpack.spark.plan_tables import tables_read
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 PARALLEL_EMPTY_SHARDS = 16
+SHARD = "__snowpack_shard"
+"""The column of shard ids, which is not written to the files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,7 @@ class SparkSource:
         plan = spec.plan(schema)
         placed = _placed(self.df, sharding, schema, spec.key)
         shards = placed.repartitionById(sharding.num_shards, SHARD).sortWithinPartitions(spec.key)
-        written = shards.mapInArrow(partial(write_partition, SparkTask(storage, run_id, plan)), "shard_id int")
+        written = shards.mapInArrow(partial(write_partition, storage, run_id, plan), "shard_id int")
         found = {row["shard_id"] for row in _run(interrupt.work, written, written.collect)}
         missing = sorted(set(range(sharding.num_shards)) - found)
         if missing:
@@ -208,3 +211,56 @@ def _our_error(message: str) -> BuildError | None:
     """Return the error of this room that ended a task; Spark reports it as the last line of the task's traceback."""
     found = re.search(r"airflow_snowpack\.builds\.errors\.(\w+): (.+)", message)
     return raised_elsewhere(found[1], found[2]) if found else None
+
+
+# -- in Spark's tasks --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SparkPlacing:
+    """Assigns rows to shards in a task."""
+
+    placing: Placing
+
+    def shards(self, column: pa.Array) -> pa.Array:
+        """See :meth:`Placing.shards`."""
+        spare_archives()
+        return self.placing.shards(column)
+
+
+def spark_bucket(keys: pa.Array) -> pa.Array:
+    """See :func:`bucket_of`."""
+    spare_archives()
+    return pa.array(bucket_of(keys))
+
+
+def write_partition(
+    storage: Storage, run_id: str, plan: ShardPlan, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Write the shard that is this task's partition.
+
+    :param batches: its rows, sorted by key, with the column of shard ids.
+    """
+    from pyspark import TaskContext
+
+    spare_archives()
+    context = TaskContext.get()
+    assert context is not None
+    shard_id = context.partitionId()
+    token = str(context.taskAttemptId())
+    place = AttemptPlace(run_id, shard_id, context.attemptNumber(), token, context.taskAttemptId())
+    write_attempt(storage, place, plan, _checked(batches, shard_id))
+    yield pa.RecordBatch.from_pydict({"shard_id": pa.array([shard_id], pa.int32())})
+
+
+def _checked(batches: Iterator[pa.RecordBatch], shard_id: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows without their shard's id.
+
+    :raises InvalidBuild: a row belongs to another shard than the task's.
+    """
+    for batch in batches:
+        ids = batch.column(SHARD)
+        if not pc.all(pc.equal(ids, shard_id)).as_py():
+            others = pc.unique(ids).to_pylist()
+            raise InvalidBuild("shard", others, f"Spark sent these rows to the task of shard {shard_id}")
+        yield batch.drop_columns([SHARD])

@@ -14,7 +14,7 @@ def test_every_name_loads() -> None:
 
 def test_a_spark_task_needs_neither_the_database_nor_spark() -> None:
     check = (
-        "import sys, airflow_snowpack.builds.write.spark_task, airflow_snowpack.builds.write.shard_pool\n"
+        "import sys, airflow_snowpack.builds.write.spark_source, airflow_snowpack.builds.write.shard_pool\n"
         "print([name for name in ('sqlalchemy', 'alembic', 'pyspark', 'airflow', 'fsspec') if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True).stdout.strip() == "[]"
