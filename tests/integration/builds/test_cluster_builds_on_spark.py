@@ -43,7 +43,7 @@ class Cluster:
         self.scratch = folder / "scratch"
         self.scratch.mkdir()
 
-    def inspect_run(self, request: Request) -> bool:
+    def observe(self, request: Request) -> bool:
         if request.method in ("PUT", "POST"):
             self.before(request)
         return True
@@ -79,7 +79,7 @@ class Cluster:
 @pytest.fixture(scope="module")
 def started_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path_factory.mktemp("cluster"))
-    with s3_server(cluster.look_at) as options:
+    with s3_server(cluster.observe) as options:
         # Else a client asks again after three seconds, and no task can be held up.
         cluster.start(options | {"request_timeout": 2 * PATIENCE_S})
         yield cluster
