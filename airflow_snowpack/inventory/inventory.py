@@ -6,7 +6,7 @@
     inventory.tables(search="page")   # from the store, however the catalog is
 
 The invariant: a listing replaces the one before whole, in one transaction, and only a listing that was read to its end does.
-A catalog that does not answer leaves the tables as they were, older, and says so in :attr:`InventoryState.problem`.
+A catalog that does not answer leaves the tables as they were; :attr:`InventoryState.problem` has the reason.
 """
 
 from __future__ import annotations
@@ -127,9 +127,9 @@ class Inventory:
         return self.state()
 
     def refresh_if_older(self, age: timedelta = REFRESH_EVERY) -> bool:
-        """Refresh when nobody tried for so long, or for a quarter of it after a try that failed.
+        """Refresh when no process tried for this long, or for a quarter of it after a failure.
 
-        Of several that share a store, one takes the turn, and the others need not.
+        Of several processes that share a store, one refreshes.
 
         :raises CatalogUnreachable: as :meth:`refresh`.
         """
@@ -203,7 +203,7 @@ class Inventory:
         """The whole listing at once: tables that are gone go, and those that stay keep the moment they were first seen."""
         keys = {self._row_key(table) for table in listed}
         mine = sa.select(inventory_tables.c.table_key).where(inventory_tables.c.catalog == self._key)
-        ordered = sorted(left_out, key=lambda each: not each.name.endswith(".*"))  # a namespace stands for many tables
+        ordered = sorted(left_out, key=lambda each: not each.name.endswith(".*"))  # a namespace has many tables
         first = [[storable(each.name), each.reason] for each in ordered[:LEFT_OUT_KEPT]]
         kept = {"count": len(left_out), "first": first} if left_out else None
 
@@ -219,7 +219,7 @@ class Inventory:
         self._store.transact(write)
 
     def _take_turn(self, conn: sa.Connection, age: timedelta) -> bool:
-        """Whether it is time, and nobody else was faster."""
+        """Return whether a refresh is due, and no other process was faster."""
         now, tried_at = self._store.clock(), inventory_refreshes.c.tried_at
         failed = inventory_refreshes.c.problem.is_not(None)
         due = sa.or_(tried_at <= now - age, sa.and_(failed, tried_at <= now - age / 4))

@@ -91,5 +91,5 @@ class StoredLocations:
 
 
 def _is_storable(table: Identifier, found: TableLocations) -> bool:
-    """Whether the database gives back what it gets: text that it would change is not remembered, and read each time."""
+    """Return whether the database stores the text unchanged; other text is not stored, and read each time."""
     return all(storable(text) == text and LEVELS not in text for text in (*table, found.metadata_location, *found.locations))

@@ -1,13 +1,12 @@
-"""Which tables a table came from, and which came from it.
+"""The upstream and downstream tables of a table.
 
     lineage = Lineage(store)
     graph = lineage.upstream("lake.shop.report", depth=3)
     [(edge.source, edge.target, edge.operation.kind) for edge in graph.edges]
     lineage.downstream("lake.shop.orders"); lineage.both("lake.shop.orders")
 
-One statement a level, whatever the number of tables on it. The invariants: a table stands in a graph once, so that cycles end;
-what is read is what is shown, however often each pair was connected; and where something was left out, the graph says at which
-table.
+Each level costs one statement, whatever the number of its tables. The invariants: a table is in a graph once, so that cycles end;
+only what is shown is read, however often each pair was connected; and a table whose neighbours were left out is marked.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ from airflow_snowpack.store.tables.lineage import operation_edges
 DEPTH = 5
 DEEPEST = 50
 NEIGHBOURS = 20
-"""How many neighbours of one table are shown, those connected last; a source of interim tables has thousands."""
+"""How many neighbours of one table are shown, the latest first; a source of interim tables has thousands."""
 MOST_TABLES = 300
 
 
 class Direction(StrEnum):
-    """Which way to look from a table."""
+    """Upstream or downstream."""
 
     UP = "up"
     DOWN = "down"
@@ -44,8 +43,8 @@ class Direction(StrEnum):
 class Edge:
     """One table that was made from another.
 
-    :param operation: the newest operation that did so.
-    :param operations: how many did, those that are forgotten by now included.
+    :param operation: the newest operation that made it so.
+    :param operations: how many did, including those that were deleted since.
     """
 
     source: str
@@ -60,9 +59,9 @@ class Edge:
 class Node:
     """A table, or a dataset, in a graph.
 
-    :param depth: how many steps from the table that was asked for; below 0 for what that came from.
+    :param depth: how many steps from the requested table; negative for upstream tables.
     :param written: the newest operation that wrote it; ``None`` when none is known.
-    :param more: some of its neighbours, or all, are left out, as there would be too many or they lie too deep.
+    :param more: some of its neighbours are left out, because there are too many or they are too deep.
     """
 
     name: str
@@ -78,7 +77,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class LineageGraph:
-    """What was found, from the table's sources at the least depth to what was made of it.
+    """A table with its upstream and downstream tables.
 
     :param nodes: by depth, the table itself at 0; within one depth in the order in which they were found.
     """
@@ -89,20 +88,20 @@ class LineageGraph:
 
     @property
     def root(self) -> Node:
-        """The table that was asked for."""
+        """The requested table."""
         return next(node for node in self.nodes if node.name == self.table)
 
     @property
     def is_known(self) -> bool:
-        """Whether anything at all is known of the table."""
+        """Whether any operation on the table is recorded."""
         return bool(self.edges) or self.root.written is not None
 
 
 class Lineage:
-    """Walks over which table came from which.
+    """Reads lineage graphs.
 
-    :param neighbours: how many of each table are shown.
-    :param most: how many tables a walk in one direction shows.
+    :param neighbours: how many neighbours of each table are shown.
+    :param most: how many tables are shown in one direction.
     """
 
     def __init__(self, store: Store, *, neighbours: int = NEIGHBOURS, most: int = MOST_TABLES) -> None:
@@ -112,27 +111,27 @@ class Lineage:
         self.log = OperationLog(store)
 
     def upstream(self, table: str, depth: int = DEPTH) -> LineageGraph:
-        """What a table came from.
+        """Return the upstream tables of a table.
 
         :param table: its whole name, ``catalog.database.table``, or a dataset's url.
-        :param depth: how many steps, from 0 to :data:`DEEPEST`; more is taken for that.
+        :param depth: how many steps, from 0 to :data:`DEEPEST`; a higher number means that.
         """
         return self.around(table, depth, (Direction.UP,))
 
     def downstream(self, table: str, depth: int = DEPTH) -> LineageGraph:
-        """What came from a table."""
+        """Return the downstream tables of a table."""
         return self.around(table, depth, (Direction.DOWN,))
 
     def both(self, table: str, depth: int = DEPTH) -> LineageGraph:
-        """Both ways, which are not mixed: other children of a source are not shown."""
+        """Return the upstream and the downstream tables, not other tables downstream of a source."""
         return self.around(table, depth, tuple(Direction))
 
     def around(self, table: str, depth: int, directions: Collection[Direction]) -> LineageGraph:
-        """The table with what lies in these directions."""
+        """Return the table with its tables in these directions."""
         table = storable(table)
         walks = [self._walk(table, min(max(depth, 0), DEEPEST), direction) for direction in directions]
         depths: dict[str, int] = {table: 0}
-        for walk in walks:  # a table that lies both ways, which a cycle makes, stands where it was found first
+        for walk in walks:  # a table that is both upstream and downstream, which a cycle makes, is where it was found first
             depths = {**walk.depths, **depths}
         pairs = {(row.source, row.target): row for walk in walks for row in walk.rows}
         more = {name for walk in walks for name in walk.more}
@@ -146,7 +145,7 @@ class Lineage:
         walk = _Walk({table: 0}, [], set())
         frontier = [table]
         step = -1 if direction is Direction.UP else 1
-        for level in range(1, depth + 2):  # one level more than is shown, to say where it would go on
+        for level in range(1, depth + 2):  # one level more than is shown, to mark where it continues
             following: list[str] = []
             for name, rows in self._neighbours_of(frontier, direction).items():
                 for place, row in enumerate(rows):

@@ -1,4 +1,4 @@
-"""One operation on managed tables: what it read, what it wrote, who did it, and when.
+"""One operation on tables: what it read, what it wrote, which task ran it, and when.
 
     Operation(
         OperationKind.CREATE,
@@ -9,8 +9,8 @@
         rows=1_000,
     )
 
-The invariant: making one never fails, whatever stands in it, since it is made in the midst of the work that it tells of. What is
-wrong with it is found, and logged, when it is recorded.
+The invariant: making one never fails, whatever its values, since it is made in the midst of the work. Invalid values are found,
+and logged, when it is recorded.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class TableAt:
     """An Iceberg table as it was at one snapshot.
 
     :param table: the whole name, ``catalog.database.table``.
-    :param snapshot_id: ``None`` for a table that had none yet, or when nobody knows.
+    :param snapshot_id: ``None`` for a table that had none yet, or for unknown.
     :param location: where the table lives, such as ``s3://lake/orders``, as OpenLineage names tables by it; ``None`` for unknown.
     """
 

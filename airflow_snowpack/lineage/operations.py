@@ -42,7 +42,7 @@ LONGEST_NAME = 1_000
 
 
 def _add_edges() -> Any:
-    """Each pair once; the newest operation wins, in whatever order they arrive."""
+    """Keep each pair once, with its newest operation, in whatever order they arrive."""
     statement = insert(operation_edges)
     new, old = statement.excluded, operation_edges.c
     newer = new.last_at >= old.last_at
@@ -65,7 +65,7 @@ ADD_EDGES = Prepared(_add_edges())
 def note_operation(store: Store, operation: Operation) -> bool:
     """Record an operation in a transaction of its own.
 
-    :returns: whether it stands there now; if not, the log says why.
+    :returns: whether it is recorded now; if not, the log has the reason.
     """
     try:
         return store.transact(lambda conn: record_operation(conn, operation))
@@ -77,7 +77,7 @@ def note_operation(store: Store, operation: Operation) -> bool:
 def record_operation(conn: sa.Connection, operation: Operation) -> bool:
     """Record an operation in the caller's transaction.
 
-    :returns: whether it stands there now; if not, the log says why.
+    :returns: whether it is recorded now; if not, the log has the reason.
     :raises DBAPIError: the whole transaction is to be repeated, or has lost its connection.
     """
     try:
@@ -144,7 +144,7 @@ def _table_rows(operation: Operation) -> list[dict[str, Any]]:
 
 
 def _each_once(tables: Iterable[TableAt | DatasetAt]) -> Iterable[TableAt | DatasetAt]:
-    """A table may be named by who handed it over and by who read it; the one that says where it lives says more."""
+    """Drop duplicates: a table may be named by its producer and by its reader; the one with a location is kept."""
     found: dict[Any, TableAt | DatasetAt] = {}
     for table in tables:
         version = table.snapshot_id if isinstance(table, TableAt) else table.run_id
@@ -214,10 +214,10 @@ class OperationLog:
         return self._store.first(sa.select(t.at).where(t.name == storable(name)).limit(1)) is not None
 
     def full_name(self, given: str, catalog: str) -> str:
-        """The name that lineage knows what people call without its catalog, if it knows it at all.
+        """Return the name with its catalog that lineage has for a name that may be without one.
 
-        ``shop.orders`` and ``lake.shop.orders`` are ``lake.shop.orders``; a dataset's url, and a table of another catalog of
-        which something is known, are what they are.
+        ``shop.orders`` and ``lake.shop.orders`` become ``lake.shop.orders``; a dataset's url, and a recorded table of another
+        catalog, stay as they are.
 
         :param catalog: the installation's.
         """
@@ -236,7 +236,7 @@ class OperationLog:
         return Page(tuple(found[operation_id] for operation_id in places.items if operation_id in found), places.next)
 
     def of_task(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> list[Operation]:
-        """What all tries of a task instance did, the oldest first; at most the newest thousand."""
+        """Return the operations of all tries of a task instance, the oldest first; at most the newest thousand."""
         o = operations.c
         same = (
             o.dag_id == storable(dag_id),
@@ -250,7 +250,7 @@ class OperationLog:
         return [found[operation_id] for operation_id in reversed(ids) if operation_id in found]
 
     def last_written(self, names: Collection[str]) -> dict[str, Operation]:
-        """For each of the tables the newest operation that wrote it, where there is one."""
+        """Return the newest operation that wrote each of the tables, where there is one."""
         ids: dict[str, str] = {}
         for chunk in chunks(list(names)):
             newest = sa.union_all(*(_newest(name, OUTPUT, 1, None) for name in chunk))
@@ -260,7 +260,7 @@ class OperationLog:
         return {name: found[operation_id] for name, operation_id in ids.items() if operation_id in found}
 
     def named(self, operation_ids: Any) -> dict[str, Operation]:
-        """Operations by their ids."""
+        """Return operations by their ids."""
         found: dict[str, Operation] = {}
         for chunk in chunks(sorted(set(operation_ids))):
             whole = sa.select(operations).where(operations.c.operation_id.in_(chunk))
@@ -302,7 +302,7 @@ def _table_from(row: Any) -> TableAt | DatasetAt:
 
 
 def is_dataset(name: str) -> bool:
-    """Whether a name is a dataset's url; a table's name has no colon and no slash."""
+    """Return whether a name is a dataset's url; a table's name has no colon and no slash."""
     return "/" in name or ":" in name
 
 

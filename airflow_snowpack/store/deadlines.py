@@ -1,7 +1,7 @@
-"""How long a process that answers people waits for the database, before it says that the store is away.
+"""How long a process that serves requests waits for the database before it reports an outage.
 
-A worker waits: its work is worth more than its time. Who looks at a page does not: for him a store that hangs is a store that is
-down, and he is told so within :attr:`Deadlines.answer`, whatever hangs.
+A worker waits for longer, because its work is worth more than its time. For a request, a store that hangs is a store that is
+down, and it fails within :attr:`Deadlines.answer`, whatever hangs.
 
     store = open_store(url, deadlines=Deadlines())
     store.read(...)          # StoreUnreachable or StoreTooSlow after four seconds at the latest
@@ -29,14 +29,14 @@ _DEADLINE: ContextVar[float | None] = ContextVar("snowpack_store_deadline", defa
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """The periods of a store that answers people. All of them together stay below :data:`REQUEST_TIMEOUT`.
+    """The periods of a store that serves requests. All of them together stay below :data:`REQUEST_TIMEOUT`.
 
     :param answer: one piece of work in all, waits and repeats included.
     :param repeat: after this long a passing error is not tried again.
     :param connect: for a new connection; libpq knows whole seconds, and two at the least.
     :param connection: for a connection to become free, when all of them are in use.
     :param file: for other writers of an SQLite file.
-    :param pause: once the store was found to be away, nobody else waits for it during this time.
+    :param pause: after an outage was detected, other callers fail at once for this long.
     :param connections: how many at once; a server has about forty threads.
     """
 
@@ -66,7 +66,7 @@ class Deadlines:
 
     @property
     def statement(self) -> timedelta:
-        """After this long Postgres itself ends a statement: before we take it for silent, which would count as an outage.
+        """After this long Postgres itself ends a statement: before it counts as silent, which would be an outage.
 
         SQLite, which cannot be silent, ends it after :attr:`answer`.
         """
@@ -74,13 +74,13 @@ class Deadlines:
 
     @property
     def idle(self) -> int:
-        """How many connections stay open while nobody uses them, of those for transactions and of those for single statements."""
+        """How many connections stay open without use: for transactions, and as many for single statements."""
         return max(1, self.connections // 5)
 
 
 @contextmanager
 def answer_by(deadline: float) -> Iterator[None]:
-    """Inside of it, a ``PatientConnection`` waits until this moment of the monotonic clock."""
+    """Inside of it, a ``DeadlineConnection`` waits until this moment of the monotonic clock."""
     before = _DEADLINE.set(deadline)
     try:
         yield
@@ -89,20 +89,20 @@ def answer_by(deadline: float) -> Iterator[None]:
 
 
 def deadline() -> float | None:
-    """The moment of the monotonic clock by which the present work must be done; ``None`` for no such moment."""
+    """Return the time of the monotonic clock by which the current work must be done; ``None`` for no deadline."""
     return _DEADLINE.get()
 
 
 def is_overdue() -> bool:
-    """Return whether the deadline of the present work has passed."""
+    """Return whether the deadline of the current work has passed."""
     end = deadline()
     return end is not None and time.monotonic() >= end
 
 
 class Outage:
-    """Remembers that the store is away, so that not every thread of a server waits for it in turn.
+    """Remembers an outage of the store, so that the threads of a server do not wait for it one after the other.
 
-    After :attr:`Deadlines.pause` one caller tries; the others are refused on until it knows better.
+    After :attr:`Deadlines.pause` one caller tries again; the others fail at once until it succeeds.
     """
 
     def __init__(self, deadlines: Deadlines) -> None:
@@ -112,7 +112,7 @@ class Outage:
         self._guard = Lock()
 
     def check(self) -> None:
-        """:raises StoreUnreachable: somebody found it away a moment ago."""
+        """:raises StoreUnreachable: another caller detected an outage a moment ago."""
         if self._known is None:
             return
         with self._guard:

@@ -66,7 +66,7 @@ class StoreTooSlow(StoreError, kind=Kind.UNAVAILABLE):
 
     def __init__(self, where: str) -> None:
         message = (
-            "is up, but did not finish this request in time. Narrow it: name a table, a DAG, a status or a period, or ask for "
+            "is up, but did not finish this request in time. Narrow it: name a table, a DAG, a status or a period, or request "
             "fewer rows. If it is narrow already, the database is overloaded; try again later."
         )
         self.without_address = f"The Snowpack store {message}"

@@ -5,7 +5,7 @@
         work()
         if lease.lost is Loss.FENCE_MOVED: ...
 
-The invariant: a store that does not answer is survived for as long as ``lost_after`` says, and never longer, because from then on
+The invariant: a store that does not answer is survived for ``lost_after``, and never longer, because from then on
 another process may have the lease.
 """
 

@@ -1,16 +1,16 @@
-"""Lease and fence: how one piece of work is held by one attempt at a time, written once for every table that needs it.
+"""Lease and fence: one attempt at a time has a piece of work, whatever the table it is a row of.
 
 A row that can be claimed carries :func:`lease_columns`. A claim draws a new ``attempt_id``, the fence, and sets
-``visible_at`` to the end of the lease. Whatever the holder writes later names that fence in its WHERE clause, so that a
-holder which was replaced, cancelled or swept matches no row. **The fence moves on every claim, take-over and return**;
-it never comes back.
+``visible_at`` to the end of the lease. Every later write of the holder names that fence in its WHERE clause, so that a
+holder that was replaced, cancelled or swept matches no row. **The fence moves on every claim, take-over and return**;
+no fence is used twice.
 
     leases = Leases(job_queue, key=job_queue.c.job_id, order=job_queue.c.enqueued_at)
     row = conn.execute(leases.claim_next, leases.claim_values("worker-1", new_id(), now, now + lease)).first()
     alive = leases.renew(conn, key, attempt_id, until)
 
-The rule is the specification's (fence semantics DL-197); ``FOR UPDATE SKIP LOCKED`` keeps claimers on Postgres from
-waiting for each other, and ``BEGIN IMMEDIATE`` (see ``engine.py``) puts them in line on SQLite.
+``FOR UPDATE SKIP LOCKED`` keeps claimers on Postgres from waiting for each other, and ``BEGIN IMMEDIATE`` (see ``opening.py``)
+makes them take turns on SQLite.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ import sqlalchemy as sa
 from airflow_snowpack.store.dialect import UtcDateTime
 
 EVER = datetime(1970, 1, 1, tzinfo=UTC)
-"""The start of every queue: a claim from here looks at all rows."""
+"""The start of every queue: a claim from here considers all rows."""
 
 
 def lease_columns() -> tuple[sa.Column[Any], ...]:
     """The columns that make a row claimable.
 
     ``visible_at``: from when it may be claimed and, once claimed, until when the lease lasts. ``claimed_at`` and
-    ``claimed_by``: since when and by whom; null while nobody holds it. ``attempt_id``: the fence. ``attempt_count``:
+    ``claimed_by``: since when and by whom; null while it is not claimed. ``attempt_id``: the fence. ``attempt_count``:
     claims and take-overs so far.
     """
     return (
@@ -73,7 +73,7 @@ class Leases:
         by_key = key == sa.bindparam("b_key", type_=sa.Text)
         fenced = sa.and_(by_key, row.attempt_id == sa.bindparam("b_attempt", type_=sa.Text))
         mine = () if group is None else (group == sa.bindparam("b_group", type_=sa.Text),)
-        # The limit is part of the text: Postgres plans a statement anew at every call when it is bound.
+        # The limit is part of the text: Postgres plans a statement again at every call when it is bound.
         due = (
             sa.select(key)
             .where(
@@ -154,21 +154,21 @@ class Leases:
         return conn.execute(self._renew, {"b_key": key, "b_attempt": attempt_id, "b_until": until}).rowcount == 1
 
     def holds(self, conn: sa.Connection, key: str, attempt_id: str) -> bool:
-        """Whether the fence still stands, without writing."""
+        """Return whether the fence is still the same, without writing."""
         return conn.execute(self._holds, {"b_key": key, "b_attempt": attempt_id}).first() is not None
 
     def give_back(self, conn: sa.Connection, key: str, attempt_id: str, visible_at: datetime) -> bool:
-        """Return the row to the queue, to be seen from ``visible_at`` on. The fence moves: the old holder matches nothing."""
+        """Return the row to the queue, visible from ``visible_at`` on. The fence moves: the old holder matches nothing."""
         return conn.execute(self._return, {"b_key": key, "b_attempt": attempt_id, "b_until": visible_at}).rowcount == 1
 
     def expired(self, conn: sa.Connection, now: datetime, limit: int = 100) -> list[Expired]:
-        """Rows whose lease has run out, locked for this transaction; what another sweep holds is left to it."""
+        """Return rows whose lease has run out, locked for this transaction; rows that another sweep has locked are left to it."""
         rows = conn.execute(self._expired, {"b_now": now, "b_limit": limit})
         return [Expired(row.key, row.attempt_id, row.claimed_by, row.attempt_count) for row in rows]
 
 
 class ClaimCursor:
-    """Where the next claim starts to look, so that it does not walk over what was claimed before.
+    """The place from which the next claim searches, so that it does not scan what was claimed before.
 
     While another session holds an old snapshot, Postgres cannot clear away the index entries of finished rows, and a
     scan from the start of the queue meets all of them again at every claim. The cursor starts where the last claim
@@ -191,7 +191,7 @@ class ClaimCursor:
         self._start = max(self._start, place)
 
     def exhausted(self, now: datetime) -> bool:
-        """Nothing from here on: go back to the start; ``True`` when that is worth another look right away."""
+        """Nothing was found from here on: go back to the start; ``True`` when another try is worth it at once."""
         again = self._start > EVER
         self._start, self._reset_at = EVER, now
         return again

@@ -1,4 +1,4 @@
-"""Brings the tables to the newest revision, and tells when they are not there.
+"""Upgrades the tables to the newest revision, and checks that they are there.
 
     upgrade_schema(store)   # `airflow snowpack db upgrade`
     check_schema(store)     # `airflow snowpack db check`
@@ -25,20 +25,20 @@ SCRIPTS = Path(__file__).parent / "migrations"
 
 
 def current_revision(store: Store) -> str | None:
-    """The revision that the database says it has; ``None`` for no Snowpack tables."""
+    """Return the revision of the database; ``None`` for no Snowpack tables."""
 
     def read(conn: sa.Connection) -> str | None:
         try:
             return conn.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").scalar_one_or_none()
         except DBAPIError as error:
-            if not _says_that_the_table_is_missing(error):
+            if not _is_missing_table(error):
                 raise
             return None
 
     return store.read(read)
 
 
-def _says_that_the_table_is_missing(error: DBAPIError) -> bool:
+def _is_missing_table(error: DBAPIError) -> bool:
     return getattr(error.orig, "sqlstate", None) == UNDEFINED_TABLE or "no such table" in str(error.orig)
 
 

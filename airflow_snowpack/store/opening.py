@@ -2,7 +2,7 @@
 
 SQLite: write-ahead log, every commit synced to disk, and every transaction ``BEGIN IMMEDIATE``, so that writers wait in
 line at the start instead of failing in the middle. Postgres: psycopg 3. On both the driver itself commits statement by
-statement, and a transaction begins where we say ``BEGIN``: so a single statement pays for no mode switch and no empty
+statement, and a transaction begins with our own ``BEGIN``: so a single statement pays for no mode switch and no empty
 rollback.
 """
 
@@ -104,7 +104,7 @@ def _open_postgres(url: sa.URL, deadlines: Deadlines | None, pool: Mapping[str, 
         url.set(drivername="postgresql+psycopg"),
         connect_args={
             "autocommit": True,
-            # psycopg forgets what is prepared at every rollback; the statements that are worth it are prepared in ``direct.py``.
+            # psycopg forgets what is prepared at every rollback; ``pg_prepared.py`` prepares the statements that are worth it.
             "prepare_threshold": None,
             "connect_timeout": POSTGRES_CONNECT_TIMEOUT_S if deadlines is None else int(deadlines.connect.total_seconds()),
             "client_encoding": "utf8",
@@ -114,7 +114,7 @@ def _open_postgres(url: sa.URL, deadlines: Deadlines | None, pool: Mapping[str, 
             "keepalives_count": 3,
             "tcp_user_timeout": 30_000,
         },
-        # The store has none, and SQLAlchemy would ask for it in a transaction of its own on each new connection.
+        # The store has none, and SQLAlchemy would query it in a transaction of its own on each new connection.
         use_native_hstore=False,
         # The connection used last comes first: the hot statements are prepared on it, and its memory is warm.
         pool_use_lifo=True,

@@ -19,9 +19,9 @@ from airflow_snowpack.store.errors import PoolerRefusesTransactions
 
 
 class DeadlineConnection(psycopg.Connection[Any]):
-    """Ends the wait for an answer at the deadline of the present work, and itself with it: the answer may still come.
+    """A connection that closes itself when an answer does not come by the deadline of the current work.
 
-    :ivar behind_pooler: whether a pooler stands between it and Postgres, so that nothing may outlive a transaction.
+    :ivar behind_pooler: whether it ends at a pooler and not at Postgres, so that nothing may outlive a transaction.
     """
 
     behind_pooler = False

@@ -1,4 +1,4 @@
-"""Runs one statement of Postgres below the driver's cursor: for those whose speed is the speed of the whole.
+"""Runs a statement on Postgres below the driver's cursor, for the few whose speed limits the whole.
 
 What SQLAlchemy and psycopg do per execution costs more than Postgres needs for a claim. A :class:`PgPrepared` is compiled once,
 is prepared once on each connection, and sends and reads values as text by the column types that it was written with. It
@@ -58,7 +58,7 @@ class PgPrepared:
         columns = list(statement.exported_columns)
         self._row: Any = namedtuple("Row", [column.name for column in columns])  # type: ignore[misc]  # the names are data
         self._reads = [(place, _reader(column.type)) for place, column in enumerate(columns)]
-        # Whoever prepares something else, in this process or behind a pooler in another one, must have another name for it.
+        # Another statement, in this process or behind a pooler in another one, must have another name.
         meaning = f"{self.text} {self._oids}".encode()
         self._name = b"snowpack_" + blake2b(meaning, digest_size=16).hexdigest().encode()
         self._prepared = _PREPARED[self._name]
@@ -94,10 +94,10 @@ class PgPrepared:
             driver.pgconn.send_query_prepared(self._name, bound)
             return _answer(driver)
         except psycopg.Error as error:
-            raise self._as_sqlalchemy_says(conn, driver, error) from error
+            raise self._as_dbapi_error(conn, driver, error) from error
         except BaseException as error:
-            # A signal's exception, such as a task's time-out, while the server was at it: nobody can use the connection before it
-            # has answered, not even to roll back. Closed, the server rolls back by itself.
+            # A signal's exception, such as a task's time-out, while the server was busy: the connection is unusable until it has
+            # answered, even for a rollback. When it is closed, the server rolls back by itself.
             if _is_busy(driver):
                 conn.invalidate(error)
             raise
@@ -109,7 +109,7 @@ class PgPrepared:
         driver.pgconn.send_query_params(self.text.encode(), bound, param_types=self._oids)
         return _answer(driver)
 
-    def _as_sqlalchemy_says(self, conn: sa.Connection, driver: Any, error: Any) -> BaseException:
+    def _as_dbapi_error(self, conn: sa.Connection, driver: Any, error: Any) -> BaseException:
         # A pooler or a DISCARD ALL may have taken the prepared statement away; a fresh connection prepares it again. And when the
         # server closes the connection in the middle of an answer, libpq can keep reporting a command in progress.
         lost = (
@@ -120,11 +120,11 @@ class PgPrepared:
         if lost:
             conn.invalidate(error)
             conn.engine.dispose()  # the others in the pool are most likely lost with it
-        # Without the values: they may be long, and a job's options are nobody's business in a log.
-        said: BaseException = DBAPIError.instance(
+        # Without the values: they may be long, and a job's options do not belong into a log.
+        failure: BaseException = DBAPIError.instance(
             self.text, None, error, psycopg.Error, connection_invalidated=lost, dialect=conn.dialect
         )
-        return said
+        return failure
 
 
 def _is_busy(driver: Any) -> bool:

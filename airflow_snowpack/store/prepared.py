@@ -1,4 +1,4 @@
-"""A statement that runs so often that its own cost matters, the same on both databases.
+"""A statement that runs so often that its overhead matters, with one interface on both databases.
 
     HAND_ON = Prepared(sa.update(interim_tables).where(…).values(…))
     is_ours = HAND_ON.count(conn, values) == 1

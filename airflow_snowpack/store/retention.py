@@ -5,10 +5,10 @@
         ...
     pruner.rows               # {"jobs": 1000, "job_history": 5210}
 
-Each room declares its kinds of rows as :class:`Kind`: by what their age counts, by which index they are walked, and which of them
-are still needed. The invariant: a batch is one transaction, and deletes a row together with the rows that belong to it, and only
-if the row is old and unneeded at that moment. So a process that is killed leaves nothing half deleted, and the next one continues
-with the rows that are the oldest now.
+Each room declares its kinds of rows as :class:`Kind`: the time from which their age counts, the index by which they are scanned,
+and which of them are still needed. The invariant: a batch is one transaction, and deletes a row together with the rows that
+belong to it, and only if the row is old and unneeded at that moment. So a process that is killed leaves nothing half deleted, and
+the next one continues with the rows that are the oldest now.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Kind:
 
     :param age: the moment from which a row's age counts.
     :param order: the columns by which rows are walked, oldest first; an index begins with them. The last ones make it unique.
-    :param which: the part of the table that is walked, as the condition of the index says it.
+    :param which: the part of the table that is scanned, with the same condition as the index.
     :param unneeded: whether a row may be deleted; it may use :data:`BEFORE`.
-    :param held: returns those of these keys (of one column) that must stay, where no condition on a single row can say so.
+    :param held: returns those of these keys (of one column) that must stay, for what no condition on a single row can express.
     :param belongings: columns of other tables that hold the key (of one column) of the row to which their own row belongs.
     :param at_least: no row that is younger is deleted, whatever period is requested.
     """
@@ -146,7 +146,7 @@ def prune_batch(
 
 
 def _oldest(kind: Kind, after: Key | None, limit: int) -> sa.Select[Any]:
-    """Walk along the index, without the rows that are needed only where the index says so."""
+    """Scan the index, oldest first."""
     columns = [column.label(f"order_{place}") for place, column in enumerate(kind.order)]
     columns += [column.label(f"key_{place}") for place, column in enumerate(kind.key)]
     unneeded = sa.true() if kind.unneeded is None else kind.unneeded

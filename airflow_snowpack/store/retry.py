@@ -1,4 +1,4 @@
-"""Which database errors pass by themselves, and how long the store waits for that.
+"""Which database errors are retried, and for how long.
 
 Only whole transactions are repeated. A commit whose answer was lost may have happened, so everything that the store repeats is
 written to recognise its own earlier effect (by job id or attempt id).
@@ -40,7 +40,7 @@ TRIES = 6
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same transaction may well succeed a moment later."""
+    """Return whether the same transaction may succeed a moment later."""
     if not isinstance(error, DBAPIError):
         return False
     if error.connection_invalidated:
@@ -56,19 +56,19 @@ def is_transient(error: BaseException) -> bool:
 
 
 def is_unusable(error: DBAPIError) -> bool:
-    """Whether the embedded file itself is the trouble, which no repeat within seconds mends."""
+    """Return whether the embedded file itself is unusable, which no retry within seconds fixes."""
     code = getattr(error.orig, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in SQLITE_UNUSABLE
 
 
 def is_too_slow(error: DBAPIError) -> bool:
-    """Whether the database ended the statement because its time was over."""
+    """Return whether the database ended the statement because it took too long."""
     interrupted = getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT
     return interrupted or getattr(error.orig, "sqlstate", None) == STATEMENT_CANCELLED
 
 
 def is_away(error: DBAPIError) -> bool:
-    """Whether a passing error means that the database does not answer, and not that others were in the way."""
+    """Return whether a transient error means that the database does not answer, and not that it was busy."""
     in_the_way = isinstance(error.orig, sqlite3.Error) or getattr(error.orig, "sqlstate", None) in CONTENTION
     return is_transient(error) and not in_the_way
 

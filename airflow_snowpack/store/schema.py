@@ -37,7 +37,7 @@ store_facts = sa.Table(
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("value", sa.Text, nullable=False),
 )
-"""What the store knows of itself: its own id, drawn once."""
+"""Facts about the store itself, such as its id, which is created once."""
 
 signs_of_life = sa.Table(
     "signs_of_life",

@@ -1,4 +1,4 @@
-"""Which background processes run on this store, and when each was last seen.
+"""The background processes that run on this store, and when each was last seen.
 
     sign = SignOfLife(store, Role.SWEEPER, "snowpack_sweep.sweep", period=timedelta(minutes=5))
     sign.beat()                                # at each turn of the role's loop; most calls write nothing
@@ -36,13 +36,14 @@ log = logging.getLogger(__name__)
 BEAT = timedelta(seconds=30)
 """The period of a process that runs all the time."""
 GONE_AFTER = timedelta(minutes=5)
-"""The gap between two runs of the dispatcher DAG is shorter, also on a busy Airflow."""
-MISSED = 3
-"""So many periods without a sign, and the instance counts as gone."""
-KEPT = timedelta(hours=1)
+"""The shortest time without a sign after which an instance counts as gone; the gap between two runs of the dispatcher DAG is
+shorter."""
+MISSED_PERIODS = 3
+"""After this many periods without a sign, the instance counts as gone."""
+REMOVE_AFTER = timedelta(hours=1)
 """Rows of instances that are gone are removed after this, once another instance of the role runs."""
-NEWEST = 20
-"""So many instances of each role are read."""
+MAX_INSTANCES = 20
+"""How many instances of each role are read."""
 
 
 class Role(StrEnum):
@@ -119,7 +120,7 @@ class SignOfLife:
             return
         try:
             self._write(now)
-            if self._tidied_at is None or abs(now - self._tidied_at) >= KEPT:
+            if self._tidied_at is None or abs(now - self._tidied_at) >= REMOVE_AFTER:
                 self._remove_gone(now)
                 self._tidied_at = now
         except Exception as problem:  # noqa: BLE001 - whatever it is, the process goes on with its work
@@ -133,8 +134,8 @@ class SignOfLife:
         self._seen_at = now
 
     def _remove_gone(self, now: datetime) -> None:
-        """Remove the rows of other instances of this role that have been gone for :data:`KEPT`."""
-        before, table = now - KEPT, signs_of_life.c
+        """Remove the rows of other instances of this role that have been gone for :data:`REMOVE_AFTER`."""
+        before, table = now - REMOVE_AFTER, signs_of_life.c
         old = sa.select(signs_of_life).where(table.role == self._row["role"], table.seen_at < before)
         found = [_sign_from(row) for row in self._store.all(old)]
         gone = [each.instance for each in found if not each.is_alive(before)]
@@ -146,10 +147,10 @@ class SignOfLife:
 
 
 def read_signs(conn: sa.Connection) -> list[Sign]:
-    """Return the newest instances of each role, at most :data:`NEWEST`, the newest first."""
+    """Return the newest instances of each role, at most :data:`MAX_INSTANCES`, the newest first."""
     place = sa.func.row_number().over(partition_by=signs_of_life.c.role, order_by=signs_of_life.c.seen_at.desc())
     ranked = sa.select(signs_of_life, place.label("place")).subquery()
-    query = sa.select(ranked).where(ranked.c.place <= NEWEST).order_by(ranked.c.role, ranked.c.place)
+    query = sa.select(ranked).where(ranked.c.place <= MAX_INSTANCES).order_by(ranked.c.role, ranked.c.place)
     return [_sign_from(row) for row in conn.execute(query)]
 
 
@@ -162,4 +163,4 @@ def last_seen(conn: sa.Connection, role: Role) -> datetime | None:
 
 def is_alive(seen_at: datetime | None, now: datetime, period: timedelta = BEAT) -> bool:
     """Whether an instance that was seen then counts as running now."""
-    return seen_at is not None and now - seen_at < max(GONE_AFTER, MISSED * period)
+    return seen_at is not None and now - seen_at < max(GONE_AFTER, MISSED_PERIODS * period)

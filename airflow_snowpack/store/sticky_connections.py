@@ -1,7 +1,7 @@
 """Connections that stay open between single statements.
 
-To take a connection from the pool, wrap it and give it back costs about as much as a claim itself. A kept connection is
-taken off a stack and put back onto it; whoever meets an error closes his, so that no broken one is met twice.
+To check a connection out of the pool, wrap it and return it costs about as much as a claim itself. A sticky connection is popped
+off a stack and pushed back; one that met an error is closed, so that no broken one is used twice.
 
     kept = StickyConnections(engine)
     kept.run(lambda conn: conn.execute(...))
@@ -20,7 +20,8 @@ T = TypeVar("T")
 
 STATEMENT_BY_STATEMENT = "snowpack_statement_by_statement"
 
-KEPT = 2  # far below the pool's 15: what is kept is missing there, and whoever finds the pool empty waits for half a minute
+MAX_STICKY = 2
+"""Far below the pool's 15, where they are missing: a thread that finds the pool empty waits for half a minute."""
 
 
 def statement_by_statement(engine: sa.Engine) -> sa.Engine:
@@ -35,7 +36,7 @@ class StickyConnections:
     :param at_most: 0 for a pool of one connection, which is not to be held between statements.
     """
 
-    def __init__(self, engine: sa.Engine, at_most: int = KEPT) -> None:
+    def __init__(self, engine: sa.Engine, at_most: int = MAX_STICKY) -> None:
         self._engine = engine
         self._at_most = at_most
         self._idle: list[sa.Connection] = []
@@ -43,7 +44,7 @@ class StickyConnections:
         self._process = os.getpid()
 
     def run(self, work: Callable[[sa.Connection], T]) -> T:
-        """Run the work on a connection that nobody else uses meanwhile."""
+        """Run the work on a connection that no other thread uses meanwhile."""
         if self._at_most and self._process != os.getpid():  # without any, the pool leaves its own to the parent
             self._leave_to_parent()
         try:

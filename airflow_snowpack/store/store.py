@@ -28,7 +28,7 @@ from airflow_snowpack.store.errors import StoreTooSlow, StoreUnreachable
 from airflow_snowpack.store.one_connection import OneConnection
 from airflow_snowpack.store.retry import is_away, is_too_slow, is_transient, is_unusable, retrying
 from airflow_snowpack.store.schema import store_facts
-from airflow_snowpack.store.sticky_connections import KEPT, StickyConnections, statement_by_statement
+from airflow_snowpack.store.sticky_connections import MAX_STICKY, StickyConnections, statement_by_statement
 
 T = TypeVar("T")
 Work = Callable[[sa.Connection], T]
@@ -57,7 +57,7 @@ class Store:
         self.engine = engine
         self.clock = clock
         self._autocommit = statement_by_statement(engine)
-        kept = 0 if isinstance(engine.pool, OneConnection) else KEPT
+        kept = 0 if isinstance(engine.pool, OneConnection) else MAX_STICKY
         self._kept = StickyConnections(self._autocommit, kept if deadlines is None else deadlines.idle)
         self._sleep = sleep
         self._retrying = retrying(sleep)
@@ -150,7 +150,7 @@ class Store:
     def _retried(self, once: Callable[[], T]) -> T:
         if self._deadlines is not None and self._outage is not None:
             return self._within(self._deadlines, self._outage, once)
-        # The first try stands outside of the retry machinery, which costs more than a short statement.
+        # The first try runs outside of the retry machinery, which costs more than a short statement.
         try:
             return once()
         except DBAPIError as error:

@@ -78,7 +78,7 @@ build_publications = sa.Table(
     sa.Column("by", sa.Text),
     sa.Column("done_at", UtcDateTime),
 )
-"""A row without ``done_at`` is a move that somebody was about to make: nobody knows yet whether readers have seen it."""
+"""A row without ``done_at`` is a publication that may have happened or not: readers may have seen it."""
 
 open_moves = build_publications.c.done_at.is_(None)
 sa.Index("ix_build_publications_open", build_publications.c.dataset, postgresql_where=open_moves, sqlite_where=open_moves)

@@ -89,8 +89,8 @@ interim_pins = sa.Table(
     sa.Column("asked_by", sa.Text),
     sa.Index("ix_interim_pins_run_key_task_id", "run_key", "task_id"),
 )
-"""A consumer, all its map indexes together, that is not finished for good. ``asked_by`` is the look of a collector that has heard
-otherwise and asks again; whoever comes to need the table meanwhile wipes it out."""
+"""A consumer, all its map indexes together, that may still read the table. ``asked_by`` is the pass of a collector that has read
+otherwise and reads Airflow again; a consumer that comes to need the table meanwhile clears it."""
 
 interim_refs = sa.Table(
     "interim_refs",

@@ -44,7 +44,7 @@ jobs = sa.Table(
 jobs_dag = owner_dag(jobs.c.owner)
 """The DAG of the job's owner, with the slash that follows it in ``dag/run/task``; empty for an owner without a slash."""
 
-# Without the deleted ones: a list does not walk over the many that somebody has just cleared away. No index has the status: the
+# Without the deleted ones: a list does not scan the many that were just deleted in bulk. No index has the status: the
 # few jobs that failed or were cancelled are those with an error, and the active ones are those in the queue.
 live = jobs.c.deleted_at.is_(None)
 owned = jobs.c.owner.is_not(None)

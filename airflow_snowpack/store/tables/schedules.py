@@ -1,7 +1,7 @@
 """The tables of schedules, registered runs, events, pending runs and launches.
 
 An event is matched to triggers by ``event_key``, so a look-up costs the same however many schedules there are. What waits carries
-the moment at which it is to be looked at (``next_check_at``, ``look_at``), so that looking costs what is due and not what waits.
+the time of its next check (``next_check_at``, ``look_at``), so that checking costs what is due and not what waits.
 """
 
 from __future__ import annotations

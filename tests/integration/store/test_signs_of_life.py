@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_snowpack.store import Store, open_store
-from airflow_snowpack.store.signs_of_life import NEWEST, Role, Sign, SignOfLife, last_seen, read_signs
+from airflow_snowpack.store.signs_of_life import MAX_INSTANCES, Role, Sign, SignOfLife, last_seen, read_signs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +66,7 @@ def test_rows_of_processes_that_are_gone_are_removed_and_the_last_of_a_role_stay
         clock.forward(minutes=1)
     SignOfLife(store, Role.SWEEPER, "daily.sweep", period=timedelta(days=1)).beat()
     SignOfLife(store, Role.POLLER, "old").beat()
-    assert len([each for each in signs(store) if each.role == "worker"]) == NEWEST, "no reader gets more of a role"
+    assert len([each for each in signs(store) if each.role == "worker"]) == MAX_INSTANCES, "no reader gets more of a role"
 
     clock.forward(hours=3)
     assert store.read(lambda conn: last_seen(conn, Role.WORKER)) == NOW + timedelta(minutes=29), "until another one starts"
