@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from airflow_snowpack.jobs.model import LifecyclePolicy
-    from airflow_snowpack.maintenance.action import Action
 
 SHORTEST_REQUEST_TIMEOUT = timedelta(seconds=5)
 
@@ -47,7 +46,7 @@ class Settings:
     spark_packages: tuple[str, ...]
     spark_conf: Mapping[str, str]
     policy: LifecyclePolicy
-    action_order: tuple[Action, ...]
+    action_order: tuple[str, ...]
     continue_on_error: bool
     table_cache_refresh: timedelta
     table_poll: timedelta
@@ -154,7 +153,7 @@ def _patterns(text: str) -> tuple[str, ...]:
     return patterns
 
 
-def _order(text: str) -> tuple[Action, ...]:
+def _order(text: str) -> tuple[str, ...]:
     from airflow_snowpack.maintenance.action import parse_order
 
     return parse_order(text.split(","))

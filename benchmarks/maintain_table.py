@@ -114,30 +114,21 @@ def _make(session: Any, table: Any) -> None:
 
 def _bare(session: Any, table: Any) -> None:
     """What somebody would write by hand, in the same order and with the same arguments."""
-    from airflow_snowpack.maintenance import Action, in_order, parse_options, procedures
-    from airflow_snowpack.maintenance.options import (
-        ExpireSnapshots,
-        RemoveOrphanFiles,
-        RewriteDataFiles,
-        RewriteManifests,
-        RewritePositionDeleteFiles,
-    )
+    from airflow_snowpack.maintenance import Action, ExpireSnapshots, RemoveOrphanFiles, in_order, parse_options
+    from airflow_snowpack.maintenance.procedures import Attribution, Call
+    from airflow_snowpack.maintenance.rewrites import Rewrite
 
-    by, now = procedures.Attribution("bench", "bare"), datetime.now(UTC)
+    by, now = Attribution("bench", "bare"), datetime.now(UTC)
     for action in in_order(list(Action)):
-        options = parse_options(action, REWRITE if action is Action.REWRITE_DATA_FILES else {})
+        options = parse_options(action, REWRITE if action == Action.REWRITE_DATA_FILES else {})
         match options:
-            case RewriteDataFiles():
-                call = procedures.rewrite_data_files(table, options, by)
-            case RewritePositionDeleteFiles():
-                call = procedures.rewrite_position_delete_files(table, options, by)
-            case RewriteManifests():
-                call = procedures.rewrite_manifests(table, options, by)
+            case Rewrite():
+                call = options.call(table, by)
             case ExpireSnapshots():
-                call = procedures.expire_snapshots(table, options, by, now=now)
+                call = options.call(table, by, now=now)
             case RemoveOrphanFiles():
-                plan = procedures.plan_orphan_removal(table, options, by, now=now, prefix_listing=False)
-                call = procedures.Call(plan.sql.replace("dry_run => :dry_run", "dry_run => false"), _without_dry_run(plan.args))
+                plan = options.planning_call(table, by, now=now, prefix_listing=False)
+                call = Call(plan.sql.replace("dry_run => :dry_run", "dry_run => false"), _without_dry_run(plan.args))
             case _:
                 raise AssertionError(f"no call for {options!r}")
         session.sql(call.sql, args=dict(call.args)).collect()

@@ -27,7 +27,7 @@ from airflow_snowpack.api.reasons import reason_in_words, told_outside
 from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.interim.errors import InterimTableInUse
 from airflow_snowpack.jobs import DrainModeOn, JobAlreadyFinished, JobStillActive, KeyUsedBefore, LockInUse, TableLocked
-from airflow_snowpack.maintenance import Action, InvalidOption, NoActions, UnknownAction
+from airflow_snowpack.maintenance import InvalidOption, NoActions, UnknownAction, action_names
 from airflow_snowpack.scheduling import InvalidSchedule
 from airflow_snowpack.store import StoreUnreachable
 
@@ -161,7 +161,7 @@ def _more(error: SnowpackError) -> dict[str, Any]:
             lock = error.lock
             return {"holder": lock.holder, "locked_since": _moment(lock.acquired_at), "locked_until": _moment(lock.expires_at)}
         case UnknownAction() | NoActions():
-            return {"allowed": [action.value for action in Action]}
+            return {"allowed": list(action_names())}
         case JobAlreadyFinished() | JobStillActive():
             return {"job_status": error.status.value}
         case KeyUsedBefore():

@@ -30,7 +30,6 @@ from airflow_snowpack.installation import Installation
 from airflow_snowpack.inventory import Inventory, refresher
 from airflow_snowpack.inventory.inventory import REFRESH_EVERY
 from airflow_snowpack.jobs import Actor, Jobs
-from airflow_snowpack.maintenance import Action
 from airflow_snowpack.scheduling import RegisteredRuns, Schedules
 from airflow_snowpack.store.deadlines import REQUEST_TIMEOUT
 from airflow_snowpack.store.signs_of_life import SignOfLife
@@ -76,7 +75,7 @@ class Services:
 
     installation: Installation
     inventory: Inventory
-    order: tuple[Action, ...]
+    order: tuple[str, ...]
     refresh_every: timedelta = REFRESH_EVERY
     open_storage: Callable[[str], "Storage"] = open_plainly
     sign: SignOfLife | None = None

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from airflow_snowpack.iceberg.names import LEVEL
 from airflow_snowpack.jobs import JobStatus
-from airflow_snowpack.maintenance import Action
+from airflow_snowpack.maintenance import action_names
 from airflow_snowpack.maintenance.options import defaults
 
 JOB_ID = "a1b2c3d4e5f678901234567890abcdef"
@@ -27,12 +27,12 @@ CatalogId = Annotated[
 
 
 _OPTIONS: dict[str, Any] = {
-    action.value: {
+    action: {
         "type": "object",
         "properties": {name: {} if value is None else {"default": value} for name, value in defaults(action).items()},
         "additionalProperties": False,
     }
-    for action in Action
+    for action in action_names()
 }
 
 
@@ -51,7 +51,7 @@ class SubmitBody(Shape):
 
     actions: list[str] = Field(
         description="What to run, at least one. The installation says in which order they run, whatever the order here.",
-        json_schema_extra={"items": {"type": "string", "enum": [action.value for action in Action]}, "minItems": 1},
+        json_schema_extra={"items": {"type": "string", "enum": list(action_names())}, "minItems": 1},
     )
     dry_run: bool = Field(False, description="Only tell what each action would do, from the table's metadata, at once.")
     options: dict[str, dict[str, Any]] = Field(
@@ -79,7 +79,7 @@ class DrainBody(Shape):
 class ResultShape(Shape):
     """What one action did."""
 
-    action: Action
+    action: str
     success: bool
     message: str = Field(description="For people.", examples=["Compacted 87 files into 12"])
     error: str | None = Field(description="The cause in full, when it did not succeed.")
@@ -92,7 +92,7 @@ class JobShape(Shape):
     job_id: str = Field(examples=[JOB_ID])
     database: Database
     table_name: Level
-    actions: list[Action] = Field(description="In the order in which they run.")
+    actions: list[str] = Field(description="In the order in which they run.")
     dry_run: bool
     status: JobStatus
     submitted_at: datetime

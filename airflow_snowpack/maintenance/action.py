@@ -1,10 +1,10 @@
-"""The five maintenance actions and the order in which they run.
+"""The names of the maintenance actions and the order in which they run.
 
 The order is one setting of the installation and never the request's: later actions build on earlier ones. Three orders have
 been published for the system this follows, so it is data; the default is the specification's.
 
     >>> in_order(["expire_snapshots", "rewrite_data_files"])
-    (<Action.REWRITE_DATA_FILES: 'rewrite_data_files'>, <Action.EXPIRE_SNAPSHOTS: 'expire_snapshots'>)
+    ('rewrite_data_files', 'expire_snapshots')
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 class Action(StrEnum):
-    """One thing that maintenance does to a table; the value is the name of Iceberg's Spark procedure."""
+    """An action of the package itself; the value is the name of Iceberg's Spark procedure.
+
+    Other distributions add actions by an entry point (see :mod:`.registry`), so functions take and return names.
+    """
 
     REWRITE_DATA_FILES = "rewrite_data_files"
     REWRITE_POSITION_DELETE_FILES = "rewrite_position_delete_files"
@@ -28,41 +31,47 @@ class Action(StrEnum):
     REMOVE_ORPHAN_FILES = "remove_orphan_files"
 
 
-DEFAULT_ORDER: tuple[Action, ...] = tuple(Action)
+DEFAULT_ORDER: tuple[str, ...] = tuple(Action)
 
 
-def parse_actions(actions: Iterable[str]) -> tuple[Action, ...]:
+def parse_actions(actions: Iterable[str]) -> tuple[str, ...]:
     """Check the names, once each.
 
     :raises NoActions: the list is empty.
-    :raises UnknownAction: a name is not one of :class:`Action`.
+    :raises UnknownAction: no action has one of the names.
     """
-    parsed: dict[Action, None] = {}
-    for name in actions:
-        try:
-            parsed[Action(name)] = None
-        except ValueError:
-            raise UnknownAction(str(name), tuple(Action)) from None
+    from airflow_snowpack.maintenance.registry import action_names, is_action
+
+    parsed = dict.fromkeys(str(name) for name in actions)
+    for name in parsed:
+        if not is_action(name):
+            raise UnknownAction(name, action_names())
     if not parsed:
-        raise NoActions(tuple(Action))
+        raise NoActions(action_names())
     return tuple(parsed)
 
 
-def in_order(actions: Iterable[str], order: Sequence[Action] = DEFAULT_ORDER) -> tuple[Action, ...]:
+def in_order(actions: Iterable[str], order: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the requested actions in the installation's order.
 
+    :param order: as the setting has it; actions that it does not name run last. Without one, the default order.
     :raises NoActions, UnknownAction: as :func:`parse_actions`.
     """
-    asked = set(parse_actions(actions))
-    return tuple(action for action in order if action in asked)
+    from airflow_snowpack.maintenance.registry import action_names
+
+    requested = parse_actions(actions)
+    known = dict.fromkeys((*order, *action_names()))
+    return tuple(name for name in known if name in requested)
 
 
-def parse_order(names: Iterable[str]) -> tuple[Action, ...]:
+def parse_order(names: Iterable[str]) -> tuple[str, ...]:
     """Read the ``action_order`` setting.
 
-    :raises InvalidActionOrder: it does not name each of the five actions exactly once.
+    :raises InvalidActionOrder: it does not name each of the package's own actions exactly once, or it names an unknown one.
     """
-    given = [name.strip() for name in names]
-    if sorted(given) != sorted(Action):
-        raise InvalidActionOrder(tuple(given), tuple(Action))
-    return tuple(Action(name) for name in given)
+    from airflow_snowpack.maintenance.registry import OWN, action_names, is_action
+
+    given = tuple(name.strip() for name in names)
+    if len(set(given)) != len(given) or not all(map(is_action, given)) or not OWN.keys() <= set(given):
+        raise InvalidActionOrder(given, action_names())
+    return given

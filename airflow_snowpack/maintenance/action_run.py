@@ -1,4 +1,4 @@
-"""One action of one job on one table: what each of the five needs to do its work."""
+"""One action of one job on one table: what each action needs to do its work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.iceberg import LocationMemory
     from airflow_snowpack.iceberg.names import TableName
-    from airflow_snowpack.maintenance.action import Action
     from airflow_snowpack.maintenance.procedures import Call
     from airflow_snowpack.spark import SparkWork
 
@@ -40,7 +39,7 @@ class ActionRun:
 
     job_id: str
     name: TableName
-    action: Action
+    action: str
     session: SparkSession
     work: SparkWork
     catalog: Catalog
@@ -84,7 +83,7 @@ class ActionRun:
         return self.work.jobs_run(self.session)
 
     def _stamped(self, call: Call) -> DataFrame:
-        with stamped(self.session, job_id=self.job_id, action=self.action.value):
+        with stamped(self.session, job_id=self.job_id, action=self.action):
             return self.session.sql(call.sql, args=dict(call.args))
 
     def explained(self, error: SparkFailed) -> Exception:
@@ -108,9 +107,9 @@ class Effect:
     error: str | None = None
     final: bool = False
 
-    def result(self, action: Action, elapsed_seconds: float) -> ActionResult:
+    def result(self, action: str, elapsed_seconds: float) -> ActionResult:
         """The same as the job keeps it."""
-        return ActionResult(action.value, self.outcome, self.message, elapsed_seconds, self.error, self.metrics, self.final)
+        return ActionResult(action, self.outcome, self.message, elapsed_seconds, self.error, self.metrics, self.final)
 
 
 def counted(number: int, noun: str) -> str:

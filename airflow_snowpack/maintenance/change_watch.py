@@ -54,7 +54,7 @@ class ChangeWatch:
         try:
             table = self._run.table()
         except SnowpackError as error:
-            log.warning("What %s did to %s is missing in the lineage: %s", self._run.action.value, self._run.name, error)
+            log.warning("What %s did to %s is missing in the lineage: %s", self._run.action, self._run.name, error)
             return None
         own = self._trail.since(table).own
         if own:
@@ -65,8 +65,8 @@ class ChangeWatch:
         now_at = current.snapshot_id if current else None
         return TableChange(now_at, now_at, table.location())
 
-    def _took_away(self, table: Table, effect: Effect, action: Action) -> bool:
-        if action is Action.EXPIRE_SNAPSHOTS:
+    def _took_away(self, table: Table, effect: Effect, action: str) -> bool:
+        if action == Action.EXPIRE_SNAPSHOTS:
             return bool(self._snapshots - _snapshots(table))
         return bool(effect.metrics.get(REMOVED))
 

@@ -12,6 +12,13 @@ class UnknownAction(SnowpackError, kind=Kind.INVALID):
         super().__init__(f"{name[:80]!r} is not a maintenance action. Use one or more of: {', '.join(allowed)}.")
 
 
+class UnusableAction(SnowpackError, kind=Kind.MISCONFIGURED):
+    """Unusable action of another package."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"The action {name!r} is an entry point of another package, and {problem}. Fix or remove that package.")
+
+
 class NoActions(SnowpackError, kind=Kind.INVALID):
     """No actions given."""
 
@@ -24,7 +31,7 @@ class InvalidActionOrder(SnowpackError, kind=Kind.MISCONFIGURED):
 
     def __init__(self, given: tuple[str, ...], allowed: tuple[str, ...]) -> None:
         super().__init__(
-            f"The action order {', '.join(given)!r} is not usable. Name each of these exactly once: {', '.join(allowed)}."
+            f"The action order {', '.join(given)!r} is not usable. Name each action exactly once: {', '.join(allowed)}."
         )
 
 

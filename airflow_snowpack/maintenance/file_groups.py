@@ -24,11 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
     from airflow_snowpack.iceberg import LiveDelete, LiveFile, TableFiles
-    from airflow_snowpack.maintenance.options import RewriteDataFiles, RewritePositionDeleteFiles
+    from airflow_snowpack.maintenance.actions.rewrite_data_files import RewriteDataFiles
+    from airflow_snowpack.maintenance.actions.rewrite_position_delete_files import RewritePositionDeleteFiles
 
 File = TypeVar("File")
 
 GROUP_BYTES = 100 * 1024**3
+NO_LIMIT = 2**63 - 1
+"""Of a group's size: a part of files that are not worth a rewrite is not worth one either."""
 DELETE_TARGET_PROPERTY = "write.delete.target-file-size-bytes"
 DELETE_TARGET = 64 * 1024**2
 

@@ -1,4 +1,4 @@
-"""The three actions that rewrite files: run the procedure, see what became of it, and try again where a writer was faster.
+"""The loop of the actions that rewrite files: run the procedure, see what became of it, and try again where a writer was faster.
 
     >>> effect = rewrite(run, RewriteDataFiles())
     >>> effect.message
@@ -16,26 +16,24 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.jobs.model import ActionOutcome
-from airflow_snowpack.maintenance import procedures
 from airflow_snowpack.maintenance.action_run import Effect, counted
 from airflow_snowpack.maintenance.commits import failed_commits, is_conflict, is_refused
-from airflow_snowpack.maintenance.options import RewriteDataFiles, RewriteManifests, RewritePositionDeleteFiles
+from airflow_snowpack.maintenance.options import ActionOptions
 from airflow_snowpack.spark import SparkFailed, SparkInterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from airflow_snowpack.iceberg.names import TableName
     from airflow_snowpack.maintenance.action_run import ActionRun
     from airflow_snowpack.maintenance.commits import Commits, CommitTrail
-    from airflow_snowpack.maintenance.procedures import Call
+    from airflow_snowpack.maintenance.procedures import Attribution, Call
 
 log = logging.getLogger(__name__)
-
-Rewrite = RewriteDataFiles | RewritePositionDeleteFiles | RewriteManifests
 
 FAILED_FILES = "failed_data_files_count"
 TRIES = "tries"
@@ -47,7 +45,7 @@ LOST_TO_WRITER = "A concurrent writer committed changes to files that were being
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How one of the three speaks of what it does.
+    """How a rewrite is described.
 
     :param verb, participle: "rewrote" and "rewritten".
     :param before, after: the result columns that count what went in and what came out.
@@ -62,42 +60,25 @@ class Shape:
     summary: Mapping[str, str]
 
 
-SHAPES: Mapping[type[Rewrite], Shape] = {
-    RewriteDataFiles: Shape(
-        "Compacted",
-        "compacted",
-        "file",
-        "rewritten_data_files_count",
-        "added_data_files_count",
-        {
-            "rewritten_data_files_count": "deleted-data-files",
-            "added_data_files_count": "added-data-files",
-            "rewritten_bytes_count": "removed-files-size",
-            "removed_delete_files_count": "removed-delete-files",
-        },
-    ),
-    RewritePositionDeleteFiles: Shape(
-        "Compacted",
-        "compacted",
-        "delete file",
-        "rewritten_delete_files_count",
-        "added_delete_files_count",
-        {
-            "rewritten_delete_files_count": "removed-delete-files",
-            "added_delete_files_count": "added-delete-files",
-            "rewritten_bytes_count": "removed-files-size",
-            "added_bytes_count": "added-files-size",
-        },
-    ),
-    RewriteManifests: Shape(
-        "Rewrote",
-        "rewritten",
-        "manifest",
-        "rewritten_manifests_count",
-        "added_manifests_count",
-        {"rewritten_manifests_count": "manifests-replaced", "added_manifests_count": "manifests-created"},
-    ),
-}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewrite(ActionOptions):
+    """An action that replaces files by better ones.
+
+    :cvar strict_reports_all: a strict call fails when a commit of partial progress did not land.
+    """
+
+    shape: ClassVar[Shape]
+    strict_reports_all: ClassVar[bool] = False
+
+    def call(self, table: TableName, by: Attribution, *, strict: bool = False) -> Call:
+        """Return the procedure's statement.
+
+        :param strict: fail, instead of returning as usual, when a commit of partial progress did not land.
+        """
+        raise NotImplementedError
+
+    def run(self, run: ActionRun) -> Effect:
+        return rewrite(run, self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +100,7 @@ def rewrite(run: ActionRun, options: Rewrite) -> Effect:
 
     :raises TableNotFound, TableUnreadable, CatalogUnreachable: from the catalog, before anything was done.
     """
-    shape = SHAPES[type(options)]
+    shape = options.shape
     counts: Counter[str] = Counter()
     branch = getattr(options, "branch", None)
     start = trail = run.trail(run.table(), branch)
@@ -138,7 +119,7 @@ def rewrite(run: ActionRun, options: Rewrite) -> Effect:
         counts.update(tried.counts)
         if tried.doubt is None:
             break
-        log.warning("Try %d of %d of %s on %s: %s", number, run.tries, run.action.value, run.name, tried.doubt)
+        log.warning("Try %d of %d of %s on %s: %s", number, run.tries, run.action, run.name, tried.doubt)
         trail = run.trail(run.table(), branch)
     if number > 1:
         counts[TRIES] = number
@@ -146,10 +127,10 @@ def rewrite(run: ActionRun, options: Rewrite) -> Effect:
 
 
 def _try(run: ActionRun, options: Rewrite, trail: CommitTrail, *, strict: bool) -> Try:
-    shape = SHAPES[type(options)]
+    shape = options.shape
     jobs_before = run.jobs_run()
     try:
-        (row,) = run.call(_call(run, options, strict=strict))
+        (row,) = run.call(options.call(run.name, run.by, strict=strict))
     except SparkFailed as error:
         commits = trail.since(run.table())
         if is_conflict(error):
@@ -166,9 +147,8 @@ def _after_return(
     run: ActionRun, options: Rewrite, counts: Mapping[str, int], trail: CommitTrail, *, strict: bool, worked_for_nothing: bool
 ) -> Try:
     """A normal return: all is there, unless partial progress may have swallowed a commit."""
-    swallows = not isinstance(options, RewriteManifests) and options.partial_progress
-    reports_all = strict and isinstance(options, RewriteDataFiles)
-    if not swallows or reports_all:
+    swallows = getattr(options, "partial_progress", False)
+    if not swallows or (strict and options.strict_reports_all):
         return Try(counts)
     if trail.since(run.table()).overwriting:
         return Try(counts, LOST_TO_WRITER, outraced=True)
@@ -177,7 +157,7 @@ def _after_return(
 
 def _after_failed_commits(error: SparkFailed, commits: Commits, options: Rewrite) -> Try:
     """Return whether commits of a strict call are missing; Iceberg's own count must be verified."""
-    counts = _sums(commits, SHAPES[type(options)])
+    counts = _sums(commits, options.shape)
     if commits.overwriting:
         return Try(counts, f"{LOST_TO_WRITER} {error}", outraced=True)
     planned = getattr(options, "partial_progress_max_commits", 0)
@@ -187,20 +167,12 @@ def _after_failed_commits(error: SparkFailed, commits: Commits, options: Rewrite
     return Try(counts, None if miscounted else f"{COMMITS_FAILED} {error}")
 
 
-def _call(run: ActionRun, options: Rewrite, *, strict: bool) -> Call:
-    if isinstance(options, RewriteDataFiles):
-        return procedures.rewrite_data_files(run.name, options, run.by, strict=strict)
-    if isinstance(options, RewritePositionDeleteFiles):
-        return procedures.rewrite_position_delete_files(run.name, options, run.by)
-    return procedures.rewrite_manifests(run.name, options, run.by)
-
-
 def _committed_since(run: ActionRun, start: CommitTrail, shape: Shape) -> dict[str, int]:
     """Return what was committed before the end, as far as the catalog still shows it."""
     try:
         return _sums(start.since(run.table()), shape)
     except SnowpackError as error:
-        log.warning("What %s on %s had committed is not known: %s", run.action.value, run.name, error)
+        log.warning("What %s on %s had committed is not known: %s", run.action, run.name, error)
         return {}
 
 
@@ -225,7 +197,7 @@ def _conclude(shape: Shape, counts: Mapping[str, int], last: Try) -> Effect:
         return Effect(outcome, f"Nothing was {shape.participle}: all {lost}", dict(counts), last.doubt)
     failed = counts.get(FAILED_FILES, 0)
     if failed:
-        error = f"{counted(failed, 'data file')} could not be rewritten. see Spark's log at 'Failure during rewrite group'."
+        error = f"{counted(failed, 'data file')} could not be rewritten; see Spark's log at 'Failure during rewrite group'."
         outcome = ActionOutcome.PARTIAL if done else ActionOutcome.FAILED
         return Effect(outcome, f"{_summary(shape, counts)}; {counted(failed, 'file')} failed", dict(counts), error)
     message = _summary(shape, counts) if done else f"No {shape.noun}s needed to be {shape.participle}"

@@ -26,22 +26,11 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg import MetadataReader, load_table
 from airflow_snowpack.iceberg.errors import TableNotFound
 from airflow_snowpack.jobs.model import ActionOutcome
-from airflow_snowpack.maintenance.action import Action, parse_actions
+from airflow_snowpack.maintenance.action import parse_actions
 from airflow_snowpack.maintenance.action_run import ActionRun, Effect
 from airflow_snowpack.maintenance.change_watch import ChangeWatch
 from airflow_snowpack.maintenance.commits import is_conflict, is_refused
-from airflow_snowpack.maintenance.need import nothing_to_do
-from airflow_snowpack.maintenance.options import (
-    ExpireSnapshots,
-    RemoveOrphanFiles,
-    RewriteDataFiles,
-    RewriteManifests,
-    RewritePositionDeleteFiles,
-    parse_options,
-)
-from airflow_snowpack.maintenance.orphan_removal import remove_orphans
-from airflow_snowpack.maintenance.rewrites import rewrite
-from airflow_snowpack.maintenance.snapshot_expiry import expire
+from airflow_snowpack.maintenance.options import parse_options
 from airflow_snowpack.spark import (
     ConnectServer,
     SparkFailed,
@@ -128,7 +117,7 @@ class SparkEngine:
         :raises UnknownAction, InvalidOption: the job holds something that can't be run.
         """
         (which,) = parse_actions([action])
-        options = parse_options(which, job.options.get(which.value, {}))
+        options = parse_options(which, job.options.get(which, {}))
         started, watch = self._monotonic(), ChangeWatch()
         effect = self._effect(job, which, options, watch)
         result = effect.result(which, round(self._monotonic() - started, 3))
@@ -142,7 +131,7 @@ class SparkEngine:
         """Stop the running action for good; :meth:`run` starts nothing more. Returns at once, and is safe in a signal handler."""
         self._work.interrupt()
 
-    def _effect(self, job: Job, action: Action, options: ActionOptions, watch: ChangeWatch) -> Effect:
+    def _effect(self, job: Job, action: str, options: ActionOptions, watch: ChangeWatch) -> Effect:
         ended = self._without_spark(job, action, options) if options.only_if_needed and not self._work.interrupted else None
         if self._work.interrupted:
             return Effect(ActionOutcome.INTERRUPTED, "Interrupted before it began", error=str(SparkInterrupted()))
@@ -154,7 +143,7 @@ class SparkEngine:
                 run = self._action_run(job, action, session)
                 watch.begin(run, getattr(options, "branch", None))
                 try:
-                    return _perform(run, options)
+                    return options.run(run)
                 except SparkFailed as failure:
                     return _failed(run, failure)
         except SparkInterrupted as stop:
@@ -166,10 +155,10 @@ class SparkEngine:
         except SnowpackError as error:
             return self._ended_early(error, calls_before)
 
-    def _without_spark(self, job: Job, action: Action, options: ActionOptions) -> Effect | None:
+    def _without_spark(self, job: Job, action: str, options: ActionOptions) -> Effect | None:
         """The end of an action that has nothing to do, or no table; ``None`` when Spark has to run."""
         try:
-            return nothing_to_do(options, lambda: self._metadata(job.table), now=self._now())
+            return options.nothing_to_do(lambda: self._metadata(job.table), now=self._now())
         except TableNotFound as gone:
             return self._ended_early(gone, self._work.calls)
         except Exception as problem:  # noqa: BLE001 - whatever the planner cannot read, Spark may; if not, its error is the result
@@ -210,7 +199,7 @@ class SparkEngine:
         finally:
             leave_session(session)
 
-    def _action_run(self, job: Job, action: Action, session: SparkSession) -> ActionRun:
+    def _action_run(self, job: Job, action: str, session: SparkSession) -> ActionRun:
         return ActionRun(
             job.job_id,
             job.table,
@@ -223,17 +212,6 @@ class SparkEngine:
             self._tries,
             self._locations(job.table),
         )
-
-
-def _perform(run: ActionRun, options: ActionOptions) -> Effect:
-    match options:
-        case RewriteDataFiles() | RewritePositionDeleteFiles() | RewriteManifests():
-            return rewrite(run, options)
-        case ExpireSnapshots():
-            return expire(run, options)
-        case RemoveOrphanFiles():
-            return remove_orphans(run, options)
-    raise AssertionError(f"no way to run {options!r}")
 
 
 def _failed(run: ActionRun, failure: SparkFailed) -> Effect:

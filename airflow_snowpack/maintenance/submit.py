@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.maintenance.action import DEFAULT_ORDER, Action, in_order
+from airflow_snowpack.maintenance.action import Action, in_order
 from airflow_snowpack.maintenance.errors import InvalidOption
-from airflow_snowpack.maintenance.options import OPTIONS, option_names, parse_all_options
+from airflow_snowpack.maintenance.options import option_names, parse_all_options, parse_options
+from airflow_snowpack.maintenance.registry import action_names
 from airflow_snowpack.maintenance.table_check import TABLE_OPTIONS, check_against
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class MaintenanceRequest:
     """
 
     table: TableName
-    actions: tuple[Action, ...]
+    actions: tuple[str, ...]
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @classmethod
@@ -56,7 +57,7 @@ class MaintenanceRequest:
         options: Mapping[str, Mapping[str, Any]] | None = None,
         where: str | None = None,
         only_if_needed: bool = True,
-        order: Sequence[Action] = DEFAULT_ORDER,
+        order: Sequence[str] = (),
     ) -> MaintenanceRequest:
         """Check names, actions and options.
 
@@ -73,14 +74,14 @@ class MaintenanceRequest:
         """
         name = TableName.parse(table, catalog=catalog, catalog_id=catalog_id)
         asked = in_order(actions, order)
-        given = {action.value: dict(values) for action, values in _checked(options or {}).items()}
+        given = {action: dict(values) for action, values in _checked(options or {}).items()}
         for action in _narrowed(asked, where):
-            given.setdefault(action.value, {}).setdefault("where", where)
+            given.setdefault(action, {}).setdefault("where", where)
         if not only_if_needed:
             for action in asked:
-                given.setdefault(action.value, {}).setdefault("only_if_needed", False)
+                given.setdefault(action, {}).setdefault("only_if_needed", False)
         parsed = parse_all_options(given)
-        written = {action.value: _as_given(parsed[action], given[action.value]) for action in asked if action in parsed}
+        written = {action: _as_given(parsed[action], given[action]) for action in asked if action in parsed}
         return cls(name, asked, {action: values for action, values in written.items() if values})
 
     @property
@@ -89,7 +90,7 @@ class MaintenanceRequest:
         return any(not TABLE_OPTIONS.isdisjoint(given) for given in self.options.values())
 
     @classmethod
-    def again(cls, job: Job, *, order: Sequence[Action] = DEFAULT_ORDER) -> MaintenanceRequest:
+    def again(cls, job: Job, *, order: Sequence[str] = ()) -> MaintenanceRequest:
         """The request that a job was made from, checked against the rules of now."""
         name = job.table
         return cls.parse(
@@ -195,17 +196,15 @@ def plan_request(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest) -> l
     """
     from airflow_snowpack.iceberg import load_table
     from airflow_snowpack.inventory import stored_locations
-    from airflow_snowpack.maintenance.plan import plan_action, reader_for
+    from airflow_snowpack.maintenance.plan import Planning, plan_action, reader_for
 
     table = load_table(catalog, request.table)
     check_against(table, request.table.dotted, request.options)
     parsed = parse_all_options(request.options)
-    options = {action: parsed.get(action) or OPTIONS[action]() for action in request.actions}
-    now, locations, reader = jobs.store.clock(), stored_locations(jobs.store, request.table), reader_for(table, options.values())
-    return [
-        plan_action(action, given, table, catalog, now=now, locations=locations, reader=reader)
-        for action, given in options.items()
-    ]
+    options = {action: parsed.get(action) or parse_options(action, {}) for action in request.actions}
+    locations = stored_locations(jobs.store, request.table)
+    planning = Planning(reader_for(table, options.values()), catalog, jobs.store.clock(), locations)
+    return [plan_action(each, planning) for each in options.values()]
 
 
 def _admit(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest) -> None:
@@ -229,20 +228,20 @@ def check_options(catalog: Callable[[], Catalog], request: MaintenanceRequest) -
         check_against(load_table(catalog(), request.table), request.table.dotted, request.options)
 
 
-def _checked(options: Mapping[str, Mapping[str, Any]]) -> Mapping[Action, Mapping[str, Any]]:
-    return {action: options[action.value] for action in parse_all_options(options)}
+def _checked(options: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
+    return {action: options[action] for action in parse_all_options(options)}
 
 
 def _as_given(options: ActionOptions, names: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.to_json().items() if name in names}
 
 
-def _narrowed(asked: Sequence[Action], where: str | None) -> tuple[Action, ...]:
+def _narrowed(asked: Sequence[str], where: str | None) -> tuple[str, ...]:
     if not where:
         return ()
-    able = tuple(action for action in Action if "where" in option_names(action))
+    able = tuple(action for action in action_names() if "where" in option_names(action))
     narrowed = tuple(action for action in asked if action in able)
     if not narrowed:
-        problem = f"narrows only {' and '.join(action.value for action in able)}, and neither is requested"
-        raise InvalidOption(asked[0].value, "where", problem, option_names(asked[0]))
+        problem = f"narrows only {' and '.join(able)}, and neither is requested"
+        raise InvalidOption(asked[0], "where", problem, option_names(asked[0]))
     return narrowed

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_snowpack.maintenance.condition import check_condition
 from airflow_snowpack.maintenance.condition_columns import has_column
 from airflow_snowpack.maintenance.condition_tokens import UnusableCondition
-from airflow_snowpack.maintenance.errors import InvalidOption, InvalidPredicate
-from airflow_snowpack.maintenance.options import option_names, parse_all_options
+from airflow_snowpack.maintenance.errors import InvalidPredicate
+from airflow_snowpack.maintenance.options import parse_all_options, refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +40,7 @@ def check_against(table: Table, name: str, options: Mapping[str, Mapping[str, An
             try:
                 check_condition(where, table.schema())
             except UnusableCondition as problem:
-                raise InvalidPredicate(action.value, name, where, str(problem)) from problem
+                raise InvalidPredicate(action, name, where, str(problem)) from problem
         _check_order(table, name, parsed)
         _check_snapshots(table, name, parsed)
 
@@ -54,25 +54,21 @@ def _check_order(table: Table, name: str, options: ActionOptions) -> None:
     for option, columns in named.items():
         for column in columns:
             if not has_column(table.schema(), column):
-                raise _refused(options, option, f"names {column!r}, and {name} has no such column")
+                raise refused(options, option, f"names {column!r}, and {name} has no such column")
     if getattr(options, "strategy", None) == "sort" and not order and table.sort_order().is_unsorted:
-        raise _refused(options, "sort_order", f"is needed for strategy 'sort', because {name} has no sort order of its own")
+        raise refused(options, "sort_order", f"is needed for strategy 'sort', because {name} has no sort order of its own")
 
 
 def _check_snapshots(table: Table, name: str, options: ActionOptions) -> None:
     refs = table.metadata.refs
     branch = getattr(options, "branch", None)
     if branch is not None and (branch not in refs or refs[branch].snapshot_ref_type != "branch"):
-        raise _refused(options, "branch", f"names {branch!r}, and {name} has no such branch")
+        raise refused(options, "branch", f"names {branch!r}, and {name} has no such branch")
     known = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
     heads = {ref.snapshot_id: ref_name for ref_name, ref in refs.items()}
     for snapshot_id in getattr(options, "snapshot_ids", ()):
         # Iceberg itself ignores an id that it does not know.
         if snapshot_id not in known:
-            raise _refused(options, "snapshot_ids", f"names {snapshot_id}, and {name} has no such snapshot")
+            raise refused(options, "snapshot_ids", f"names {snapshot_id}, and {name} has no such snapshot")
         if snapshot_id in heads:
-            raise _refused(options, "snapshot_ids", f"names {snapshot_id}, which {heads[snapshot_id]!r} of {name} refers to")
-
-
-def _refused(options: ActionOptions, option: str, problem: str) -> InvalidOption:
-    return InvalidOption(options.action.value, option, problem, option_names(options.action))
+            raise refused(options, "snapshot_ids", f"names {snapshot_id}, which {heads[snapshot_id]!r} of {name} refers to")

@@ -10,12 +10,11 @@ read when a kind is not one of the package's own.
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from airflow_snowpack.entry_points import entry_points
 from airflow_snowpack.scheduling.declared import Declared
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 
@@ -79,7 +78,7 @@ class Kinds(Generic[D]):
 
     @property
     def _added(self) -> dict[str, EntryPoint]:
-        return _entry_points(self.group, tuple(sys.path))
+        return entry_points(self.group)
 
     def _load(self, kind: str) -> type[D]:
         if kind in self._own:
@@ -99,15 +98,3 @@ class Kinds(Generic[D]):
 
     def _names(self) -> Iterable[str]:
         return [*self._own, *sorted(self._added.keys() - self._own.keys())]
-
-
-@lru_cache
-def _entry_points(group: str, path: tuple[str, ...]) -> dict[str, EntryPoint]:
-    """Return the entry points of a group by name; of several, the first on the path.
-
-    :param path: where distributions are looked for.
-    """
-    from importlib.metadata import distributions
-
-    points = [point for found in distributions(path=list(path)) for point in found.entry_points if point.group == group]
-    return {point.name: point for point in reversed(points)}

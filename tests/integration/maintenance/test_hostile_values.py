@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_snowpack.jobs.model import ActionOutcome
-from airflow_snowpack.maintenance import Action, SparkEngine
-from airflow_snowpack.maintenance.options import RewriteManifests
-from airflow_snowpack.maintenance.procedures import Attribution, rewrite_manifests
+from airflow_snowpack.maintenance import Action, RewriteManifests, SparkEngine
+from airflow_snowpack.maintenance.procedures import Attribution
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +65,7 @@ def test_a_predicate_finds_the_value_that_it_means(
 def test_the_comment_cannot_be_left_either(rewritable: Callable[..., TableName], spark: SparkSession) -> None:
     name = rewritable(commits=2, deletes=0)
     by = Attribution('*/ DROP TABLE x /* ${spark.app.name} "', "/* :table")
-    call = rewrite_manifests(name, RewriteManifests(), by)
+    call = RewriteManifests().call(name, by)
     row = spark.sql(call.sql, args=dict(call.args)).collect()[0]
     assert row["rewritten_manifests_count"] == 2
 

@@ -10,7 +10,8 @@ from urllib.parse import urlparse
 import pytest
 
 from airflow_snowpack.jobs.model import ActionOutcome
-from airflow_snowpack.maintenance import Action, SparkEngine, procedures
+from airflow_snowpack.maintenance import Action, RemoveOrphanFiles, SparkEngine
+from airflow_snowpack.maintenance.procedures import Call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +58,7 @@ def test_old_strays_go_and_everything_else_stays(
     strays = [stray_file(folder, f"stray {number}.parquet") for number in range(3)]
     young = stray_file(folder, "young.parquet", old=False)
     live = {path for path in folder.rglob("*") if path.is_file()} - set(strays)
-    caplog.set_level("INFO", "airflow_snowpack.maintenance.orphan_removal")
+    caplog.set_level("INFO", "airflow_snowpack.maintenance.actions.remove_orphan_files")
 
     result = engine.run(job_for(name), Action.REMOVE_ORPHAN_FILES)
 
@@ -153,13 +154,13 @@ def test_a_table_that_moves_before_its_orphans_are_listed_takes_no_files_of_its_
     guest = ("db", place.name)
     catalog.create_table(guest, catalog.load_table(one_commit.identifier).schema(), location=f"file://{place}")
     live = [backdate(path) for path in place.rglob("*.metadata.json")]
-    really = procedures.plan_orphan_removal
+    really = RemoveOrphanFiles.planning_call
 
-    def move_first(*args: Any, **options: Any) -> procedures.Call:
+    def move_first(*args: Any, **options: Any) -> Call:
         spark.sql(f"ALTER TABLE {one_commit.quoted} SET LOCATION 'file://{place}'")
         return really(*args, **options)
 
-    monkeypatch.setattr(procedures, "plan_orphan_removal", move_first)
+    monkeypatch.setattr(RemoveOrphanFiles, "planning_call", move_first)
     result = engine.run(job_for(one_commit), Action.REMOVE_ORPHAN_FILES)
     spark.sql(f"ALTER TABLE {one_commit.quoted} SET LOCATION 'file://{folder}'")
 

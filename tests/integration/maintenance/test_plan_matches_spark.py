@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_snowpack.iceberg import MetadataReader, read_health, read_numbers
-from airflow_snowpack.maintenance import Action, SparkEngine, parse_options, plan_action
-from airflow_snowpack.maintenance.need import nothing_to_do
+from airflow_snowpack.maintenance import Action, Planning, SparkEngine, parse_options, plan_action
+from airflow_snowpack.maintenance.plan import reader_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,8 +33,9 @@ def both(spark: SparkSession, catalog: Catalog, job_for: Callable[..., Job]) -> 
     def run(name: TableName, action: Action, *, later: timedelta = timedelta(0), **options: Any) -> tuple[Metrics, Metrics]:
         now = datetime.now(UTC) + later
         table = catalog.load_table(name.identifier)
-        planned = plan_action(action, parse_options(action, options), table, catalog, now=now)
-        skip = nothing_to_do(parse_options(action, options), lambda: MetadataReader(table), now=now)
+        parsed = parse_options(action, options)
+        planned = plan_action(parsed, Planning(reader_for(table, [parsed]), catalog, now))
+        skip = parsed.nothing_to_do(lambda: MetadataReader(table), now=now)
         engine = SparkEngine(lambda: spark, lambda: catalog, now=lambda: now)
         done = engine.run(job_for(name, **{action.value: options}), action.value)
         assert (planned.success, done.success) == (True, True), f"{planned}\n{done}"

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_snowpack.jobs.model import ActionOutcome
-from airflow_snowpack.maintenance import Action, SparkEngine
-from airflow_snowpack.maintenance.options import OPTIONS, parse_options
-from airflow_snowpack.maintenance.plan import plan_action
+from airflow_snowpack.maintenance import Action, SparkEngine, action_class
+from airflow_snowpack.maintenance.options import parse_options
+from airflow_snowpack.maintenance.plan import Planning, plan_action, reader_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,14 +78,14 @@ def settings(spark: SparkSession, action: Action) -> set[str]:
 @pytest.mark.parametrize("action", list(Action))
 def test_every_parameter_of_a_procedure_is_an_option_or_is_left_out_on_purpose(spark: SparkSession, action: Action) -> None:
     renamed = OUR_NAMES.get(action, {})
-    ours = {renamed.get(each.name, each.name) for each in fields(OPTIONS[action]) if not each.metadata["procedure_option"]}
+    ours = {renamed.get(each.name, each.name) for each in fields(action_class(action)) if not each.metadata["procedure_option"]}
 
     assert parameters(spark, action) - SET_BY_US[action] == ours - FOR_THE_ENGINE
 
 
 @pytest.mark.parametrize("action", list(SPARK_ACTIONS))
 def test_every_setting_of_a_rewrite_is_an_option_or_is_left_out_on_purpose(spark: SparkSession, action: Action) -> None:
-    ours = {each.metadata["procedure_option"] for each in fields(OPTIONS[action])}
+    ours = {each.metadata["procedure_option"] for each in fields(action_class(action))}
 
     assert settings(spark, action) - ours == NOT_OFFERED.get(action, set())
 
@@ -100,7 +100,7 @@ def test_a_rewrite_stops_at_so_many_files_as_its_dry_run_says(
     name = rewritable(commits=6, parts=1, deletes=0)
     said = {"min_input_files": 2, "max_files_to_rewrite": 4, "rewrite_job_order": "bytes-asc"}
     options = parse_options(Action.REWRITE_DATA_FILES, said)
-    planned = plan_action(Action.REWRITE_DATA_FILES, options, table_of(name), catalog, now=datetime.now(UTC))
+    planned = plan_action(options, Planning(reader_for(table_of(name), [options]), catalog, datetime.now(UTC)))
     result = engine.run(job_for(name, rewrite_data_files=said), Action.REWRITE_DATA_FILES)
 
     assert result.outcome is ActionOutcome.SUCCEEDED, result.error
@@ -143,7 +143,7 @@ def test_exactly_the_snapshots_that_are_named_expire(
     snapshots = [snapshot.snapshot_id for snapshot in table_of(name).snapshots()]
     said = {"snapshot_ids": [snapshots[1]], "clean_expired_metadata": True}
     options = parse_options(Action.EXPIRE_SNAPSHOTS, said)
-    planned = plan_action(Action.EXPIRE_SNAPSHOTS, options, table_of(name), catalog, now=datetime.now(UTC))
+    planned = plan_action(options, Planning(reader_for(table_of(name), [options]), catalog, datetime.now(UTC)))
     result = engine.run(job_for(name, expire_snapshots=said), Action.EXPIRE_SNAPSHOTS)
 
     assert result.outcome is ActionOutcome.SUCCEEDED, result.error

@@ -49,7 +49,7 @@ def test_another_action_order_is_taken_when_it_is_whole(monkeypatch: pytest.Monk
     order = "expire_snapshots,remove_orphan_files,rewrite_data_files,rewrite_position_delete_files,rewrite_manifests"
     monkeypatch.setenv("AIRFLOW__SNOWPACK__ACTION_ORDER", order)
 
-    assert Settings.load().action_order[0] is Action.EXPIRE_SNAPSHOTS
+    assert Settings.load().action_order[0] == Action.EXPIRE_SNAPSHOTS
 
 
 @pytest.mark.parametrize(

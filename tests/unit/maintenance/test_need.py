@@ -13,10 +13,8 @@ import pytest
 
 from airflow_snowpack.iceberg import DeleteKind, LiveDelete, LiveFile, TableFiles, TableName
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Job, JobStatus
-from airflow_snowpack.maintenance import Action, SparkEngine, parse_options
+from airflow_snowpack.maintenance import Action, RewriteDataFiles, RewritePositionDeleteFiles, SparkEngine, parse_options
 from airflow_snowpack.maintenance.file_groups import data_file_groups
-from airflow_snowpack.maintenance.need import nothing_to_do
-from airflow_snowpack.maintenance.options import RewriteDataFiles, RewritePositionDeleteFiles
 from airflow_snowpack.maintenance.submit import MaintenanceRequest
 from airflow_snowpack.spark import SparkUnavailable
 
@@ -160,7 +158,7 @@ def test_the_storage_of_a_large_table_is_left_to_spark(flights: Flights, run: Ru
     flights(1, 2)
     for limit in ("MOST_FILES", "MOST_SNAPSHOTS"):
         with monkeypatch.context() as patch:
-            patch.setattr(f"airflow_snowpack.maintenance.need.{limit}", 1)
+            patch.setattr(f"airflow_snowpack.maintenance.actions.remove_orphan_files.{limit}", 1)
             assert run(Action.REMOVE_ORPHAN_FILES) == SPARK_STARTS
     assert isinstance(run(Action.REMOVE_ORPHAN_FILES), ActionResult)
 
@@ -250,7 +248,7 @@ def test_no_part_of_files_that_have_nothing_to_do_has_something_to_do() -> None:
         sizes = [draw.choice([5, 40, 90, 100, 170, 200]) for _ in range(draw.randint(1, 6))]
         files = [LiveFile(f"f{number}", size, 10, 0, (draw.randint(1, 2),), 1) for number, size in enumerate(sizes)]
         options = RewriteDataFiles(target_file_size_bytes=100, min_input_files=draw.randint(1, 5))
-        if nothing_to_do(options, lambda files=files: Snapshot(files), now=datetime.now(UTC)) is None:  # type: ignore[misc]
+        if options.nothing_to_do(lambda files=files: Snapshot(files), now=datetime.now(UTC)) is None:  # type: ignore[misc]
             continue
         skipped += 1
         for _ in range(20):
@@ -291,7 +289,7 @@ def test_position_deletes_are_left_to_spark_where_it_may_group_them_otherwise(
         for number, (spec_id, partition) in enumerate(partitions)
     ]
     table: Any = Snapshot([], deletes, format_version)
-    skip = nothing_to_do(RewritePositionDeleteFiles(), lambda: table, now=datetime.now(UTC))
+    skip = RewritePositionDeleteFiles().nothing_to_do(lambda: table, now=datetime.now(UTC))
     assert (skip is not None) is is_skipped
 
 

@@ -16,7 +16,7 @@ from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.options import parse_options
-from airflow_snowpack.maintenance.plan import plan_action
+from airflow_snowpack.maintenance.plan import Planning, plan_action, reader_for
 from airflow_snowpack.maintenance.submit import MaintenanceRequest, plan_request
 from airflow_snowpack.store import open_store
 
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 def plan(catalog: Catalog) -> Plan:
     def make(table: Table, action: Action, *, later: timedelta = timedelta(0), **options: Any) -> ActionResult:
         now = datetime.now(UTC) + later
-        return plan_action(action, parse_options(action, options), table, catalog, now=now)
+        parsed = parse_options(action, options)
+        return plan_action(parsed, Planning(reader_for(table, [parsed]), catalog, now))
 
     return make
 

@@ -1,0 +1,1 @@
+"""The package's own maintenance actions, one file each."""

@@ -1,0 +1,215 @@
+"""Compact data files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, ClassVar
+
+from airflow_snowpack.maintenance.action import Action
+from airflow_snowpack.maintenance.action_run import Effect, counted
+from airflow_snowpack.maintenance.file_groups import NO_LIMIT, data_file_groups, size_bounds
+from airflow_snowpack.maintenance.options import MAX_SIZE_SHARE, MIN_SIZE_SHARE, JobOrder, read_by, refused
+from airflow_snowpack.maintenance.plan import Planning, planned, skip
+from airflow_snowpack.maintenance.predicate import select_files
+from airflow_snowpack.maintenance.procedures import Attribution, Call, procedure_call
+from airflow_snowpack.maintenance.readers import (
+    branch_name,
+    columns,
+    flag,
+    one_of,
+    ratio,
+    sort_order,
+    text,
+    whole_number,
+)
+from airflow_snowpack.maintenance.rewrites import Rewrite, Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from pyiceberg.table import Table
+
+    from airflow_snowpack.iceberg import MetadataReader
+    from airflow_snowpack.iceberg.names import TableName
+
+# Iceberg's name for "how many commits of partial progress may fail before the procedure fails".
+MAX_FAILED_COMMITS = "partial-progress.max-failed-commits"
+SHAPE = Shape(
+    "Compacted",
+    "compacted",
+    "file",
+    "rewritten_data_files_count",
+    "added_data_files_count",
+    {
+        "rewritten_data_files_count": "deleted-data-files",
+        "added_data_files_count": "added-data-files",
+        "rewritten_bytes_count": "removed-files-size",
+        "removed_delete_files_count": "removed-delete-files",
+    },
+)
+
+
+class Strategy(StrEnum):
+    """How ``rewrite_data_files`` lays rows out: as they come, sorted, or along a z-order curve."""
+
+    BINPACK = "binpack"
+    SORT = "sort"
+    ZORDER = "zorder"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteDataFiles(Rewrite):
+    """Compact small files, and files with many deletes, into files near the target size.
+
+    :param target_file_size_bytes: 512 MiB.
+    :param min_file_size_bytes: smaller files are rewritten; 0 means 75 % of the target.
+    :param max_file_size_bytes: larger files are split; 0 means 180 % of the target.
+    :param max_file_group_size_bytes: the most that one unit of work reads; 100 GiB, as Iceberg.
+    :param min_input_files: a group with this many files is worth rewriting.
+    :param delete_file_threshold: a file with this many delete files is rewritten, whatever its size.
+    :param delete_ratio_threshold: a file with this share of its rows deleted is rewritten, whatever its size.
+    :param rewrite_all: rewrite every file, needed or not.
+    :param partial_progress: commit group by group, so that a conflict costs one group and not all.
+    :param partial_progress_max_commits: into how many commits, at most.
+    :param max_concurrent_file_group_rewrites: groups that Spark works on at once.
+    :param remove_dangling_deletes: also drop delete files that no data file needs any more.
+    :param max_files_to_rewrite: stop choosing files after this many; without it, no limit.
+    :param rewrite_job_order: which file groups come first; without it, as they are found.
+    :param branch: rewrite the files of this branch, and commit to it; without it, ``main``.
+    :param sort_order: for ``sort``; without it, the table's own order.
+    :param zorder_columns: for ``zorder``.
+    :param where: rewrite only files that may hold matching rows; a Spark predicate.
+    """
+
+    action: ClassVar[str] = Action.REWRITE_DATA_FILES
+    shape: ClassVar[Shape] = SHAPE
+    strict_reports_all: ClassVar[bool] = True
+
+    strategy: Strategy = field(default=Strategy.BINPACK, metadata=read_by(one_of(Strategy)))
+    sort_order: str | None = field(default=None, metadata=read_by(sort_order()))
+    zorder_columns: tuple[str, ...] = field(default=(), metadata=read_by(columns()))
+    where: str | None = field(default=None, metadata=read_by(text()))
+    target_file_size_bytes: int = field(
+        default=536_870_912, metadata=read_by(whole_number(at_least=1), procedure_option="target-file-size-bytes")
+    )
+    min_file_size_bytes: int = field(
+        default=0, metadata=read_by(whole_number(at_least=0), procedure_option="min-file-size-bytes")
+    )
+    max_file_size_bytes: int = field(
+        default=0, metadata=read_by(whole_number(at_least=0), procedure_option="max-file-size-bytes")
+    )
+    max_file_group_size_bytes: int = field(
+        default=107_374_182_400, metadata=read_by(whole_number(at_least=1), procedure_option="max-file-group-size-bytes")
+    )
+    min_input_files: int = field(
+        default=5, metadata=read_by(whole_number(at_least=1, at_most=2**31 - 1), procedure_option="min-input-files")
+    )
+    delete_file_threshold: int = field(
+        default=2, metadata=read_by(whole_number(at_least=0, at_most=2**31 - 1), procedure_option="delete-file-threshold")
+    )
+    delete_ratio_threshold: float = field(default=0.1, metadata=read_by(ratio(), procedure_option="delete-ratio-threshold"))
+    rewrite_all: bool = field(default=False, metadata=read_by(flag(), procedure_option="rewrite-all"))
+    partial_progress: bool = field(default=True, metadata=read_by(flag(), procedure_option="partial-progress.enabled"))
+    partial_progress_max_commits: int = field(
+        default=10, metadata=read_by(whole_number(at_least=1, at_most=1000), procedure_option="partial-progress.max-commits")
+    )
+    max_concurrent_file_group_rewrites: int = field(
+        default=5, metadata=read_by(whole_number(at_least=1, at_most=1000), procedure_option="max-concurrent-file-group-rewrites")
+    )
+    remove_dangling_deletes: bool = field(default=False, metadata=read_by(flag(), procedure_option="remove-dangling-deletes"))
+    max_files_to_rewrite: int | None = field(
+        default=None, metadata=read_by(whole_number(at_least=1, at_most=2**31 - 1), procedure_option="max-files-to-rewrite")
+    )
+    rewrite_job_order: JobOrder | None = field(
+        default=None, metadata=read_by(one_of(JobOrder), procedure_option="rewrite-job-order")
+    )
+    branch: str | None = field(default=None, metadata=read_by(branch_name()))
+
+    def __post_init__(self) -> None:
+        # The bounds follow the target, so that a caller who changes one number gets a consistent set.
+        if self.min_file_size_bytes == 0:
+            object.__setattr__(self, "min_file_size_bytes", int(self.target_file_size_bytes * MIN_SIZE_SHARE))
+        if self.max_file_size_bytes == 0:
+            object.__setattr__(self, "max_file_size_bytes", int(self.target_file_size_bytes * MAX_SIZE_SHARE))
+
+    @property
+    def sort_order_argument(self) -> str | None:
+        """The procedure's ``sort_order``; columns only, nothing to escape."""
+        return f"zorder({', '.join(self.zorder_columns)})" if self.strategy is Strategy.ZORDER else self.sort_order
+
+    @property
+    def strategy_argument(self) -> str:
+        """The procedure's ``strategy``: to Iceberg, a z-order is a sort."""
+        return Strategy.BINPACK.value if self.strategy is Strategy.BINPACK else Strategy.SORT.value
+
+    def check(self) -> None:
+        target, low, high = self.target_file_size_bytes, self.min_file_size_bytes, self.max_file_size_bytes
+        if low >= target:
+            raise refused(self, "min_file_size_bytes", f"must be below the target of {target} bytes, not {low}")
+        if high <= target:
+            raise refused(self, "max_file_size_bytes", f"must be above the target of {target} bytes, not {high}")
+        if self.sort_order and self.strategy is not Strategy.SORT:
+            raise refused(self, "sort_order", f"needs strategy 'sort', not {self.strategy.value!r}")
+        if self.zorder_columns and self.strategy is not Strategy.ZORDER:
+            raise refused(self, "zorder_columns", f"needs strategy 'zorder', not {self.strategy.value!r}")
+        if self.strategy is Strategy.ZORDER and not self.zorder_columns:
+            raise refused(self, "zorder_columns", "is needed for strategy 'zorder'")
+
+    def call(self, table: TableName, by: Attribution, *, strict: bool = False) -> Call:
+        settings = self.procedure_options()
+        if strict and self.partial_progress:
+            settings[MAX_FAILED_COMMITS] = "0"
+        arguments = {
+            "strategy": self.strategy_argument,
+            "sort_order": self.sort_order_argument,
+            "where": self.where,
+            "branch": self.branch,
+        }
+        return procedure_call(table, self, by, arguments, settings)
+
+    def plan(self, planning: Planning) -> Effect:
+        reader = planning.reader
+        files = reader.files(self.branch)
+        selection = select_files(reader, self.where, self.branch)
+        spec = reader.table.spec()
+        groups = data_file_groups(files, self, spec_id=spec.spec_id, spec_fields=len(spec.fields), only=selection.paths)
+        taken, added = sum(len(group.files) for group in groups), sum(group.outputs for group in groups)
+        metrics = {
+            "rewritten_data_files_count": taken,
+            "added_data_files_count": added,
+            "rewritten_bytes_count": sum(group.bytes for group in groups),
+            "file_groups_count": len(groups),
+            "considered_data_files_count": len(files.data) if selection.paths is None else len(selection.paths),
+        }
+        message = f"Would compact {counted(taken, 'file')} into {added:,}" if taken else "Would compact no files"
+        return planned(message, metrics, selection)
+
+    def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> Effect | None:
+        if self.remove_dangling_deletes:
+            return None
+        reader = read()
+        if self.branch is not None and not _has_branch(reader.table, self.branch):
+            return None  # an error of Spark's
+        files, spec = reader.files(self.branch), reader.table.spec()
+        unlimited = replace(self, max_file_group_size_bytes=NO_LIMIT, max_files_to_rewrite=None)
+        if data_file_groups(files, unlimited, spec_id=spec.spec_id, spec_fields=len(spec.fields)):
+            return None
+        bounds = size_bounds(self)
+        off = sum(bounds.is_off(file.bytes) for file in files.data)
+        metrics = {
+            "rewritten_data_files_count": 0,
+            "added_data_files_count": 0,
+            "rewritten_bytes_count": 0,
+            "considered_data_files_count": len(files.data),
+            "off_size_data_files_count": off,
+        }
+        why = f"{off:,} of them too small or too large, and no partition has enough of those"
+        none = "none of them too small, too large or with many deletes"
+        return skip(f"{counted(len(files.data), 'data file')}, {why if off else none}", metrics)
+
+
+def _has_branch(table: Table, name: str) -> bool:
+    ref = table.metadata.refs.get(name)
+    return ref is not None and ref.snapshot_ref_type == "branch"

@@ -1,0 +1,133 @@
+"""Compact position-delete files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from airflow_snowpack.iceberg import DeleteKind, TableFiles
+from airflow_snowpack.maintenance.action import Action
+from airflow_snowpack.maintenance.action_run import Effect, counted
+from airflow_snowpack.maintenance.file_groups import NO_LIMIT, delete_file_groups
+from airflow_snowpack.maintenance.options import JobOrder, read_by
+from airflow_snowpack.maintenance.plan import Planning, planned, skip
+from airflow_snowpack.maintenance.predicate import select_files
+from airflow_snowpack.maintenance.procedures import Attribution, Call, procedure_call
+from airflow_snowpack.maintenance.readers import flag, one_of, text, whole_number
+from airflow_snowpack.maintenance.rewrites import Rewrite, Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from pyiceberg.table import Table
+
+    from airflow_snowpack.iceberg import LiveDelete, MetadataReader
+    from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.maintenance.file_groups import FileGroup
+
+DELETE_GRANULARITY_PROPERTY = "write.delete.granularity"
+WITH_VECTORS = 3
+"""The format version from which on rows are deleted by deletion vectors."""
+SHAPE = Shape(
+    "Compacted",
+    "compacted",
+    "delete file",
+    "rewritten_delete_files_count",
+    "added_delete_files_count",
+    {
+        "rewritten_delete_files_count": "removed-delete-files",
+        "added_delete_files_count": "added-delete-files",
+        "rewritten_bytes_count": "removed-files-size",
+        "added_bytes_count": "added-files-size",
+    },
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewritePositionDeleteFiles(Rewrite):
+    """Compact position-delete files, and drop from them what no live data file needs.
+
+    :param target_file_size_bytes: without it the table's ``write.delete.target-file-size-bytes``, 64 MiB.
+    :param min_input_files: a group with this many files is worth rewriting.
+    :param where: only delete files of matching partitions; a Spark predicate.
+    :param rewrite_job_order: which file groups come first; without it, as they are found.
+    """
+
+    action: ClassVar[str] = Action.REWRITE_POSITION_DELETE_FILES
+    shape: ClassVar[Shape] = SHAPE
+
+    where: str | None = field(default=None, metadata=read_by(text()))
+    target_file_size_bytes: int | None = field(
+        default=None, metadata=read_by(whole_number(at_least=1), procedure_option="target-file-size-bytes")
+    )
+    min_input_files: int = field(
+        default=5, metadata=read_by(whole_number(at_least=1, at_most=2**31 - 1), procedure_option="min-input-files")
+    )
+    rewrite_all: bool = field(default=False, metadata=read_by(flag(), procedure_option="rewrite-all"))
+    partial_progress: bool = field(default=True, metadata=read_by(flag(), procedure_option="partial-progress.enabled"))
+    partial_progress_max_commits: int = field(
+        default=10, metadata=read_by(whole_number(at_least=1, at_most=1000), procedure_option="partial-progress.max-commits")
+    )
+    max_concurrent_file_group_rewrites: int = field(
+        default=5, metadata=read_by(whole_number(at_least=1, at_most=1000), procedure_option="max-concurrent-file-group-rewrites")
+    )
+    rewrite_job_order: JobOrder | None = field(
+        default=None, metadata=read_by(one_of(JobOrder), procedure_option="rewrite-job-order")
+    )
+
+    def call(self, table: TableName, by: Attribution, *, strict: bool = False) -> Call:
+        return procedure_call(table, self, by, {"where": self.where}, self.procedure_options())
+
+    def plan(self, planning: Planning) -> Effect:
+        reader = planning.reader
+        files, table = reader.files(), reader.table
+        selection = select_files(reader, self.where)
+        only = None
+        if selection.paths is not None:
+            only = {file.partition_key for file in files.data if file.path in selection.paths}
+        groups = delete_file_groups(files, self, properties=table.properties, only=only)
+        taken = sum(len(group.files) for group in groups)
+        added = sum(_delete_outputs(group, files, table) for group in groups)
+        metrics = {
+            "rewritten_delete_files_count": taken,
+            "added_delete_files_count": added,
+            "rewritten_bytes_count": sum(group.bytes for group in groups),
+            "file_groups_count": len(groups),
+        }
+        message = (
+            f"Would compact {counted(taken, 'delete file')} into about {added:,}" if taken else "Would compact no delete files"
+        )
+        return planned(message, metrics, selection)
+
+    def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> Effect | None:
+        reader = read()
+        files = reader.files()
+        deletes = [delete for delete in files.deletes if delete.kind is DeleteKind.POSITION]
+        if deletes and reader.table.format_version >= WITH_VECTORS:
+            return None  # they become deletion vectors, together with the vectors of their partitions
+        if len({delete.spec_id for delete in deletes}) > 1:
+            # Partitions of different specs may be one to Iceberg, where the fields that only one of them has are null.
+            deletes = [replace(delete, spec_id=0, partition=()) for delete in deletes]
+        considered = TableFiles(deletes=tuple(deletes))
+        if delete_file_groups(considered, self, properties=reader.table.properties, group_bytes=NO_LIMIT):
+            return None
+        positional = len(deletes)
+        metrics = {
+            "rewritten_delete_files_count": 0,
+            "added_delete_files_count": 0,
+            "rewritten_bytes_count": 0,
+            "considered_delete_files_count": positional,
+        }
+        if not positional:
+            return skip("no position-delete files", metrics)
+        return skip(f"{counted(positional, 'position-delete file')}, and no partition has enough of them", metrics)
+
+
+def _delete_outputs(group: FileGroup[LiveDelete], files: TableFiles, table: Table) -> int:
+    """Deletes about data files that are gone are left out; by default each remaining data file gets a delete file of its own."""
+    about = {delete.data_file for delete in group.files}
+    if None in about:
+        return group.outputs
+    live = len(about & {file.path for file in files.data})
+    return min(live, group.outputs) if table.properties.get(DELETE_GRANULARITY_PROPERTY) == "partition" else live

@@ -1,0 +1,124 @@
+"""A package that is installed beside this one adds a maintenance action, by an entry point."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_snowpack.jobs.model import ActionOutcome
+from airflow_snowpack.maintenance import (
+    Action,
+    Planning,
+    SparkEngine,
+    UnknownAction,
+    UnusableAction,
+    action_class,
+    action_names,
+    in_order,
+    parse_options,
+    plan_action,
+)
+from airflow_snowpack.maintenance.plan import reader_for
+from airflow_snowpack.maintenance.submit import MaintenanceRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyiceberg.catalog import Catalog
+
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.jobs.model import Job
+
+CODE = '''
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from airflow_snowpack.jobs.model import ActionOutcome
+from airflow_snowpack.maintenance import ActionOptions, Effect
+from airflow_snowpack.maintenance.options import read_by
+from airflow_snowpack.maintenance.procedures import procedure_call
+from airflow_snowpack.maintenance.readers import columns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputeTableStats(ActionOptions):
+    """Write the number of distinct values of columns for Spark's planner."""
+
+    action: ClassVar[str] = "compute_table_stats"
+    of: tuple[str, ...] = field(default=(), metadata=read_by(columns()))
+
+    def plan(self, planning):
+        return Effect(ActionOutcome.SUCCEEDED, "Would write statistics", {"columns_count": len(self.of)})
+
+    def run(self, run):
+        (row,) = run.call(procedure_call(run.name, self, run.by, {"columns": self.of or None}))
+        return Effect(ActionOutcome.SUCCEEDED, "Wrote statistics", {"statistics_files_count": 1 if row["statistics_file"] else 0})
+'''
+
+
+@pytest.fixture
+def other_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An installed distribution with one usable and two unusable entry points."""
+    (tmp_path / "acme_airflow.py").write_text(CODE)
+    installed = tmp_path / "acme_airflow-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-airflow\nVersion: 1.0\n")
+    points = """\
+        [airflow_snowpack.actions]
+        compute_table_stats = acme_airflow:ComputeTableStats
+        gone = acme_airflow:Gone
+        renamed = acme_airflow:ComputeTableStats
+    """
+    (installed / "entry_points.txt").write_text(textwrap.dedent(points))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    sys.modules.pop("acme_airflow", None)
+
+
+@pytest.mark.usefixtures("other_package")
+def test_an_action_of_another_package_is_planned_and_run_like_our_own(
+    engine: SparkEngine, job_for: Callable[..., Job], rewritable: Callable[..., TableName], catalog: Catalog
+) -> None:
+    name = rewritable(deletes=0)
+    options = parse_options("compute_table_stats", {"of": "id"})
+
+    table = catalog.load_table(name.identifier)
+    planned = plan_action(options, Planning(reader_for(table, [options]), catalog, datetime.now(UTC)))
+    result = engine.run(job_for(name, compute_table_stats={"of": "id"}), "compute_table_stats")
+
+    assert (planned.action, planned.message, planned.metrics) == (
+        "compute_table_stats",
+        "Would write statistics",
+        {"columns_count": 1},
+    )
+    assert (result.outcome, result.message) == (ActionOutcome.SUCCEEDED, "Wrote statistics")
+    assert len(catalog.load_table(name.identifier).metadata.statistics) == 1
+
+
+@pytest.mark.usefixtures("other_package")
+def test_a_request_may_name_it_and_it_runs_after_our_own() -> None:
+    request = MaintenanceRequest.parse(
+        "db.t", ["compute_table_stats", "expire_snapshots"], catalog="lake", options={"compute_table_stats": {"of": ["a"]}}
+    )
+
+    assert request.actions == ("expire_snapshots", "compute_table_stats")
+    assert request.options == {"compute_table_stats": {"of": ["a"]}}
+    assert in_order(["expire_snapshots", "compute_table_stats"], ["compute_table_stats", *Action])[0] == "compute_table_stats"
+    assert action_names()[: len(Action)] == tuple(Action)
+
+
+@pytest.mark.usefixtures("other_package")
+@pytest.mark.parametrize(("name", "problem"), [("gone", "cannot be loaded"), ("renamed", "is not a subclass of ActionOptions")])
+def test_an_entry_point_that_cannot_be_used_is_an_error_that_names_it(name: str, problem: str) -> None:
+    with pytest.raises(UnusableAction, match=problem):
+        action_class(name)
+
+
+def test_without_that_package_its_action_is_unknown() -> None:
+    with pytest.raises(UnknownAction, match="compute_table_stats"):
+        action_class("compute_table_stats")
