@@ -201,9 +201,9 @@ def test_a_dag_file_with_kinds_of_this_package_reads_no_entry_points(tmp_path: P
     program = """
         import sys
         from airflow_snowpack.scheduling import Cron, Delay, Schedule
-        from airflow_snowpack.scheduling.kinds import _entry_points
+        from airflow_snowpack.entry_points import _on_path
         Schedule("nightly", dag_id="maintain", trigger=Cron("0 2 * * *"), constraints=[Delay("10m")])
-        print(_entry_points.cache_info().currsize, "airflow_snowpack.scheduling.constraints.time_window" in sys.modules)
+        print(_on_path.cache_info().currsize, "airflow_snowpack.scheduling.constraints.time_window" in sys.modules)
     """
     run = [sys.executable, "-c", textwrap.dedent(program)]
     printed = subprocess.run(run, capture_output=True, text=True, check=True, env={"PYTHONPATH": str(tmp_path)}).stdout
