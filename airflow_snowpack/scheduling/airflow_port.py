@@ -1,6 +1,7 @@
-"""What the checker and the launcher need of Airflow: who runs, what is free, and starting a run.
+"""What the scheduler needs of Airflow: the state of DAG runs and pools, and starting a run.
 
-The room itself knows no Airflow. A face gives it these two: from the Task SDK inside of a task, from the REST API outside.
+The room itself does not import Airflow. A face passes in these two: from the Task SDK inside of a task, from the REST API
+outside.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ class EndedRun:
     """How a DAG run ended.
 
     :param state: ``success`` or ``failed``.
-    :param began_at: when it began, this time; it tells the end of a run from its end after it was cleared.
+    :param began_at: when this try of the run began; it distinguishes the end of a run from its end after it was cleared.
     """
 
     state: str
@@ -27,9 +28,9 @@ class EndedRun:
 
 @dataclass(frozen=True, slots=True)
 class DagRuns:
-    """The runs of one DAG, as Airflow has them.
+    """The runs of one DAG in Airflow.
 
-    :param others: how many are queued or running that the caller did not name: started by hand, by a backfill, by anybody.
+    :param others: how many are queued or running that the caller did not name: started by hand, by a backfill, by a schedule.
     :param ended: those among the named that have ended, by their ids.
     """
 
@@ -39,12 +40,12 @@ class DagRuns:
 
 @dataclass(frozen=True, slots=True)
 class EndsQuery:
-    """Which ends of a DAG's runs are asked for.
+    """Which ends of a DAG's runs to find.
 
-    :param since: those before are known, or do not matter.
-    :param search: there is reason to think that one is missing, for those who would have to look at run after run.
-    :param known: then, the runs that need not be looked at.
-    :param after: then, where the search before this one ended.
+    :param since: those before are recorded, or do not matter.
+    :param search: an end seems to be missing, for an API that would have to read run after run.
+    :param known: with ``search``, the runs to skip.
+    :param after: with ``search``, where the search before this one ended.
     """
 
     dag_id: str
@@ -58,8 +59,8 @@ class EndsQuery:
 class EndsFound:
     """The ends that were found, by run id.
 
-    :param counts: how many runs there are that succeeded and failed; ``None`` when every end since the moment is among ``ended``.
-    :param searched_to: where to go on with the search; ``None`` when there was none, or when it is over.
+    :param counts: how many runs succeeded and failed; ``None`` when every end since the moment is among ``ended``.
+    :param searched_to: where to continue the search; ``None`` when there was none, or when it is complete.
     """
 
     ended: Mapping[str, EndedRun] = field(default_factory=dict)
@@ -69,17 +70,17 @@ class EndsFound:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """What could not be asked, and why: for people."""
+    """What could not be read, and the reason."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class FreeSlots:
-    """The free slots of a pool, and who has the others.
+    """The free slots of a pool.
 
-    :param taken_by: the runs (DAG and run id) whose tasks are in the pool. They are asked for before the free slots are, so that
-        one that comes in between counts once too often, never too rarely.
+    :param taken_by: the runs (DAG and run id) whose tasks are in the pool. They are read before the free slots, so that one that
+        comes in between counts once too often, never too rarely.
     """
 
     free: int
@@ -87,17 +88,15 @@ class FreeSlots:
 
 
 Slots = int | FreeSlots | Unavailable | None
-"""What is known of a pool; ``None`` for one that does not exist."""
+"""The state of a pool; ``None`` for one that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """How things stood when they were asked about.
+    """The state of Airflow at one moment.
 
-    :param dag_runs: by DAG.
-    :param free_slots: by pool.
-    :param loads: by probe.
-    :param taken_at: before any of it was asked; ``None`` for the moment of whoever looks.
+    :param dag_runs: by DAG; ``free_slots``: by pool; ``loads``: by probe.
+    :param taken_at: before any of it was read; ``None`` for the present moment.
     :param newest_event: the number of the newest event at that moment.
     """
 
@@ -109,29 +108,29 @@ class Snapshot:
 
 
 class AirflowPort(Protocol):
-    """Tells how things stand."""
+    """Reads the state of Airflow."""
 
     def dag_runs(self, known: Mapping[str, frozenset[str]]) -> Mapping[str, DagRuns | Unavailable]:
-        """The runs of these DAGs. What counts those of one that is not known waits.
+        """Return the runs of these DAGs. Constraints that count the runs of an unavailable one wait.
 
-        :param known: by DAG, the ids of the runs that the store takes for active.
+        :param known: by DAG, the ids of the runs that are active as far as the store knows.
         """
         ...
 
     def active_among(self, dag_id: str, run_ids: frozenset[str]) -> int:
-        """How many of these runs of the DAG are queued or running."""
+        """Count the runs among these of the DAG that are queued or running."""
         ...
 
     def ended_runs(self, asked: Sequence[EndsQuery]) -> Mapping[str, EndsFound]:
-        """The ends of these DAGs' runs, whoever started them."""
+        """Return the ends of these DAGs' runs, however they were started."""
         ...
 
     def missing_dags(self, dag_ids: Iterable[str]) -> Mapping[str, bool]:
-        """Whether each of these DAGs does not exist; without those that Airflow does not tell about."""
+        """Return whether each of these DAGs does not exist; without those whose answer is unavailable."""
         ...
 
     def free_slots(self, pools: Iterable[str]) -> Mapping[str, Slots]:
-        """Free slots of these pools; ``None`` for one that does not exist. What asks for one that is not known waits."""
+        """Return the free slots of these pools. Constraints that need those of an unavailable one wait."""
         ...
 
 
@@ -139,7 +138,7 @@ class AirflowPort(Protocol):
 class Launch:
     """A DAG run to start.
 
-    :param run_id: always the same for the same pending job, so that starting it twice is starting it once.
+    :param run_id: always the same for the same pending run, so that starting it twice is starting it once.
     """
 
     pending_id: str
@@ -164,7 +163,7 @@ class Starter(Protocol):
     """Starts DAG runs."""
 
     def start(self, launch: Launch) -> NotStarted | None:
-        """Start it. ``None``: it is there now, whether it was started by this call or by one before."""
+        """Start the run; return ``None`` when it exists now, whether this call or one before has started it."""
         ...
 
 

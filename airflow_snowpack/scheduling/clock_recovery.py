@@ -1,12 +1,12 @@
-"""Recovers from a clock that was set back: moments that were written before it was are still to come, and would be waited for.
+"""Recovers from a clock that was set back: moments that were written before lie in the future, and runs would wait for them.
 
     recover_from_set_back(store)     # in each round, before the sign of life
 
 The last sign of life of a scheduler shows that the clock was set back: it lies in the future. After a leap of two days and back,
 each wait, period and pause that was computed meanwhile would end two days late. The invariant: **once the clock is right again,
-nothing waits longer than it would have without the leap.** What the clock said can only be doubted, so constraints are asked
-again, and moments that lie in the future become the present one. A clock that is off by less than :data:`TOLERANCE` is left
-alone, since no two hosts agree exactly; it delays by no more than that.
+nothing waits longer than it would have without the leap.** Constraints are evaluated again, and moments in the future become the
+present one. A clock that is off by less than :data:`TOLERANCE` is ignored, since no two hosts agree exactly; it delays by no more
+than that.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ PRESENT = (
     signs_of_life.c.started_at,
     signs_of_life.c.seen_at,
 )
-"""Moments that have happened, or are due, and become the present one where they lie in the future."""
+"""Moments of what has happened or is due; where they lie in the future, they become the present one."""
 
 
 def recover_from_set_back(store: Store) -> bool:
-    """Bring all moments back, if the last sign of life of a scheduler lies in the future.
+    """Bring all moments back if the last sign of life of a scheduler lies in the future.
 
     :returns: whether it did.
     """
@@ -87,7 +87,7 @@ def _recover(conn: sa.Connection, store: Store) -> bool:
     now, seen_at = store.clock(), last_seen(conn, Role.SCHEDULER)
     if seen_at is None or seen_at <= now + TOLERANCE:
         return False  # another scheduler was faster
-    _ask_again(conn, now)
+    _evaluate_again(conn, now)
     _bring_back(conn, LAUNCHING, now)
     for row in conn.execute(_clocks_after(now)).all():
         _restart_clock(conn, row, now)
@@ -104,9 +104,9 @@ def _bring_back(conn: sa.Connection, columns: Iterable[sa.Column[Any]], now: dat
         conn.execute(sa.update(column.table).where(column > now).values({column.name: now}))
 
 
-def _ask_again(conn: sa.Connection, now: datetime) -> None:
-    """Read all that waits again, and count its sums again, since they keep the times of their events."""
-    in_order = (pending_jobs.c.schedule, pending_jobs.c.generation)  # as by everybody who locks several
+def _evaluate_again(conn: sa.Connection, now: datetime) -> None:
+    """Evaluate everything that waits, and count its events again, since their sums keep the times of the events."""
+    in_order = (pending_jobs.c.schedule, pending_jobs.c.generation)  # as in each transaction that locks several
     for row in conn.execute(sa.select(pending_jobs).where(is_open).order_by(*in_order).with_for_update()).all():
         early = {} if row.triggered_at is None or row.triggered_at <= now else _shifted(row, now)
         again: dict[str, Any] = {"next_check_at": now, "waits_for": None, "reasons": [], "counted_to": 0, "progress": {}}

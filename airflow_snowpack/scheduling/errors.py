@@ -42,17 +42,19 @@ class ScheduleExists(SchedulingError, kind=Kind.REFUSED):
     """A schedule with this name exists."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"There is a schedule {name!r} already. Update it, or choose another name.")
+        super().__init__(f"A schedule {name!r} exists already. Update it, or choose another name.")
 
 
 class NameTaken(ScheduleExists, kind=Kind.REFUSED):
     """The name is in use.
 
-    :param holder: what has the name.
+    :param holder: ``schedule`` or ``registered run``.
     """
 
     def __init__(self, name: str, holder: str) -> None:
-        SchedulingError.__init__(self, f"There is a {holder} {name!r} already, and both share their names. Choose another name.")
+        SchedulingError.__init__(
+            self, f"A {holder} {name!r} exists already, and schedules and registered runs share their names. Choose another name."
+        )
 
 
 class ScheduleNotFound(SchedulingError, kind=Kind.NOT_FOUND):
@@ -73,12 +75,12 @@ class ScheduleNotReadable(SchedulingError, kind=Kind.REFUSED):
 
 
 class KeptByRun(SchedulingError, kind=Kind.REFUSED):
-    """The schedule belongs to a registered run."""
+    """The schedule is a registered run."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"The schedule {name!r} is the cron of the registered run of this name. Change that instead: "
-            "`airflow snowpack runs upsert`, `enable`, `disable` or `unregister`."
+            f"The schedule {name!r} is a registered run. Change it with `airflow snowpack runs upsert`, `enable`, `disable` or "
+            "`unregister`."
         )
 
 
@@ -86,14 +88,14 @@ class RunExists(SchedulingError, kind=Kind.REFUSED):
     """A registered run with this name exists."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"The run {name!r} is registered already. Upsert it to change it, or choose another name.")
+        super().__init__(f"The run {name!r} is registered already. Use `upsert` to change it, or choose another name.")
 
 
 class RunNotFound(SchedulingError, kind=Kind.NOT_FOUND):
     """Registered run not found."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"No run is registered as {name[:80]!r}. List the registered runs to find the right name.")
+        super().__init__(f"There is no registered run {name[:80]!r}. List the registered runs to find the right name.")
 
 
 class InvalidEvent(SchedulingError, kind=Kind.INVALID):
@@ -104,4 +106,4 @@ class WrongTransition(SchedulingError, kind=Kind.REFUSED):
     """The state does not allow this change."""
 
     def __init__(self, pending_id: str, state: str, wanted: str) -> None:
-        super().__init__(f"The pending job {pending_id} is {state} and cannot become {wanted}.")
+        super().__init__(f"The pending run {pending_id} is {state} and cannot become {wanted}.")

@@ -94,17 +94,17 @@ class Explanation:
         if stored.read is None:
             enabled = Text(f"{stored.name} is enabled.")
             return [enabled, *self._not_readable(), *self._launching(), *self._at_gates(), *self._endings()]
-        said = [Text(f"{stored.name} is enabled and starts {stored.dag_id}."), *self._no_scheduler()]
-        said.append(self._satisfied())
+        lines = [Text(f"{stored.name} is enabled and starts {stored.dag_id}."), *self._no_scheduler()]
+        lines.append(self._satisfied())
         if self.trigger.problem is not None:
-            said.append(Text(f"Its trigger cannot be satisfied at present: {self.trigger.problem}."))
-        said += [*self._launching(), *self._waiting()]
+            lines.append(Text(f"Its trigger cannot be satisfied at present: {self.trigger.problem}."))
+        lines += [*self._launching(), *self._waiting()]
         if self.next_tick is not None:
-            said.append(Text("Its clock is next due at ", self.next_tick, "."))
+            lines.append(Text("Its clock is next due at ", self.next_tick, "."))
         if self.deadline is not None and self.pending_trigger:
-            said.append(Text("Its deadline is ", self.deadline, ": it then starts without the rest of its trigger."))
-        said += [_source(source) for source in self.sources if source.kind == "table" or source.problem is not None]
-        return [*said, *self._at_gates(), *self._endings()]
+            lines.append(Text("Its deadline is ", self.deadline, ": it then starts without the rest of its trigger."))
+        lines += [_source(source) for source in self.sources if source.kind == "table" or source.problem is not None]
+        return [*lines, *self._at_gates(), *self._endings()]
 
     def _no_scheduler(self) -> list[Text]:
         if self.scheduler_is_alive or not self.stored.enabled:
@@ -140,16 +140,16 @@ class Explanation:
     def _waiting(self) -> list[Text]:
         if self.pending is None or self.pending.state is not PendingState.CONSTRAINT:
             return []
-        said = list[Text]()
+        lines = list[Text]()
         for reason in self.blocked_by:
             until = (", until ", reason.not_before) if reason.not_before else ()
-            said.append(Text(f"It waits: {reason.says}", *until, "."))
+            lines.append(Text(f"It waits: {reason.says}", *until, "."))
         if self.pending.next_check_at is not None:
-            said.append(Text("Its constraints are next evaluated at ", self.pending.next_check_at, "."))
+            lines.append(Text("Its constraints are next evaluated at ", self.pending.next_check_at, "."))
         if self.pending.expires_at is not None:
             then = "discarded" if self.stored.schedule.timeout.then is Then.DISCARD else "launched"
-            said.append(Text("If it still waits at ", self.pending.expires_at, f", it is {then}."))
-        return said
+            lines.append(Text("If it still waits at ", self.pending.expires_at, f", it is {then}."))
+        return lines
 
     def _endings(self) -> list[Text]:
         return [_ending(run) for run in self.ended] or [Text("It has not launched yet.")]

@@ -1,4 +1,4 @@
-"""A registered run: a DAG's run under a name, with what it is given each time and, if it has a cron, when.
+"""A registered run: named defaults for the runs of a DAG, with a cron or without.
 
     features = RegisteredRun(
         "features_daily",
@@ -10,8 +10,8 @@
     )
     features.conf_of_run({"days": 30}, None)   # {"table": …, "days": 30, "snowpack_run": {…}}
 
-The invariant: a registered run that exists is valid, and each of its runs, by its cron or by hand, carries in its conf which
-one it is and what is to become of its interim tables.
+The invariant: a registered run that exists is valid, and each of its runs, by its cron or by hand, finds in its conf its name and
+the preservation of its interim tables.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from airflow_snowpack.scheduling.triggers.by_hand import ByHand
 from airflow_snowpack.scheduling.triggers.clock_triggers import Cron
 
 OURS = (RUN_KEY, "snowpack")
-"""What Snowpack itself writes into a run's conf."""
+"""The keys that Snowpack writes into a run's conf."""
 
 
 @dataclass(frozen=True)
 class RegisteredRun:
-    """A run as it is registered.
+    """The definition of a registered run.
 
-    :param name: unique among registered runs and schedules; as a schedule's name.
-    :param conf: what each run gets as its ``dag_run.conf``. Whoever starts one by hand may say more, or other values.
-    :param cron: when it runs by itself: five fields, or six with the seconds first; ``None`` for only by hand.
+    :param name: unique among registered runs and schedules, in the form of a schedule's name.
+    :param conf: the ``dag_run.conf`` of each run. A run that is started by hand may add or replace values.
+    :param cron: when it starts: five fields, or six with the seconds first; ``None`` for only by hand.
     :param tz: the IANA zone of the cron; ``UTC`` without a cron.
-    :param preservation: of its runs' interim tables, unless a task or whoever starts it says another; ``None`` leaves it to the
-        installation.
-    :param enabled: whether its cron counts; ``None`` for as it is, and a new one is enabled.
+    :param preservation: of its runs' interim tables, unless a task or the request for a run sets another; ``None`` leaves it to
+        the installation.
+    :param enabled: whether its cron is active; ``None`` keeps it as it is, and enables a new one.
     :raises InvalidRun: a value that cannot be used, with the name of the field.
     """
 
@@ -70,20 +70,20 @@ class RegisteredRun:
             object.__setattr__(self, "tz", "UTC")
 
     @classmethod
-    def from_json(cls, said: object) -> RegisteredRun:
+    def from_json(cls, value: object) -> RegisteredRun:
         """Read it from a body of the API.
 
         :raises InvalidRun: a field that is missing, not known, or not usable.
         """
-        if not isinstance(said, Mapping):
-            raise InvalidRun("run", said, "it must be a mapping of fields")
-        for name in said:
+        if not isinstance(value, Mapping):
+            raise InvalidRun("run", value, "it must be a mapping of fields")
+        for name in value:
             if name not in _READERS:
-                raise InvalidRun(str(name), said[name], f"it is not known; use {', '.join(_READERS)}")
+                raise InvalidRun(str(name), value[name], f"it is not known; use {', '.join(_READERS)}")
         for name in ("name", "dag_id"):
-            if name not in said:
+            if name not in value:
                 raise InvalidRun(name, None, "it is missing")
-        return cls(**said)
+        return cls(**value)
 
     def schedule(self, *, enabled: bool) -> Schedule:
         """Return the schedule that it is."""
@@ -97,19 +97,24 @@ class RegisteredRun:
         )
 
     def conf_of_run(self, given: Mapping[str, Any], preservation: Preservation | None) -> dict[str, Any]:
-        """What one run gets: its own values over the defaults, key by key. A value that is an object is replaced as a whole.
+        """Return the conf of one run: its values replace the defaults key by key; a value that is an object is replaced as a
+        whole.
 
-        :param preservation: what was asked for this run; ``None`` for what is registered.
+        :param preservation: of this run; ``None`` for the registered one.
         """
         kept = self.preservation if preservation is None else preservation
-        told = {"name": self.name, "preservation": None if kept is None else str(kept), "explicit": preservation is not None}
-        return {**self.conf, **given, RUN_KEY: told}
+        registration = {
+            "name": self.name,
+            "preservation": None if kept is None else str(kept),
+            "explicit": preservation is not None,
+        }
+        return {**self.conf, **given, RUN_KEY: registration}
 
 
 def read_given(conf: object, preservation: object) -> tuple[Mapping[str, Any], Preservation | None]:
-    """What somebody gives for one run: values for its conf, and what is to become of its interim tables.
+    """Read the values for one run: of its conf, and the preservation of its interim tables.
 
-    :raises InvalidRun: the conf is no JSON object or has a key of Snowpack's own, or the preservation is none.
+    :raises InvalidRun: the conf is not a JSON object or has a reserved key, or the preservation is not known.
     """
     return _read("conf", {} if conf is None else conf, _conf), _read("preservation", preservation, _preservation)
 
@@ -125,7 +130,7 @@ def _conf(value: object) -> Mapping[str, Any]:
     conf = parse_conf(value)
     for name in OURS:
         if name in conf:
-            raise ValueError(f"{name!r} is what Snowpack itself tells a run; leave it out")
+            raise ValueError(f"the key {name!r} is reserved; leave it out")
     return conf
 
 

@@ -62,12 +62,12 @@ class StoredRun:
 
     @property
     def run(self) -> RegisteredRun:
-        """It as it was registered.
+        """Its definition.
 
         :raises InvalidRun: this version cannot use it.
         """
-        said = {name: getattr(self, name) for name in ("conf", "cron", "tz", "preservation", "enabled", "description")}
-        return RegisteredRun(self.name, self.dag_id, **said)
+        fields = {name: getattr(self, name) for name in ("conf", "cron", "tz", "preservation", "enabled", "description")}
+        return RegisteredRun(self.name, self.dag_id, **fields)
 
 
 class RegisteredRuns:
@@ -84,7 +84,7 @@ class RegisteredRuns:
         self._schedules = ScheduleWriter(store, catalog=catalog, make_id=make_id)
 
     def register(self, run: RegisteredRun) -> StoredRun:
-        """Enter a new one; it is enabled unless it says otherwise.
+        """Register a new one; it is enabled unless it is declared disabled.
 
         :raises RunExists: the name is registered.
         :raises NameTaken: a schedule has the name.

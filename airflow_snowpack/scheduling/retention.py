@@ -1,24 +1,33 @@
-"""How long events, ended jobs and history stay.
+"""How long events, pending runs that ended, and history are kept.
 
     Pruner(store, retained(store), older_than=KEEP)
+    remember_period(conn, constraints)     # when a run comes to a gate
 
-The invariant: an event stays as long as the subscriber has not passed it or an open job has it, however old it is; and what
-``MaxRuns`` counts stays for the longest period that any of them has. Nothing goes before :data:`KEEP`: an event that comes again,
-as after a scheduler was down for weeks, is recognised by the one on record.
+The invariant: an event stays until the intake has passed it and no open run has it, however old it is; and what ``MaxRuns``
+counts stays for the longest period of any of them. Nothing is deleted before :data:`KEEP`: an event that is reported again, as
+after a scheduler was down for weeks, is recognised by the one on record.
+
+Gates are declared in DAG files, and the store has only the runs that came to them, many of each. So the longest period that a
+gate counts over is kept as a fact of the store, which grows when a longer one comes and never shrinks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import json
+from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_snowpack.scheduling.counted_period import longest_of_gates, periods_in
+from airflow_snowpack.scheduling.constraints.constraint import Constraint, RequiredFacts
+from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.events.event_log import CURSOR
+from airflow_snowpack.scheduling.schedule import parse_constraints
 from airflow_snowpack.store import Store
+from airflow_snowpack.store.dialect import insert
 from airflow_snowpack.store.retention import Kind
+from airflow_snowpack.store.schema import store_facts
 from airflow_snowpack.store.tables.schedules import (
     event_cursors,
     events,
@@ -35,16 +44,16 @@ KEEP = timedelta(days=90)
 
 
 def retained(store: Store) -> tuple[Kind, ...]:
-    """The kinds of rows of this room, in the order in which they are deleted: an event after the jobs that had it."""
-    of_schedules = store.read(lambda conn: periods_in(conn, schedules.c.definition["constraints"]))
+    """Return the kinds of rows of this room, in the order in which they are deleted: an event after the runs that had it."""
+    of_schedules = store.read(lambda conn: _periods_in(conn, schedules.c.definition["constraints"]))
     counted = max(KEEP, of_schedules, longest_of_gates(store))
     return (PENDING_JOBS, EVENTS, HISTORY, _runs(counted), _gates(counted), SOURCE_PROBLEMS)
 
 
 def _held(conn: sa.Connection, event_ids: Sequence[Any]) -> Collection[Any]:
-    """Return the events that an open job has; they are found from the open jobs, of which there are few."""
-    open_job = sa.and_(pending_jobs.c.pending_id == pending_events.c.pending_id, pending_jobs.c.ended_at.is_(None))
-    had = sa.select(pending_events.c.event_id).join(pending_jobs, open_job)
+    """Return the events that an open run has, found from the open runs, of which there are few."""
+    open_run = sa.and_(pending_jobs.c.pending_id == pending_events.c.pending_id, pending_jobs.c.ended_at.is_(None))
+    had = sa.select(pending_events.c.event_id).join(pending_jobs, open_run)
     return set(conn.execute(had.where(pending_events.c.event_id.between(min(event_ids), max(event_ids)))).scalars())
 
 
@@ -71,7 +80,7 @@ SOURCE_PROBLEMS = Kind(
     order=(source_problems.c.asked_at, source_problems.c.key),
     at_least=KEEP,
 )
-"""Of sources that no schedule listens to any more; a problem that still exists is found again."""
+"""A problem that still exists is found again; the others are of sources that no schedule listens to any more."""
 
 
 def _runs(counted: timedelta) -> Kind:
@@ -84,3 +93,62 @@ def _gates(counted: timedelta) -> Kind:
     run = gated_runs.c
     order = (run.ended_at, run.dag_id, run.run_id, run.task)
     return Kind(gated_runs, age=run.ended_at, order=order, which=run.ended_at.is_not(None), at_least=counted)
+
+
+FACT = "longest_max_runs_of_gates"
+DIGITS = 12
+"""Digits of the seconds: texts of one length compare as numbers do."""
+
+
+def remember_period(conn: sa.Connection, constraints: Iterable[Constraint]) -> None:
+    """Keep the longest period of these constraints, if it is longer than any before."""
+    period = RequiredFacts.of(constraints, "").launches_within
+    if not period:
+        return
+    known = _known(conn)
+    # In a store of an earlier release, those that came before count too.
+    if period > (_find(conn) if known is None else known):
+        _keep(conn, period)
+
+
+def longest_of_gates(store: Store) -> timedelta:
+    """Return the longest period that a gate counts over; a store without the fact reads all runs of gates once."""
+    known = store.read(_known)
+    return store.transact(_find) if known is None else known
+
+
+def _periods_in(conn: sa.Connection, column: sa.ColumnElement[object]) -> timedelta:
+    """Return the longest period in a column of constraints as JSON."""
+    declared = sa.cast(column, sa.Text)
+    texts = conn.execute(sa.select(declared).where(declared.is_not(None)).distinct()).scalars()
+    return max((RequiredFacts.of(_readable(text), "").launches_within for text in texts), default=timedelta(0))
+
+
+def _find(conn: sa.Connection) -> timedelta:
+    _keep(conn, _periods_in(conn, gated_runs.c.constraints))
+    found = _known(conn)
+    assert found is not None, "it was written a moment ago"
+    return found
+
+
+def _known(conn: sa.Connection) -> timedelta | None:
+    value = conn.execute(sa.select(store_facts.c.value).where(store_facts.c.name == FACT)).scalar()
+    return None if value is None else timedelta(seconds=int(value))
+
+
+def _keep(conn: sa.Connection, period: timedelta) -> None:
+    new = insert(store_facts).values(name=FACT, value=f"{-int(-period.total_seconds() // 1):0{DIGITS}d}")
+    longer = store_facts.c.value < new.excluded.value
+    conn.execute(new.on_conflict_do_update(index_elements=["name"], set_={"value": new.excluded.value}, where=longer))
+
+
+def _readable(text: str) -> tuple[Constraint, ...]:
+    """Read constraints without those that a newer version wrote."""
+    found: list[Constraint] = []
+    declared = json.loads(text)
+    for each in declared if isinstance(declared, list) else ():
+        try:
+            found += parse_constraints([each])
+        except InvalidSchedule:
+            continue
+    return tuple(found)

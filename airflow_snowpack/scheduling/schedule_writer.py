@@ -21,7 +21,7 @@ from airflow_snowpack.scheduling.errors import InvalidSchedule, ScheduleExists, 
 from airflow_snowpack.scheduling.events.event_log import last_number
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.launches.run_ends import watch_runs
-from airflow_snowpack.scheduling.launches.slot_reservations import let_go
+from airflow_snowpack.scheduling.launches.slot_reservations import release_slots
 from airflow_snowpack.scheduling.pending_runs.model import OPEN, PendingState
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.triggers.trigger import TABLES
@@ -136,7 +136,7 @@ class ScheduleWriter:
         gone_runs = sa.delete(launches).where(launches.c.schedule == name, launches.c.claimed_at.is_(None))
         for dag_id, run_id in conn.execute(gone_runs.returning(launches.c.dag_id, launches.c.run_id)).all():
             conn.execute(sa.delete(schedule_runs).where(schedule_runs.c.run_id == run_id, schedule_runs.c.schedule == name))
-            let_go(conn, dag_id, run_id)
+            release_slots(conn, dag_id, run_id)
 
     def row(self, conn: sa.Connection, name: str) -> sa.Row[Any] | None:
         """Return the schedule's row, locked until the transaction ends."""

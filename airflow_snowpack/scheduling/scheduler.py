@@ -1,11 +1,11 @@
-"""One round after the other: take in what has happened, check what is due, start what may start.
+"""The scheduler: takes in events, evaluates the pending runs that are due, and starts those that may start, round by round.
 
     scheduler = Scheduler(store, airflow, starter, "scheduler-1")
     scheduler.step()
-    scheduler.keep_going(stop)        # until somebody sets the event
+    scheduler.keep_going(stop)        # until the event is set
 
-The dispatcher DAG and ``airflow snowpack scheduler`` both work this way, and any number of them at once. The invariant: whatever
-ends the process between two lines, the next round of any other goes on from there; all state is in the store.
+The dispatcher DAG and ``airflow snowpack scheduler`` both run it, and any number of them share the work. The invariant: all state
+is in the store, so that wherever a process ends, the next round of another continues from there.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ AFTER_A_FAILURE = timedelta(seconds=5)
 
 @dataclass(frozen=True, slots=True)
 class RoundReport:
-    """What one round did.
+    """The results of one round.
 
-    :param taken: how many events were taken in; ``looked_at``: at how many pending jobs the checker looked.
-    :param launched: the ids of DAG runs that are there now; ``waiting``: of those that could not be started.
+    :param taken: how many events were taken in; ``looked_at``: how many pending runs were evaluated.
+    :param launched: the ids of the DAG runs that exist now; ``waiting``: of those that could not be started.
     """
 
     taken: int = 0
@@ -55,8 +55,8 @@ class RoundReport:
 class Scheduler:
     """All parts of the scheduler but the poller, which has a thread of its own (:meth:`Poller.worker`).
 
-    :param airflow: tells how things stand in Airflow; ``starter``: starts runs there.
-    :param name: who holds the claims on launches, for people who look.
+    :param airflow: reads the state of Airflow; ``starter``: starts runs there.
+    :param name: the name under which it claims launches.
     :param sign: its sign of life; ``None``: of this process.
     """
 
@@ -70,15 +70,15 @@ class Scheduler:
         self._pruner: Pruner | None = None
 
     def step(self) -> RoundReport:
-        """One round."""
+        """Run one round."""
         self._run_ends.step()
         taken, looked_at, launched = self._intake.step(), 0, LaunchReport()
         try:
             for checked in self._checker.parts():
                 looked_at += checked.looked_at
-                if checked.sent_off:  # they do not wait until all the others have been evaluated
+                if checked.sent_off:  # they do not wait for the evaluation of all the others
                     launched += self._launcher.step()
-        finally:  # what was decided before goes out, whatever keeps the checker from deciding more
+        finally:  # what is reserved is started, whatever stops the checker
             launched += self._launcher.step()
         self._tidy()
         report = RoundReport(taken, looked_at, launched.launched, launched.waiting)
@@ -89,7 +89,7 @@ class Scheduler:
     def keep_going(
         self, stop: threading.Event, pause: timedelta = timedelta(milliseconds=500), until: datetime | None = None
     ) -> None:
-        """Round after round until ``stop`` is set, which ends it between two rounds. A round that fails is told and repeated.
+        """Run rounds until ``stop`` is set, which ends it between two rounds. A round that fails is logged and repeated.
 
         :param pause: after a round that had nothing to do.
         :param until: no longer than this.
@@ -105,9 +105,9 @@ class Scheduler:
             stop.wait(wait.total_seconds())
 
     def _tidy(self) -> None:
-        """Delete one batch of what is old; from the first to the last batch once in :data:`TIDY_EVERY`.
+        """Delete one batch of old rows; all batches once in :data:`TIDY_EVERY`.
 
-        A scheduler that deletes launches nothing meanwhile, so the rows of a year go over many rounds.
+        A scheduler that deletes launches nothing meanwhile, so the rows of a year are deleted over many rounds.
         """
         if self._pruner is None:
             now = self._store.clock()
@@ -115,7 +115,7 @@ class Scheduler:
                 return
             self._tidy_at = now + TIDY_EVERY
             self._pruner = Pruner(self._store, (*retained(self._store), OPERATIONS, EDGES), older_than=KEEP)
-        # Given up when it fails, and tried again an hour later: it must not keep every round from its work.
+        # When it fails it is retried an hour later: it must not fail every round.
         pruner, self._pruner = self._pruner, None
         if pruner.step():
             self._pruner = pruner

@@ -1,14 +1,14 @@
-"""A launch that waits takes further events of its schedule, so that a paused DAG gets one run for all that has happened.
+"""Lets a launch that waits absorb further events of its schedule, so that a paused DAG gets one run for all of them.
 
     conf = close_launch(conn, row, now)     # in the transaction of the claim
-    reopen_launch(conn, store, launch)      # in the transaction that gives the claim back
+    reopen_launch(conn, store, launch)      # in the transaction that releases the claim
 
 The invariant: **no event joins a run that may exist already.** A claim closes the launch and writes the run's conf with the
-events that it has then. Only a start that certainly created no run opens it again; after a lost answer or a lost lease it stays
-closed, and further events start a new pending job.
+events that it has then. Only a start that certainly created no run opens it again. After a lost answer or a lost lease it stays
+closed, and further events begin a new pending run.
 
-An event that arrives during a claim starts a pending job of its own. When the launch opens again, the events of that job join it
-too, or a DAG that is paused for long would collect some runs nevertheless.
+An event that arrives during a claim begins a pending run of its own. When the launch opens again, the events of that one join
+it too, or a DAG that is paused for long would collect several runs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from airflow_snowpack.scheduling.airflow_port import Launch
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.events.counting import count_events, fired_by, listed_events
 from airflow_snowpack.scheduling.history import note
-from airflow_snowpack.scheduling.launches.slot_reservations import let_go
+from airflow_snowpack.scheduling.launches.slot_reservations import release_slots
 from airflow_snowpack.scheduling.pending_runs.model import PendingState, is_open
 from airflow_snowpack.scheduling.pending_runs.wait_queue import wake_next
 from airflow_snowpack.scheduling.schedule import Schedule
@@ -39,31 +39,31 @@ from airflow_snowpack.store.tables.schedules import (
 
 
 def close_launch(conn: sa.Connection, row: sa.Row[Any], now: datetime) -> Mapping[str, Any]:
-    """Take no more events, and write the conf with those that there are.
+    """Close the launch for further events, and write the conf with those that it has.
 
-    :param row: of the launch, which this transaction has claimed.
+    :param row: the row of the launch, which this transaction has claimed.
     :returns: the run's conf.
     """
     if not row.absorbs:
         conf: Mapping[str, Any] = row.conf
         return conf
-    told = row.conf["snowpack"]
-    may_miss = told["missing"] or _has_tick(conn, row.pending_id, row.schedule)
-    told = told | (_still_missing(conn, row.pending_id, now) if may_miss else listed_events(conn, row.pending_id))
-    conf = {**row.conf, "snowpack": told}
+    why = row.conf["snowpack"]
+    may_miss = why["missing"] or _has_tick(conn, row.pending_id, row.schedule)
+    why = why | (_still_missing(conn, row.pending_id, now) if may_miss else listed_events(conn, row.pending_id))
+    conf = {**row.conf, "snowpack": why}
     conn.execute(sa.update(launches).where(launches.c.pending_id == row.pending_id).values(absorbs=False, conf=conf))
     return conf
 
 
 def _has_tick(conn: sa.Connection, pending_id: str, schedule: str) -> bool:
-    """Whether the clock of its schedule has come for it: a deadline that passed may have joined the run."""
+    """Return whether a tick of its schedule's clock joined it: that may be a deadline that passed."""
     of_clock = sa.and_(schedule_clocks.c.schedule == schedule, schedule_clocks.c.leaf == pending_events.c.leaf)
     ticks = sa.select(pending_events.c.event_id).where(pending_events.c.pending_id == pending_id, sa.exists().where(of_clock))
     return conn.execute(ticks.limit(1)).first() is not None
 
 
 def _still_missing(conn: sa.Connection, pending_id: str, now: datetime) -> dict[str, Any]:
-    """What the run finds in its conf, without the inputs that were missing at its deadline and have arrived since."""
+    """Return the events for the run's conf, without the inputs that were missing at its deadline and have arrived since."""
     job = conn.execute(sa.select(pending_jobs).where(pending_jobs.c.pending_id == pending_id)).one()
     of_job = sa.and_(schedules.c.name == job.schedule, schedules.c.generation == job.generation)
     try:
@@ -74,9 +74,9 @@ def _still_missing(conn: sa.Connection, pending_id: str, now: datetime) -> dict[
 
 
 def reopen_launch(conn: sa.Connection, store: Store, launch: Launch) -> None:
-    """Take events again, beginning with those of the schedule's later jobs.
+    """Open the launch for events again, beginning with those of the schedule's later pending runs.
 
-    :param launch: its pending job is held by the caller.
+    :param launch: the caller has locked its pending run.
     """
     conn.execute(sa.update(launches).where(launches.c.pending_id == launch.pending_id).values(absorbs=True))
     for job in _later_jobs(conn, launch):
@@ -95,10 +95,10 @@ def reopen_launch(conn: sa.Connection, store: Store, launch: Launch) -> None:
 
 
 def _later_jobs(conn: sa.Connection, launch: Launch) -> Sequence[sa.Row[Any]]:
-    """Lock and return the open job of the schedule, and those whose launch absorbs events.
+    """Lock and return the open pending run of the schedule, and those whose launch absorbs events.
 
-    A job that another transaction holds is left out: that one may wait for this launch, whose row is held already. The next
-    attempt that reopens the launch finds the job again.
+    A run that another transaction has locked is left out: that one may wait for this launch, whose row is locked already. The
+    next attempt that reopens the launch finds the run again.
     """
     generation = sa.select(pending_jobs.c.generation).where(pending_jobs.c.pending_id == launch.pending_id).scalar_subquery()
     mine = sa.and_(pending_jobs.c.schedule == launch.schedule, pending_jobs.c.generation == generation)
@@ -114,9 +114,9 @@ def _later_jobs(conn: sa.Connection, launch: Launch) -> Sequence[sa.Row[Any]]:
 
 
 def _withdraw(conn: sa.Connection, job: sa.Row[Any]) -> bool:
-    """Take back the launch of a job and its reservation.
+    """Withdraw the launch of a pending run and its reservation.
 
-    :returns: ``False`` when a launcher has claimed the launch meanwhile, or another transaction holds it.
+    :returns: ``False`` when a launcher has claimed the launch meanwhile, or another transaction has locked it.
     """
     mine = sa.and_(launches.c.pending_id == job.pending_id, launches.c.absorbs, launches.c.claimed_at.is_(None))
     free = sa.select(launches.c.pending_id).where(mine).with_for_update(skip_locked=True)
@@ -126,5 +126,5 @@ def _withdraw(conn: sa.Connection, job: sa.Row[Any]) -> bool:
         return False
     run = sa.and_(schedule_runs.c.dag_id == gone.dag_id, schedule_runs.c.run_id == gone.run_id)
     conn.execute(sa.delete(schedule_runs).where(run, schedule_runs.c.launched_at.is_(None)))
-    let_go(conn, gone.dag_id, gone.run_id)
+    release_slots(conn, gone.dag_id, gone.run_id)
     return True

@@ -1,11 +1,11 @@
-"""The launcher: starts the DAG runs that the checker sent off.
+"""The launcher: starts the DAG runs that an evaluation reserved.
 
     Launcher(store, starter, "dispatcher-1").step()
 
-The invariant: **each run is started exactly once.** A launch is claimed under a lease and a fence; the run's id is made
-from the pending job, so that a start whose answer was lost is repeated and finds the run there. One that cannot be
-started now (its DAG is paused, missing, does not parse) waits longer each time, says why, and is never dropped. While no
-launcher has claimed it, further events of its schedule join it (``absorbing.py``).
+The invariant: **each run is started exactly once.** A launch is claimed under a lease and a fence, and the run's id is made from
+the pending run, so that a start whose answer was lost is repeated and finds the run. One that cannot be started now (its DAG is
+paused, missing, does not parse) is retried with back-off, with the reason on record, and is never dropped. While no launcher has
+claimed it, further events of its schedule join it (``absorbing.py``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from airflow_snowpack.scheduling.airflow_port import Launch, NotStarted, Starter
 from airflow_snowpack.scheduling.clock_recovery import TOLERANCE
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.launches.absorbing import close_launch, reopen_launch
-from airflow_snowpack.scheduling.launches.slot_reservations import let_go
+from airflow_snowpack.scheduling.launches.slot_reservations import release_slots
 from airflow_snowpack.scheduling.pending_runs.model import PendingState, move
 from airflow_snowpack.store import IdMaker, Leases, Store, new_id
 from airflow_snowpack.store.tables.schedules import launches, pending_jobs, schedule_runs
@@ -36,7 +36,7 @@ FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=5), timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class LaunchReport:
-    """What one step did: the ids of runs that are there now, and of those that have to wait."""
+    """The ids of the runs that one step started, and of those that wait for another attempt."""
 
     launched: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Launcher:
     """Starts runs.
 
     :param starter: starts one in Airflow.
-    :param name: who holds the claims, for people who look.
+    :param name: the name under which it claims launches.
     """
 
     def __init__(self, store: Store, starter: Starter, name: str, make_id: IdMaker = new_id) -> None:
@@ -59,7 +59,7 @@ class Launcher:
         self._make_id = make_id
 
     def step(self, limit: int = 50) -> LaunchReport:
-        """Start what waits, at most so many."""
+        """Start at most ``limit`` of the launches that are due."""
         self._reclaim()
         launched, waiting = [], []
         for _ in range(limit):
@@ -79,12 +79,12 @@ class Launcher:
     def _start(self, launch: Launch) -> NotStarted | None:
         try:
             return self._starter.start(launch)
-        except Exception as error:  # whatever Airflow's client raises: the run waits, and keeps no other from starting
+        except Exception as error:  # whatever Airflow's client raises: the run waits, and blocks no other
             log.warning("launch_failed: %s", launch.run_id, exc_info=True)
             return NotStarted(f"{type(error).__name__}: {error}", may_exist=True)
 
     def _claim(self) -> tuple[Launch, str, int, bool] | None:
-        """The next launch, its fence, the number of this attempt, and whether the launch took further events until now."""
+        """Return the next launch, its fence, the number of this attempt, and whether it absorbed events until now."""
         now, attempt_id = self._store.clock(), self._make_id()
         values = LEASES.claim_values(self._name, attempt_id, now, now + LEASE)
 
@@ -102,22 +102,22 @@ class Launcher:
         row, conf = claimed
         return Launch(row.pending_id, row.schedule, row.dag_id, row.run_id, conf), attempt_id, row.attempt_count, row.absorbs
 
-    def _is_wanted(self, conn: sa.Connection, pending_id: str, *, held: bool = False) -> bool:
+    def _is_wanted(self, conn: sa.Connection, pending_id: str, *, locked: bool = False) -> bool:
         state = sa.select(pending_jobs.c.state).where(pending_jobs.c.pending_id == pending_id)
-        return conn.execute(state.with_for_update() if held else state).scalar() == PendingState.LAUNCH.value
+        return conn.execute(state.with_for_update() if locked else state).scalar() == PendingState.LAUNCH.value
 
     def _forget(self, conn: sa.Connection, row: sa.Row[Any]) -> None:
-        """A launch whose schedule was changed or deleted in the meantime."""
+        """Delete a launch whose schedule was changed or deleted meanwhile."""
         conn.execute(sa.delete(launches).where(launches.c.pending_id == row.pending_id))
         run = sa.and_(schedule_runs.c.dag_id == row.dag_id, schedule_runs.c.run_id == row.run_id)
         conn.execute(sa.delete(schedule_runs).where(run, schedule_runs.c.launched_at.is_(None)))
-        let_go(conn, row.dag_id, row.run_id)
+        release_slots(conn, row.dag_id, row.run_id)
 
     def _finish(self, launch: Launch, attempt_id: str) -> None:
         def write(conn: sa.Connection) -> bool:
-            # The pending job first and its launch second, as in a change of the schedule, which would otherwise wait for the
-            # launch while this transaction waits for the pending job.
-            wanted = self._is_wanted(conn, launch.pending_id, held=True)
+            # The pending run first and its launch second, as in a change of the schedule, which would otherwise wait for the
+            # launch while this transaction waits for the pending run.
+            wanted = self._is_wanted(conn, launch.pending_id, locked=True)
             released = conn.execute(LEASES.release, {"b_key": launch.pending_id, "b_attempt": attempt_id}).rowcount
             if not released:
                 return False
@@ -132,7 +132,7 @@ class Launcher:
             return True
 
         if not self._store.transact(write):
-            # Whoever has it now starts the same run, and finds it there.
+            # The launcher that has claimed it since starts the same run, and finds it.
             log.warning("writeback_stale_attempt: launch %s, attempt %s", launch.run_id, attempt_id)
 
     def _give_back(self, launch: Launch, attempt_id: str, attempt: int, problem: NotStarted, *, absorbs: bool) -> None:
@@ -140,7 +140,7 @@ class Launcher:
         visible_at = self._store.clock() + pause
 
         def write(conn: sa.Connection) -> None:
-            wanted = self._is_wanted(conn, launch.pending_id, held=True)  # first, as in the end of a launch
+            wanted = self._is_wanted(conn, launch.pending_id, locked=True)  # first, as in the end of a launch
             if not LEASES.give_back(conn, launch.pending_id, attempt_id, visible_at):
                 return
             conn.execute(sa.update(launches).where(launches.c.pending_id == launch.pending_id).values(problem=problem.why))
@@ -152,7 +152,7 @@ class Launcher:
         self._store.transact(write)
 
     def _reclaim(self) -> None:
-        """Take back the launches of processes that died, and those that wait for a moment which no pause leads to."""
+        """Requeue the launches of processes that died, and those that wait longer than any back-off."""
 
         def write(conn: sa.Connection) -> None:
             now: datetime = self._store.clock()

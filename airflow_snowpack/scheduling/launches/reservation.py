@@ -16,8 +16,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.constraints.constraint import Constraint
-from airflow_snowpack.scheduling.launches.run_ends import SELDOM, watch_runs
-from airflow_snowpack.scheduling.launches.slot_reservations import amounts_of, hold
+from airflow_snowpack.scheduling.launches.run_ends import LAUNCHED_INTERVAL, watch_runs
+from airflow_snowpack.scheduling.launches.slot_reservations import amounts_of, reserve_slots
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.tables.schedules import launches, schedule_runs
@@ -72,8 +72,8 @@ def reserve_runs(conn: sa.Connection, store: Store, reservations: Sequence[Reser
     conn.execute(sa.insert(schedule_runs), [{**one.run, "reserved_at": now} for one in reservations])
     for one in reservations:
         if amounts_of(one.wanted.constraints):
-            hold(conn, one.wanted.constraints, one.wanted.dag_id, one.run_id)
-    watch_runs(conn, store, {one.wanted.dag_id for one in reservations}, now=now, look_at=now + SELDOM)
+            reserve_slots(conn, one.wanted.constraints, one.wanted.dag_id, one.run_id)
+    watch_runs(conn, store, {one.wanted.dag_id for one in reservations}, now=now, look_at=now + LAUNCHED_INTERVAL)
     claimable = {"enqueued_at": now, "visible_at": now, "attempt_count": 0}
     conn.execute(
         sa.insert(launches),

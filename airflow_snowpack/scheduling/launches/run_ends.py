@@ -1,14 +1,14 @@
-"""The ends of DAG runs from Airflow itself, so that none is lost which nobody told the store of.
+"""Polls Airflow for the ends of DAG runs, so that none is lost that was not reported to the store.
 
     RunEnds(store, airflow).step()
 
-Airflow tells a listener of each end, and the listener's process may die before it has written it. So every DAG that a trigger
-or a constraint of an enabled schedule names is looked at once a minute, and so is, less often, every DAG of which a schedule
-launched a run that has not ended. The invariant: **each end counts once, whoever tells it first**, since all tell it under the
-same id (:meth:`Runs.ended`), and a place moves only past what is on record.
+Airflow calls a listener at each end, and the listener's process may die before it has written it. So every DAG that a trigger
+or a constraint of an enabled schedule names is polled once a minute, and less often every DAG of which a schedule launched a
+run that has not ended. The invariant: **each end counts once**, since it has the same id however it is reported
+(:meth:`Runs.ended`), and the place of a DAG moves only past ends that are on record.
 
-Airflow can be asked in two ways. One lists what ended since a moment. The other only counts: then a count that is higher than
-what was told says that an end is missing, and the DAG's runs are searched for it.
+Airflow's interfaces answer in two ways. One lists what ended since a moment. The other only counts: a count that is higher than
+what is on record shows that an end is missing, and the DAG's runs are searched for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.scheduling.airflow_port import AirflowPort, EndedRun, EndsFound, EndsQuery, Unavailable
@@ -36,22 +35,25 @@ from airflow_snowpack.scheduling.sources.source_problems import (
 )
 from airflow_snowpack.scheduling.triggers.trigger import run_key
 from airflow_snowpack.store import Store
+from airflow_snowpack.store.dialect import insert
 from airflow_snowpack.store.tables.schedules import events, run_places, schedule_dags, schedule_runs
 
 log = logging.getLogger(__name__)
 
-EVERY, SELDOM, SOON = timedelta(minutes=1), timedelta(minutes=5), timedelta(seconds=10)
+NAMED_INTERVAL, LAUNCHED_INTERVAL = timedelta(minutes=1), timedelta(minutes=5)
+"""How often a DAG is polled that an enabled schedule names, and one that only has launched runs."""
+SEARCH_INTERVAL = timedelta(seconds=10)
 OVERLAP = timedelta(minutes=10)
 """Airflow commits a run's end some time after the moment that it bears."""
-AT_ONCE = 10
-NO_WIDER_THAN = 500
+BATCH_SIZE = 10
+KEYS_PER_STATEMENT = 500
 STATES = ("success", "failed")
 
 
 class RunEnds:
     """Finds the ends that are not on record.
 
-    :param airflow: how things stand in Airflow.
+    :param airflow: reads the state of Airflow.
     """
 
     def __init__(self, store: Store, airflow: AirflowPort) -> None:
@@ -59,14 +61,14 @@ class RunEnds:
         self._airflow = airflow
         self._runs = Runs(store)
 
-    def step(self, limit: int = AT_ONCE) -> int:
-        """Look at the DAGs that are due.
+    def step(self, limit: int = BATCH_SIZE) -> int:
+        """Poll the DAGs that are due.
 
         :returns: how many ends were not on record.
         """
         now = self._store.clock()
         due = sa.select(run_places.c.dag_id).where(run_places.c.look_at <= now).limit(1)
-        if self._store.read(lambda conn: conn.execute(due).first()) is None:
+        if self._store.first(due) is None:
             return 0
         places = self._store.transact(lambda conn: self._claim(conn, now, limit))
         try:
@@ -74,11 +76,11 @@ class RunEnds:
             self._note_missing(list(named))
             return self._close_launched(list(places)) + self._record(named, now)
         except SnowpackError as problem:
-            log.warning("run_ends_not_known: they are asked for again: %s", problem)
+            log.warning("run_ends_not_known: Airflow is polled again: %s", problem)
             return 0
 
     def _claim(self, conn: sa.Connection, now: datetime, limit: int) -> dict[str, sa.Row[Any]]:
-        """Take some that are due, so that nobody else looks at them meanwhile; those that nobody needs any more go."""
+        """Claim DAGs that are due, so that no other process polls them; delete those that no schedule needs any more."""
         is_named = sa.exists().where(schedule_dags.c.dag_id == run_places.c.dag_id).label("is_named")
         has_open = sa.exists().where(schedule_runs.c.dag_id == run_places.c.dag_id, schedule_runs.c.ended_at.is_(None))
         due = sa.select(run_places, is_named, has_open.label("has_open")).where(run_places.c.look_at <= now)
@@ -87,14 +89,14 @@ class RunEnds:
         gone = [row.dag_id for row in rows if not (row.is_named or row.has_open)]
         conn.execute(sa.delete(run_places).where(run_places.c.dag_id.in_(gone)))
         named = run_places.c.dag_id.in_([row.dag_id for row in rows if row.is_named])
-        conn.execute(sa.update(run_places).where(named).values(look_at=now + EVERY))
-        # Nobody asks for ends that are past when somebody names the DAG for the first time.
+        conn.execute(sa.update(run_places).where(named).values(look_at=now + NAMED_INTERVAL))
+        # Ends that are past do not matter when a schedule names the DAG for the first time.
         unnamed = run_places.c.dag_id.in_([row.dag_id for row in rows if row.has_open and not row.is_named])
-        conn.execute(sa.update(run_places).where(unnamed).values(look_at=now + SELDOM, since=now, mark={}))
+        conn.execute(sa.update(run_places).where(unnamed).values(look_at=now + LAUNCHED_INTERVAL, since=now, mark={}))
         return {row.dag_id: row for row in rows if row.dag_id not in gone}
 
     def _close_launched(self, dag_ids: Iterable[str]) -> int:
-        """The ends of runs that schedules launched, those included that somebody deleted."""
+        """Record the ends of runs that schedules launched, also of those that were deleted by hand."""
         active = self._store.read(lambda conn: active_runs(conn, dag_ids))
         launched = {dag_id: frozenset(runs.started) for dag_id, runs in active.items() if runs.started}
         found = self._airflow.dag_runs(launched) if launched else {}
@@ -129,47 +131,49 @@ class RunEnds:
                 for run_id, end in self._not_on_record(dag_id, ends).items()
             )
             if missing:
-                log.warning("run_ends_made_good: %s ends of runs of %s had not been told", missing, dag_id)
+                log.warning("run_ends_made_good: %s ends of runs of %s had not been reported", missing, dag_id)
             self._move(places[dag_id], asked[dag_id], ends, now)
             news += missing
         return news
 
     def _ask_for(self, row: sa.Row[Any], now: datetime) -> tuple[EndsQuery, Mapping[str, int] | None]:
-        """The question about one DAG, and how many runs should have ended, if what is on record is all."""
+        """Return the query for one DAG, and how many runs should have ended if all ends are on record."""
         mark, keys = row.mark, {run_key(row.dag_id, state): state for state in STATES}
         counts = mark.get("counts")
-        search = bool(mark.get("search")) or (counts is None and row.since < now - SELDOM)
-        new = sa.select(events.c.key, sa.func.count()).where(events.c.key.in_(keys), events.c.id > mark.get("event", 0))
-        rows = [] if counts is None else self._store.read(lambda conn: conn.execute(new.group_by(events.c.key)).all())
-        told = {row[0]: row[1] for row in rows}
-        expected = None if counts is None else {state: counts[state] + told.get(key, 0) for key, state in keys.items()}
+        search = bool(mark.get("search")) or (counts is None and row.since < now - LAUNCHED_INTERVAL)
+        new = sa.select(events.c.key, sa.func.count().label("number")).where(
+            events.c.key.in_(keys), events.c.id > mark.get("event", 0)
+        )
+        rows = [] if counts is None else self._store.all(new.group_by(events.c.key))
+        recorded = {row.key: row.number for row in rows}
+        expected = None if counts is None else {state: counts[state] + recorded.get(key, 0) for key, state in keys.items()}
         known = self._on_record(row.dag_id, keys) if search else frozenset()
         return EndsQuery(row.dag_id, row.since, search, known, mark.get("after")), expected
 
     def _not_on_record(self, dag_id: str, found: EndsFound) -> dict[str, EndedRun]:
-        """To read costs less than to write once more what is there."""
+        """Leave out what is on record: to read costs less than to write it once more."""
         sources = {end_source(dag_id, run_id, end.at, end.began_at, end.state): run_id for run_id, end in found.ended.items()}
         ids = list(sources)
-        for start in range(0, len(ids), NO_WIDER_THAN):
-            query = sa.select(events.c.source_id).where(events.c.source_id.in_(ids[start : start + NO_WIDER_THAN]))
-            for source in self._store.read(lambda conn, query=query: conn.execute(query).scalars().all()):  # type: ignore[misc]  # mypy takes the default for an argument
+        for start in range(0, len(ids), KEYS_PER_STATEMENT):
+            query = sa.select(events.c.source_id).where(events.c.source_id.in_(ids[start : start + KEYS_PER_STATEMENT]))
+            for source in self._store.scalars(query):
                 del sources[source]
         return {run_id: found.ended[run_id] for run_id in sources.values()}
 
     def _on_record(self, dag_id: str, keys: Iterable[str]) -> frozenset[str]:
         query = sa.select(events.c.detail["run_id"].as_string()).where(events.c.key.in_(list(keys)))
-        return frozenset(self._store.read(lambda conn: conn.execute(query).scalars().all()))
+        return frozenset(self._store.scalars(query))
 
     def _move(self, row: sa.Row[Any], asked: tuple[EndsQuery, Mapping[str, int] | None], found: EndsFound, now: datetime) -> None:
-        """Remember up to where this DAG's ends are on record."""
+        """Store up to where this DAG's ends are on record."""
         question, expected = asked
         values: dict[str, Any] = {"mark": self._mark(row.mark, question, expected, found)}
         if values["mark"].get("search"):
-            values["look_at"] = now + SOON
+            values["look_at"] = now + SEARCH_INTERVAL
         else:
             values["since"] = max(row.since, now - OVERLAP)
         mine = run_places.c.dag_id == row.dag_id
-        self._store.transact(lambda conn: conn.execute(sa.update(run_places).where(mine).values(**values)))
+        self._store.execute(sa.update(run_places).where(mine).values(**values))
 
     def _mark(
         self, mark: Mapping[str, Any], asked: EndsQuery, expected: Mapping[str, int] | None, found: EndsFound
@@ -184,13 +188,12 @@ class RunEnds:
         over = {state: found.counts[state] - expected[state] for state in STATES}
         if any(number > 0 for number in over.values()):
             return {**mark, "search": True}
-        # Lower: what a listener tells before Airflow has committed it, or runs that were cleared or deleted, which stay away.
+        # Lower: a listener reported what Airflow has not committed yet, or runs were cleared or deleted, which stay away.
         return fresh if any(over.values()) and over == mark.get("short") else {**mark, "short": over}
 
 
 def watch_runs(conn: sa.Connection, store: Store, dag_ids: Iterable[str], *, now: datetime, look_at: datetime) -> None:
-    """Have the runs of these DAGs looked at from now on."""
-    insert = postgresql.insert if store.is_postgres else sqlite.insert
+    """Poll the ends of these DAGs' runs from now on."""
     # In one order in every transaction, since a row that another one has inserted is waited for.
     rows = [{"dag_id": dag_id, "since": now, "look_at": look_at, "mark": {}} for dag_id in sorted(dag_ids)]
     if rows:
@@ -198,6 +201,6 @@ def watch_runs(conn: sa.Connection, store: Store, dag_ids: Iterable[str], *, now
 
 
 def ends_are_due(store: Store) -> bool:
-    """Whether nobody has looked for too long; a scheduler that is at work looks sooner."""
-    late = sa.select(run_places.c.dag_id).where(run_places.c.look_at <= store.clock() - SELDOM).limit(1)
-    return store.read(lambda conn: conn.execute(late).first()) is not None
+    """Return whether a poll is overdue; a running scheduler polls sooner."""
+    late = sa.select(run_places.c.dag_id).where(run_places.c.look_at <= store.clock() - LAUNCHED_INTERVAL).limit(1)
+    return store.first(late) is not None

@@ -1,11 +1,11 @@
-"""What runs that were let through hold of a pool or of a load, for as long as Airflow does not show it.
+"""Slots of pools and shares of loads that are reserved for runs, until Airflow shows that they take them.
 
-    hold(conn, schedule.constraints, dag_id, run_id)   # with the run's reservation, in one transaction
-    held(conn, "pool:spark", snapshot.taken_at)        # how much of it is promised to runs that a snapshot does not show
+    reserve_slots(conn, schedule.constraints, dag_id, run_id)   # with the run, in one transaction
+    held(conn, "pool:spark", snapshot.taken_at)        # how much is reserved for runs that a snapshot does not show
 
-A run that is started, or that has passed its gate, takes its slots some seconds later, and moves the load later still. Until then
-Airflow says the same to the next job, and to the next scheduler. The invariant: **what was let through counts from then on, and
-never twice with what a snapshot shows of it.**
+A run that is started, or that has passed its gate, takes its slots some seconds later, and changes the load later still. Until
+then Airflow reports the same numbers to the next evaluation. The invariant: **a run counts from when it was reserved, and never
+twice with what a snapshot shows of it.**
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from airflow_snowpack.scheduling.constraints.constraint import Constraint, pool_
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.tables.schedules import gated_runs, schedule_runs, slot_holds
 
-AT_MOST = timedelta(minutes=15)
-"""A run that has not been seen in the pool so long after it was launched holds nothing more: its DAG does not use the pool."""
-SETTLED = timedelta(minutes=1)
+POOL_PERIOD = timedelta(minutes=15)
+"""A run that was not seen in the pool so long after its launch has no slots reserved any more: its DAG does not use the pool."""
+LOAD_PERIOD = timedelta(minutes=1)
 """A load shows a run that was launched so long ago."""
 
 of_run = sa.and_(schedule_runs.c.dag_id == slot_holds.c.dag_id, schedule_runs.c.run_id == slot_holds.c.run_id)
 of_gate = sa.and_(gated_runs.c.dag_id == slot_holds.c.dag_id, gated_runs.c.run_id == slot_holds.c.run_id)
 
 
-def hold(conn: sa.Connection, constraints: Iterable[Constraint], dag_id: str, run_id: str) -> None:
-    """Note what a run takes, in the transaction that reserves it or lets it pass its gate; what it held before is over."""
-    let_go(conn, dag_id, run_id)
+def reserve_slots(conn: sa.Connection, constraints: Iterable[Constraint], dag_id: str, run_id: str) -> None:
+    """Reserve what a run takes, in the transaction that reserves it or lets it pass its gate, in place of what it had before."""
+    release_slots(conn, dag_id, run_id)
     for key, amount in sorted(amounts_of(constraints).items()):
         conn.execute(sa.insert(slot_holds).values(dag_id=dag_id, run_id=run_id, key=key, amount=amount))
 
@@ -46,11 +46,11 @@ def amounts_of(constraints: Iterable[Constraint]) -> dict[str, int]:
 
 
 def held(conn: sa.Connection, key: str, taken_at: datetime, *, but: tuple[str, str] = ("", "")) -> int:
-    """How much of it is promised to runs that a snapshot of this moment does not show.
+    """Return how much is reserved for runs that a snapshot of this moment does not show.
 
-    :param but: the DAG and the id of a run that asks for itself, and is in nobody's way but its own.
+    :param but: the DAG and the id of a run that is evaluated itself.
     """
-    before = taken_at - (AT_MOST if key.startswith(pool_wait_key("")) else SETTLED)
+    before = taken_at - (POOL_PERIOD if key.startswith(pool_wait_key("")) else LOAD_PERIOD)
     launched = sa.or_(schedule_runs.c.launched_at.is_(None), schedule_runs.c.launched_at > before)
     scheduled = sa.exists().where(of_run, schedule_runs.c.ended_at.is_(None), launched)
     gated = sa.exists().where(of_gate, gated_runs.c.ended_at.is_(None), gated_runs.c.passed_at > before)
@@ -64,7 +64,7 @@ def held(conn: sa.Connection, key: str, taken_at: datetime, *, but: tuple[str, s
 
 
 def note_shown(store: Store, snapshot: Snapshot) -> None:
-    """Runs that a snapshot shows in a pool: their slots are among those that it does not call free."""
+    """Mark the runs that a snapshot shows in a pool: their slots are among those that it does not report as free."""
     seen = {pool: free.taken_by for pool, free in snapshot.free_slots.items() if isinstance(free, FreeSlots)}
     for pool, runs in seen.items():
         mine = sa.and_(slot_holds.c.key == pool_wait_key(pool), slot_holds.c.shown_at.is_(None))
@@ -76,6 +76,6 @@ def note_shown(store: Store, snapshot: Snapshot) -> None:
             store.transact(lambda conn, change=change: conn.execute(change))  # type: ignore[misc]  # as above
 
 
-def let_go(conn: sa.Connection, dag_id: str, run_id: str) -> None:
-    """A run that has ended, or that is not to be after all, holds nothing."""
+def release_slots(conn: sa.Connection, dag_id: str, run_id: str) -> None:
+    """Release what is reserved for a run that has ended, or that will not start after all."""
     conn.execute(sa.delete(slot_holds).where(slot_holds.c.dag_id == dag_id, slot_holds.c.run_id == run_id))

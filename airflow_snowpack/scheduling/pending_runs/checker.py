@@ -1,14 +1,14 @@
-"""The checker: evaluates pending jobs that are due, and sends off those whose trigger and constraints are satisfied.
+"""The checker: evaluates the pending runs that are due, and reserves those whose trigger and constraints are satisfied.
 
     Checker(store, airflow).step()              # all that is due
     for report in checker.parts(): ...               # the same, part by part, to start runs in between
 
-It evaluates nothing before the moment that an evaluation before named. The invariant: **checking and reserving is one step.**
-Jobs are evaluated in batches, each in a transaction of its own, under locks on what their constraints count, and the run that a
-job is to become counts from the commit on; so two schedules, or two processes, cannot both take the last place.
+It evaluates nothing before the moment that the last evaluation named. The invariant: **checking and reserving is one step.**
+Pending runs are evaluated in batches, each in a transaction of its own, under locks on what their constraints count, and a run
+counts from the commit on; so two schedules, or two processes, cannot both take the last place.
 
-However many wait, they keep no other from starting: what takes no place from others comes first, and of the rest, of equal
-priority, what has been due for the longest.
+However many wait, they block no other: what takes no place from others comes first, and of the rest, of equal priority, what has
+been due for the longest.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from airflow_snowpack.store.tables.schedules import pending_jobs, schedule_group
 
 log = logging.getLogger(__name__)
 
-A_PART = 2_000
-"""So many jobs are evaluated on one answer of Airflow's, which is some seconds old at the end."""
-A_TRANSACTION, AT_LEAST = 500, 50
-"""So many jobs are evaluated in one transaction: a process that wants one of them waits until it ends."""
-MOST_ASKED = 250
-"""Airflow is asked about the runs of so many DAGs or groups in one round; each DAG is a request."""
+SNAPSHOT_SIZE = 2_000
+"""So many pending runs are evaluated on one snapshot of Airflow, which is some seconds old at the end."""
+BATCH_SIZE, SMALLEST_BATCH = 500, 50
+"""So many pending runs are evaluated in one transaction: a process that wants one of them waits until it ends."""
+REQUEST_LIMIT = 250
+"""The runs of so many DAGs or groups are read from Airflow in one round; each DAG is a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What one step did.
+    """The results of one step.
 
-    :param looked_at: how many pending jobs it evaluated.
-    :param sent_off: the ids of those that are to be launched now; ``discarded``: of those that never will be.
+    :param looked_at: how many pending runs it evaluated.
+    :param sent_off: the ids of those that were reserved; ``discarded``: of those that were discarded.
     """
 
     looked_at: int = 0
@@ -54,7 +54,7 @@ class CheckReport:
 
     @classmethod
     def of(cls, outcomes: Outcomes) -> CheckReport:
-        """What became of some jobs."""
+        """Report the outcomes of some pending runs."""
         return cls(
             looked_at=sum(outcome is not None for outcome in outcomes.values()),
             sent_off=tuple(key for key, outcome in outcomes.items() if outcome is PendingState.LAUNCH),
@@ -69,7 +69,7 @@ class CheckReport:
 class Checker:
     """Evaluates what is due.
 
-    :param airflow: how things stand in Airflow.
+    :param airflow: reads the state of Airflow.
     """
 
     def __init__(self, store: Store, airflow: AirflowPort) -> None:
@@ -77,18 +77,18 @@ class Checker:
         self._airflow = airflow
 
     def step(self, limit: int | None = None) -> CheckReport:
-        """Evaluate the pending jobs that are due now.
+        """Evaluate the pending runs that are due now.
 
         :param limit: at most so many, the most urgent; ``None`` for all.
         """
         return sum(self.parts(limit), CheckReport())
 
     def parts(self, limit: int | None = None) -> Iterator[CheckReport]:
-        """Do the same part by part; what a part has sent off may be launched before the next one."""
+        """Do the same part by part; what a part has reserved can be launched before the next one."""
         free, others = _in_order(self._find(limit))
-        for jobs in (free, others):
-            for start in range(0, len(jobs), A_PART):
-                yield CheckReport.of(self._evaluate(jobs[start : start + A_PART]))
+        for runs in (free, others):
+            for start in range(0, len(runs), SNAPSHOT_SIZE):
+                yield CheckReport.of(self._evaluate(runs[start : start + SNAPSHOT_SIZE]))
 
     def _find(self, limit: int | None) -> Sequence[sa.Row[Any]]:
         names = ("pending_id", "schedule", "dag_id", "priority", "created_at", "next_check_at")
@@ -98,44 +98,44 @@ class Checker:
         cte = due.where(pending_jobs.c.next_check_at <= self._store.clock(), is_open).cte("due")
         cte = cte.prefix_with("MATERIALIZED", dialect="postgresql")
         first = sa.select(cte).order_by(*_by_turn(cte)).limit(limit).subquery()
-        # Subqueries and not joins, for the same reason; there is no schedule where the subscriber has begun a job while it was
-        # deleted, and the job is discarded here.
-        said = sa.select(schedules.c.definition["constraints"]).where(schedules.c.name == first.c.schedule).scalar_subquery()
+        # Subqueries and not joins, for the same reason. A pending run that began while its schedule was deleted has none, and is
+        # discarded here.
+        declared = sa.select(schedules.c.definition["constraints"]).where(schedules.c.name == first.c.schedule).scalar_subquery()
         is_grouped = sa.exists().where(schedule_groups.c.dag_id == first.c.dag_id)
         query = sa.select(
-            first.c.pending_id, first.c.schedule, first.c.dag_id, said.label("constraints"), is_grouped.label("is_grouped")
+            first.c.pending_id, first.c.schedule, first.c.dag_id, declared.label("constraints"), is_grouped.label("is_grouped")
         )
-        return self._store.read(lambda conn: conn.execute(query.order_by(*_by_turn(first))).all())
+        return self._store.all(query.order_by(*_by_turn(first)))
 
-    def _evaluate(self, jobs: Sequence[sa.Row[Any]]) -> Outcomes:
-        named = sa.select(schedules.c.name, schedules.c.definition).where(schedules.c.name.in_([job.schedule for job in jobs]))
-        definitions = Definitions((name, said) for name, said in self._store.read(lambda conn: conn.execute(named).all()))
+    def _evaluate(self, runs: Sequence[sa.Row[Any]]) -> Outcomes:
+        named = sa.select(schedules.c.name, schedules.c.definition).where(schedules.c.name.in_([run.schedule for run in runs]))
+        definitions = Definitions((row.name, row.definition) for row in self._store.all(named))
         asked = [(one.dag_id, each) for one in definitions.readable for each in one.constraints]
         snapshot = take_snapshot(self._store, self._airflow, asked)
         outcomes: Outcomes = {}
-        left, most = [job.pending_id for job in jobs], A_TRANSACTION
+        left, most = [run.pending_id for run in runs], BATCH_SIZE
         while left:
             batch = left[:most]
             done = self._evaluate_batch(batch, snapshot, definitions)
             outcomes |= done
             left = [pending_id for pending_id in batch if pending_id not in done] + left[most:]
-            most = min(A_TRANSACTION, max(AT_LEAST, 2 * len(done)))  # no more are held than the last transaction came to
+            most = min(BATCH_SIZE, max(SMALLEST_BATCH, 2 * len(done)))  # no more are locked than the last transaction came to
         return outcomes
 
     def _evaluate_batch(self, batch: Sequence[str], snapshot: Snapshot, definitions: Definitions) -> Outcomes:
-        """Evaluate these jobs, or the first ones of them.
+        """Evaluate these pending runs, or the first ones of them.
 
-        An error that the evaluation of one job raises rolls all of them back. So it is looked for in halves, and the job that
-        raises it is set aside: it must not keep the others waiting for ever.
+        An error in the evaluation of one rolls all of them back. So the batch is halved until the one is found and set aside: it
+        must not block the others for ever.
         """
         try:
             return self._store.transact(lambda conn: Evaluation(self._store, conn, snapshot, definitions).evaluate(batch))
         except StoreError:
-            raise  # the store's error and no job's
+            raise  # of the store, not of a pending run
         except Exception as problem:
             if len(batch) > 1:
                 return self._evaluate_batch(batch[: len(batch) // 2], snapshot, definitions)
-            log.exception("job_not_evaluated: the pending job %s is set aside", batch[0])
+            log.exception("job_not_evaluated: the pending run %s is set aside", batch[0])
             failed = {batch[0]: problem}
         return self._store.transact(lambda conn: Evaluation(self._store, conn, snapshot, definitions, failed).evaluate(batch))
 
@@ -146,20 +146,20 @@ def _by_turn(due: sa.FromClause) -> tuple[sa.ColumnElement[Any], ...]:
 
 def _in_order(due: Sequence[sa.Row[Any]]) -> tuple[list[sa.Row[Any]], list[sa.Row[Any]]]:
     """Those that take no place from any that is due, and then the others by turn, as far as Airflow can be asked about them."""
-    declared = {job.pending_id: _constraints(job) for job in due}
-    counting = [job for job in due if _takes_a_place(job.dag_id, declared[job.pending_id])]
-    counted = {job.dag_id for job in counting}
-    free = [job for job in due if job.dag_id not in counted and not (job.is_grouped and counting)]
-    is_free = {job.pending_id for job in free}
+    declared = {run.pending_id: _constraints(run) for run in due}
+    counting = [run for run in due if _takes_a_place(run.dag_id, declared[run.pending_id])]
+    counted = {run.dag_id for run in counting}
+    free = [run for run in due if run.dag_id not in counted and not (run.is_grouped and counting)]
+    is_free = {run.pending_id for run in free}
     asked: set[str] = set()
     others = []
-    for job in due:
-        if job.pending_id in is_free:
+    for run in due:
+        if run.pending_id in is_free:
             continue
-        asked |= _asked_about(job.dag_id, filter(None, declared[job.pending_id]))
-        if len(asked) > MOST_ASKED:
+        asked |= _asked_about(run.dag_id, filter(None, declared[run.pending_id]))
+        if len(asked) > REQUEST_LIMIT:
             break
-        others.append(job)
+        others.append(run)
     return free, others
 
 
@@ -175,10 +175,10 @@ def _asked_about(dag_id: str, constraints: Iterable[Constraint]) -> set[str]:
     return keys
 
 
-def _constraints(job: sa.Row[Any]) -> list[Constraint | None]:
+def _constraints(run: sa.Row[Any]) -> list[Constraint | None]:
     """Its constraints, with ``None`` for one that cannot be read; none for a schedule that is gone."""
     found: list[Constraint | None] = []
-    for one in job.constraints if isinstance(job.constraints, list) else []:
+    for one in run.constraints if isinstance(run.constraints, list) else []:
         try:
             found.append(CONSTRAINTS.parse(one))
         except InvalidSchedule:

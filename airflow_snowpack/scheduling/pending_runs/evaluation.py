@@ -226,7 +226,7 @@ class Evaluation:
 
     def _wait_in_queue(self, due: _Due, reasons: tuple[Reason, ...], rulings: Rulings) -> PendingState:
         key = rulings.waits_for
-        next_at = None if key is not None else min(rulings.next_look(self._now), due.expires_at)
+        next_at = None if key is not None else min(rulings.next_check(self._now), due.expires_at)
         return self._wait_for_constraints(due, _changes(reasons, next_at, key, due.counted))
 
     def _time_out(self, due: _Due, reasons: tuple[Reason, ...]) -> PendingState:

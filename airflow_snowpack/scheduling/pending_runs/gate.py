@@ -21,9 +21,8 @@ import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.airflow_port import AirflowPort, Snapshot
 from airflow_snowpack.scheduling.constraints.constraint import Constraint, RequiredFacts, counted_keys, dag_wait_key
-from airflow_snowpack.scheduling.counted_period import remember_period
 from airflow_snowpack.scheduling.launches.reservation import Wanted
-from airflow_snowpack.scheduling.launches.slot_reservations import hold
+from airflow_snowpack.scheduling.launches.slot_reservations import reserve_slots
 from airflow_snowpack.scheduling.pending_runs.airflow_snapshot import take_snapshot
 from airflow_snowpack.scheduling.pending_runs.constraint_context import Facts, GateContext
 from airflow_snowpack.scheduling.pending_runs.gated_runs import (
@@ -37,6 +36,7 @@ from airflow_snowpack.scheduling.pending_runs.gated_runs import (
 from airflow_snowpack.scheduling.pending_runs.model import reasons_from_json, reasons_to_json
 from airflow_snowpack.scheduling.pending_runs.rulings import rule_all
 from airflow_snowpack.scheduling.pending_runs.wait_queue import wake_next
+from airflow_snowpack.scheduling.retention import remember_period
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.advisory_locks import lock_keys
 from airflow_snowpack.store.dialect import insert
@@ -114,7 +114,7 @@ class Gate:
         if row.ended_at is not None or row.state == GateState.SKIPPED:
             changes = {**declared, **new, **NOT_QUEUED}
         elif row.state == GateState.WAITING and row.constraints != declared["constraints"]:
-            changes = {**declared, **NOT_QUEUED, "reasons": []}  # the results of other constraints say nothing about these
+            changes = {**declared, **NOT_QUEUED, "reasons": []}  # the results of other constraints do not apply
         else:
             changes = {}
         conn.execute(sa.update(gated_runs).where(self._place.row).values(**changes, **seen))
@@ -143,7 +143,7 @@ class Gate:
         now = self._store.clock()
         passed = {"passed_at": now} if state is GateState.PASSED else {}
         if passed:
-            hold(conn, self._run.constraints, self._place.dag_id, self._place.run_id)
+            reserve_slots(conn, self._run.constraints, self._place.dag_id, self._place.run_id)
         conn.execute(sa.update(gated_runs).where(self._place.row).values(state=state.value, **passed, **changes))
         if row.waits_for not in (None, changes["waits_for"]):
             wake_next(conn, [row.waits_for], now, skip_locked=True)

@@ -1,14 +1,14 @@
-"""Pending jobs: a schedule that something has happened to, on its way to a run.
+"""A pending run: a schedule that an event has reached, on its way to a DAG run.
 
-The states are a table, and there is no way but these: ``PENDING_TRIGGER → PENDING_CONSTRAINT → PENDING_LAUNCH →
-launched``. From the first two it may also be discarded. A pending job takes events up until it is ``PENDING_LAUNCH``;
-what comes later begins a new one.
+The states are a table, and these are the only ways: ``PENDING_TRIGGER → PENDING_CONSTRAINT → PENDING_LAUNCH → launched``. In each
+of the first three it may also be discarded. A pending run takes up events until it is ``PENDING_LAUNCH``; later ones begin a new
+pending run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -16,11 +16,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.errors import WrongTransition
+from airflow_snowpack.store.mapping import row_mapper
 from airflow_snowpack.store.tables.schedules import pending_jobs
 
 
 class PendingState(StrEnum):
-    """Where a pending job stands."""
+    """The state of a pending run."""
 
     TRIGGER = "pending_trigger"
     CONSTRAINT = "pending_constraint"
@@ -38,19 +39,9 @@ TRANSITIONS: Mapping[PendingState, frozenset[PendingState]] = {
 }
 OPEN = (PendingState.TRIGGER.value, PendingState.CONSTRAINT.value)
 is_open = pending_jobs.c.state.in_(sa.bindparam("open_states", OPEN, expanding=True, literal_execute=True))
-"""Written out, not bound: the partial indexes on open jobs serve only a statement that says the same as they do."""
+"""Written out, not bound: the partial indexes on open runs serve only a statement with the same text."""
 
-
-WRITTEN = (
-    "triggered_at",
-    "expires_at",
-    "next_check_at",
-    "waits_for",
-    "counted_to",
-    "progress",
-    "reasons",
-    "run_id",
-)
+WRITTEN = ("triggered_at", "expires_at", "next_check_at", "waits_for", "counted_to", "progress", "reasons", "run_id")
 """What an evaluation may change beside the state."""
 WRITE = (
     sa.update(pending_jobs)
@@ -61,10 +52,10 @@ WRITE = (
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a pending job has not launched: one of its constraints, or its trigger.
+    """The last result of one of the constraints of a pending run, or of its trigger.
 
     :param what: ``trigger``, or the constraint's kind.
-    :param not_before: it will not be asked again before this moment.
+    :param not_before: it is not evaluated again before this moment.
     """
 
     what: str
@@ -73,15 +64,29 @@ class Reason:
     not_before: datetime | None = None
 
 
+def reasons_to_json(reasons: Iterable[Reason]) -> list[dict[str, Any]]:
+    """Return the reasons as they are stored."""
+    return [asdict(one) | {"not_before": one.not_before.isoformat() if one.not_before else None} for one in reasons]
+
+
+def reasons_from_json(stored: Iterable[Mapping[str, Any]]) -> tuple[Reason, ...]:
+    """Read stored reasons."""
+    return tuple(
+        Reason(one["what"], one["says"], one["met"], datetime.fromisoformat(one["not_before"]) if one["not_before"] else None)
+        for one in stored
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class PendingRun:
-    """A run that may come.
+    """A run that may start.
 
     :param triggered_at: since when its trigger is satisfied.
-    :param expires_at: until when its constraints may take.
-    :param next_check_at: when it is looked at next; ``None`` when only an event can move it.
-    :param reasons: what its trigger and its constraints said when they were last asked.
-    :param run_id: of the DAG run that it became, or is to become.
+    :param expires_at: how long it may wait for its constraints.
+    :param next_check_at: when it is evaluated next; ``None`` when only an event can change it.
+    :param waits_for: the key of the queue that it waits in.
+    :param reasons: the last results of its trigger and its constraints.
+    :param run_id: of its DAG run, once it is reserved.
     """
 
     pending_id: str
@@ -101,10 +106,13 @@ class PendingRun:
     run_id: str | None
 
 
-def move(conn: sa.Connection, pending_id: str, was: PendingState, to: PendingState, **changes: Any) -> None:
-    """Write a pending job's next state; the caller holds its row.
+pending_from = row_mapper(PendingRun, {"state": PendingState, "reasons": reasons_from_json})
 
-    :raises WrongTransition: it cannot go there from where it is.
+
+def move(conn: sa.Connection, pending_id: str, was: PendingState, to: PendingState, **changes: Any) -> None:
+    """Write the next state of a pending run whose row the caller has locked.
+
+    :raises WrongTransition: the states have no such transition, or the run is in another state.
     """
     if to not in TRANSITIONS[was]:
         raise WrongTransition(pending_id, was, to)
@@ -115,7 +123,7 @@ def move(conn: sa.Connection, pending_id: str, was: PendingState, to: PendingSta
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """The next state of a pending job whose row the caller holds.
+    """The next state of a pending run whose row the caller has locked.
 
     :param was: the state that its row has.
     :param values: the columns of :data:`WRITTEN`.
@@ -128,14 +136,14 @@ class Write:
 
     @classmethod
     def of(cls, row: sa.Row[Any], *, state: PendingState | None = None, was: PendingState | None = None, **changes: Any) -> Write:
-        """What the row is to be; columns that are not named stay as they are.
+        """Return the change of a row; columns that are not named stay as they are.
 
         :param was: the state that was written since the row was read.
-        :raises WrongTransition: it cannot go there from where it is.
+        :raises WrongTransition: the states have no such transition.
         """
         before = was or PendingState(row.state)
         after = state or before
-        # A trigger and constraints that are met at once are one write; the way is the same.
+        # A trigger and constraints that are met at once are one write for both transitions.
         through = TRANSITIONS[PendingState.CONSTRAINT] if before is PendingState.TRIGGER else frozenset[PendingState]()
         if after not in TRANSITIONS[before] | through:
             raise WrongTransition(row.pending_id, before, after)
@@ -143,51 +151,12 @@ class Write:
 
 
 def write_all(conn: sa.Connection, writes: Sequence[Write]) -> None:
-    """Write the next states of several pending jobs in one statement.
+    """Write the next states of several pending runs in one statement.
 
-    :raises WrongTransition: one of them is not in the state that it was in.
+    :raises WrongTransition: one of them is in another state than when it was read.
     """
     if not writes:
         return
     rows = [{"b_job": one.pending_id, "b_was": one.was.value, "state": one.state.value, **one.values} for one in writes]
     if conn.execute(WRITE, rows).rowcount != len(rows):
         raise WrongTransition(", ".join(one.pending_id for one in writes[:3]), "no longer as it was read", writes[0].state)
-
-
-def reasons_to_json(reasons: tuple[Reason, ...]) -> list[dict[str, Any]]:
-    return [
-        {
-            "what": reason.what,
-            "says": reason.says,
-            "met": reason.met,
-            "not_before": None if reason.not_before is None else reason.not_before.isoformat(),
-        }
-        for reason in reasons
-    ]
-
-
-def reasons_from_json(stored: list[dict[str, Any]]) -> tuple[Reason, ...]:
-    return tuple(
-        Reason(one["what"], one["says"], one["met"], datetime.fromisoformat(one["not_before"]) if one["not_before"] else None)
-        for one in stored
-    )
-
-
-def pending_from(row: sa.Row[Any]) -> PendingRun:
-    return PendingRun(
-        pending_id=row.pending_id,
-        schedule=row.schedule,
-        generation=row.generation,
-        dag_id=row.dag_id,
-        state=PendingState(row.state),
-        priority=row.priority,
-        created_at=row.created_at,
-        triggered_at=row.triggered_at,
-        expires_at=row.expires_at,
-        next_check_at=row.next_check_at,
-        waits_for=row.waits_for,
-        reasons=reasons_from_json(row.reasons),
-        ended_at=row.ended_at,
-        ended_because=row.ended_because,
-        run_id=row.run_id,
-    )

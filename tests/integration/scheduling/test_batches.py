@@ -70,9 +70,9 @@ def test_a_batch_decides_what_its_jobs_would_decide_one_after_the_other(
             one.airflow.pools["spark"] = 4
             declare_at_random(one, random.Random(number))
         for turn in range(6):
-            for one, size in ((scheduler, checker.A_TRANSACTION), (alone, 1)):
-                monkeypatch.setattr(checker, "A_TRANSACTION", size)
-                monkeypatch.setattr(checker, "AT_LEAST", size)
+            for one, size in ((scheduler, checker.BATCH_SIZE), (alone, 1)):
+                monkeypatch.setattr(checker, "BATCH_SIZE", size)
+                monkeypatch.setattr(checker, "SMALLEST_BATCH", size)
                 while one.checker.step().looked_at:
                     pass
                 one.launcher.step()

@@ -286,7 +286,7 @@ def test_the_schedule_of_a_cron_is_shown_among_the_schedules_and_changed_in_the_
         lambda: schedules.resume("features"),
         lambda: schedules.delete("features"),
     ):
-        with pytest.raises(KeptByRun, match=r"registered run of this name.*runs upsert"):
+        with pytest.raises(KeptByRun, match=r"is a registered run.*runs upsert"):
             change()
     assert runs.get("features") == before
 
@@ -299,10 +299,10 @@ def test_the_schedule_of_a_cron_is_shown_among_the_schedules_and_changed_in_the_
 def test_schedules_and_registered_runs_share_their_names(runs: RegisteredRuns, scheduler: Any, said: dict[str, Any]) -> None:
     scheduler.declare("nightly", CustomEvents("x"))
     for enter in (runs.register, runs.upsert):
-        with pytest.raises(NameTaken, match="There is a schedule 'nightly' already"):
+        with pytest.raises(NameTaken, match="A schedule 'nightly' exists already"):
             enter(make("nightly", **said))
     runs.register(make(**said))
-    with pytest.raises(NameTaken, match="There is a registered run 'features' already"):
+    with pytest.raises(NameTaken, match="A registered run 'features' exists already"):
         scheduler.schedules.create(Schedule("features", "another", Cron("0 1 * * *")))
 
     assert [one.name for one in runs.list()] == ["features"]
@@ -363,7 +363,7 @@ def test_runs_are_listed_by_name_by_dag_and_by_whether_they_are_enabled(runs: Re
 @pytest.mark.one_database
 def test_a_name_that_nobody_registered_is_told(runs: RegisteredRuns) -> None:
     for ask in (runs.get, runs.enable, runs.disable, runs.unregister, lambda name: run_registered(runs, name)):
-        with pytest.raises(RunNotFound, match="No run is registered as 'nobody'"):
+        with pytest.raises(RunNotFound, match="There is no registered run 'nobody'"):
             ask("nobody")
 
 

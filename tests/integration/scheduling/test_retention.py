@@ -12,8 +12,7 @@ from forgetting import Killed, forget_old, killed_at
 from query_plans import scans, sent_by
 
 from airflow_snowpack.scheduling import CustomEvents, EventLog, Gate, GatePlace, MaxRuns, PartitionsAdded, Schedule, explain
-from airflow_snowpack.scheduling.counted_period import FACT, longest_of_gates
-from airflow_snowpack.scheduling.retention import KEEP, retained
+from airflow_snowpack.scheduling.retention import FACT, KEEP, longest_of_gates, retained
 from airflow_snowpack.scheduling.scheduler import TIDY_EVERY, Scheduler
 from airflow_snowpack.store.retention import BATCH_SIZE, Pruner
 from airflow_snowpack.store.schema import store_facts

@@ -71,7 +71,7 @@ def test_enable_and_disable_take_several_and_one_that_is_refused_does_not_keep_t
 
     assert said.code == 4
     assert said.out == "a  disabled\nb  disabled\n"
-    assert "No run is registered as 'nobody'" in said.err
+    assert "There is no registered run 'nobody'" in said.err
     assert [one.name for one in runs.list(enabled=False)] == ["a", "b"]
     assert [one["name"] for one in snowpack("runs", "enable", "a", "-o", "json").json] == ["a"]
     assert [one["name"] for one in snowpack("runs", "list", "--enabled", "-o", "json").json["runs"]] == ["a"]
@@ -106,16 +106,16 @@ def test_a_start_takes_values_for_this_run_alone(snowpack: Run, jobs: Jobs) -> N
     ("command", "code", "says"),
     [
         (("register", *FEATURES), 1, "is registered already"),
-        (("register", "nightly", "--dag", "d"), 1, "There is a schedule 'nightly' already"),
+        (("register", "nightly", "--dag", "d"), 1, "A schedule 'nightly' exists already"),
         (("upsert", "no name", "--dag", "d"), 2, "name ="),
         (("upsert", *FEATURES, "--cron", "at eight"), 2, "cron ="),
         (("upsert", *FEATURES, "--tz", "Berlin"), 2, "no such time zone"),
         (("upsert", *FEATURES, "--conf", "{"), 2, "is no JSON"),
         (("upsert", *FEATURES, "--conf", "[7]"), 2, "is no JSON object"),
-        (("run", "features", "--conf", '{"snowpack_run": {}}'), 2, "what Snowpack itself tells a run"),
-        (("run", "nobody"), 4, "No run is registered as 'nobody'"),
-        (("show", "nobody"), 4, "No run is registered as 'nobody'"),
-        (("enable", "nobody"), 4, "No run is registered as 'nobody'"),
+        (("run", "features", "--conf", '{"snowpack_run": {}}'), 2, "is reserved"),
+        (("run", "nobody"), 4, "There is no registered run 'nobody'"),
+        (("show", "nobody"), 4, "There is no registered run 'nobody'"),
+        (("enable", "nobody"), 4, "There is no registered run 'nobody'"),
     ],
 )
 def test_what_is_refused_ends_with_its_code_and_says_why(
@@ -137,7 +137,7 @@ def test_its_schedule_is_left_alone_by_the_commands_of_schedules(snowpack: Run, 
     for command in (("suspend", "features"), ("resume", "features"), ("delete", "features", "--yes")):
         said = snowpack("schedules", *command)
         assert said.code == 1
-        assert "registered run of this name" in said.err
+        assert "is a registered run" in said.err
 
     assert runs.get("features").enabled
     assert snowpack("schedules", "explain", "features").code == 0
