@@ -1,10 +1,10 @@
-"""Airflow's REST API: the way to Airflow for processes that are no task.
+"""A client of Airflow's REST API, for processes that are not tasks.
 
     with AirflowRest.from_connection("snowpack_airflow") as rest:
         rest.ask("GET", "/dags/maintain_page_views")
 
-The connection is of the type ``http``: its host is the API server, with scheme and port; login and password are a user's, or the
-extra ``token`` is a token. A token that was fetched is fetched again when it has expired.
+The connection has the type ``http``: host, scheme and port of the API server, and login and password of a user or the extra
+``token``. The client requests a new token when its own has expired.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
 
 PURPOSE = "Airflow's REST API"
-PATIENCE = timedelta(seconds=15)
+TIMEOUT = timedelta(seconds=15)
 UNAUTHORIZED, NOT_FOUND, OK = 401, 404, range(200, 300)
 REFUSED = range(400, 500)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the API said.
+    """A response of the API.
 
-    :param body: parsed; ``None`` when it is no JSON.
+    :param body: parsed; ``None`` if it is not JSON.
     """
 
     status: int
@@ -43,14 +43,14 @@ class Answer:
     def is_ok(self) -> bool:
         return self.status in OK
 
-    def says_there_is_no(self, name: str) -> bool:
-        """Airflow's own 404 names what there is not; that of a proxy, or of a server that is no Airflow, does not."""
+    def reports_missing(self, name: str) -> bool:
+        """Return whether Airflow itself has nothing of this name: its 404 contains the name, that of a proxy does not."""
         detail = self.body.get("detail") if isinstance(self.body, dict) else None
         return self.status == NOT_FOUND and isinstance(detail, str) and name in detail
 
     @property
-    def says(self) -> str:
-        """The reason that it gives, for people."""
+    def reason(self) -> str:
+        """The reason that the API gives, for people."""
         detail = self.body.get("detail") if isinstance(self.body, dict) else None
         if isinstance(detail, dict):
             detail = detail.get("message") or detail.get("reason")
@@ -62,7 +62,7 @@ class AirflowRest:
     """A client of the API, version 2.
 
     :param address: of the API server, such as ``http://airflow-api:8080``.
-    :param token: a token that does not expire while this lives, instead of login and password.
+    :param token: a token that outlives the client, instead of login and password.
     """
 
     address: str = field(repr=False)
@@ -74,13 +74,13 @@ class AirflowRest:
 
     @classmethod
     def from_connection(cls, conn_id: str) -> Self:
-        """:raises ConnectionNotFound, IncompleteConnection: it is not there, or lacks what is needed."""
+        """:raises ConnectionNotFound, IncompleteConnection: from the Airflow connection."""
         connection = read_connection(conn_id, PURPOSE)
         token = connection.extra_dejson.get("token")
         if not connection.host:
             raise IncompleteConnection(conn_id, PURPOSE, "host (the address of the API server)")
         if not token and not (connection.login and connection.password):
-            raise IncompleteConnection(conn_id, PURPOSE, "login and password, and no extra `token` either")
+            raise IncompleteConnection(conn_id, PURPOSE, "login and password, nor an extra `token`")
         return cls(_address(connection), connection.login, connection.password, token)
 
     @property
@@ -89,11 +89,11 @@ class AirflowRest:
         return public_address(self.address)
 
     def ask(self, method: str, path: str, *, params: Any = None, body: Any = None) -> Answer:
-        """One call.
+        """Send a request.
 
         :param path: below ``/api/v2``.
-        :returns: the answer, a refusal (4xx) included.
-        :raises AirflowUnreachable: there was none, or it is the server that has a problem.
+        :returns: the response, also a refusal (4xx).
+        :raises AirflowUnreachable: no response, or one of 401 or 5xx.
         """
         answer = self._send(method, f"/api/v2{path}", params=params, json=body, token=self._token())
         if answer.status == UNAUTHORIZED and self._fetched is not None:
@@ -102,7 +102,7 @@ class AirflowRest:
         if answer.is_ok or (answer.status in REFUSED and answer.status != UNAUTHORIZED):
             return answer
         problem = AirflowUnreachable if answer.status == UNAUTHORIZED else AirflowRefuses
-        raise problem(f"{self.where} answered {answer.status} to {method} {path}: {answer.says}")
+        raise problem(f"{self.where} answered {answer.status} to {method} {path}: {answer.reason}")
 
     def close(self) -> None:
         """Close the connections."""
@@ -122,7 +122,7 @@ class AirflowRest:
         if self._fetched is None:
             said = self._send("POST", "/auth/token", json={"username": self.login, "password": self.password})
             if not said.is_ok:
-                raise AirflowUnreachable(f"{self.where} gives {self.login} no token: {said.says}")
+                raise AirflowUnreachable(f"{self.where} refuses {self.login} a token: {said.reason}")
             self._fetched = str(said.body["access_token"])
         return self._fetched
 
@@ -130,7 +130,7 @@ class AirflowRest:
         import httpx
 
         if self._client is None:
-            self._client = httpx.Client(base_url=self.address, timeout=PATIENCE.total_seconds())
+            self._client = httpx.Client(base_url=self.address, timeout=TIMEOUT.total_seconds())
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
             said = self._client.request(method, path, headers=headers, **arguments)

@@ -1,8 +1,8 @@
-"""What "test connection" needs: an end to the wait, and no secret in what it says.
+"""Support for Airflow's "test connection": a time limit, and messages without secrets.
 
     call_with_timeout(lambda: catalog.list_namespaces(), "The catalog")     # NoAnswer after ten seconds
 
-Airflow runs the test in a thread of its API server, and PyIceberg waits for a REST catalog without end.
+Airflow runs the test in a thread of its API server, and PyIceberg has no time-out for REST catalogs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PATIENCE = timedelta(seconds=10)
+TIMEOUT = timedelta(seconds=10)
 OPTION = re.compile(r"\[([a-z_]+)\] ([a-z_]+)")
 MARKUP = re.compile(r"\[([a-zA-Z#/@][^\[\]]*)\]")
 
@@ -28,39 +28,39 @@ MARKUP = re.compile(r"\[([a-zA-Z#/@][^\[\]]*)\]")
 class NoAnswer(SnowpackError, kind=Kind.UNAVAILABLE):
     """No answer in time."""
 
-    def __init__(self, who: str, patience: timedelta) -> None:
+    def __init__(self, what: str, timeout: timedelta) -> None:
         super().__init__(
-            f"{who} did not answer within {patience.total_seconds():.0f} seconds. "
-            "Check the address, and that the way there is open."
+            f"{what} did not answer within {timeout.total_seconds():.0f} seconds. Check the address and the network."
         )
 
 
-def call_with_timeout(question: Callable[[], T], who: str, patience: timedelta = PATIENCE) -> T:
-    """Ask something that may hang. A question that hangs is left to a thread that nobody waits for, not even at the end.
+def call_with_timeout(call: Callable[[], T], what: str, timeout: timedelta = TIMEOUT) -> T:
+    """Make a call that may hang. A call that hangs stays behind in a daemon thread.
 
-    :raises NoAnswer: it took too long.
+    :param what: names the called service in messages.
+    :raises NoAnswer: the call took longer than the time-out.
     """
     answers: list[T] = []
     failures: list[BaseException] = []
 
-    def ask() -> None:
+    def run() -> None:
         try:
-            answers.append(question())
-        except BaseException as failure:  # noqa: BLE001 - raised again below, in the thread that asked
+            answers.append(call())
+        except BaseException as failure:  # noqa: BLE001 - raised again below, in the calling thread
             failures.append(failure)
 
-    asking = threading.Thread(target=ask, name="snowpack-test-connection", daemon=True)
-    asking.start()
-    asking.join(patience.total_seconds())
+    thread = threading.Thread(target=run, name="snowpack-test-connection", daemon=True)
+    thread.start()
+    thread.join(timeout.total_seconds())
     if failures:
         raise failures[0]
     if not answers:
-        raise NoAnswer(who, patience)
+        raise NoAnswer(what, timeout)
     return answers[0]
 
 
 def message_of(problem: Exception) -> str:
-    """What our own errors say; of others the kind and the first line."""
+    """Return the message of the package's own errors; class and first line of others."""
     if isinstance(problem, SnowpackError):
         return str(problem)
     first = (str(problem).splitlines() or [""])[0]
@@ -68,9 +68,9 @@ def message_of(problem: Exception) -> str:
 
 
 def public_message(problem: Exception, secrets: Iterable[str | None] = ()) -> str:
-    """Return what a connection test reports about a problem: without secrets, and without Rich markup.
+    """Return the message of a connection test, without secrets and without Rich markup.
 
-    `airflow connections test` prints the message as Rich markup, which drops ``[snowpack]`` and fails on ``[/path]``. Airflow's
-    UI shows the same message as it is, so brackets are replaced and not escaped.
+    `airflow connections test` prints it as Rich markup, which drops ``[snowpack]`` and fails on ``[/path]``. Airflow's UI shows
+    the same message unchanged, so brackets are replaced, not escaped.
     """
     return MARKUP.sub(r"(\1)", OPTION.sub(r"\1.\2", redacted(message_of(problem), secrets)))

@@ -33,7 +33,7 @@ def read_connection(conn_id: str, purpose: str) -> Connection:
 
 
 async def read_connection_in_trigger(conn_id: str, purpose: str) -> Connection:
-    """The same inside of a trigger, where the blocking way would stop the event loop that it waits for.
+    """Read a connection in a trigger: the blocking call would stop the event loop.
 
     :raises ConnectionNotFound: there is no such connection.
     """
@@ -44,9 +44,9 @@ async def read_connection_in_trigger(conn_id: str, purpose: str) -> Connection:
 
 
 def refuse_on_remote_executor(setting: str, what: str, place: Path) -> None:
-    """Refuse an embedded file when tasks may run on other hosts.
+    """Refuse an embedded file if tasks may run on other hosts.
 
-    :param setting: the option of ``[snowpack]`` that names a connection instead.
+    :param setting: the option of ``[snowpack]`` to set instead.
     :param place: the file or folder.
     :raises EmbeddedNotShared: an executor is not local.
     """
@@ -56,7 +56,7 @@ def refuse_on_remote_executor(setting: str, what: str, place: Path) -> None:
 
 
 def remote_executors() -> tuple[str, ...]:
-    """Return the configured executors that run tasks on other hosts; an executor that is not known counts as one."""
+    """Return the configured executors that run tasks on other hosts; unknown executors count as remote."""
     from airflow.configuration import conf
 
     # Such as "LocalExecutor,team=CeleryExecutor" or "alias:my.module.ClassName".

@@ -1,11 +1,10 @@
-"""Airflow's DAG runs as the scheduling room wants to see them, whichever way Airflow is asked.
+"""Airflow's DAG runs for the scheduler: what the Task SDK and the REST API have in common.
 
-    TaskDagRuns()                 # inside of a task: the Task SDK, no credentials needed
-    RestDagRuns(rest)             # outside of one: the REST API
+    TaskDagRuns()                 # inside a task: the Task SDK, no credentials needed
+    RestDagRuns(rest)             # elsewhere: the REST API
 
-Both start runs (``Starter``) and tell how things stand (``AirflowPort``); what they make of Airflow's answers stands here, once.
-The invariant: a run is started only when Airflow would run it. A DAG that is paused would leave its run in the queue, where
-nobody can say why it does not start; so the launch waits in our store instead, with that reason.
+Both start runs (``Starter``) and report their states (``AirflowPort``). The invariant: a run is started only if Airflow would run
+it. A run of a paused DAG would stay queued in Airflow without a visible reason; the launch waits in the store instead, with one.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ T = TypeVar("T")
 
 ACTIVE = ("queued", "running")
 REMOVED = "removed"
-"""How a run ended that Airflow does not have any more: somebody deleted it."""
+"""The end state of a run that was deleted in Airflow."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """A DAG run as Airflow has it."""
+    """The state of a DAG run in Airflow."""
 
     state: str
     ended_at: datetime | None
@@ -44,14 +43,14 @@ class RunState:
         return self.state in ACTIVE
 
     def to_ended(self) -> EndedRun:
-        """Its end."""
+        """Return the run as an ended one."""
         return EndedRun(self.state, self.ended_at or datetime.now(UTC), self.began_at)
 
 
-def told(ask: Callable[[], T]) -> T | Unavailable:
-    """What Airflow tells, or why it does not: one question that it refuses does not end all others."""
+def or_unavailable(call: Callable[[], T]) -> T | Unavailable:
+    """Return the result of a call, or the reason why Airflow refuses it, so that one refusal does not end all others."""
     try:
-        return ask()
+        return call()
     except AirflowRefuses as refused:
         return Unavailable(str(refused))
 
@@ -60,7 +59,7 @@ class AirflowDagRuns(ABC):
     """Starts DAG runs and counts them."""
 
     def start(self, launch: Launch) -> NotStarted | None:
-        """Start it; a run of this id that is there already is what was wanted."""
+        """Start a run. A run with this id that exists already counts as started."""
         try:
             paused = self.is_paused(launch.dag_id)
         except AirflowUnreachable as problem:
@@ -75,64 +74,64 @@ class AirflowDagRuns(ABC):
             return NotStarted(f"there is no DAG {launch.dag_id}")
         if paused:
             if self.find(launch.dag_id, launch.run_id) is not None:
-                return None  # started before, by an attempt whose answer was lost
+                return None  # started by an earlier attempt whose response was lost
             return NotStarted(f"the DAG {launch.dag_id} is paused")
         return self.trigger(launch)
 
     def dag_runs(self, known: Mapping[str, frozenset[str]]) -> Mapping[str, DagRuns | Unavailable]:
-        """How many runs are active beside the known ones, and which of the known ones have ended.
+        """Return how many runs other than the known ones are active, and which of the known ones have ended.
 
         :raises AirflowUnreachable: Airflow does not answer.
         """
-        return {dag_id: told(partial(self._runs_of, dag_id, run_ids)) for dag_id, run_ids in known.items()}
+        return {dag_id: or_unavailable(partial(self._runs_of, dag_id, run_ids)) for dag_id, run_ids in known.items()}
 
     def active_among(self, dag_id: str, run_ids: frozenset[str]) -> int:
-        """How many of these runs are active.
+        """Return how many of these runs are active.
 
         :raises AirflowUnreachable: Airflow does not answer.
         """
         return self.count_active(dag_id, run_ids)[1]
 
     def missing_dags(self, dag_ids: Iterable[str]) -> Mapping[str, bool]:
-        """Whether each of these DAGs is missing, without those that Airflow refuses to tell about.
+        """Return whether each of these DAGs is missing, without those that Airflow refuses to report.
 
         :raises AirflowUnreachable: Airflow does not answer.
         """
-        asked = {dag_id: told(partial(self.is_missing, dag_id)) for dag_id in dag_ids}
+        asked = {dag_id: or_unavailable(partial(self.is_missing, dag_id)) for dag_id in dag_ids}
         return {dag_id: missing for dag_id, missing in asked.items() if isinstance(missing, bool)}
 
     def is_missing(self, dag_id: str) -> bool:
-        """Whether Airflow has no such DAG."""
+        """Return whether Airflow has no such DAG."""
         return self.is_paused(dag_id) is None
 
     @abstractmethod
     def ended_runs(self, asked: Sequence[EndsQuery]) -> Mapping[str, EndsFound]:
-        """The ends of these DAGs' runs, whoever started them.
+        """Return the ends of all runs of these DAGs.
 
         :raises AirflowUnreachable: Airflow does not answer.
         """
 
     @abstractmethod
     def free_slots(self, pools: Iterable[str]) -> Mapping[str, Slots]:
-        """Free slots of these pools; ``None`` for one that does not exist."""
+        """Return the free slots of these pools; ``None`` for a pool that does not exist."""
 
     @abstractmethod
     def is_paused(self, dag_id: str) -> bool | None:
-        """``None`` when there is no such DAG."""
+        """Return whether the DAG is paused; ``None`` if there is no such DAG."""
 
     @abstractmethod
     def trigger(self, launch: Launch) -> NotStarted | None:
-        """Ask for the run; one that exists already is no problem."""
+        """Create the run. One that exists already is no problem."""
 
     @abstractmethod
     def find(self, dag_id: str, run_id: str) -> RunState | None:
-        """One run; ``None`` when Airflow has none of this id."""
+        """Return a run; ``None`` if Airflow has none with this id."""
 
     @abstractmethod
     def count_active(self, dag_id: str, among: frozenset[str]) -> tuple[int, int]:
-        """How many runs of the DAG are active, and how many of these are among the named.
+        """Return how many runs of the DAG are active, and how many of these are among the named ones.
 
-        All are counted before the named ones are: a run that ends in between is then counted once too often, never too rarely.
+        The named ones are counted last: a run that ends in between is counted once too often, never too rarely.
         """
 
     def _runs_of(self, dag_id: str, known: frozenset[str]) -> DagRuns:

@@ -16,7 +16,7 @@ class ConnectionNotFound(SnowpackError, kind=Kind.FAILED):
     def __init__(self, conn_id: str, purpose: str, cause: Exception) -> None:
         super().__init__(
             f"The Airflow connection {conn_id!r} for {purpose} cannot be read: {cause}. "
-            "Create it (`airflow connections add`, or AIRFLOW_CONN_… in the environment), or correct the id."
+            "Create it with `airflow connections add` or as AIRFLOW_CONN_… in the environment, or correct the id."
         )
 
 
@@ -25,8 +25,8 @@ class UnsuitableConnection(SnowpackError, kind=Kind.MISCONFIGURED):
 
     def __init__(self, conn_id: str, purpose: str, given: str | None, allowed: Sequence[str]) -> None:
         super().__init__(
-            f"The Airflow connection {conn_id!r} has the type {given!r}, which cannot be used for {purpose}. "
-            f"Use one of the types {', '.join(allowed)}."
+            f"The Airflow connection {conn_id!r} has the type {given!r}, which does not work for {purpose}. "
+            f"Use one of these types: {', '.join(allowed)}."
         )
 
 
@@ -36,9 +36,9 @@ class EmbeddedNotShared(SnowpackError, kind=Kind.MISCONFIGURED):
     def __init__(self, setting: str, what: str, place: str, executors: Sequence[str]) -> None:
         runs = f"{executors[0]} runs" if len(executors) == 1 else f"{' and '.join(executors)} run"
         super().__init__(
-            f"{runs} tasks on other hosts, and [snowpack] {setting} names no connection: each host would have {what} of its own "
-            f"at {place!r}, with its own locks. Name a connection that every host reaches, such as one of the type postgres. "
-            "A connection of the type sqlite is accepted too: name a file on storage that all hosts share."
+            f"{runs} tasks on other hosts, and [snowpack] {setting} is not set: each host would have {what} of its own at "
+            f"{place!r}, with its own locks. Set it to a connection that every host can reach, such as one of type postgres. "
+            "A connection of type sqlite works as well, if its file is on storage that all hosts share."
         )
 
 
@@ -47,7 +47,7 @@ class UnusableAddress(SnowpackError, kind=Kind.MISCONFIGURED):
 
     def __init__(self, conn_id: str, problem: str) -> None:
         super().__init__(
-            f"The address in the Airflow connection {conn_id!r} cannot be used: {problem}. Write https://host/path for a REST "
+            f"The address in the Airflow connection {conn_id!r} is not valid: {problem}. Use https://host/path for a REST "
             "catalog, postgresql://host:5432/database or sqlite:////path/to/file.db for a SQL catalog."
         )
 
@@ -56,7 +56,7 @@ class UnusableExtra(SnowpackError, kind=Kind.MISCONFIGURED):
     """Invalid extra in an Airflow connection."""
 
     def __init__(self, conn_id: str, extra: str, expected: str) -> None:
-        super().__init__(f"The extra {extra!r} of the Airflow connection {conn_id!r} cannot be read. Give {expected}.")
+        super().__init__(f"The extra {extra!r} of the Airflow connection {conn_id!r} is not valid. Use {expected}.")
 
 
 class IncompleteConnection(SnowpackError, kind=Kind.MISCONFIGURED):
@@ -70,7 +70,7 @@ class AirflowUnreachable(SnowpackError, kind=Kind.UNAVAILABLE):
     """Airflow does not answer."""
 
     def __init__(self, problem: str) -> None:
-        super().__init__(f"Airflow cannot be asked: {problem.rstrip('.')}. It is asked again soon.")
+        super().__init__(f"The request to Airflow failed: {problem.rstrip('.')}. It is retried soon.")
 
 
 class AirflowRefuses(AirflowUnreachable, kind=Kind.UNAVAILABLE):
@@ -82,9 +82,9 @@ class OtherInstallation(SnowpackError, kind=Kind.INVALID):
 
     def __init__(self, argument: str, given: str, known: str | None) -> None:
         super().__init__(
-            f"{argument} = {given!r} is not the one of this installation, which is {known!r}: the collector would never drop "
-            "what is handed over there, and no other task would find it. Leave the argument out, or change [snowpack] "
-            f"{argument}; what is in another catalog can be read and written by the function itself."
+            f"{argument} = {given!r} differs from this installation's, {known!r}: the collector would never drop interim tables "
+            f"there, and no other task would find them. Omit the argument, or change [snowpack] {argument}. Functions can read "
+            "and write tables of other catalogs themselves."
         )
 
 
@@ -93,6 +93,6 @@ class OtherCatalog(SnowpackError, kind=Kind.MISCONFIGURED):
 
     def __init__(self, asked: str, known: str) -> None:
         super().__init__(
-            f"The catalog {asked!r} is not the one of this installation, which is called {known!r}. Its tables are for an "
-            f"installation whose [snowpack] catalog_name is {asked!r}."
+            f"The catalog {asked!r} is not this installation's, {known!r}. Its interim tables belong to an installation with "
+            f"[snowpack] catalog_name = {asked!r}."
         )

@@ -1,4 +1,4 @@
-"""DAG runs from outside of a task, through Airflow's REST API.
+"""DAG runs through Airflow's REST API, for processes that are not tasks.
 
 RestDagRuns(AirflowRest.from_connection("snowpack_airflow")).start(launch)
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from airflow_snowpack.hooks.api_client import AirflowRest, Answer
-from airflow_snowpack.hooks.dag_runs import ACTIVE, AirflowDagRuns, RunState, told
+from airflow_snowpack.hooks.dag_runs import ACTIVE, AirflowDagRuns, RunState, or_unavailable
 from airflow_snowpack.hooks.errors import AirflowRefuses
 from airflow_snowpack.scheduling.airflow_port import EndsFound, FreeSlots, NotStarted
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 NOT_FOUND, CONFLICT = 404, 409
 NO_LIMIT = -1
-"""What the API says of a pool whose slots are not counted."""
+"""The API's number of slots for a pool without a limit."""
 ENDED = ("success", "failed")
 IN_A_POOL = ("queued", "running", "deferred")
 PAGE = 100
 
 
 class RestDagRuns(AirflowDagRuns):
-    """Asks the REST API."""
+    """DAG runs as the REST API reports them."""
 
     def __init__(self, rest: AirflowRest) -> None:
         self._rest = rest
 
     def free_slots(self, pools: Iterable[str]) -> Mapping[str, Slots]:
-        return {pool: told(partial(self._slots_of, pool)) for pool in pools}
+        return {pool: or_unavailable(partial(self._slots_of, pool)) for pool in pools}
 
     def _slots_of(self, pool: str) -> Slots:
         every = self._pages("/dags/~/dagRuns/~/taskInstances", "task_instances", pool=[pool], state=list(IN_A_POOL))
@@ -53,7 +53,7 @@ class RestDagRuns(AirflowDagRuns):
         return None if dag is None else bool(dag["is_paused"])
 
     def is_missing(self, dag_id: str) -> bool:
-        """Whether Airflow has no such DAG, or its file is gone. A file that does not parse is there: its author will fix it."""
+        """Return whether Airflow has no such DAG, or its file is gone. A file that fails to parse is not gone."""
         dag = self._found(f"/dags/{_quoted(dag_id)}", dag_id)
         return dag is None or bool(dag.get("is_stale") and not dag.get("has_import_errors"))
 
@@ -63,9 +63,9 @@ class RestDagRuns(AirflowDagRuns):
         answer = self._rest.ask("POST", f"/dags/{_quoted(launch.dag_id)}/dagRuns", body=body)
         if answer.is_ok or (answer.status == CONFLICT and self.find(launch.dag_id, launch.run_id) is not None):
             return None
-        if answer.status == NOT_FOUND:  # the DAG was there a moment ago, so that it is one that Airflow calls stale
-            return NotStarted(f"the file of the DAG {launch.dag_id} is gone, or does not parse any more ({answer.says})")
-        return NotStarted(answer.says, may_exist=True)
+        if answer.status == NOT_FOUND:  # the DAG existed a moment ago, so Airflow considers it stale
+            return NotStarted(f"the file of the DAG {launch.dag_id} is gone or no longer parses ({answer.reason})")
+        return NotStarted(answer.reason, may_exist=True)
 
     def find(self, dag_id: str, run_id: str) -> RunState | None:
         run = self._found(f"/dags/{_quoted(dag_id)}/dagRuns/{_quoted(run_id)}", run_id)
@@ -74,7 +74,7 @@ class RestDagRuns(AirflowDagRuns):
         return _state_of(run)
 
     def ended_runs(self, asked: Sequence[EndsQuery]) -> Mapping[str, EndsFound]:
-        """Every end since the earliest of the moments; what is on record already is told again, and does no harm."""
+        """Return all ends since the earliest of the moments. Repeating an end that is recorded already is harmless."""
         found: dict[str, dict[str, EndedRun]] = {one.dag_id: {} for one in asked}
         wanted = {
             "dag_ids": sorted(found),
@@ -98,23 +98,23 @@ class RestDagRuns(AirflowDagRuns):
         return len(active), len(active & among)
 
     def gone_dags(self) -> frozenset[str]:
-        """The DAGs that Airflow had and knows to be gone. One whose file does not parse is not: its author will mend it."""
+        """Return the DAGs whose files are gone. A file that fails to parse is not gone."""
         every = self._pages("/dags", "dags", exclude_stale=False)
         return frozenset(dag["dag_id"] for dag in every if dag["is_stale"] and not dag["has_import_errors"])
 
     def _found(self, path: str, name: str) -> Any:
-        """What stands there; ``None`` when Airflow says that there is nothing of this name."""
+        """Return the object at a path; ``None`` if Airflow has nothing of this name."""
         answer = self._rest.ask("GET", path)
-        if answer.says_there_is_no(name):
+        if answer.reports_missing(name):
             return None
         return _required(answer, path)
 
     def _pages(self, path: str, key: str, *, of: str | None = None, **params: Any) -> Iterator[Any]:
-        """:param of: whose they are; where there is nothing of this name, there is nothing on its pages either."""
+        """:param of: the owner of the list; if Airflow has nothing of this name, the list is empty."""
         offset = 0
         while True:
             answer = self._rest.ask("GET", path, params={"limit": PAGE, "offset": offset, **params})
-            page = [] if of is not None and answer.says_there_is_no(of) else _required(answer, path)[key]
+            page = [] if of is not None and answer.reports_missing(of) else _required(answer, path)[key]
             yield from page
             offset += PAGE
             if len(page) < PAGE:
@@ -123,7 +123,7 @@ class RestDagRuns(AirflowDagRuns):
 
 def _required(answer: Answer, path: str) -> Any:
     if not answer.is_ok:
-        raise AirflowRefuses(f"it refuses GET {path}: {answer.says}")
+        raise AirflowRefuses(f"GET {path} was refused: {answer.reason}")
     return answer.body
 
 

@@ -1,11 +1,11 @@
-"""How DAG runs and their tasks stand, for the room of interim tables: what nobody needs any more is dropped on these answers.
+"""The states of DAG runs and their tasks, on which the collector drops interim tables.
 
-    TaskRunStates()                                                      # inside of a task: the Task SDK, no credentials needed
-    RestRunStates(AirflowRest.from_connection("snowpack_airflow"))       # outside of one: the REST API
+    TaskRunStates()                                                      # inside a task: the Task SDK, no credentials needed
+    RestRunStates(AirflowRest.from_connection("snowpack_airflow"))       # elsewhere: the REST API
 
-The invariant: nothing is taken for finished or gone that Airflow has not said so of, whole and in its own words. A run that
-Airflow refuses to tell about, that something between says 404 of, or that changes while its pages are read is left out: it stays
-as it is, and is asked about again.
+The invariant: a run counts as finished or gone only if Airflow itself reports that, completely. A run that Airflow refuses to
+report, for which a proxy returns 404, or that changes while its pages are read is omitted: its tables stay, and it is checked
+again later.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ log = logging.getLogger(__name__)
 
 ENDED = ("success", "failed")
 NOT_MAPPED = -1
-"""The map index of a task that is not mapped, and of a mapped one that is not expanded yet."""
+"""The map index of a task that is not mapped, and of a mapped task that is not expanded yet."""
 RUNS_AT_ONCE = 50
-"""Run ids stand in the address of the question, which may not grow without end."""
+"""Run ids are part of the URL, whose length is limited."""
 PAGE = 100
 READS = 3
-"""How often the instances of a task are read that change meanwhile, before the run is left for the next time."""
+"""How often the instances of a task are read again if they change meanwhile, before the run is omitted."""
 
 
-class NotTold(Exception):
-    """Airflow was reached and does not tell this."""
+class NotReported(Exception):
+    """Airflow answers, but does not report this run or task."""
 
 
 class TaskRunStates:
-    """Asks through the task's supervisor: once for each run, and once for each task with many of its runs."""
+    """States from the task's supervisor: one message per run, and one per task and batch of its runs."""
 
     def read(self, asked: Sequence[RunQuery]) -> Mapping[Key, DagRunState]:
         """See :class:`airflow_snowpack.interim.collection.model.RunStates`.
@@ -55,13 +55,13 @@ class TaskRunStates:
         """
         phases = {(run.dag_id, run.run_id): phase for run in asked if (phase := self._phase(run)) is not None}
         states: dict[Key, dict[str, States]] = {key: {} for key in phases}
-        for dag_id, task_id, run_ids in _questions(asked, phases):
+        for dag_id, task_id, run_ids in _batches(asked, phases):
             try:
-                told = self._states(dag_id, task_id, run_ids)
-            except NotTold as problem:
+                reported = self._states(dag_id, task_id, run_ids)
+            except NotReported as problem:
                 _leave_out(states, dag_id, run_ids, problem)
                 continue
-            for run_id, by_index in told.items():
+            for run_id, by_index in reported.items():
                 if (dag_id, run_id) in states:
                     states[dag_id, run_id][task_id] = by_index
         return {key: DagRunState(phases[key], tasks) for key, tasks in states.items()}
@@ -74,26 +74,26 @@ class TaskRunStates:
         except Refused as refused:
             if refused.is_airflows_own_not_found:
                 return RunPhase.GONE
-            log.warning("Airflow does not tell about the run %s of %s, which stays as it is: %s", run.run_id, run.dag_id, refused)
+            log.warning("Airflow does not report the run %s of %s, whose tables stay: %s", run.run_id, run.dag_id, refused)
             return None
         return _phase_of(found.state)
 
     def _states(self, dag_id: str, task_id: str, run_ids: Sequence[str]) -> dict[str, States]:
-        """:raises NotTold: it refuses, or answers with names that are not of this task."""
+        """:raises NotReported: it refuses, or answers with names of other tasks."""
         from airflow.sdk.execution_time.comms import GetTaskStates
 
         try:
             answer = ask_supervisor(GetTaskStates(dag_id=dag_id, task_ids=[task_id], run_ids=list(run_ids)))
         except Refused as refused:
-            raise NotTold(str(refused)) from refused
+            raise NotReported(str(refused)) from refused
         return {run_id: {_map_index(task_id, name): _text(state) for name, state in named.items()}
                 for run_id, named in answer.task_states.items()}  # fmt: skip
 
 
 class RestRunStates:
-    """Asks the REST API: for each run, and for each of its tasks page by page.
+    """States from the REST API: one request per run, and one per page of each of its tasks.
 
-    :param rest: of the Airflow that has run the DAGs; another one would say that it has no such runs.
+    :param rest: of the Airflow that ran the DAGs; another one would report the runs as gone.
     """
 
     def __init__(self, rest: AirflowRest) -> None:
@@ -108,14 +108,14 @@ class RestRunStates:
         for run in asked:
             try:
                 found[run.dag_id, run.run_id] = self._standing(run)
-            except NotTold as problem:
-                log.warning("The run %s of %s stays as it is: %s", run.run_id, run.dag_id, problem)
+            except NotReported as problem:
+                log.warning("The tables of the run %s of %s stay: %s", run.run_id, run.dag_id, problem)
         return found
 
     def _standing(self, run: RunQuery) -> DagRunState:
         path = f"/dags/{quote(run.dag_id, safe='')}/dagRuns/{quote(run.run_id, safe='')}"
         answer = self._rest.ask("GET", path)
-        if answer.says_there_is_no(run.run_id):
+        if answer.reports_missing(run.run_id):
             return DagRunState(RunPhase.GONE)
         phase = _phase_of(_body(answer)["state"])
         return DagRunState(
@@ -127,25 +127,25 @@ class RestRunStates:
             states, total = self._read(path, task_id)
             if len(states) == total:
                 return states
-        raise NotTold(f"the instances of its task {task_id} change while they are read")
+        raise NotReported(f"the instances of its task {task_id} changed while they were read")
 
     def _read(self, path: str, task_id: str) -> tuple[States, int]:
-        """Every instance, and how many Airflow says there are. A page may be shorter than was asked for: Airflow has a limit."""
+        """Return all instances, and Airflow's count of them. Pages may be shorter than requested: Airflow has a limit."""
         states: States = {}
         seen = 0
         while True:
             params = {"task_id": task_id, "order_by": "map_index", "limit": PAGE, "offset": seen}
             body = _body(self._rest.ask("GET", f"{path}/taskInstances", params=params))
             page = body["task_instances"]
-            # An older API server that does not know the filter would tell of other tasks too.
+            # An older API server without this filter would report other tasks too.
             states |= {int(one["map_index"]): _text(one["state"]) for one in page if one["task_id"] == task_id}
             seen += len(page)
             if not page or seen >= body["total_entries"]:
                 return states, int(body["total_entries"])
 
 
-def _questions(asked: Sequence[RunQuery], phases: Mapping[Key, RunPhase]) -> Iterator[tuple[str, str, list[str]]]:
-    """What to ask about tasks: DAG, task, and so many of its runs."""
+def _batches(asked: Sequence[RunQuery], phases: Mapping[Key, RunPhase]) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield batches of runs by DAG and task."""
     wanted: dict[tuple[str, str], list[str]] = defaultdict(list)
     for run in asked:
         if phases.get((run.dag_id, run.run_id)) not in (None, RunPhase.GONE):
@@ -156,24 +156,24 @@ def _questions(asked: Sequence[RunQuery], phases: Mapping[Key, RunPhase]) -> Ite
             yield dag_id, task_id, run_ids[start : start + RUNS_AT_ONCE]
 
 
-def _leave_out(states: dict[Key, dict[str, States]], dag_id: str, run_ids: Sequence[str], problem: NotTold) -> None:
-    log.warning("Airflow does not tell about tasks of %s, whose runs stay as they are: %s", dag_id, problem)
+def _leave_out(states: dict[Key, dict[str, States]], dag_id: str, run_ids: Sequence[str], problem: NotReported) -> None:
+    log.warning("Airflow does not report tasks of %s; the tables of its runs stay: %s", dag_id, problem)
     for run_id in run_ids:
         states.pop((dag_id, run_id), None)
 
 
 def _map_index(task_id: str, name: str) -> int:
-    """Airflow calls a mapped instance by its task and its map index. Only one task was asked for, so that it is no other task."""
+    """Return the map index from an instance's name, which is the task id and the index. Only one task was requested."""
     if name == task_id:
         return NOT_MAPPED
     index = name.removeprefix(f"{task_id}_")
     if not index.isdecimal():
-        raise NotTold(f"it was asked for the task {task_id} and tells of {name}")
+        raise NotReported(f"it was asked about the task {task_id} and reports {name}")
     return int(index)
 
 
 def _phase_of(state: Any) -> RunPhase:
-    """A state that nobody here has heard of is one in which the run goes on."""
+    """Return the phase of a state; a run in an unknown state counts as active."""
     return RunPhase.OVER if _text(state) in ENDED else RunPhase.ACTIVE
 
 
@@ -183,7 +183,7 @@ def _text(state: Any) -> str | None:
 
 def _body(answer: Answer) -> Any:
     if not answer.is_ok:
-        raise NotTold(f"Airflow refuses to tell: {answer.says}")
+        raise NotReported(f"Airflow refuses the request: {answer.reason}")
     if not isinstance(answer.body, dict):
-        raise AirflowUnreachable("it answers with something that is no JSON object")
+        raise AirflowUnreachable("its response is not a JSON object")
     return answer.body

@@ -1,4 +1,4 @@
-"""The scheduler's parts as this installation wants them: its poller, and its declared schedules.
+"""What the scheduler needs of the installation: the poller, Airflow's runs, and the schedules that files declare.
 
 with open_poller(store, settings, Broker(catalog_hook.config.load)).worker(sign): ...
 deploy(store, settings, dags_folder, by="dispatcher")
@@ -23,14 +23,14 @@ log = logging.getLogger(__name__)
 
 
 def open_poller(store: Store, settings: Settings, broker: Broker) -> Poller:
-    """The poller of the tables that this installation's schedules listen to."""
+    """Return the poller of the tables that schedules wait for."""
     from airflow_snowpack.scheduling import Poller
 
     return Poller(store, catalog_name=settings.catalog_name, broker=broker, every=settings.table_poll)
 
 
 def runs_for_a_task(settings: Settings, airflow_conn_id: str | None = None) -> AirflowDagRuns:
-    """How a task sees Airflow's runs and starts some: through the Task SDK, and pools through the REST API, where one is named.
+    """Return Airflow's runs for a task: through the Task SDK, and pools through the REST API where it is configured.
 
     :param airflow_conn_id: of the REST API; ``None`` for the installation's.
     """
@@ -45,12 +45,12 @@ def runs_for_a_task(settings: Settings, airflow_conn_id: str | None = None) -> A
 def deploy(
     store: Store, settings: Settings, root: Path, *, gone_dags: Collection[str] = (), by: str | None = None
 ) -> SyncReport | None:
-    """Bring the schedules of the store in line with the files that declare them.
+    """Update the schedules in the store to match the files that declare them.
 
     :param root: the folder that ``[snowpack] schedule_files`` is relative to.
-    :param gone_dags: the DAGs that Airflow knows to be gone; their schedules go with them.
-    :returns: what was changed; ``None`` when the files could not be used, which is logged, or when somebody else was at it. No
-        files at all are taken for a folder that is not there yet, as long as there are schedules of files.
+    :param gone_dags: DAGs that no longer exist; their schedules are deleted.
+    :returns: the changes; ``None`` if the files are invalid, which is logged, or another process deploys them. If there are no
+        files at all, but schedules from files, the folder is considered missing and nothing changes.
     """
     from airflow_snowpack.scheduling import (
         InvalidSchedule,
@@ -67,21 +67,21 @@ def deploy(
         schedules = Schedules(store, catalog=settings.catalog_name)
         if not declared and (left := _of_files(schedules)):
             log.error(
-                "schedules_not_deployed: no file below %s declares a schedule, and there are %s that files have declared; they "
-                "stay. If they are to go, run `airflow snowpack schedules sync`.", root, len(left),
+                "schedules_not_deployed: no file below %s declares a schedule, but the store has %s schedules from files, which "
+                "are kept. Run `airflow snowpack schedules sync` to delete them.", root, len(left),
             )  # fmt: skip
             return None
         report = sync(schedules, declared, update=settings.update_schedules, gone_dags=gone_dags, by=by)
     except InvalidSchedule as problem:
-        log.error("schedules_not_deployed: the schedules stay as they are: %s", problem)
+        log.error("schedules_not_deployed: the schedules are unchanged: %s", problem)
         return None
     except (KeptByRun, ScheduleExists, ScheduleNotFound):
-        log.info("Another process deploys the schedules, or registers runs, just now")
+        log.info("Another process is deploying schedules or registering runs")
         return None
     if report.created or report.updated or report.deleted:
         log.info("Schedules created: %s, updated: %s, deleted: %s", report.created, report.updated, report.deleted)
     if report.left:
-        log.info("Schedules whose files differ and were left as they are (update_schedules is off): %s", report.left)
+        log.info("Schedules that differ from their files and were not changed (update_schedules is off): %s", report.left)
     return report
 
 
@@ -92,7 +92,7 @@ def _of_files(schedules: Schedules) -> list[str]:
 
 
 def dags_folder() -> Path:
-    """Where this installation has its DAG files."""
+    """Return the folder of the installation's DAG files."""
     from airflow.configuration import conf
 
     return Path(conf.get("core", "dags_folder"))

@@ -1,10 +1,10 @@
-"""The hook of the store: jobs, locks, claims and the registry of builds in the database that the installation names.
+"""The hook of the store, and of the services on it.
 
     with SnowpackHook() as hook:
         job = hook.jobs().get(job_id)
 
-Without a connection the store is the SQLite file ``snowpack.db`` under AIRFLOW_HOME. The invariant: one hook has one store,
-opened when it is first needed and closed with the hook.
+Without a connection the store is the SQLite file ``snowpack.db`` in AIRFLOW_HOME. The invariant: a hook has one store, opened
+when it is first used and closed with the hook.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ SECRET_WORDS = ("password", "secret", "token")
 class SnowpackHook(BaseHook):
     """Opens the store.
 
-    :param store_conn_id: a connection of the type ``snowpack_store`` or ``postgres``, or ``sqlite``; ``None`` for what
-        ``[snowpack] store_conn_id`` says.
-    :param deadlines: the limits of a process that answers people; ``None`` for a task, which waits.
+    :param store_conn_id: a connection of the type ``snowpack_store`` or ``postgres``, or ``sqlite``; ``None`` for
+        ``[snowpack] store_conn_id``.
+    :param deadlines: the time limits of an interactive process; ``None`` for a task.
     :param lock_wait: see :class:`~airflow_snowpack.installation.Installation`.
     :param ends_orphans: let a sweep wait for Spark Connect work of killed workers; not in a process that answers requests.
     """
@@ -78,7 +78,7 @@ class SnowpackHook(BaseHook):
         return self._given_conn_id or self.settings.store_conn_id
 
     def url(self) -> URL:
-        """Where the store is, with its secrets. ``Store.where`` is the address to show.
+        """Return the URL of the store, with its secrets. ``Store.where`` is the address to show.
 
         :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the Airflow connection.
         :raises EmbeddedNotShared: there is none, and tasks may run on other hosts.
@@ -87,21 +87,21 @@ class SnowpackHook(BaseHook):
         return self._embedded_url() if conn_id is None else store_url(read_connection(conn_id, PURPOSE))
 
     async def url_in_trigger(self) -> URL:
-        """As :meth:`url`, for a trigger's event loop."""
+        """Return the URL of the store, in a trigger's event loop."""
         conn_id = self.store_conn_id
         return self._embedded_url() if conn_id is None else store_url(await read_connection_in_trigger(conn_id, PURPOSE))
 
     def get_conn(self) -> Store:
-        """As :meth:`store`: the name that Airflow's tools look for."""
+        """Return :meth:`store`, under Airflow's usual name."""
         return self.store()
 
     def store(self) -> Store:
-        """The open store.
+        """Return the open store.
 
-        :raises StoreUnreachable: it does not answer.
-        :raises StoreFolderMissing: the folder of an SQLite file that a connection names does not exist.
-        :raises SchemaOutOfDate: a Postgres whose tables are missing or older than this package.
-        :raises UnknownRevision: the tables are from before release 0.1.
+        :raises StoreUnreachable: the database does not answer.
+        :raises StoreFolderMissing: the folder of the connection's SQLite file does not exist.
+        :raises SchemaOutOfDate: the tables in Postgres are missing or older than this package.
+        :raises UnknownRevision: the tables are newer than this package, or older than release 0.1.
         """
         return self.installation.store
 
@@ -127,7 +127,7 @@ class SnowpackHook(BaseHook):
         return self._installation
 
     def unchecked_store(self) -> Store:
-        """A store of its own whose tables may be missing or out of date: for looking at them and for upgrading them."""
+        """Open another store without checking its tables, to inspect or upgrade them."""
         from airflow_snowpack.store import Store
         from airflow_snowpack.store.opening import open_engine
 
@@ -150,7 +150,7 @@ class SnowpackHook(BaseHook):
         return self.installation.interim
 
     def test_connection(self) -> tuple[bool, str]:
-        """Whether the store answers and its tables are up to date, and the message for people; it never holds a secret."""
+        """Check that the store answers and its tables are up to date; return the result and a message without secrets."""
         from airflow_snowpack.store import Deadlines, open_store
 
         try:
@@ -160,7 +160,7 @@ class SnowpackHook(BaseHook):
         try:
             with open_store(url, deadlines=Deadlines.within(self.settings.request_timeout)) as store:
                 return True, f"The store at {store.where} answers, and its tables are up to date."
-        except Exception as problem:  # noqa: BLE001 - whatever it is, it is told to the person who tests
+        except Exception as problem:  # noqa: BLE001 - any problem is shown to the user
             return False, public_message(problem, secrets_of(url))
 
     def close(self) -> None:
@@ -179,21 +179,21 @@ class SnowpackHook(BaseHook):
         from sqlalchemy.engine import URL
 
         refuse_on_remote_executor("store_conn_id", "a store", self.settings.store_path)
-        # AIRFLOW_HOME, which Airflow makes when it is missing, too.
+        # Airflow creates AIRFLOW_HOME when it is missing, so this does too.
         self.settings.store_path.parent.mkdir(parents=True, exist_ok=True)
         return URL.create("sqlite", database=str(self.settings.store_path))
 
 
 def secrets_of(url: URL) -> list[str | None]:
-    """The secrets in the store's address that a driver may repeat in a message."""
+    """Return the secrets in the store's address, which drivers may repeat in messages."""
     secret = (str(value) for name, value in url.query.items() if any(word in name for word in SECRET_WORDS))
     return [str(url.password) if url.password else None, *secret]
 
 
 def store_url(connection: Connection) -> URL:
-    """The SQLAlchemy URL of a connection.
+    """Return the SQLAlchemy URL of a connection.
 
-    :raises UnsuitableConnection, IncompleteConnection: it cannot hold the store.
+    :raises UnsuitableConnection, IncompleteConnection: it cannot be the store.
     """
     from sqlalchemy.engine import URL
 
@@ -212,7 +212,7 @@ def _postgres_url(connection: Connection) -> URL:
     from airflow.providers.postgres.hooks.postgres import PostgresHook
 
     hook = PostgresHook(connection=connection, sqlalchemy_scheme="postgresql+psycopg")
-    # The provider's own connections take the extras (sslmode, application_name, …) as arguments; its URL leaves them out.
+    # The provider passes the extras (sslmode, application_name, …) as arguments; its URL does not have them.
     ignored = PostgresHook.ignored_extra_options
     extras = {name: str(value) for name, value in connection.extra_dejson.items() if name not in ignored}
     return hook.sqlalchemy_url.update_query_dict(extras)

@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 NOT_FOUND = 404
 REFUSED = range(400, 500)
 ENDED = ("success", "failed")
-AT_ONCE = 100
-"""So many runs are looked at in one step of a search."""
+BATCH_SIZE = 100
+"""Runs that one step of a search reads."""
 MOMENT = re.compile(r"\d{4}-?\d\d-?\d\dT\d\d:?\d\d:?\d\d")
 
 
 class Refused(Exception):
-    """The API server's answer was no.
+    """The API server refused the request.
 
     :ivar status: of HTTP.
-    :ivar is_airflows_own_not_found: Airflow itself says that there is no such thing; something between could say 404 as well.
+    :ivar is_airflows_own_not_found: the 404 comes from Airflow itself, and not from a proxy.
     """
 
     def __init__(self, status: int, says: str, reason: str | None = None) -> None:
@@ -47,11 +47,11 @@ class Refused(Exception):
 
 
 def ask_supervisor(message: Any) -> Any:
-    """One question.
+    """Send a message to the task's supervisor.
 
-    :returns: the answer; ``None`` for a DAG run that was to be started and is there already.
-    :raises Refused: the API server said no.
-    :raises AirflowUnreachable: it did not answer, or not sensibly.
+    :returns: the answer; ``None`` for a DAG run that should be started and exists already.
+    :raises Refused: the API server refused.
+    :raises AirflowUnreachable: no answer, or an unexpected one.
     """
     from airflow.sdk.execution_time.comms import ErrorResponse
     from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
@@ -80,7 +80,7 @@ def _problem(status: Any, what: str, detail: Mapping[str, Any]) -> Refused | Air
 
 
 def _innermost(detail: Any) -> Any:
-    """What the API server said, out of the supervisor's wrapping."""
+    """Unwrap the API server's response from the supervisor's."""
     while isinstance(detail, dict) and isinstance(detail.get("detail"), dict | str):
         detail = detail["detail"]
     return detail
@@ -88,7 +88,7 @@ def _innermost(detail: Any) -> Any:
 
 def _words(inner: Any, detail: Mapping[str, Any], what: str) -> str:
     said = inner.get("message") if isinstance(inner, dict) else inner
-    return str(said or detail.get("message") or what or "no reason was given")[:500]
+    return str(said or detail.get("message") or what or "no reason given")[:500]
 
 
 def _json(response: Any) -> Mapping[str, Any]:
@@ -100,9 +100,9 @@ def _json(response: Any) -> Mapping[str, Any]:
 
 
 class TaskDagRuns(AirflowDagRuns):
-    """Asks through the task's supervisor.
+    """DAG runs as the task's supervisor reports them.
 
-    :param rest: who knows about pools; ``None`` for nobody.
+    :param rest: reports pools; ``None`` where no connection to the REST API is configured.
     """
 
     def __init__(self, rest: RestDagRuns | None = None) -> None:
@@ -111,11 +111,11 @@ class TaskDagRuns(AirflowDagRuns):
     def free_slots(self, pools: Iterable[str]) -> Mapping[str, Slots]:
         if self._rest is not None:
             return self._rest.free_slots(pools)
-        why = "a task cannot ask Airflow for pools; name a connection to its REST API in [snowpack] airflow_conn_id"
+        why = "tasks cannot read pools; set [snowpack] airflow_conn_id to a connection to Airflow's REST API"
         return dict.fromkeys(pools, Unavailable(why))
 
     def is_missing(self, dag_id: str) -> bool:
-        """Whether Airflow has no such DAG. That the file of one is gone, only the REST API shows."""
+        """Return whether Airflow has no such DAG. Only the REST API shows that the file of a DAG is gone."""
         return super().is_missing(dag_id) if self._rest is None else self._rest.is_missing(dag_id)
 
     def is_paused(self, dag_id: str) -> bool | None:
@@ -126,7 +126,7 @@ class TaskDagRuns(AirflowDagRuns):
         except Refused as refused:
             if refused.is_airflows_own_not_found:
                 return None
-            raise AirflowRefuses(f"it does not tell about the DAG {dag_id}: {refused}") from refused
+            raise AirflowRefuses(f"it does not report the DAG {dag_id}: {refused}") from refused
 
     def trigger(self, launch: Launch) -> NotStarted | None:
         from airflow.sdk.execution_time.comms import TriggerDagRun
@@ -135,8 +135,8 @@ class TaskDagRuns(AirflowDagRuns):
         try:
             ask_supervisor(TriggerDagRun(dag_id=launch.dag_id, run_id=launch.run_id, conf=dict(launch.conf), note=note))
         except Refused as refused:
-            if refused.status == NOT_FOUND:  # the DAG was there a moment ago, so that it is one that Airflow calls stale
-                return NotStarted(f"the file of the DAG {launch.dag_id} is gone, or does not parse any more ({refused})")
+            if refused.status == NOT_FOUND:  # the DAG existed a moment ago, so Airflow considers it stale
+                return NotStarted(f"the file of the DAG {launch.dag_id} is gone or no longer parses ({refused})")
             return NotStarted(str(refused), may_exist=True)
         return None
 
@@ -148,11 +148,11 @@ class TaskDagRuns(AirflowDagRuns):
         except Refused as refused:
             if refused.is_airflows_own_not_found:
                 return None
-            raise AirflowRefuses(f"it does not tell about the run {run_id}: {refused}") from refused
+            raise AirflowRefuses(f"it does not report the run {run_id}: {refused}") from refused
         return RunState(str(run.state.value), run.end_date, run.start_date)
 
     def ended_runs(self, asked: Sequence[EndsQuery]) -> Mapping[str, EndsFound]:
-        """Counts, and a search where one is asked for; every end, if there is somebody who can list them."""
+        """Return counts, and the ends that a requested search finds; all ends where the REST API can list them."""
         if self._rest is not None:
             return self._rest.ended_runs(asked)
         return {one.dag_id: self._ends_of(one) for one in asked}
@@ -166,13 +166,13 @@ class TaskDagRuns(AirflowDagRuns):
                 return EndsFound(counts=counts)
             every = set(ask_supervisor(GetTaskStates(dag_id=asked.dag_id)).task_states)
         except Refused as refused:
-            raise AirflowRefuses(f"it does not tell about the runs of {asked.dag_id}: {refused}") from refused
+            raise AirflowRefuses(f"it does not report the runs of {asked.dag_id}: {refused}") from refused
         unknown = sorted(every - asked.known, key=_latest_first)
         unknown = [run_id for run_id in unknown if asked.after is None or _latest_first(run_id) > _latest_first(asked.after)]
-        runs = {run_id: run for run_id in unknown[:AT_ONCE] if (run := self.find(asked.dag_id, run_id)) is not None}
+        runs = {run_id: run for run_id in unknown[:BATCH_SIZE] if (run := self.find(asked.dag_id, run_id)) is not None}
         ended = {run_id: run.to_ended() for run_id, run in runs.items() if run.state in ENDED}
         missed = {run_id: end for run_id, end in ended.items() if end.at >= asked.since}
-        return EndsFound(missed, counts, unknown[AT_ONCE - 1] if len(unknown) > AT_ONCE else None)
+        return EndsFound(missed, counts, unknown[BATCH_SIZE - 1] if len(unknown) > BATCH_SIZE else None)
 
     def count_active(self, dag_id: str, among: frozenset[str]) -> tuple[int, int]:
         from airflow.sdk.execution_time.comms import GetDRCount
@@ -186,7 +186,7 @@ class TaskDagRuns(AirflowDagRuns):
 
 
 def _latest_first(run_id: str) -> tuple[str, str]:
-    """A sort key: Airflow, and we, put a moment into the ids of runs; those without one come last."""
+    """Return a sort key by the timestamp in the run id, which Airflow and this package add; ids without one come last."""
     moment = MOMENT.search(run_id)
     digits = "" if moment is None else "".join(filter(str.isdigit, moment.group()))
     return "".join(chr(ord("9") - int(digit)) for digit in digits.ljust(14, "0")), run_id

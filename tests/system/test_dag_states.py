@@ -87,7 +87,7 @@ def test_a_missing_dag_and_a_broken_one_keep_their_launches_waiting_and_get_them
     file.write_text(whole + "\n1 / 0\n")
     airflow.until(lambda: airflow.call("GET", "/dags/system_brittle")["has_import_errors"], "the DAG is found broken")
     broken = wanted("system_brittle")
-    waits_because(airflow, schedules, broken, "does not parse any more")
+    waits_because(airflow, schedules, broken, "no longer parses")
 
     file.write_text(whole)
     (airflow_home.dags / "system_new.py").write_text(whole.replace("system_brittle", "system_not_there_yet"))

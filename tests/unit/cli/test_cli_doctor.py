@@ -85,7 +85,7 @@ def test_embedded_defaults_under_a_remote_executor_are_wrong(snowpack: Run, monk
 
     assert code == 1
     assert found["store place"]["verdict"] == "warning", "the store has a connection, whose file may be shared"
-    assert "[snowpack] catalog_conn_id names no connection" in found["catalog answers"]["message"]
+    assert "[snowpack] catalog_conn_id is not set" in found["catalog answers"]["message"]
 
 
 def test_a_warehouse_that_cannot_be_written_to_is_wrong(snowpack: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

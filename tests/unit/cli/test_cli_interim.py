@@ -179,7 +179,7 @@ def test_a_drop_that_fails_is_told_and_tried_again(
         elsewhere.setenv("AIRFLOW__SNOWPACK__CATALOG_NAME", "pond")
         said = snowpack("interim", "collect")
     assert (said.code, "could not be dropped, and is tried again" in said.err) == (6, True)
-    assert "'lake' is not the one of this installation" in said.err
+    assert "'lake' is not this installation's" in said.err
     shown = snowpack("interim", "show", ingested.table_id).out
     assert "has failed to drop it in 1 attempt and retries" in shown
 

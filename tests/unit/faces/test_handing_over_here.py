@@ -42,7 +42,7 @@ def test_another_catalog_or_store_than_the_installations_is_refused(
     refused = run(run_operator, **{argument: "other"})
 
     assert isinstance(refused.error, AirflowFailException), "another try would meet the same"
-    assert f"{argument} = 'other' is not the one of this installation" in str(refused.error)
+    assert f"{argument} = 'other' differs from this installation's" in str(refused.error)
     assert f"[snowpack] {argument}" in str(refused.error)
     assert not hooks.IcebergCatalogHook().catalog.namespace_exists("snowpack_interim")
 

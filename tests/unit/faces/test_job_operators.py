@@ -202,7 +202,7 @@ def test_a_connection_of_another_type_is_refused_for_good(run_operator: Runner, 
     outcome = run_operator(operators.SweepOperator(task_id="sweep", store_conn_id="web"))
 
     assert outcome.state == "failed"
-    assert "Use one of the types snowpack_store, postgres, sqlite" in str(outcome.error)
+    assert "Use one of these types: snowpack_store, postgres, sqlite" in str(outcome.error)
 
 
 def test_a_dry_run_tells_what_it_would_do_and_leaves_no_lock_and_no_event(

@@ -67,7 +67,7 @@ def test_a_404_that_is_not_airflows_own_says_nothing_about_runs_dags_and_pools(r
         lambda: runs.find("d", "r1"),
         lambda: runs.count_active("d", NOBODY),
     ):
-        with pytest.raises(AirflowUnreachable, match=r"refuses GET .*: HTTP 404"):
+        with pytest.raises(AirflowUnreachable, match=r"GET .* was refused: HTTP 404"):
             ask()
     assert isinstance(runs.free_slots(["p"])["p"], Unavailable)
 

@@ -128,9 +128,9 @@ def test_a_dag_that_was_paused_after_its_run_was_started_makes_no_difference(api
     ("status", "message", "told"),
     [
         (400, "Dag with dag_id 'maintain' has import errors and cannot be triggered", "has import errors"),
-        (404, "Dag with dag_id: 'maintain' not found", "the file of the DAG maintain is gone, or does not parse any more"),
-        (500, "database is locked", "Airflow cannot be asked: the API server answered 500"),
-        (None, "connection refused", "Airflow cannot be asked"),
+        (404, "Dag with dag_id: 'maintain' not found", "the file of the DAG maintain is gone or no longer parses"),
+        (500, "database is locked", "The request to Airflow failed: the API server answered 500"),
+        (None, "connection refused", "The request to Airflow failed"),
     ],
 )
 def test_a_refusal_and_an_outage_are_told_in_words(api: ApiServer, status: int | None, message: str, told: str) -> None:
