@@ -45,10 +45,10 @@ AZURE_FIELDS = {"account_name", "account_key", "sas_token", "tenant_id", "client
 
 
 class BuildStorageHook(BaseHook):
-    """Opens storages.
+    """Opens object storages and folders.
 
     :param storage_conn_id: a connection of the type ``aws``, ``google_cloud_platform``, ``wasb``, ``adls`` or ``generic``;
-        ``None`` for what ``[snowpack] builds_conn_id`` says. A local folder needs none, and gets none.
+        ``None`` for ``[snowpack] builds_conn_id``. Local folders do not use it.
     """
 
     conn_name_attr = "storage_conn_id"
@@ -64,19 +64,19 @@ class BuildStorageHook(BaseHook):
         return Settings.load()
 
     def url_of(self, dataset: str) -> str:
-        """Where a dataset goes when nobody says where: a folder of its name below ``[snowpack] builds_url``.
+        """Return the default location of a dataset: a folder of its name in ``[snowpack] builds_url``.
 
-        :raises InvalidBuild: it is not the name of a dataset.
+        :raises InvalidBuild: it is not a valid name.
         """
         from airflow_snowpack.builds.layout import check_dataset
 
         return f"{self.settings.builds_url.rstrip('/')}/{check_dataset(dataset)}"
 
     def options(self, url: str) -> Mapping[str, Any]:
-        """The storage's options for a URL; their secrets are masked from now on.
+        """Return the storage's options for a URL, and mask their secrets in logs.
 
         :raises ConnectionNotFound, UnsuitableConnection, UnusableExtra, IncompleteConnection: from the Airflow connection.
-        :raises InvalidBuild: a password, a key or a query stands in the URL.
+        :raises InvalidBuild: the URL contains a password, a key or a query.
         """
         from airflow_snowpack.builds.filesystems import refuse_secrets
 
@@ -89,16 +89,16 @@ class BuildStorageHook(BaseHook):
         return options
 
     def storage(self, url: str) -> Storage:
-        """The storage at a URL.
+        """Open the storage at a URL.
 
-        :raises InvalidBuild: nothing can be opened there.
+        :raises InvalidBuild: the URL is not supported.
         """
         from airflow_snowpack.builds.storage import Storage
 
         return Storage(url, self.options(url))
 
     def get_conn(self) -> Storage:
-        """The storage at ``[snowpack] builds_url``: the name that Airflow's tools look for."""
+        """Open the storage at ``[snowpack] builds_url``, under Airflow's usual name."""
         return self.storage(self.settings.builds_url)
 
 
@@ -111,10 +111,10 @@ def _mask(options: Mapping[str, Any]) -> None:
 
 
 def storage_options(connection: Connection, url: str) -> dict[str, Any]:
-    """The options for the storage at a URL. They may hold secrets.
+    """Return the options for the storage at a URL. They may contain secrets.
 
-    :raises UnsuitableConnection: the connection is of another kind than the URL.
-    :raises UnusableExtra, IncompleteConnection: it asks for what cannot be done, or lacks what is needed.
+    :raises UnsuitableConnection: the connection's type does not fit the URL.
+    :raises UnusableExtra, IncompleteConnection: a setting is not supported or missing.
     """
     scheme, kind = urlsplit(url).scheme, connection.conn_type
     if kind == ANY:
@@ -127,7 +127,7 @@ def storage_options(connection: Connection, url: str) -> dict[str, Any]:
 
 
 def _generic(connection: Connection, scheme: str) -> dict[str, Any]:
-    """The extras are the options; a key pair for S3 may also stand in login and password."""
+    """Return the extras as options; login and password may be the key pair for S3."""
     keys = {"access_key": connection.login, "secret_key": connection.password} if scheme == "s3" and connection.login else {}
     return {**keys, **connection.extra_dejson}
 
@@ -167,7 +167,7 @@ def _endpoint(address: str | None) -> dict[str, str | None]:
 
 
 def _google(connection: Connection) -> dict[str, Any]:
-    """With a key of its own by gcsfs, which Arrow's client cannot take one; otherwise as who the machine is."""
+    """Use gcsfs with a key, which Arrow's client does not support, and the machine's identity without one."""
     extra = connection.extra_dejson
     if extra.get("key_secret_name"):
         raise UnusableExtra(connection.conn_id, "key_secret_name", "the key itself (keyfile_dict), or its path (key_path)")
@@ -211,7 +211,7 @@ def _azure_string(connection: Connection, text: str) -> dict[str, Any]:
 
 
 def _object(connection: Connection, extra: str) -> dict[str, Any]:
-    """An extra that is an object, or the text of one."""
+    """Return an extra that is an object or the text of one."""
     value = connection.extra_dejson.get(extra) or {}
     try:
         return dict(json.loads(value) if isinstance(value, str) else value)

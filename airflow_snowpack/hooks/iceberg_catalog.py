@@ -48,10 +48,10 @@ CONNECTION_TYPES = ("snowpack_catalog", "iceberg", "http", "postgres", "sqlite")
 
 
 class IcebergCatalogHook(BaseHook):
-    """Reaches the catalog.
+    """Connects to the catalog.
 
     :param catalog_conn_id: a connection of the type ``snowpack_catalog``, ``iceberg`` or ``http`` (REST), ``postgres`` or
-        ``sqlite`` (SQL); ``None`` for what ``[snowpack] catalog_conn_id`` says.
+        ``sqlite`` (SQL); ``None`` for ``[snowpack] catalog_conn_id``.
     """
 
     conn_name_attr = "catalog_conn_id"
@@ -70,10 +70,10 @@ class IcebergCatalogHook(BaseHook):
 
     @cached_property
     def config(self) -> CatalogConfig:
-        """The catalog's description, for PyIceberg and for Spark.
+        """The catalog's configuration, for PyIceberg and for Spark.
 
         :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the Airflow connection.
-        :raises EmbeddedNotShared: there is none, and tasks may run on other hosts.
+        :raises EmbeddedNotShared: there is no connection, and tasks may run on other hosts.
         """
         from airflow_snowpack.iceberg import CatalogConfig
 
@@ -85,7 +85,7 @@ class IcebergCatalogHook(BaseHook):
         return catalog_config(read_connection(conn_id, PURPOSE), name)
 
     async def config_in_trigger(self) -> CatalogConfig:
-        """As :attr:`config`, for a trigger's event loop."""
+        """Return :attr:`config`, in a trigger's event loop."""
         conn_id = self._given_conn_id or self.settings.catalog_conn_id
         if conn_id is None:
             return self.config
@@ -100,22 +100,22 @@ class IcebergCatalogHook(BaseHook):
         return self.config.load()
 
     def get_conn(self) -> Catalog:
-        """As :attr:`catalog`: the name that Airflow's tools look for."""
+        """Return :attr:`catalog`, under Airflow's usual name."""
         return self.catalog
 
     def table_name(self, text: str) -> TableName:
-        """``database.table`` of this catalog.
+        """Parse ``database.table``.
 
-        :raises InvalidTableName: it is not a name.
+        :raises InvalidTableName: it is not a valid name.
         """
         from airflow_snowpack.iceberg import TableName
 
         return TableName.parse(text, catalog=self.settings.catalog_name)
 
     def identified(self, text: str) -> TableName:
-        """As :meth:`table_name`, with the catalog's identity, for jobs and locks. Reads the connection, and connects to nothing.
+        """Parse ``database.table`` and add the catalog's identity, for jobs and locks. Reads the connection without connecting.
 
-        :raises InvalidTableName: it is not a name.
+        :raises InvalidTableName: it is not a valid name.
         :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the Airflow connection.
         """
         from airflow_snowpack.iceberg import TableName
@@ -132,22 +132,22 @@ class IcebergCatalogHook(BaseHook):
         return load_table(self.catalog, name)
 
     def test_connection(self) -> tuple[bool, str]:
-        """Whether the catalog answers, and the message for people; it never holds a secret."""
+        """Check that the catalog answers; return the result and a message without secrets."""
         try:
             config = self.config
         except SnowpackError as problem:
             return False, public_message(problem)
         try:
             databases = call_with_timeout(lambda: count_databases(config), f"The catalog at {config.where}")
-        except Exception as problem:  # noqa: BLE001 - whatever it is, it is told to the person who tests
+        except Exception as problem:  # noqa: BLE001 - any problem is shown to the user
             return False, public_message(problem, _secrets(config))
         return True, f"The {config.kind} catalog at {config.where} answers; databases: {databases}."
 
 
 def reach_catalog(catalog_conn_id: str | None = None) -> Catalog:
-    """The catalog, from its connection as it is now: for a process that goes on when there is none, and tries again.
+    """Read the connection and connect to the catalog: for a process that continues without a catalog and retries later.
 
-    :raises CatalogUnreachable: it does not answer, or its connection is not there or cannot be used.
+    :raises CatalogUnreachable: it does not answer, or its connection is missing or invalid.
     """
     from airflow_snowpack.iceberg.errors import CatalogUnreachable
     from airflow_snowpack.inventory import ANSWER_WITHIN
@@ -160,7 +160,7 @@ def reach_catalog(catalog_conn_id: str | None = None) -> Catalog:
 
 
 def read_catalog_id(catalog_conn_id: str | None = None) -> str:
-    """The catalog's identity, from its connection as it is now; empty when that is not there or cannot be used."""
+    """Read the catalog's identity from its connection; empty if that is missing or invalid."""
     try:
         return IcebergCatalogHook(catalog_conn_id).config.catalog_id
     except UNUSABLE:
@@ -168,13 +168,16 @@ def read_catalog_id(catalog_conn_id: str | None = None) -> str:
 
 
 def _secrets(config: CatalogConfig) -> list[str | None]:
-    """What a message must not repeat; of a credential also the second half alone."""
+    """Return what a message must not contain; of a credential also its second half."""
     known = [value for key, value in config.properties.items() if any(word in key for word in SECRET_KEYS)]
     return [config.password, *known, *(value.partition(":")[2] for value in known)]
 
 
 def count_databases(config: CatalogConfig) -> int:
-    """:raises CatalogUnreachable: it does not answer."""
+    """Count the databases.
+
+    :raises CatalogUnreachable: the catalog does not answer.
+    """
     from airflow_snowpack.iceberg.catalog import connection_errors
     from airflow_snowpack.iceberg.errors import CatalogUnreachable
 
@@ -185,10 +188,10 @@ def count_databases(config: CatalogConfig) -> int:
 
 
 def catalog_config(connection: Connection, name: str) -> CatalogConfig:
-    """The catalog that a connection describes.
+    """Return the catalog that a connection describes.
 
-    :param name: what this installation calls it.
-    :raises UnsuitableConnection, IncompleteConnection, UnusableAddress, UnusableExtra: it cannot be one.
+    :param name: the catalog's name in this installation.
+    :raises UnsuitableConnection, IncompleteConnection, UnusableAddress, UnusableExtra: the connection is not valid.
     """
     match connection.conn_type:
         case "snowpack_catalog":
@@ -207,7 +210,7 @@ def _by_address(connection: Connection, name: str) -> CatalogConfig:
     address = _needed(connection, connection.host, "address")
     parts = urlsplit(address)
     if parts.username or parts.password:
-        raise UnusableAddress(connection.conn_id, "a user or a password stands in it, and they have fields of their own")
+        raise UnusableAddress(connection.conn_id, "it contains a user or a password, which have their own fields")
     match parts.scheme:
         case "http" | "https":
             return _rest(connection, name, address)
@@ -216,7 +219,7 @@ def _by_address(connection: Connection, name: str) -> CatalogConfig:
         case "sqlite":
             return _sqlite(connection, name, "/" + parts.path.lstrip("/"))
         case _:
-            raise UnusableAddress(connection.conn_id, "its beginning does not say of which kind the catalog is")
+            raise UnusableAddress(connection.conn_id, "its scheme is not one of those of a catalog")
 
 
 def _port(connection: Connection, parts: Any) -> int | None:
@@ -282,7 +285,7 @@ def _warehouse(connection: Connection) -> str:
 
 
 def _map(connection: Connection, extra: str) -> Mapping[str, str]:
-    """Properties as an object, or as the text of one, as a form or a URI gives them."""
+    """Return properties from an object or from its text, which forms and URIs give."""
     value = connection.extra_dejson.get(extra) or {}
     try:
         given = json.loads(value) if isinstance(value, str) else value

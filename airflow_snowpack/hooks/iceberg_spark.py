@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 PURPOSE = "Spark"
 WAIT = timedelta(seconds=30)
-"""How long one call waits for statements to end; the caller repeats it."""
+"""How long one call waits for statements to end; callers repeat it."""
 
 
 class IcebergSparkHook(BaseHook):
-    """Gives Spark sessions.
+    """Creates Spark sessions.
 
-    :param spark_conn_id: a connection of the type ``spark`` or ``spark_connect``; ``None`` for what ``[snowpack] spark_conn_id``
-        says. The extra ``conf`` of a ``spark`` connection is further Spark configuration; the extra ``send_catalog`` of a
-        ``spark_connect`` connection gives the catalog to a server that does not have it (its secrets travel along).
+    :param spark_conn_id: a connection of the type ``spark`` or ``spark_connect``; ``None`` for ``[snowpack] spark_conn_id``. The
+        extra ``conf`` of a ``spark`` connection is additional Spark configuration; the extra ``send_catalog`` of a
+        ``spark_connect`` connection sends the catalog's configuration, with its secrets, to a server that does not have it.
     :param catalog_conn_id: as for :class:`IcebergCatalogHook`.
     """
 
@@ -62,7 +62,7 @@ class IcebergSparkHook(BaseHook):
 
     @cached_property
     def config(self) -> SparkConfig:
-        """What a session in this process is made of. It may hold the catalog's secrets.
+        """The configuration of a session in this process. It may contain the catalog's secrets.
 
         :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the Airflow connections.
         """
@@ -81,7 +81,7 @@ class IcebergSparkHook(BaseHook):
         )
 
     def session(self) -> SparkSession:
-        """The session, started when there is none; a process reuses it.
+        """Return the session, and start it if there is none. A process reuses its session.
 
         :raises SparkUnavailable: no Java, no jar, the wrong Spark version, or a server that does not answer.
         """
@@ -94,7 +94,7 @@ class IcebergSparkHook(BaseHook):
 
     @property
     def sessions(self) -> Callable[[], SparkSession] | ConnectServer:
-        """What a :class:`SparkEngine` works with: a session of this process, or a server that the job's sessions are on.
+        """What a :class:`SparkEngine` needs: a session of this process, or the server for sessions of jobs.
 
         :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the Airflow connections.
         """
@@ -109,7 +109,7 @@ class IcebergSparkHook(BaseHook):
         return self._catalog.config.spark_conf() if connection.extra_dejson.get("send_catalog") else None
 
     def check(self) -> None:
-        """Whether a session could start in this process, without starting it. A Spark Connect server is not asked.
+        """Check that a session can start in this process, without starting it. A Spark Connect server is not contacted.
 
         :raises SparkUnavailable: no Java, no jar, or the wrong Spark version.
         """
@@ -119,14 +119,14 @@ class IcebergSparkHook(BaseHook):
             check_local(self.config)
 
     def get_conn(self) -> SparkSession:
-        """As :meth:`session`: the name that Airflow's tools look for."""
+        """Return :meth:`session`, under Airflow's usual name."""
         return self.session()
 
 
 def spark_master(connection: Connection) -> str:
-    """The master that a ``spark`` connection names: ``local[4]``, ``yarn``, ``spark://host:7077``, ``k8s://https://host:6443``.
+    """Return the master of a ``spark`` connection: ``local[4]``, ``yarn``, ``spark://host:7077``, ``k8s://https://host:6443``.
 
-    :raises UnsuitableConnection, IncompleteConnection: it names none.
+    :raises UnsuitableConnection, IncompleteConnection: it has none.
     """
     if connection.conn_type != "spark":
         raise UnsuitableConnection(connection.conn_id, PURPOSE, connection.conn_type, ("spark", "spark_connect"))
@@ -136,14 +136,14 @@ def spark_master(connection: Connection) -> str:
 
 
 def connection_conf(connection: Connection) -> Mapping[str, str]:
-    """Further Spark configuration from the connection's extra ``conf``."""
+    """Return additional Spark configuration from the connection's extra ``conf``."""
     return {key: str(value) for key, value in (connection.extra_dejson.get("conf") or {}).items()}
 
 
 def connect_url(conn_id: str) -> str:
-    """The address of the Spark Connect server that a connection names; it may hold a token.
+    """Return the address of a connection's Spark Connect server. It may contain a token.
 
-    :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: it names none.
+    :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: it has none.
     """
     connection = read_connection(conn_id, PURPOSE)
     if connection.conn_type != "spark_connect":
@@ -160,14 +160,14 @@ def _connect_url(connection: Connection) -> str:
 
 
 class ConnectOrphans:
-    """The sessions of job attempts on Spark Connect servers."""
+    """Ends what killed workers left running on Spark Connect servers, which it finds through their Airflow connections."""
 
     def end(self, server: str, job_id: str, attempts: Sequence[int]) -> None:
-        """Interrupt what the attempts still run, wait until it has ended, and close their sessions.
+        """Interrupt the attempts' statements, wait for their end, and close the sessions.
 
         :param server: the id of an Airflow connection of the type ``spark_connect``.
-        :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: the connection cannot be used.
-        :raises SparkUnavailable: the server does not answer, or something still runs.
+        :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the Airflow connection.
+        :raises SparkUnavailable: the server does not answer, or a statement is still running.
         """
         from airflow_snowpack.spark import end_session, session_id_of
 

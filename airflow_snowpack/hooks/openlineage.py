@@ -1,10 +1,10 @@
-"""From operations in the store to OpenLineage's datasets.
+"""Converts operations in the store to OpenLineage's datasets.
 
     lineage_of(task_instance, store_conn_id=None, catalog_conn_id=None)     # an OperatorLineage, or None without the provider
 
-Tables are named as OpenLineage names Iceberg tables: by where they live (``s3://bucket`` and the path in it, ``file`` and the
-path on the disk), with the catalog's own name of the table as a symlink, so that the events of Spark's integration and of these
-operators meet in one dataset. A table whose place nobody knows any more has the catalog's name alone.
+Tables are named by OpenLineage's convention for Iceberg: by location (``s3://bucket`` and the path in it, ``file`` and the path
+on disk), with the catalog's name as a symlink, so that events of Spark's integration and of these operators share a dataset. A
+table without a known location has only the catalog's name.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# What stands for the same place in several spellings, as Spark and PyIceberg use them.
+# Spark and PyIceberg write the same scheme in several ways.
 SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "": "file"}
-MOST_LOOKED_UP = 20
-"""Tables that the catalog is asked about, at most."""
+MAX_LOOK_UPS = 20
+"""The catalog is asked for the locations of at most this many tables."""
 
 
 def lineage_of(
@@ -41,11 +41,11 @@ def lineage_of(
     store_conn_id: str | None = None,
     catalog_conn_id: str | None = None,
 ) -> OperatorLineage[Any, Any] | None:
-    """What one try of a task read and wrote.
+    """Return what one try of a task read and wrote.
 
-    :param task_instance: as OpenLineage's listener has it.
-    :param more: inputs and outputs besides those in the store.
-    :raises SnowpackError: the store does not answer; OpenLineage logs it and goes on.
+    :param task_instance: from OpenLineage's listener.
+    :param more: inputs and outputs in addition to those in the store.
+    :raises SnowpackError: the store does not answer; OpenLineage logs the error and continues.
     """
     try:
         from airflow.providers.openlineage.extractors import OperatorLineage
@@ -53,7 +53,7 @@ def lineage_of(
         return None
     with SnowpackHook(store_conn_id) as hook:
         operations = _of_this_try(hook, task_instance)
-    # Of what was read several times the first state, of what was written several times the last.
+    # For repeated reads the first state counts, for repeated writes the last.
     inputs = _each_once([*reversed(more[0]), *(table for each in reversed(operations) for table in reversed(each.inputs))])
     outputs = _each_once([*more[1], *(table for each in operations for table in each.outputs)])
     rows = {table.name: each.rows for each in operations for table in each.outputs if each.rows is not None}
@@ -65,9 +65,9 @@ def lineage_of(
 
 
 class DatasetNames:
-    """Makes OpenLineage's datasets of tables and datasets.
+    """Creates OpenLineage datasets from tables and builds.
 
-    :param catalog_conn_id: the catalog that is asked where tables live of which the store does not say it.
+    :param catalog_conn_id: the catalog that is asked for locations that the store does not have.
     """
 
     def __init__(self, catalog_conn_id: str | None = None) -> None:
@@ -75,14 +75,14 @@ class DatasetNames:
         self._looked_up = 0
 
     def input(self, table: Touched) -> Any:
-        """A dataset that was read."""
+        """Return the dataset of a table that was read."""
         from airflow.providers.common.compat.openlineage.facet import InputDataset
 
         namespace, name = self.of(table)
         return InputDataset(namespace=namespace, name=name, facets=self._facets(table))
 
     def output(self, table: Touched, rows: int | None) -> Any:
-        """A dataset that was written, with the number of rows where that is known."""
+        """Return the dataset of a table that was written, with the number of rows if it is known."""
         from airflow.providers.common.compat.openlineage.facet import OutputDataset, OutputStatisticsOutputDatasetFacet
 
         namespace, name = self.of(table)
@@ -90,7 +90,7 @@ class DatasetNames:
         return OutputDataset(namespace=namespace, name=name, facets=self._facets(table), outputFacets=counted)
 
     def of(self, table: Touched) -> tuple[str, str]:
-        """Namespace and name."""
+        """Return namespace and name."""
         location = self._location(table)
         if location is not None:
             return named_by_location(location)
@@ -106,13 +106,13 @@ class DatasetNames:
 
     def _ask_catalog(self, table: str) -> str | None:
         catalog, _, name = table.partition(".")
-        if catalog != self._hook.settings.catalog_name or self._looked_up >= MOST_LOOKED_UP:
+        if catalog != self._hook.settings.catalog_name or self._looked_up >= MAX_LOOK_UPS:
             return None
         self._looked_up += 1
         try:
             return str(self._hook.load_table(self._hook.table_name(name)).location())
         except SnowpackError as problem:
-            log.info("Where %s lives is not known to OpenLineage: %s", table, problem)
+            log.info("The location of %s for OpenLineage is unknown: %s", table, problem)
             return None
 
     def _facets(self, table: Touched) -> dict[str, Any]:
@@ -133,7 +133,7 @@ class DatasetNames:
 
 
 def named_by_location(location: str) -> tuple[str, str]:
-    """The namespace and the name of what lives in a folder, by OpenLineage's naming of object stores and file systems.
+    """Return namespace and name of a location, by OpenLineage's convention for object stores and file systems.
 
     >>> named_by_location("s3a://lake/warehouse/shop/orders/")
     ('s3://lake', 'warehouse/shop/orders')
@@ -161,11 +161,11 @@ def _of_this_try(hook: SnowpackHook, task_instance: Any) -> list[Operation]:
 
 
 def _is_of_try(operation: Operation, try_number: int, since: Any) -> bool:
-    """By its number; where only the task is known, by the time."""
+    """Compare the try number; where only the task is known, compare the time."""
     known = operation.task.try_number if operation.task else None
     return known == try_number if known is not None else since is None or operation.at >= since
 
 
 def _each_once(tables: Iterable[Touched]) -> list[Touched]:
-    """The last one of each name."""
+    """Keep the last one of each name."""
     return list({table.name: table for table in tables}.values())

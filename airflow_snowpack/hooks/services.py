@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PATIENCE = timedelta(seconds=1)
+DAG_STATES_TIMEOUT = timedelta(seconds=1)
 
 
 def sign_of_process(
@@ -55,10 +55,10 @@ def sign_of_process(
     period: timedelta | None = None,
     instance: str | None = None,
 ) -> SignOfLife:
-    """Return the sign of life of this process, after a first beat.
+    """Record a sign of life of this process and return it for later beats.
 
-    :param catalog: recorded with it; a catalog that cannot be described is recorded as such.
-    :param period: how far apart its signs are; ``None`` for a process that beats all the time.
+    :param catalog: recorded as well, for `airflow snowpack doctor` to compare; empty if its connection is not valid.
+    :param period: the time between two signs; ``None`` for a process that runs all the time.
     :param instance: the name; ``None`` for host and process id.
     """
     from airflow_snowpack.store.signs_of_life import BEAT, SignOfLife
@@ -86,9 +86,9 @@ def open_collector(
     holder: str | None = None,
     sign: SignOfLife | None = None,
 ) -> Collector:
-    """The collector, on the hook's store.
+    """Return the collector on the hook's store.
 
-    :param holder: who collects, for people who look; ``None`` for this process.
+    :param holder: the collector's name, for people; ``None`` for this process.
     :param sign: its sign of life.
     """
     from airflow_snowpack.interim.collection.collector import Collector
@@ -97,7 +97,7 @@ def open_collector(
 
 
 def catalog_opener(catalog_hook: IcebergCatalogHook) -> Callable[[str], Catalog]:
-    """Opens the installation's catalog, when it is asked for by its name."""
+    """Return a function that opens the installation's catalog by its name."""
 
     def open_catalog(name: str) -> Catalog:
         known = catalog_hook.settings.catalog_name
@@ -155,7 +155,7 @@ def open_services(
 
 
 def dag_states(dag_ids: Collection[str]) -> Mapping[str, DagState]:
-    """Return the state of each DAG; nothing where Airflow's database cannot be read from here."""
+    """Return the state of each DAG; empty where Airflow's database cannot be read."""
     try:
         import sqlalchemy as sa
         from airflow.models.dag import DagModel
@@ -164,21 +164,21 @@ def dag_states(dag_ids: Collection[str]) -> Mapping[str, DagState]:
         with create_session() as session:
             query = sa.select(DagModel.dag_id, DagModel.is_paused).where(DagModel.dag_id.in_(dag_ids), ~DagModel.is_stale)
             found = {row.dag_id: DagState.PAUSED if row.is_paused else DagState.ACTIVE for row in session.execute(query)}
-    except Exception as problem:  # noqa: BLE001 - Airflow raises anything here; then it is not known which DAGs are paused
-        log.info("Which DAGs are paused is not known: %s", problem)
+    except Exception as problem:  # noqa: BLE001 - Airflow may raise anything here
+        log.info("The states of DAGs are unknown: %s", problem)
         return {}
     return {dag_id: found.get(dag_id, DagState.MISSING) for dag_id in dag_ids}
 
 
 class DagStatesInTime:
-    """Reads the states in a thread of its own, one reading at a time.
+    """Reads the states in a thread, one read at a time, so that pages and probes do not hang with Airflow's database.
 
-    :param patience: no call waits longer; while a reading hangs, further calls return at once.
+    :param timeout: the longest wait of a call; while a read hangs, further calls return at once.
     """
 
-    def __init__(self, read: DagStates = dag_states, patience: timedelta = PATIENCE) -> None:
+    def __init__(self, read: DagStates = dag_states, timeout: timedelta = DAG_STATES_TIMEOUT) -> None:
         self._read = read
-        self._patience_s = patience.total_seconds()
+        self._timeout_s = timeout.total_seconds()
         self._reading: Future[Mapping[str, DagState]] | None = None
 
     def __call__(self, dag_ids: Collection[str]) -> Mapping[str, DagState]:
@@ -186,10 +186,10 @@ class DagStatesInTime:
             return {}
         reading: Future[Mapping[str, DagState]] = Future()
         self._reading = reading
-        # A daemon, which keeps no process from its end: a database may hang for minutes.
+        # A daemon thread does not keep the process alive while the database hangs.
         threading.Thread(target=self._answer, args=(reading, dag_ids), name="snowpack-dag-states", daemon=True).start()
         try:
-            return reading.result(self._patience_s)
+            return reading.result(self._timeout_s)
         except TooSlow:
             return {}
 

@@ -78,11 +78,11 @@ def test_an_airflow_database_that_hangs_delays_one_answer_by_its_patience_and_no
         release.wait()
         return {"snowpack_sweep": DagState.PAUSED}
 
-    states = DagStatesInTime(hang, patience=timedelta(milliseconds=20))
+    states = DagStatesInTime(hang, timeout=timedelta(milliseconds=20))
     try:
         assert [states(["snowpack_sweep"]) for _ in range(3)] == [{}, {}, {}]
         assert len(asked) == 1, "the others did not wait"
     finally:
         release.set()
-    patient = DagStatesInTime(lambda dag_ids: {"snowpack_sweep": DagState.PAUSED}, patience=timedelta(minutes=5))
+    patient = DagStatesInTime(lambda dag_ids: {"snowpack_sweep": DagState.PAUSED}, timeout=timedelta(minutes=5))
     assert patient(["snowpack_sweep"]) == {"snowpack_sweep": DagState.PAUSED}
