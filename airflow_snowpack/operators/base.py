@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
     from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
+    from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+    from airflow_snowpack.hooks.store import SnowpackHook
     from airflow_snowpack.lineage.operation import DatasetAt, TableAt
 
     Lineage = OperatorLineage[Any, Any] | None
@@ -77,6 +79,42 @@ def is_retried(error: SnowpackError) -> bool:
     return RETRIED[error.kind] or isinstance(error, TableNotFound | InterimTableNotFound | NothingPublished)
 
 
+class UsesStore(BaseOperator):
+    """Base of the operators that use the store.
+
+    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's.
+    """
+
+    def __init__(self, *, store_conn_id: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.store_conn_id = store_conn_id
+
+    @contextmanager
+    def installation(self) -> Iterator[SnowpackHook]:
+        """Open the store. An error in the block that a retry would meet again fails the task without a retry."""
+        from airflow_snowpack.hooks.store import SnowpackHook
+
+        with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
+            yield hook
+
+
+class UsesCatalog(UsesStore):
+    """Base of the operators that use the store and the catalog.
+
+    :param catalog_conn_id: the Airflow connection of the catalog; ``None`` for the installation's.
+    """
+
+    def __init__(self, *, catalog_conn_id: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.catalog_conn_id = catalog_conn_id
+
+    def catalog_hook(self) -> IcebergCatalogHook:
+        """Return the hook of the catalog."""
+        from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+
+        return IcebergCatalogHook(self.catalog_conn_id)
+
+
 class StopsWhenKilled(BaseOperator):
     """Base of operators whose work must stop when Airflow ends the task.
 
@@ -120,7 +158,7 @@ class StopsWhenKilled(BaseOperator):
         raise SystemExit(KILLED_EXIT_CODE)
 
 
-class ReportsLineage(BaseOperator):
+class ReportsLineage(UsesStore):
     """Base of operators that report to OpenLineage which tables this try read and wrote, with their snapshots.
 
     Airflow's OpenLineage provider calls these methods when the task has ended, also when it failed: what a failed try committed
@@ -128,7 +166,6 @@ class ReportsLineage(BaseOperator):
     deferred, or ran many jobs, needs no memory of its own.
     """
 
-    store_conn_id: str | None = None
     catalog_conn_id: str | None = None
 
     def read_and_written(self) -> tuple[Sequence[TableAt | DatasetAt], Sequence[TableAt | DatasetAt]]:

@@ -6,11 +6,9 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
-
 from airflow_snowpack.assets import declare_outlet, publication_outlet, published_builds, record_publication, withhold_event
 from airflow_snowpack.links import BuildRunLink
-from airflow_snowpack.operators.base import ReportsLineage, refusals_are_final
+from airflow_snowpack.operators.base import ReportsLineage, UsesStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,10 +25,9 @@ MAX_PROBLEMS = 20
 MAX_PATHS = 50
 
 
-class UsesDataset(BaseOperator):
+class UsesDataset(UsesStore):
     """Base of the operators that work on a dataset.
 
-    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's.
     :param storage_conn_id: the Airflow connection of the object storage; ``None`` for the installation's. See
         :class:`~airflow_snowpack.hooks.BuildStorageHook`.
     """
@@ -38,17 +35,14 @@ class UsesDataset(BaseOperator):
     ui_color = "#e4f3e1"
     operator_extra_links = (BuildRunLink(),)
 
-    def __init__(self, *, store_conn_id: str | None = None, storage_conn_id: str | None = None, **kwargs: Any) -> None:
+    def __init__(self, *, storage_conn_id: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.store_conn_id = store_conn_id
         self.storage_conn_id = storage_conn_id
 
     @contextmanager
     def registry(self) -> Iterator[BuildRegistry]:
-        """Open the registry. An error in the block that a retry would meet again fails the task without a retry."""
-        from airflow_snowpack.hooks.store import SnowpackHook
-
-        with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
+        """Open the registry."""
+        with self.installation() as hook:
             yield hook.builds()
 
     def storage_at(self, url: str) -> Storage:

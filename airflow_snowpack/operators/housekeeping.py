@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
-
 from airflow_snowpack.operators.arguments import UnreadableArgument, read_flag, read_period, read_text
-from airflow_snowpack.operators.base import owner_of, refusals_are_final, worker_of
+from airflow_snowpack.operators.base import UsesCatalog, UsesStore, owner_of, refusals_are_final, worker_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,7 +23,7 @@ MAX_LISTED = 50
 """How many tables of each kind the XCom lists."""
 
 
-class SweepOperator(BaseOperator):
+class SweepOperator(UsesStore):
     """Sweeps once: requeues jobs whose lease expired, fails those without attempts left, and releases locks of ended jobs.
 
     Schedule it every few minutes.
@@ -37,17 +35,12 @@ class SweepOperator(BaseOperator):
 
     template_fields: Sequence[str] = ("store_conn_id",)
 
-    def __init__(self, *, store_conn_id: str | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.store_conn_id = store_conn_id
-
     def execute(self, context: Context) -> dict[str, Any]:
         """Sweep once."""
-        from airflow_snowpack.hooks.store import SnowpackHook
         from airflow_snowpack.operators.sign_of_life import sign_of_task
         from airflow_snowpack.store.signs_of_life import Role
 
-        with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
+        with self.installation() as hook:
             report = hook.jobs().sweep()
             sign_of_task(hook.store(), Role.SWEEPER, context).beat()
         if report.paused:
@@ -60,7 +53,7 @@ class SweepOperator(BaseOperator):
         }
 
 
-class PruneStoreOperator(BaseOperator):
+class PruneStoreOperator(UsesStore):
     """Deletes rows of the store that are old and no longer needed: jobs, histories, records of builds, events and lineage.
 
     Schedule it once a day. A task that was killed leaves nothing half deleted; the next one continues.
@@ -74,28 +67,24 @@ class PruneStoreOperator(BaseOperator):
 
     template_fields: Sequence[str] = ("older_than", "dry_run", "store_conn_id")
 
-    def __init__(
-        self, *, older_than: timedelta | str, dry_run: bool | str = False, store_conn_id: str | None = None, **kwargs: Any
-    ) -> None:
+    def __init__(self, *, older_than: timedelta | str, dry_run: bool | str = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.older_than = older_than
         self.dry_run = dry_run  # type: ignore[assignment, method-assign]  # BaseOperator has a debugging method of this name
-        self.store_conn_id = store_conn_id
 
     def execute(self, context: Context) -> dict[str, int]:
         """Delete what is old, in small batches."""
-        from airflow_snowpack.hooks.store import SnowpackHook
         from airflow_snowpack.store import Actor
 
         with refusals_are_final():
             older_than, dry_run = read_period("older_than", self.older_than), read_flag("dry_run", self.dry_run)
-            with SnowpackHook(self.store_conn_id) as hook:
+            with self.installation() as hook:
                 rows = hook.installation.prune(older_than, Actor(owner_of(context), "task"), dry_run=dry_run)
         self.log.info("%s %s rows that are older than %s", "Would delete" if dry_run else "Deleted", rows.total(), older_than)
         return dict(rows)
 
 
-class CollectInterimTablesOperator(BaseOperator):
+class CollectInterimTablesOperator(UsesCatalog):
     """Drops the interim tables that no task needs any more, then sweeps tables and files that no record has.
 
     Schedule it every few minutes. It reads the states of runs and tasks from Airflow with the task's own identity. A table that
@@ -119,28 +108,22 @@ class CollectInterimTablesOperator(BaseOperator):
         sweep: bool | str = True,
         sweep_after: timedelta | str | None = None,
         dry_run: bool | str = False,
-        store_conn_id: str | None = None,
-        catalog_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.sweep = sweep
         self.sweep_after = sweep_after
         self.dry_run = dry_run  # type: ignore[assignment, method-assign]  # BaseOperator has a debugging method of this name
-        self.store_conn_id = store_conn_id
-        self.catalog_conn_id = catalog_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Collect, then sweep."""
-        from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
         from airflow_snowpack.hooks.run_states import TaskRunStates
         from airflow_snowpack.hooks.services import open_collector
-        from airflow_snowpack.hooks.store import SnowpackHook
         from airflow_snowpack.operators.sign_of_life import sign_of_task
         from airflow_snowpack.store.signs_of_life import Role
 
-        with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
-            dry_run, catalog_hook = read_flag("dry_run", self.dry_run), IcebergCatalogHook(self.catalog_conn_id)
+        with self.installation() as hook:
+            dry_run, catalog_hook = read_flag("dry_run", self.dry_run), self.catalog_hook()
             sweep_after = self._sweep_after(hook)
             sign = None if dry_run else sign_of_task(hook.store(), Role.COLLECTOR, context)
             collector = open_collector(hook, TaskRunStates(), catalog_hook, holder=worker_of(context), sign=sign)

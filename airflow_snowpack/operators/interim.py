@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.durations import parse_duration
 from airflow_snowpack.interim.names import Scope
-from airflow_snowpack.operators.base import ReportsLineage, StopsWhenKilled, refusals_are_final
+from airflow_snowpack.operators.base import ReportsLineage, StopsWhenKilled, UsesCatalog
 from airflow_snowpack.preservation import Preservation, parse_preservation
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.settings import Settings
 
 
-class HandsOver(ReportsLineage, StopsWhenKilled):
+class HandsOver(ReportsLineage, StopsWhenKilled, UsesCatalog):
     """Base of the operators that read and write interim tables.
 
     :param name: a name by which the new table can be found, beside its reference. On a mapped task it needs a template that is
@@ -59,8 +59,6 @@ class HandsOver(ReportsLineage, StopsWhenKilled):
         preservation: Preservation | str | None = None,
         ttl: timedelta | str | None = None,
         spark_conn_id: str | None = None,
-        catalog_conn_id: str | None = None,
-        store_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -69,8 +67,6 @@ class HandsOver(ReportsLineage, StopsWhenKilled):
         self.preservation = parse_preservation(preservation, "preservation")
         self.ttl = None if ttl is None else parse_duration(ttl)
         self.spark_conn_id = spark_conn_id
-        self.catalog_conn_id = catalog_conn_id
-        self.store_conn_id = store_conn_id
 
     _handover: Handover | None = None
 
@@ -80,13 +76,11 @@ class HandsOver(ReportsLineage, StopsWhenKilled):
 
         :raises AirflowFailException: a retry would meet the same problem.
         """
-        from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
-        from airflow_snowpack.hooks.store import SnowpackHook
         from airflow_snowpack.interim.handover import Handover
 
-        catalog = IcebergCatalogHook(self.catalog_conn_id)
+        catalog = self.catalog_hook()
         try:
-            with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
+            with self.installation() as hook:
                 self._refuse_elsewhere(hook.settings)
                 self._handover = Handover(
                     hook.interim(),

@@ -5,13 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.links import MaintenanceJobLink, show_job
 from airflow_snowpack.operators.arguments import UnreadableArgument, read_text
-from airflow_snowpack.operators.base import ReportsLineage, StopsWhenKilled, owner_of, refusals_are_final, worker_of
+from airflow_snowpack.operators.base import ReportsLineage, StopsWhenKilled, UsesCatalog, UsesStore, owner_of, worker_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.store.signs_of_life import SignOfLife
 
 
-class RunsJob(ReportsLineage, StopsWhenKilled):
+class RunsJob(ReportsLineage, StopsWhenKilled, UsesCatalog):
     """Base of the operators that run a job in their own task.
 
         engine = self.engine(hook, catalog)
@@ -46,13 +45,11 @@ class RunsJob(ReportsLineage, StopsWhenKilled):
         self,
         *,
         continue_on_error: bool | None = None,
-        catalog_conn_id: str | None = None,
         spark_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.continue_on_error = continue_on_error
-        self.catalog_conn_id = catalog_conn_id
         self.spark_conn_id = spark_conn_id
 
     _running: Attempt | None = None
@@ -142,21 +139,17 @@ class RunMaintenanceJobOperator(RunsJob):
     template_fields: Sequence[str] = ("job_id", "store_conn_id", "catalog_conn_id", "spark_conn_id")
     ui_color = "#dff3fb"
 
-    def __init__(self, *, job_id: str | None = None, store_conn_id: str | None = None, **kwargs: Any) -> None:
+    def __init__(self, *, job_id: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.job_id = job_id
         self._names_a_job = job_id is not None
-        self.store_conn_id = store_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Claim a job and run it."""
-        from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
-        from airflow_snowpack.hooks.store import SnowpackHook
-
-        with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
+        with self.installation() as hook:
             self._refuse_empty_id()
             sign = self._sign(context, hook)
-            catalog_hook = IcebergCatalogHook(self.catalog_conn_id)
+            catalog_hook = self.catalog_hook()
             catalog_id = catalog_hook.config.catalog_id
             self._skip_if_idle(context, hook.jobs(), catalog_id)
             engine = self.engine(hook, catalog_hook.catalog)
@@ -211,7 +204,7 @@ def _nothing_to_claim(jobs: Jobs, catalog_id: str) -> str:
     return f"No job of the catalog {catalog_id} waits in the queue; {which} to other catalogs, whose workers claim them."
 
 
-class CancelMaintenanceOperator(BaseOperator):
+class CancelMaintenanceOperator(UsesStore):
     """Cancels a pending or running job. A running job stops its Spark work within seconds and then releases its table.
 
     :param job_id: the job to cancel.
@@ -224,17 +217,15 @@ class CancelMaintenanceOperator(BaseOperator):
     ui_color = "#fbe3df"
     operator_extra_links = (MaintenanceJobLink(),)
 
-    def __init__(self, *, job_id: str, store_conn_id: str | None = None, **kwargs: Any) -> None:
+    def __init__(self, *, job_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.job_id = job_id
-        self.store_conn_id = store_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Cancel the job."""
-        from airflow_snowpack.hooks.store import SnowpackHook
         from airflow_snowpack.jobs import JobAlreadyFinished
 
-        with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
+        with self.installation() as hook:
             show_job(self, context, hook.jobs().get(self.job_id).job_id)
             try:
                 return job_report(hook.jobs().cancel(self.job_id, by=owner_of(context)))

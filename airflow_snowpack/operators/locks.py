@@ -5,10 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
-from airflow_snowpack.operators.base import refusals_are_final
+from airflow_snowpack.operators.base import UsesCatalog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,12 +21,11 @@ IF_LOCKED: tuple[IfLocked, ...] = ("fail", "skip", "wait")
 RUN_HOLDER = "{{ dag.dag_id }}/{{ run_id }}"
 
 
-class WaitsForTable(BaseOperator):
+class WaitsForTable(UsesCatalog):
     """Base of the operators that need a table to be free.
 
     The wait uses no worker slot. It ends at a fixed time, even if other processes lock the table again and again meanwhile.
 
-    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's.
     :param if_locked: what to do when another process has locked the table: ``fail``, ``skip``, or ``wait`` in the triggerer.
     :param wait_timeout: how long to wait at most.
     :param poll_interval: the time between two checks while waiting.
@@ -36,7 +34,6 @@ class WaitsForTable(BaseOperator):
     def __init__(
         self,
         *,
-        store_conn_id: str | None = None,
         if_locked: IfLocked = "fail",
         wait_timeout: timedelta = timedelta(hours=1),
         poll_interval: timedelta = timedelta(seconds=10),
@@ -45,7 +42,6 @@ class WaitsForTable(BaseOperator):
         super().__init__(**kwargs)
         if if_locked not in IF_LOCKED:
             raise ValueError(f"if_locked = {if_locked!r} is not valid. Use one of: {', '.join(IF_LOCKED)}.")
-        self.store_conn_id = store_conn_id
         self.if_locked = if_locked
         self.wait_timeout = wait_timeout
         self.poll_interval = poll_interval
@@ -72,11 +68,10 @@ class WaitsForTable(BaseOperator):
     def _attempt_or_wait(self, context: Context, until: str | None) -> Any:
         from airflow_snowpack.jobs import TableLocked
 
-        with refusals_are_final():
-            try:
-                return self.attempt(context)
-            except TableLocked as locked:
-                self._meet_locked_table(locked, until)
+        try:
+            return self.attempt(context)
+        except TableLocked as locked:
+            self._meet_locked_table(locked, until)
 
     def _meet_locked_table(self, locked: TableLocked, until: str | None) -> NoReturn:
         if self.if_locked == "fail":
@@ -129,27 +124,22 @@ class AcquireTableLockOperator(WaitsForTable):
         table: str,
         holder: str = RUN_HOLDER,
         ttl: timedelta = timedelta(hours=1),
-        catalog_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.table = table
         self.holder = holder
         self.ttl = ttl
-        self.catalog_conn_id = catalog_conn_id
 
     def attempt(self, context: Context) -> dict[str, Any]:
         """Lock the table, or raise ``TableLocked``."""
-        from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
-        from airflow_snowpack.hooks.store import SnowpackHook
-
-        with SnowpackHook(self.store_conn_id) as hook:
-            name = IcebergCatalogHook(self.catalog_conn_id).identified(self.table)
+        with self.installation() as hook:
+            name = self.catalog_hook().identified(self.table)
             lock = hook.locks().acquire(name, self.holder, ttl=self.ttl)
         return {"table": str(lock.table), "holder": lock.holder, "expires_at": lock.expires_at.isoformat()}
 
 
-class ReleaseTableLockOperator(BaseOperator):
+class ReleaseTableLockOperator(UsesCatalog):
     """Releases a lock of :class:`AcquireTableLockOperator`. If this holder does not have the lock, nothing happens.
 
     Set ``trigger_rule="all_done"``, so that the task also runs after a failed write.
@@ -169,23 +159,16 @@ class ReleaseTableLockOperator(BaseOperator):
         *,
         table: str,
         holder: str = RUN_HOLDER,
-        store_conn_id: str | None = None,
-        catalog_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.table = table
         self.holder = holder
-        self.store_conn_id = store_conn_id
-        self.catalog_conn_id = catalog_conn_id
 
     def execute(self, context: Context) -> bool:
         """Release the lock."""
-        from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
-        from airflow_snowpack.hooks.store import SnowpackHook
-
-        with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
-            name = IcebergCatalogHook(self.catalog_conn_id).identified(self.table)
+        with self.installation() as hook:
+            name = self.catalog_hook().identified(self.table)
             released = hook.locks().release(name, self.holder)
         if not released:
             self.log.warning("%s had no lock on the table %s; nothing was released", self.holder, name)

@@ -50,7 +50,6 @@ class RequestsMaintenance(WaitsForTable):
         where: str | None = None,
         only_if_needed: bool | str = True,
         dry_run: bool | str = False,
-        catalog_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -60,7 +59,6 @@ class RequestsMaintenance(WaitsForTable):
         self.where = where
         self.only_if_needed = only_if_needed
         self.dry_run = dry_run  # type: ignore[assignment, method-assign]  # BaseOperator has a debugging method of this name
-        self.catalog_conn_id = catalog_conn_id
         self._outlet = self.declare_events()
 
     def declare_events(self) -> Asset | AssetAlias | None:
@@ -69,14 +67,12 @@ class RequestsMaintenance(WaitsForTable):
 
     def attempt(self, context: Context) -> dict[str, Any]:
         """Preview or request the maintenance, or raise ``TableLocked``."""
-        from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
-        from airflow_snowpack.hooks.store import SnowpackHook
         from airflow_snowpack.maintenance.submit import dry_run, refuse_if_draining
 
-        with SnowpackHook(self.store_conn_id) as hook:
+        with self.installation() as hook:
             jobs, owner = hook.jobs(), owner_of(context)
             refuse_if_draining(jobs, owner=owner)
-            catalog_hook = IcebergCatalogHook(self.catalog_conn_id)
+            catalog_hook = self.catalog_hook()
             request = self._request(hook, catalog_hook.config.catalog_id)
             if not read_flag("dry_run", self.dry_run):
                 return self.request(context, hook, catalog_hook.catalog, request)

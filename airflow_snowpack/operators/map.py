@@ -108,7 +108,6 @@ class MapsTable(HandsOver):
 
     def _source(self) -> Ref | TableName:
         """:raises UnreadableArgument: ``table`` is neither a reference nor a name."""
-        from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
         from airflow_snowpack.interim.refs import is_ref, read_ref
 
         # A template such as "{{ ti.xcom_pull('clean') }}" renders a reference to text.
@@ -119,7 +118,7 @@ class MapsTable(HandsOver):
         name = read_text(given)
         if not isinstance(given, str) or name is None:
             raise UnreadableArgument("table", given, EXPECTED)
-        return IcebergCatalogHook(self.catalog_conn_id).table_name(name)
+        return self.catalog_hook().table_name(name)
 
 
 class MapRowsOperator(MapsTable):

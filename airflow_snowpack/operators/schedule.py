@@ -7,10 +7,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException
 
-from airflow_snowpack.operators.base import refusals_are_final, worker_of
+from airflow_snowpack.operators.base import UsesCatalog, worker_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 IDLE_PAUSE_S = 0.2
 
 
-class SnowpackDispatcherOperator(BaseOperator):
+class SnowpackDispatcherOperator(UsesCatalog):
     """Starts the DAG runs of schedules: the scheduler of :mod:`airflow_snowpack.scheduling`, as a task.
 
         SnowpackDispatcherOperator(task_id="dispatch")
@@ -51,8 +50,6 @@ class SnowpackDispatcherOperator(BaseOperator):
         run_for: timedelta = timedelta(minutes=55),
         linger: timedelta = timedelta(seconds=20),
         look_interval: timedelta = timedelta(milliseconds=500),
-        store_conn_id: str | None = None,
-        catalog_conn_id: str | None = None,
         airflow_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -60,32 +57,27 @@ class SnowpackDispatcherOperator(BaseOperator):
         self.run_for = run_for
         self.linger = linger
         self.look_interval = look_interval
-        self.store_conn_id = store_conn_id
-        self.catalog_conn_id = catalog_conn_id
         self.airflow_conn_id = airflow_conn_id
 
     def execute(self, context: Context) -> int:
         """Deploy the declared schedules, and start to work."""
         from airflow_snowpack.hooks.scheduling import deploy
-        from airflow_snowpack.hooks.store import SnowpackHook
 
-        with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
+        with self.installation() as hook:
             deploy(hook.store(), hook.settings, _folder_of(context), by=worker_of(context))
             until = hook.store().clock() + self.run_for
             return self._work(context, hook, until, launched=0)
 
     def execute_complete(self, context: Context, event: dict[str, Any], until: str, launched: int) -> int:
         """Continue when something is due, or end when the time is over."""
-        from airflow_snowpack.hooks.store import SnowpackHook
 
         if problem := event.get("problem"):
             raise AirflowException(problem)
-        with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
+        with self.installation() as hook:
             return self._work(context, hook, datetime.fromisoformat(until), launched)
 
     def _work(self, context: Context, hook: SnowpackHook, until: datetime, launched: int) -> int:
         """Work while there is something to do, then wait in the triggerer."""
-        from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
         from airflow_snowpack.hooks.scheduling import open_poller, runs_for_a_task
         from airflow_snowpack.iceberg.broker import brokers
         from airflow_snowpack.operators.sign_of_life import sign_of_task
@@ -95,7 +87,7 @@ class SnowpackDispatcherOperator(BaseOperator):
         store, runs = hook.store(), runs_for_a_task(hook.settings, self.airflow_conn_id)
         scheduler = Scheduler(store, runs, runs, worker_of(context), sign_of_task(store, Role.SCHEDULER, context, BEAT))
         polls = sign_of_task(store, Role.POLLER, context, POLLER_PERIOD)
-        config = IcebergCatalogHook(self.catalog_conn_id).config
+        config = self.catalog_hook().config
         with brokers.join(config) as broker, open_poller(store, hook.settings, broker).worker(polls):
             launched += self._until_idle(scheduler, lambda: store.clock() < until)
         if store.clock() < until:

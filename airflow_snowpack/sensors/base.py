@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 from airflow.sdk.exceptions import AirflowException, AirflowSensorTimeout
 
+from airflow_snowpack.operators.base import UsesStore
+
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
@@ -17,10 +19,9 @@ OnTimeout = Literal["go_on", "skip", "fail"]
 ON_TIMEOUT: tuple[OnTimeout, ...] = ("go_on", "skip", "fail")
 
 
-class WaitingSensor(BaseSensorOperator):
+class WaitingSensor(UsesStore, BaseSensorOperator):
     """Base of the sensors. A subclass has ``poke``, and the trigger that waits for what ``poke`` looks for.
 
-    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's.
     :param deferrable: wait in the triggerer, which uses no worker slot; ``False`` pokes in the worker.
     :param poke_interval: the time between two checks.
     """
@@ -31,13 +32,11 @@ class WaitingSensor(BaseSensorOperator):
     def __init__(
         self,
         *,
-        store_conn_id: str | None = None,
         deferrable: bool = True,
         poke_interval: timedelta | float = timedelta(seconds=10),
         **kwargs: Any,
     ) -> None:
         super().__init__(poke_interval=poke_interval, **kwargs)
-        self.store_conn_id = store_conn_id
         self.deferrable = deferrable
 
     def poke(self, context: Context) -> PokeReturnValue:

@@ -8,7 +8,6 @@ from airflow.sdk import PokeReturnValue
 
 from airflow_snowpack.links import BuildRunLink, show_build
 from airflow_snowpack.operators.arguments import read_moment, read_number
-from airflow_snowpack.operators.base import refusals_are_final
 from airflow_snowpack.sensors.base import WaitingSensor
 
 if TYPE_CHECKING:
@@ -53,9 +52,8 @@ class BuildPublishedSensor(WaitingSensor):
     def poke(self, context: Context) -> PokeReturnValue:
         """Read the current build."""
         from airflow_snowpack.builds.registry.current_build import current_build
-        from airflow_snowpack.hooks.store import SnowpackHook
 
-        with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
+        with self.installation() as hook:
             awaited = self._awaited(context)
             current = current_build(hook.store(), self.dataset)
         if current is None or not awaited.is_met(current):

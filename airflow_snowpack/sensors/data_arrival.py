@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import PokeReturnValue
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
-from airflow_snowpack.operators.base import owner_of, refusals_are_final
+from airflow_snowpack.operators.base import UsesCatalog, owner_of
 from airflow_snowpack.sensors.base import DecidesOnTimeout
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.triggers import DataArrivalTrigger
 
 
-class IcebergDataArrivalSensor(DecidesOnTimeout):
+class IcebergDataArrivalSensor(UsesCatalog, DecidesOnTimeout):
     """Waits until enough data has arrived.
 
         IcebergDataArrivalSensor(
@@ -56,14 +56,12 @@ class IcebergDataArrivalSensor(DecidesOnTimeout):
         *,
         trigger: Trigger | Mapping[str, Any],
         consumer: str = "{{ dag.dag_id }}.{{ task.task_id }}",
-        catalog_conn_id: str | None = None,
         timeout: timedelta | float = timedelta(hours=6),
         **kwargs: Any,
     ) -> None:
         super().__init__(timeout=timeout, **kwargs)
         self.trigger = trigger
         self.consumer = consumer
-        self.catalog_conn_id = catalog_conn_id
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Count, and let the run pass if it is enough."""
@@ -102,17 +100,15 @@ class IcebergDataArrivalSensor(DecidesOnTimeout):
 
         :param accept_any: let any amount pass.
         """
-        from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
-        from airflow_snowpack.hooks.store import SnowpackHook
         from airflow_snowpack.scheduling.sources.consumer import Consumer
 
         owner, began_at = owner_of(context), None if self._until is None else self._began_at(self._until)
-        with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
+        with self.installation() as hook:
             name = hook.settings.catalog_name
             consumer = Consumer(hook.store(), self.consumer, self._trigger(), catalog_name=name, began_at=began_at)
-            catalog = IcebergCatalogHook(self.catalog_conn_id)
+            load = self.catalog_hook().load_table
             while True:
-                look = consumer.look(owner, catalog.load_table)
+                look = consumer.look(owner, load)
                 self.log.info("%s", look.judgement.says)
                 if not look.satisfied and not accept_any:
                     return None

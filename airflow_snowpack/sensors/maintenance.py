@@ -8,7 +8,7 @@ from airflow.sdk import PokeReturnValue
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_snowpack.links import MaintenanceJobLink, show_job
-from airflow_snowpack.operators.base import refusals_are_final
+from airflow_snowpack.operators.base import UsesCatalog
 from airflow_snowpack.sensors.base import WaitingSensor
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.triggers import MaintenanceJobTrigger, TableLockTrigger
 
 
@@ -42,11 +41,10 @@ class MaintenanceJobSensor(WaitingSensor):
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Read the job."""
-        from airflow_snowpack.hooks.store import SnowpackHook
         from airflow_snowpack.jobs import JobStatus
         from airflow_snowpack.operators.jobs import job_report
 
-        with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
+        with self.installation() as hook:
             job = hook.jobs().get(self.job_id)
         show_job(self, context, job.job_id)
         if job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
@@ -62,7 +60,7 @@ class MaintenanceJobSensor(WaitingSensor):
         return MaintenanceJobTrigger(self.job_id, self.store_conn_id, self.poke_interval)
 
 
-class TableLockSensor(WaitingSensor):
+class TableLockSensor(UsesCatalog, WaitingSensor):
     """Waits until a table is not locked.
 
     The table may be locked again before the next task runs. To keep others away, take the lock yourself:
@@ -76,17 +74,15 @@ class TableLockSensor(WaitingSensor):
 
     template_fields: Sequence[str] = ("table", "store_conn_id", "catalog_conn_id")
 
-    def __init__(self, *, table: str, catalog_conn_id: str | None = None, **kwargs: Any) -> None:
+    def __init__(self, *, table: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.table = table
-        self.catalog_conn_id = catalog_conn_id
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Read the lock of the table."""
-        from airflow_snowpack.hooks.store import SnowpackHook
 
-        with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
-            lock = hook.locks().blocking(self._name())
+        with self.installation() as hook:
+            lock = hook.locks().blocking(self.catalog_hook().identified(self.table))
         if lock is not None:
             self.log.info("The table %s is locked by %s", self.table, lock.holder)
         return PokeReturnValue(is_done=lock is None)
@@ -95,10 +91,5 @@ class TableLockSensor(WaitingSensor):
         """Wait until the table is free."""
         from airflow_snowpack.triggers import TableLockTrigger
 
-        name, poll_s = self._name(), self.poke_interval
+        name, poll_s = self.catalog_hook().identified(self.table), self.poke_interval
         return TableLockTrigger(self.table, name.catalog, None, self.store_conn_id, poll_s, catalog_id=name.catalog_id)
-
-    def _name(self) -> TableName:
-        from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
-
-        return IcebergCatalogHook(self.catalog_conn_id).identified(self.table)

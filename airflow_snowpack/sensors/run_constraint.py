@@ -9,7 +9,6 @@ from airflow.sdk import PokeReturnValue
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from airflow_snowpack.airflow.task_ref import TaskRef
-from airflow_snowpack.operators.base import refusals_are_final
 from airflow_snowpack.sensors.base import DecidesOnTimeout
 
 if TYPE_CHECKING:
@@ -102,13 +101,12 @@ class RunConstraintSensor(DecidesOnTimeout):
 
     def time_out(self, context: Context) -> Any:
         """Evaluate the constraints once more, then go on, skip, or fail."""
-        from airflow_snowpack.hooks.store import SnowpackHook
         from airflow_snowpack.scheduling import GateState
 
         if (answer := self.poke(context)).is_done:
             return answer.xcom_value
         becomes = {"go_on": GateState.PASSED, "skip": GateState.SKIPPED, "fail": GateState.WAITING}[self.on_timeout]
-        with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
+        with self.installation() as hook:
             run = self._gate(context, hook).time_out(becomes)
         message = f"The constraints were not met within {timedelta(seconds=self.timeout)}: {run.says}"
         self.log.info("%s", message)
@@ -119,9 +117,8 @@ class RunConstraintSensor(DecidesOnTimeout):
     def _ask(self, context: Context) -> GatedRun:
         """Return the state of the run, and publish the reason why it waits."""
         from airflow_snowpack.hooks.errors import AirflowUnreachable
-        from airflow_snowpack.hooks.store import SnowpackHook
 
-        with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
+        with self.installation() as hook:
             gate = self._gate(context, hook)
             try:
                 run = gate.ask()
