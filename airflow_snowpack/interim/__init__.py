@@ -1,12 +1,12 @@
-"""Interim tables: Iceberg tables that are handed from task to task, and vanish when nobody needs them any more.
+"""Interim tables: Iceberg tables that pass from task to task, and are dropped when no task needs them any more.
 
     registry = InterimRegistry(store)
-    writing = registry.begin(holder.slot(), holder=holder, catalog="lake")                      # then the table is created
-    ref = registry.hand_on(writing, snapshot_id=…, rows=…, consumers=["report"])
-    reading = registry.consume([ref], holder=consumer)                                          # and released at its end
-    Collector(registry, run_states, open_catalog).run()                                         # the one authority that drops
+    writing = registry.begin(attempt, catalog="lake")                                           # then create the table
+    ref = registry.commit(writing, snapshot_id=…, rows=…, consumers=["report"])
+    reading = registry.consume([ref], attempt=consumer)                                         # released when the consumer ends
+    Collector(registry, run_states, open_catalog).run()                                         # drops tables
 
-Names load when they are first used: a DAG file that mentions a ref needs neither the registry nor its database.
+Names load on first use: a DAG file that uses a reference loads neither the registry nor its database.
 """
 
 import lazy_loader

@@ -1,7 +1,7 @@
 """What every part of the registry reads and writes: columns, the rows of DAG runs, and the pins of consumers.
 
-    touch(conn, "flights", "scheduled__2026…", look_at=now + policy.first_look)    # with each write that gives a run something
-    nudge(conn, run_key("flights", "scheduled__2026…"), look_at=now)               # with each write that ends something in it
+    touch(conn, attempt.task, look_at=now + policy.first_look)            # with each write that gives a run something
+    nudge(conn, run_key("flights", "scheduled__2026…"), look_at=now)      # with each write that ends something in it
 
 The invariant: **a run that has anything is on record, and awake**. A write that gives it something locks the run's row until its
 commit and increments ``touches``; the collector puts a run to sleep, or deletes it, only if ``touches`` has not changed since it

@@ -4,7 +4,7 @@
         print(action.kind, action.name, action.since)
 
 The invariants: nothing is touched whose name does not look like one that was given here, that is on record, that is younger than
-the threshold, or that **another store** has marked as its own, about which this store's record says nothing; every action is
+the threshold, or that **another store** has marked as its own, about which this store has no record; every action is
 planned before the first is executed, and one that fails stops no other.
 """
 

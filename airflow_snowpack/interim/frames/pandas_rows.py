@@ -4,7 +4,7 @@
     df = pandas_of_rows(rows)          # whole numbers with nulls are Int64, not float64
 
 The invariant: each value has exactly one counterpart. In a column of numpy's ``float64`` or of objects, NaN is how pandas spells
-null, and is written as null. A column that really has NaN arrives as ``double[pyarrow]``, which tells the two apart.
+null, and is written as null. A column that really has NaN arrives as ``double[pyarrow]``, which distinguishes the two.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Read what a reference points to, as of the snapshot that was handed on: with Spark, or without it.
+"""Read what a reference points to, at the committed snapshot: with Spark, or without it.
 
     df = read_on_spark(ref, session)                                     # lazy, as every DataFrame; Spark classic or Connect
     rows = read_as_arrow(ref.order_by("delay desc").limit(3), catalog)   # in memory, no JVM
@@ -47,7 +47,7 @@ def read_on_spark(ref: Ref, session: SparkSession) -> DataFrame:
 
 
 def query_of(ref: Ref) -> str:
-    """Return the Spark SQL query that a reference stands for."""
+    """Return the Spark SQL query of a reference."""
     table, view = ref.of, ref if isinstance(ref, ViewRef) else ViewRef(ref.of)
     version = "" if table.snapshot_id is None else f" VERSION AS OF {table.snapshot_id}"
     columns = ", ".join(_quoted(name) for name in view.columns) if view.columns else "*"

@@ -132,7 +132,7 @@ def test_an_error_comes_back_with_partition_row_and_cause(numbers: DataFrame, fn
 def test_what_can_be_seen_to_be_wrong_is_refused_at_once(spark: SparkSession, numbers: DataFrame) -> None:
     with pytest.raises(InvalidColumns, match="id appears more than once"):
         map_rows(lambda row: row, numbers.selectExpr("id", "kind AS id"), "id bigint")
-    with pytest.raises(InvalidColumns, match=r"The columns 'id bigit' are not usable: Spark cannot read them"):
+    with pytest.raises(InvalidColumns, match=r"The columns 'id bigit' are not usable: Spark cannot parse them"):
         map_rows(lambda row: row, numbers, "id bigit")
     with pytest.raises(InvalidColumns, match="give Spark's DDL"):
         map_rows(lambda row: row, numbers, ["id"])  # type: ignore[arg-type]  # what a careless user gives
@@ -285,7 +285,7 @@ def test_a_ref_is_read_with_a_session_as_of_its_snapshot(
     ref = TableRef("t1", str(table), snapshot, 10, Producer("dag", "run", "task"))
     assert reduce_rows(add, ref.where("id > 5"), 3, spark=spark).row["id"] == 6 + 7 + 8 + 9
     assert map_rows(even_doubled, ref, args=(1,), spark=spark).count() == 5
-    with pytest.raises(InvalidInterimTable, match="give it as spark="):
+    with pytest.raises(InvalidInterimTable, match="pass it as spark="):
         reduce_rows(add, ref, 3)
 
 

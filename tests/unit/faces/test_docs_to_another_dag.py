@@ -1,4 +1,4 @@
-"""docs/interim-tables.md, "To another DAG", tells the truth: what it shows runs, and no collector takes the table in between."""
+"""docs/interim-tables.md, "Pass a table to another DAG": the examples run, and the collector keeps the table in between."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "interim-tables.md").read_text()
 def test_a_preserved_table_goes_to_another_dag_in_the_event_of_an_asset(run_operator: Runner) -> None:
     from airflow.sdk import DAG, Asset, task
 
-    section = PAGE.partition("\n## To another DAG\n")[2].partition("\n## ")[0]
+    section = PAGE.partition("\n## Pass a table to another DAG\n")[2].partition("\n## ")[0]
     names: dict[str, Any] = {"task": task, "Asset": Asset, "pa": pa, "TableRef": TableRef}
     with DAG("guard", schedule=None):
         for block in re.findall(r"```python\n(.*?)```", section, re.DOTALL):
