@@ -2,7 +2,7 @@
 
 handle, manifest = built(registry, storage, MIDNIGHT)
 publish(registry, storage, handle, manifest)
-assert served(storage) == handle.run_id
+assert current_run(storage) == handle.run_id
 """
 
 from __future__ import annotations
@@ -128,8 +128,8 @@ def complete(storage: Storage, path: str, checksum: str | None) -> Manifest:
     return manifest
 
 
-def served(storage: Storage) -> str | None:
-    """The run that a reader who comes now sees, whole; ``None`` when nothing is published. It falls back as readers do."""
+def current_run(storage: Storage) -> str | None:
+    """Return the run that a new reader reads, complete; ``None`` when nothing is published. It falls back as readers do."""
     pointer = read_pointer(storage)
     if pointer is None:
         return None

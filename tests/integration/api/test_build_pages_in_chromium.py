@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from builds_world import FIRST, SECOND, THIRD, WRITING, Built, make_builds
-from built_runs import served
+from built_runs import current_run
 from pages_world import SomebodyIs, World, app_of, open_world
 
 from airflow_snowpack.builds import layout
@@ -73,12 +73,12 @@ def test_builds_are_found_by_keys_served_and_cleaned_up(page: Page, made: Built,
     page.get_by_role("button", name=f"Make {FIRST}").click()
     expect(page.locator("#confirm-title")).to_have_text(f"Make {FIRST} the current build of flights?")
     page.get_by_role("button", name="Keep as it is").click()
-    assert served(made.storage) == SECOND
+    assert current_run(made.storage) == SECOND
     page.get_by_role("button", name=f"Make {FIRST}").click()
     page.locator("#confirm-go").click()
     expect(page.locator("#toasts")).to_contain_text(f"{FIRST} is the current build of flights.")
     expect(page.locator(f'tr[data-key="{FIRST}"]')).to_contain_text("current")
-    assert served(made.storage) == FIRST
+    assert current_run(made.storage) == FIRST
 
     page.get_by_label("Published runs to keep").fill("2")
     page.get_by_role("button", name="Preview").click()
@@ -90,7 +90,7 @@ def test_builds_are_found_by_keys_served_and_cleaned_up(page: Page, made: Built,
     entries = [(entry.actor, entry.via, entry.change) for entry in AuditTrail(world.store).latest()]
     assert entries == [("vera", "page", "cleanup_builds"), ("vera", "page", "rollback_build")]
     assert not list(made.storage.objects(layout.shard_folder(THIRD, 0) + "attempt=00-1/"))
-    assert served(made.storage) == FIRST
+    assert current_run(made.storage) == FIRST
 
 
 def test_what_cannot_be_published_is_refused_with_its_reason(page: Page, made: Built) -> None:

@@ -17,10 +17,10 @@ from built_runs import (
     built,
     cleanup_losers,
     cleanup_old_runs,
+    current_run,
     manifest_of,
     published,
     selected,
-    served,
     write_attempt,
 )
 
@@ -62,7 +62,7 @@ def test_a_winner_whose_folders_name_begins_like_a_losers_stays(registry: BuildR
     publish(registry, storage, handle, selected(storage, handle))
     above = f"data/{handle.run_id}/shard=00000/"
     assert paths(cleanup_losers(registry, storage, DATASET)) == [f"{above}attempt=00-10/", f"{above}attempt=00-100/"]
-    assert served(storage) == handle.run_id
+    assert current_run(storage) == handle.run_id
     assert storage.folders("data/") == [handle.run_id, f"{handle.run_id}.2", f"{handle.run_id}0"]
 
 
@@ -184,7 +184,7 @@ def test_one_deletion_that_fails_stops_no_other_and_the_next_pass_finds_it(
     assert not any(action.error for action in again)
     assert storage.folders("data/") == [third]
     assert first not in storage.folders("manifests/")
-    assert served(storage) == third
+    assert current_run(storage) == third
 
 
 @pytest.mark.one_database
@@ -198,7 +198,7 @@ def test_the_half_written_pointer_of_a_killed_process_is_deleted(
         os.utime(half, (written.timestamp(), written.timestamp()))
     assert cleanup(registry, storage, DATASET) == []
     assert (old.exists(), young.exists()) == (False, True)
-    assert served(storage) == "20260101T000000Z"
+    assert current_run(storage) == "20260101T000000Z"
 
 
 def test_a_cleanup_fails_while_another_process_publishes(registry: BuildRegistry, storage: Storage) -> None:
@@ -224,7 +224,7 @@ def test_a_publication_need_not_wait_for_deletions(registry: BuildRegistry, tmp_
     done = cleanup_old_runs(registry, storage, DATASET, Retention(keep_runs=1))
     assert paths(done) == [f"{kind}/{run_id}/" for run_id in (runs[1], runs[0]) for kind in ("manifests", "data")]
     assert outcomes == [True] * 4
-    assert served(storage) == "20260107T000000Z"
+    assert current_run(storage) == "20260107T000000Z"
 
 
 def test_a_run_that_is_being_deleted_can_neither_be_rolled_back_to_nor_resumed(
@@ -243,7 +243,7 @@ def test_a_run_that_is_being_deleted_can_neither_be_rolled_back_to_nor_resumed(
     left, _ = built(registry, storage, MIDNIGHT + 2 * DAY)
     clock.move(2 * DAY)
     assert len(cleanup(registry, storage, DATASET, Retention(keep_runs=1))) == 3
-    assert served(storage) == current
+    assert current_run(storage) == current
 
 
 def test_a_cleanup_that_lost_the_dataset_deletes_nothing(

@@ -6,7 +6,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
-from built_runs import DATASET, DAY, MIDNIGHT, MovedClock, begun, built, selected, served, write_attempt
+from built_runs import DATASET, DAY, MIDNIGHT, MovedClock, begun, built, current_run, selected, write_attempt
 from gcs_server import gcs_server
 from s3_server import s3_server
 
@@ -43,7 +43,7 @@ def test_builds_are_published_and_cleaned_up_and_nothing_else_is_touched(
         for day in range(4):
             handle, manifest = built(registry, storage, MIDNIGHT + day * DAY, losers=1)
             publish(registry, storage, handle, manifest)
-            assert served(storage) == handle.run_id
+            assert current_run(storage) == handle.run_id
         like_the_winner = begun(registry, storage, MIDNIGHT + 4 * DAY, shards=1)
         for task in (10, 1, 100):
             write_attempt(storage, like_the_winner.run_id, 0, task=task)
@@ -54,9 +54,9 @@ def test_builds_are_published_and_cleaned_up_and_nothing_else_is_touched(
         told = cleanup(registry, storage, DATASET, RETENTION, dry_run=True)
         assert cleanup(registry, storage, DATASET, RETENTION) == told
         assert len(told) == 4 * 2 + 2 + 1 + 3 * 2, "losers of five runs, a failed run, and three old ones with their manifests"
-        assert served(storage) == like_the_winner.run_id
+        assert current_run(storage) == like_the_winner.run_id
         assert rollback(registry, storage, DATASET, "-1", None).run_id == "20260104T000000Z"
-        assert served(storage) == "20260104T000000Z"
+        assert current_run(storage) == "20260104T000000Z"
         left = {found.path.split("/")[1] for found in storage.objects("data/")}
         assert left == {"20260104T000000Z", like_the_winner.run_id}
         assert sum(1 for _ in storage.objects(f"data/{like_the_winner.run_id}/")) == 2
@@ -78,5 +78,5 @@ def test_a_server_that_fails_each_fifth_request_delays_and_loses_nothing(registr
             handle, manifest = built(registry, storage, MIDNIGHT + day * DAY, shards=1, losers=day)
             publish(registry, storage, handle, manifest)
         cleanup(registry, storage, DATASET, Retention(keep_runs=1))
-        assert served(storage) == "20260102T000000Z"
+        assert current_run(storage) == "20260102T000000Z"
         assert sum(1 for _ in storage.objects("data/")) == 2

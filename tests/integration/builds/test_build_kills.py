@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import kill_builds
 import pytest
 from bounded import PATIENCE_S, started
-from built_runs import DATASET, DAY, MIDNIGHT, begun, built, complete, served, write_attempt
+from built_runs import DATASET, DAY, MIDNIGHT, begun, built, complete, current_run, write_attempt
 from effort import rounds
 
 from airflow_snowpack.builds.cleanup import cleanup, unknown_folders
@@ -115,7 +115,7 @@ def test_a_kill_at_any_moment_leaves_a_complete_build_and_the_next_run_cleans_up
             pointer = read_pointer(storage)
             assert pointer is not None
             assert pointer.publication >= seen, "the pointer never goes back"
-            assert served(storage) == pointer.run_id, "without falling back"
+            assert current_run(storage) == pointer.run_id, "without falling back"
             assert storage.exists(its_attempt.url or ""), "a run in flight survives"
 
             clock.ahead += timedelta(minutes=5)
@@ -123,7 +123,7 @@ def test_a_kill_at_any_moment_leaves_a_complete_build_and_the_next_run_cleans_up
                 registry, storage, *built(registry, storage, MIDNIGHT + day * DAY + DAY / 2, shards=1, owner="task")
             )
             assert outcome.moved, "the next run goes on"
-            assert served(storage) == outcome.run_id
+            assert current_run(storage) == outcome.run_id
             seen = outcome.publication or 0
             for _ in range(3):
                 clock.ahead += timedelta(days=1, minutes=1)

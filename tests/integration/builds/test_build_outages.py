@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
-from built_runs import DATASET, DAY, MIDNIGHT, MovedClock, begun, built, published, served
+from built_runs import DATASET, DAY, MIDNIGHT, MovedClock, begun, built, current_run, published
 from failing_storage import every_third, failing_storage
 
 from airflow_snowpack.builds import layout
@@ -61,10 +61,10 @@ def test_a_storage_that_fails_every_third_call_costs_time_and_nothing_else(regis
     storage, sound = failing_storage(tmp_path, every_third()), Storage(tmp_path)
     for day in range(4):
         (run_id,) = published(registry, storage, day, losers=1)
-        assert served(sound) == run_id
+        assert current_run(sound) == run_id
         assert not any(action.error for action in cleanup(registry, storage, DATASET, Retention(keep_runs=2)))
     assert rollback(registry, storage, DATASET, to="-1", by=None).moved
-    assert served(sound) == "20260103T000000Z"
+    assert current_run(sound) == "20260103T000000Z"
     assert sound.folders("data/") == ["20260103T000000Z", "20260104T000000Z"]
     assert len(list(sound.objects("data/"))) == 2 * 2 * 2, "two runs of two shards, with one attempt each"
 
@@ -84,11 +84,11 @@ def test_a_pointer_that_cannot_be_set_fails_the_run_and_stays_what_it_was(
     with pytest.raises(PublishFailed, match="could not be set in 3 tries"):
         publish(registry, pointed, handle, manifest)
     assert (len(tries), naps) == (3, [1.0, 2.0])
-    assert served(storage) == before
+    assert current_run(storage) == before
     run = registry.run(DATASET, handle.run_id)
     assert run.status is RunStatus.FAILED
     assert "could not be set" in (run.error or "")
-    assert published(registry, storage, 2) == [served(storage)]
+    assert published(registry, storage, 2) == [current_run(storage)]
     assert [each.run_id for each in registry.publications(DATASET)] == ["20260103T000000Z", before]
 
 
@@ -102,7 +102,7 @@ def test_a_pointer_that_can_be_set_at_the_third_try_is_set(registry: BuildRegist
             raise StorageFailed("write", "_CURRENT", "no")
 
     pointed.before = fail_twice
-    assert published(registry, pointed, 0) == [served(pointed)]
+    assert published(registry, pointed, 0) == [current_run(pointed)]
     assert naps == [1.0, 2.0]
 
 
@@ -112,7 +112,7 @@ def test_a_pointer_that_was_set_although_the_answer_was_lost_is_set(registry: Bu
         raise StorageFailed("write", "_CURRENT", "the connection was reset")
 
     pointed.after = lose_the_answer
-    assert published(registry, pointed, 0) == [served(pointed)]
+    assert published(registry, pointed, 0) == [current_run(pointed)]
     assert registry.dataset(DATASET).publication == 1
 
 
@@ -131,7 +131,7 @@ def test_an_interrupted_publication_without_its_files_is_not_completed(
         publish(registry, pointed, handle, manifest)
     storage.delete(manifest.shards[0].url or "")
     cleanup(registry, storage, DATASET, KEEP_ONE)
-    assert served(storage) == before
+    assert current_run(storage) == before
     assert registry.dataset(DATASET).current_run == before
 
 
@@ -207,7 +207,7 @@ def test_after_an_unknown_outcome_the_next_process_completes_the_publication(
     clock.move(3 * DAY)  # whoever is stale by now, this run is not to be touched
     told = cleanup(registry, storage, DATASET, KEEP_ONE, dry_run=True)
     assert cleanup(registry, storage, DATASET, KEEP_ONE) == told
-    assert served(storage) == handle.run_id
+    assert current_run(storage) == handle.run_id
     assert registry.run(DATASET, handle.run_id).status is RunStatus.SUCCEEDED
     assert registry.dataset(DATASET).current_run == handle.run_id
 
@@ -240,7 +240,7 @@ def test_a_build_whose_registry_went_away_after_the_pointer_was_set_is_published
         pointed.after = cut
         outcome = publish(registry, pointed, handle, manifest)
         assert (outcome.moved, outcome.recorded) == (True, False)
-        assert served(storage) == handle.run_id
+        assert current_run(storage) == handle.run_id
         store.off = False
         assert registry.run(DATASET, handle.run_id).status is RunStatus.RUNNING
 
@@ -268,7 +268,7 @@ def test_a_real_postgres_that_goes_down_after_the_pointer_was_set(
         clock.move(3 * DAY)
         assert cleanup(registry, pointed, DATASET, KEEP_ONE) == []
         assert registry.run(DATASET, handle.run_id).status is RunStatus.SUCCEEDED
-        assert served(pointed) == handle.run_id
+        assert current_run(pointed) == handle.run_id
 
 
 def test_a_later_try_after_the_registry_was_away_replaces_the_current_build(
@@ -286,12 +286,12 @@ def test_a_later_try_after_the_registry_was_away_replaces_the_current_build(
         store.off = False
         second, manifest = built(registry, storage, MIDNIGHT, owner="task")
         assert registry.run(DATASET, first.run_id).status is RunStatus.FAILED, "as far as the registry knew"
-        assert served(storage) == first.run_id
+        assert current_run(storage) == first.run_id
         clock.move(registry.policy.lock_lease)
         assert cleanup(registry, storage, DATASET, KEEP_ONE) == []
-        assert served(storage) == first.run_id, "cleanup looked at the pointer first"
+        assert current_run(storage) == first.run_id, "cleanup looked at the pointer first"
         assert publish(registry, storage, second, manifest).moved
-        assert served(storage) == second.run_id
+        assert current_run(storage) == second.run_id
 
 
 @pytest.fixture
@@ -315,7 +315,7 @@ def test_a_lost_registry_continues_from_the_current_build(
     assert not publish(fresh, storage, older, manifest).moved, "the lost registry had something newer"
     newer, manifest = built(fresh, storage, MIDNIGHT + 3 * DAY)
     assert publish(fresh, storage, newer, manifest).publication == 4, "numbers go on where they were"
-    assert served(storage) == newer.run_id
+    assert current_run(storage) == newer.run_id
 
 
 @pytest.mark.one_database
@@ -337,7 +337,7 @@ def test_a_lost_registry_never_claims_a_published_run_as_its_own(
     fresh.fail(again, "it was no good")
     clock.move(3 * DAY)
     assert {action.run_id for action in cleanup(fresh, storage, DATASET, KEEP_ONE)} == {again.run_id}
-    assert served(storage) == run_id
+    assert current_run(storage) == run_id
 
 
 @pytest.mark.one_database
@@ -348,7 +348,7 @@ def test_a_lost_registry_begins_the_same_time_again_and_keeps_the_publication(
     assert begun(fresh, storage, MIDNIGHT + DAY).run_id == "20260102T000000Z.2"
     older, manifest = built(fresh, storage, MIDNIGHT)
     assert not publish(fresh, storage, older, manifest).moved
-    assert served(storage) == "20260102T000000Z"
+    assert current_run(storage) == "20260102T000000Z"
 
 
 # -- a pointer that is not what it should be -------------------------------------------------------------------------------
@@ -376,7 +376,7 @@ def test_a_pointer_ahead_without_a_manifest_is_repaired_with_a_higher_number(reg
     assert repaired is not None
     assert (repaired.publication, repaired.run_id) == (8, current)
     assert registry.publications(DATASET)[0].kind is PublicationKind.REPAIR
-    assert published(registry, storage, 2) == [served(storage)]
+    assert published(registry, storage, 2) == [current_run(storage)]
 
 
 @pytest.mark.one_database
@@ -408,7 +408,7 @@ def test_a_suspended_publisher_returns_the_outcome_that_another_process_complete
     asleep(pointed, clock, registry.policy, lambda: cleanup(registry, storage, DATASET))
     outcome = publish(registry, pointed, handle, manifest)
     assert (outcome.moved, outcome.publication, outcome.recorded) == (True, 1, True)
-    assert served(storage) == handle.run_id
+    assert current_run(storage) == handle.run_id
 
 
 def test_a_sleeper_overtaken_by_a_newer_build_sets_right_what_it_wrote(
@@ -419,7 +419,7 @@ def test_a_sleeper_overtaken_by_a_newer_build_sets_right_what_it_wrote(
     asleep(pointed, clock, registry.policy, lambda: published(registry, storage, 2))
     outcome = publish(registry, pointed, handle, manifest)
     assert not outcome.moved, "whoever came meanwhile completed it, and then published a newer one"
-    assert served(storage) == "20260103T000000Z"
+    assert current_run(storage) == "20260103T000000Z"
     pointer = read_pointer(storage)
     assert pointer is not None
     assert pointer.publication == registry.dataset(DATASET).publication
@@ -443,10 +443,10 @@ def test_the_late_write_of_a_suspended_publisher_is_ignored_and_repaired(
     assert pointer is not None
     assert known.publication is not None
     assert pointer.publication < known.publication, "so readers that have seen the newer one stay there"
-    assert served(storage) == handle.run_id, "whoever comes now sees the older one, whole"
+    assert current_run(storage) == handle.run_id, "whoever comes now sees the older one, whole"
     locks[0].__exit__(None, None, None)
     cleanup(registry, storage, DATASET)
-    assert served(storage) == "20260103T000000Z"
+    assert current_run(storage) == "20260103T000000Z"
     assert read_pointer(storage) == replace(read_pointer(storage) or pointer, publication=known.publication)
 
 
@@ -464,7 +464,7 @@ def test_a_sleeper_whose_run_was_taken_over_and_deleted_leaves_readers_a_way_bac
     with pytest.raises(StaleBuild):
         publish(registry, pointed, handle, manifest)
     assert storage.folders("data/") == [before, f"{handle.run_id}.2"]
-    assert served(storage) == before
+    assert current_run(storage) == before
     pointer = read_pointer(storage)
     assert pointer is not None
     assert (pointer.run_id, pointer.publication) == (before, 3)

@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order, what is served is complete, is not older than it was, and nothing live is deleted.
+"""Whatever happens in whatever order, the current build is complete and never older than before, and nothing live is deleted.
 
 Hypothesis plays several writers, publishers that sleep, people who roll back, cleanups, kills and the clock against the promises:
 300 steps in ``make test``, more than 10,000 with ``SNOWPACK_SOAK=1``.
@@ -24,8 +24,8 @@ from built_runs import (
     cleanup_old_runs,
     cleanup_stale_attempts,
     complete,
+    current_run,
     selected,
-    served,
     write_attempt,
 )
 from effort import SOAK, rounds
@@ -252,7 +252,7 @@ class Promises(RuleBasedStateMachine):
         pointer = read_pointer(self.storage)
         if pointer is None or pointer.publication >= self.seen:
             return
-        assert served(self.storage) is not None
+        assert current_run(self.storage) is not None
 
     @precondition(lambda self: self.registry.datasets().items)
     @invariant()

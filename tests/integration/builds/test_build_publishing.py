@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from built_runs import DATASET, DAY, MIDNIGHT, begun, built, manifest_of, published, selected, served, write_attempt
+from built_runs import DATASET, DAY, MIDNIGHT, begun, built, current_run, manifest_of, published, selected, write_attempt
 from failing_storage import failing_storage
 
 from airflow_snowpack.builds import layout
@@ -36,7 +36,7 @@ def test_a_later_run_of_the_same_moment_replaces_the_one_before(registry: BuildR
     assert again[0].run_id == "20260101T000000Z.2"
     assert publish(registry, storage, *again).moved
     assert not publish(registry, storage, *first).moved
-    assert served(storage) == again[0].run_id
+    assert current_run(storage) == again[0].run_id
 
 
 def test_a_manifest_of_another_run_or_of_other_shards_is_refused(registry: BuildRegistry, storage: Storage) -> None:
@@ -45,7 +45,7 @@ def test_a_manifest_of_another_run_or_of_other_shards_is_refused(registry: Build
         publish(registry, storage, handle, replace(manifest, run_id="other"))
     with pytest.raises(ShardCoverageError, match="no attempt at shard 1 succeeded"):
         publish(registry, storage, handle, replace(manifest, shards=manifest.shards[:1]))
-    assert served(storage) is None
+    assert current_run(storage) is None
 
 
 @pytest.mark.parametrize(("left", "said"), [(None, "does not exist"), (b"shorter", "has 7 bytes")])
@@ -60,11 +60,11 @@ def test_a_build_whose_files_are_not_all_there_is_never_published(
         storage.write(url, left)
     with pytest.raises(ManifestDamaged, match=f"its file {url} of .* bytes {said}"):
         publish(registry, storage, handle, manifest)
-    assert served(storage) == before
+    assert current_run(storage) == before
     run = registry.run(DATASET, handle.run_id)
     assert (run.status, said in (run.error or "")) == (RunStatus.FAILED, True)
     assert list(storage.objects(layout.manifest_folder(handle.run_id))) == []
-    assert published(registry, storage, 2) == [served(storage)]
+    assert published(registry, storage, 2) == [current_run(storage)]
 
 
 def test_publishing_lists_the_files_once_however_many_shards_there_are(registry: BuildRegistry, tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_only_published_and_whole_builds_can_be_rolled_back_to(registry: BuildRe
     storage.write(f"manifests/{second}/1.json", b"{}")
     with pytest.raises(ManifestDamaged, match="its checksum is"):
         rollback(registry, storage, DATASET, to=second, by=None)
-    assert served(storage) == third
+    assert current_run(storage) == third
 
 
 def test_a_rollback_falls_back_to_its_predecessor_and_not_to_the_build_it_left(registry: BuildRegistry, storage: Storage) -> None:
@@ -163,7 +163,7 @@ def test_a_rollback_falls_back_to_its_predecessor_and_not_to_the_build_it_left(r
     assert pointer is not None
     assert pointer.previous == f"manifests/{first}/1.json"
     storage.write(f"data/{second}/shard=00000/attempt=00-0/shard.parquet", b"damaged")
-    assert served(storage) == first
+    assert current_run(storage) == first
 
 
 def test_an_empty_shard_without_a_file_is_published(registry: BuildRegistry, storage: Storage) -> None:
@@ -172,5 +172,5 @@ def test_an_empty_shard_without_a_file_is_published(registry: BuildRegistry, sto
         write_attempt(storage, handle.run_id, 0), url=None, rows=0, bytes=0, min_key=None, max_key=None, checksum=None
     )
     publish(registry, storage, handle, manifest_of(handle, (empty,)))
-    assert served(storage) == handle.run_id
+    assert current_run(storage) == handle.run_id
     assert registry.run(DATASET, handle.run_id).rows == 0

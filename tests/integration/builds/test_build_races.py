@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from bounded import PATIENCE_S
-from built_runs import DATASET, DAY, MIDNIGHT, begun, built, served
+from built_runs import DATASET, DAY, MIDNIGHT, begun, built, current_run
 from effort import rounds
 
 from airflow_snowpack.builds.cleanup import cleanup, unknown_folders
@@ -64,7 +64,7 @@ def test_builds_that_finish_at_once_take_turns_and_the_newest_is_current(store: 
         for work in beside:
             work.result(timeout=PATIENCE_S)
     newest = f"{MIDNIGHT + max(days) * DAY:%Y%m%dT%H%M%SZ}"
-    assert served(storage) == newest
+    assert current_run(storage) == newest
     assert seen == sorted(seen), "the pointer never went back"
     assert len(registry.runs(DATASET, limit=1000, status=RunStatus.SUCCEEDED).items) == len(ready)
     moves = registry.publications(DATASET, limit=1000)

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from bounded import PATIENCE_S, started
-from built_runs import DAY, MIDNIGHT, MovedClock, built, served
+from built_runs import DAY, MIDNIGHT, MovedClock, built, current_run
 
 from airflow_snowpack.builds.build import Build
 from airflow_snowpack.builds.build_spec import BuildSpec
@@ -68,7 +68,7 @@ def test_a_failed_build_has_its_reason_and_readers_keep_the_current_one(
     status, error = status_of(registry, "20260102T000000Z")
     assert status is RunStatus.FAILED
     assert "a key must not be null" in str(error)
-    assert served(storage) == "20260101T000000Z"
+    assert current_run(storage) == "20260101T000000Z"
 
 
 @pytest.mark.one_database
@@ -99,7 +99,7 @@ def test_a_build_whose_run_is_taken_over_stops_and_is_not_published(store: Store
         "A later try of the same task has begun a new run.",
     )
     assert status_of(registry, "20260101T000000Z.2")[0] is RunStatus.RUNNING
-    assert served(storage) is None
+    assert current_run(storage) is None
 
 
 @pytest.mark.one_database
@@ -176,10 +176,10 @@ def test_a_driver_that_is_killed_while_it_writes_leaves_a_run_that_the_next_ones
         driver.send_signal(signal.SIGKILL)
         driver.wait()
     assert status_of(registry, "20260101T000000Z")[0] is RunStatus.RUNNING
-    assert served(storage) == "20251231T000000Z"
+    assert current_run(storage) == "20251231T000000Z"
     assert build.clean_up("flights", Retention()) == []  # it may be alive, for all that anybody knows
     outcome = build.run(ROWS, SPEC, as_of=MIDNIGHT, owner="dag/run/task")
-    assert outcome.run_id == served(storage) == "20260101T000000Z.2"
+    assert outcome.run_id == current_run(storage) == "20260101T000000Z.2"
     assert storage.folders("data/") == ["20251231T000000Z", "20260101T000000Z.2"]
     clock.move(2 * DAY)
     assert [action for action in build.clean_up("flights", Retention()) if action.phase is not CleanupPhase.LOSERS] == []

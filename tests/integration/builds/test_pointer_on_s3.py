@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from built_runs import DATASET, DAY, MIDNIGHT, MovedClock, built, published, served
+from built_runs import DATASET, DAY, MIDNIGHT, MovedClock, built, current_run, published
 from s3_server import Request, s3_server
 
 from airflow_snowpack.builds import layout
@@ -95,13 +95,13 @@ def test_a_publisher_that_sleeps_through_its_lease_cannot_overwrite_a_newer_poin
         watched.before = lambda: True
         clock.move(registry.policy.lock_lease)
         publish(registry, Storage(URL, options), *fast)
-        seen.append(served(on_s3))
+        seen.append(current_run(on_s3))
         return True
 
     watched.before = sleep
     publish(registry, on_s3, *slow)
     assert seen == [fast[0].run_id]
-    assert served(on_s3) == fast[0].run_id
+    assert current_run(on_s3) == fast[0].run_id
     assert watched.writes >= 3, "the slow one did send its write"
     publications = registry.publications(DATASET)
     pointer = read_pointer(on_s3)
@@ -124,9 +124,9 @@ def test_two_installations_without_a_common_store_do_not_overwrite_each_other(
     watched.before = be_faster
     with pytest.raises(PointerMoved, match="is at publication 1, and this would be 1"):
         publish(registry, on_s3, *mine)
-    assert served(on_s3) == others[0].run_id
+    assert current_run(on_s3) == others[0].run_id
     assert registry.run(DATASET, mine[0].run_id).status is RunStatus.FAILED
-    assert published(registry, on_s3, 2) == [served(on_s3)]
+    assert published(registry, on_s3, 2) == [current_run(on_s3)]
     pointer = read_pointer(on_s3)
     assert pointer is not None
     assert pointer.publication == 2, "it goes on from what it found"
@@ -147,7 +147,7 @@ def test_a_write_whose_answer_was_lost_counts(registry: BuildRegistry, on_s3: St
 
     real.replace = lose_the_answer  # type: ignore[method-assign]
     assert publish(registry, on_s3, handle, manifest).moved
-    assert (served(on_s3), watched.writes) == (handle.run_id, 2)
+    assert (current_run(on_s3), watched.writes) == (handle.run_id, 2)
 
 
 @pytest.mark.one_database
@@ -163,7 +163,7 @@ def test_without_a_compare_and_set_the_pointer_is_replaced_under_the_lock_alone(
         storage = Storage(URL, options, sleep=lambda _: None)
     else:
         storage = Storage(URL, options | {"default_metadata": {"Content-Type": "application/json"}})
-    assert published(registry, storage, 0, 1)[-1] == served(storage)
+    assert published(registry, storage, 0, 1)[-1] == current_run(storage)
     assert storage.read_version(layout.CURRENT)[1] is None
 
 
@@ -173,6 +173,6 @@ def test_a_pointer_of_a_number_that_nothing_counts_to_is_written_again(registry:
     pointer = read_current(storage.read(layout.CURRENT), layout.CURRENT)
     for number in (2**63 - 1, 2**70):
         storage.write(layout.CURRENT, to_json(pointer).replace(b'"publication": 1', f'"publication": {number}'.encode()))
-        assert published(registry, storage, 1)[-1] == served(storage)
+        assert published(registry, storage, 1)[-1] == current_run(storage)
     assert registry.dataset(DATASET).publication == 3
-    assert run_id != served(storage)
+    assert run_id != current_run(storage)

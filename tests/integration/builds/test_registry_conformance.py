@@ -20,8 +20,8 @@ from built_runs import (
     cleanup_losers,
     cleanup_old_runs,
     cleanup_stale_attempts,
+    current_run,
     published,
-    served,
     write_attempt,
 )
 
@@ -55,11 +55,11 @@ def everything(storage: Storage) -> set[str]:
 
 
 def test_a_published_build_is_current_and_recorded(registry: BuildRegistry, storage: Storage) -> None:
-    assert served(storage) is None
+    assert current_run(storage) is None
     handle, manifest = built(registry, storage, MIDNIGHT, owner="dag/run/task")
     outcome = publish(registry, storage, handle, manifest)
     assert (outcome.moved, outcome.publication, outcome.recorded) == (True, 1, True)
-    assert served(storage) == handle.run_id == "20260101T000000Z"
+    assert current_run(storage) == handle.run_id == "20260101T000000Z"
     run = registry.run(DATASET, handle.run_id)
     assert (run.status, run.rows, run.holder, run.manifest) == (RunStatus.SUCCEEDED, 2, None, outcome.manifest)
     known = registry.dataset(DATASET)
@@ -74,14 +74,14 @@ def test_two_builds_that_finish_in_either_order_leave_the_newer_one_current(regi
     outcome = publish(registry, storage, *older)
     assert not outcome.moved
     assert "went into history" in (outcome.reason or "")
-    assert served(storage) == newer[0].run_id
+    assert current_run(storage) == newer[0].run_id
     assert registry.run(DATASET, older[0].run_id).status is RunStatus.SUCCEEDED
     assert [each.run_id for each in registry.publications(DATASET)] == [newer[0].run_id]
 
     first, second = built(registry, storage, MIDNIGHT + 2 * DAY), built(registry, storage, MIDNIGHT + 3 * DAY)
     assert publish(registry, storage, *first).moved
     assert publish(registry, storage, *second).moved
-    assert served(storage) == second[0].run_id
+    assert current_run(storage) == second[0].run_id
 
 
 def test_publishing_twice_gives_the_same_outcome(registry: BuildRegistry, storage: Storage) -> None:
@@ -104,7 +104,7 @@ def test_a_later_try_of_the_same_task_takes_the_run_over(registry: BuildRegistry
     assert registry.heartbeat(new)
     with pytest.raises(StaleBuild, match="the run 20260101T000000Z of flights"):
         publish(registry, storage, old, manifest)
-    assert served(storage) is None
+    assert current_run(storage) is None
 
 
 def test_a_run_handed_to_another_task_is_no_longer_its_first_holders(registry: BuildRegistry, storage: Storage) -> None:
@@ -115,7 +115,7 @@ def test_a_run_handed_to_another_task_is_no_longer_its_first_holders(registry: B
         publish(registry, storage, first, manifest)
     outcome = publish(registry, storage, second, manifest)
     assert outcome.manifest == f"manifests/{first.run_id}/2.json"
-    assert served(storage) == first.run_id
+    assert current_run(storage) == first.run_id
     with pytest.raises(BuildNotFound, match="has already succeeded"):
         registry.resume(DATASET, first.run_id)
     with pytest.raises(BuildNotFound, match="no run, manifest or publication"):
@@ -193,18 +193,18 @@ def test_rolling_back_is_a_publication_of_its_own_and_does_not_make_older_runs_c
     first, _, third = published(registry, storage, 0, 2, 4)
     outcome = rollback(registry, storage, DATASET, to=first, by="ada")
     assert (outcome.moved, outcome.publication) == (True, 4)
-    assert served(storage) == first
-    published(registry, storage, 3)  # newer than what is served, and older than what has been
-    assert served(storage) == first
+    assert current_run(storage) == first
+    published(registry, storage, 3)  # newer than the current build, and older than the newest one
+    assert current_run(storage) == first
     (latest, *_) = registry.publications(DATASET)
     assert (latest.kind, latest.by, latest.run_id) == (PublicationKind.ROLLBACK, "ada", first)
     assert rollback(registry, storage, DATASET, to=f"manifests/{third}/1.json", by=None).moved
-    assert served(storage) == third
+    assert current_run(storage) == third
     again = rollback(registry, storage, DATASET, to=third, by=None)
     assert not again.moved
     assert again.reason == f"{third} is the current build of flights already."
     published(registry, storage, 5)
-    assert served(storage) == "20260106T000000Z"
+    assert current_run(storage) == "20260106T000000Z"
 
 
 def test_an_offset_counts_published_builds_in_the_order_of_their_data(registry: BuildRegistry, storage: Storage) -> None:
@@ -255,7 +255,7 @@ def test_losing_attempts_go_and_the_winners_stay(registry: BuildRegistry, storag
     assert paths(done) == [f"data/{run_id}/shard=0000{shard}/attempt=00-{task}/" for shard in (0, 1) for task in (1, 2)]
     assert {(action.phase, action.objects, action.error) for action in done} == {(CleanupPhase.LOSERS, 2, None)}
     assert done[0].reason == "the attempt 00-1 at shard 0 lost to 00-0"
-    assert served(storage) == run_id
+    assert current_run(storage) == run_id
     assert cleanup_losers(registry, storage, DATASET) == []
 
 
@@ -290,7 +290,7 @@ def test_the_newest_runs_and_the_current_one_stay(registry: BuildRegistry, stora
     done = cleanup_old_runs(registry, storage, DATASET, Retention(keep_runs=2))
     assert paths(done) == [f"{kind}/{run_id}/" for run_id in (runs[2], runs[1]) for kind in ("manifests", "data")]
     assert storage.folders("data/") == storage.folders("manifests/") == [runs[0], runs[3], runs[4]]
-    assert served(storage) == runs[0]
+    assert current_run(storage) == runs[0]
     assert cleanup_old_runs(registry, storage, DATASET, Retention(keep_runs=2)) == []
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 from builds_world import FAILED, FIRST, SECOND, SELECTED, THIRD, WRITING, Built, make_builds
-from built_runs import DAY, MIDNIGHT, served
+from built_runs import DAY, MIDNIGHT, current_run
 from pages_world import SomebodyIs, World, open_world
 
 from airflow_snowpack.api import User, build_app
@@ -135,32 +135,32 @@ def test_a_damaged_manifest_is_told_and_the_shards_are_shown_all_the_same(ask: A
 
 def test_going_back_moves_the_pointer_and_is_noted_with_who_did_it(ask: Ask, made: Built, world: World) -> None:
     outcome = ok(ask("POST", "/builds/flights/rollback", {"to": "-1"}))
-    assert (outcome["moved"], outcome["run_id"], served(made.storage)) == (True, FIRST, FIRST)
+    assert (outcome["moved"], outcome["run_id"], current_run(made.storage)) == (True, FIRST, FIRST)
     assert changes(world) == [("vera", "api", "rollback_build", "build:flights")]
     again = ok(ask("POST", "/builds/flights/rollback", {"to": FIRST}))
     assert (again["moved"], again["publication"]) == (False, outcome["publication"])
     assert "is the current build of flights already" in again["reason"]
     assert len(changes(world)) == 1
     forth = ok(ask("POST", "/builds/flights/rollback", {"to": layout.manifest(THIRD, 1)}))
-    assert (forth["moved"], served(made.storage)) == (True, THIRD)
+    assert (forth["moved"], current_run(made.storage)) == (True, THIRD)
     OutcomeShape.model_validate_json(json.dumps(forth))
 
 
 def test_there_is_no_going_back_to_what_is_not_published(ask: Ask, made: Built) -> None:
     for to in (FAILED, WRITING, "-9", "nowhere", "manifests/x/1.json", "../x", "é", "-0", "manifests/"):
         refused(ask("POST", "/builds/flights/rollback", {"to": to}), 404, "build_not_found")
-    assert served(made.storage) == SECOND
+    assert current_run(made.storage) == SECOND
 
 
 def test_there_is_no_going_back_to_a_damaged_build(ask: Ask, made: Built, world: World) -> None:
     made.storage.write(layout.manifest(THIRD, 1), b"{}")
     assert layout.manifest(THIRD, 1) in refused(ask("POST", "/builds/flights/rollback", {"to": THIRD}), 409, "manifest_damaged")
-    assert (served(made.storage), changes(world)) == (SECOND, [])
+    assert (current_run(made.storage), changes(world)) == (SECOND, [])
 
 
 def test_a_run_whose_winners_are_selected_is_published_once(ask: Ask, made: Built, world: World) -> None:
     outcome = ok(ask("POST", f"/builds/flights/runs/{SELECTED}/publish"))
-    assert (outcome["moved"], served(made.storage)) == (True, SELECTED)
+    assert (outcome["moved"], current_run(made.storage)) == (True, SELECTED)
     assert ok(ask("POST", f"/builds/flights/runs/{SELECTED}/publish")) == outcome
     assert changes(world) == [("vera", "api", "publish_build", "build:flights")]
 
@@ -192,7 +192,7 @@ def test_cleanup_is_planned_by_whoever_may_read_and_done_by_whoever_may_edit(
     assert changes(world) == [("vera", "api", "cleanup_builds", "build:flights")]
     assert ok(ask("POST", "/builds/flights/cleanup?keep_runs=2"))["actions"] == []
     assert ok(ask("GET", f"/builds/flights/runs/{FIRST}"))["deleted_at"] is not None
-    assert served(made.storage) == SECOND
+    assert current_run(made.storage) == SECOND
     for shaped in (plan, done):
         CleanupShape.model_validate_json(json.dumps(shaped))
 
@@ -261,5 +261,5 @@ def test_who_may_only_read_changes_nothing(ask: Ask, made: Built, auth: Somebody
     auth.user = User("rudi", may_edit=False)
     for path, body in ((f"runs/{SELECTED}/publish", None), ("rollback", {"to": "-1"}), ("cleanup", None)):
         refused(ask("POST", f"/builds/flights/{path}", body), 403, "forbidden")
-    assert (served(made.storage), changes(world)) == (SECOND, [])
+    assert (current_run(made.storage), changes(world)) == (SECOND, [])
     assert made.registry.run("flights", SECOND).as_of == MIDNIGHT + DAY

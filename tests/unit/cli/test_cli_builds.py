@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from builds_world import FAILED, FIRST, SECOND, SELECTED, THIRD, WRITING, Built, make_builds
-from built_runs import MIDNIGHT, served
+from built_runs import MIDNIGHT, current_run
 from published_builds import publish_build
 
 from airflow_snowpack.api import build_bodies
@@ -71,7 +71,7 @@ def test_going_back_asks_first_and_is_noted_with_the_users_name(snowpack: Run, m
     refused = snowpack("builds", "rollback", "flights", "--to=-1")
     assert (refused.code, f"Readers of flights see {SECOND}. Let them see -1?" in refused.err) == (2, True)
     said = snowpack("builds", "rollback", "flights", "--to", "-1", "--yes")
-    assert (said.code, said.out, served(made.storage)) == (0, f"Readers of flights see {FIRST} now.\n", FIRST)
+    assert (said.code, said.out, current_run(made.storage)) == (0, f"Readers of flights see {FIRST} now.\n", FIRST)
     again = snowpack("builds", "rollback", "flights", "--to", FIRST, "--yes")
     assert (again.code, "is the current build of flights already" in again.out) == (0, True)
     assert changes(jobs) == [("ann", "cli", "rollback_build", "build:flights")]
@@ -82,7 +82,7 @@ def test_a_selected_run_is_published_and_one_that_is_being_written_is_not(snowpa
     assert snowpack("builds", "publish", "flights", WRITING).code == 4
     said = snowpack("builds", "publish", "flights", SELECTED, "-o", "json")
     assert said.json == build_bodies.outcome_body(made.outcome(SELECTED))
-    assert served(made.storage) == SELECTED
+    assert current_run(made.storage) == SELECTED
     assert changes(jobs) == [("ann", "cli", "publish_build", "build:flights")]
 
 
@@ -97,7 +97,7 @@ def test_cleanup_lists_what_it_would_delete_and_then_deletes_it(snowpack: Run, m
     assert "Deleted " in done.err
     assert snowpack("builds", "cleanup", "flights", "--keep-runs", "2").out == "There is nothing to delete.\n"
     assert changes(jobs) == [("ann", "cli", "cleanup_builds", "build:flights")]
-    assert served(made.storage) == SECOND
+    assert current_run(made.storage) == SECOND
 
 
 def test_what_cleanup_shall_keep_is_checked(snowpack: Run, made: Built) -> None:
