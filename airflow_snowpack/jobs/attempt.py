@@ -1,13 +1,13 @@
-"""One attempt at a job: its actions in order, under a heartbeat, to one terminal write.
+"""One attempt at a job: it runs the actions in order, keeps the lease alive, and makes one terminal write.
 
     attempt = Attempt(jobs, claim, engine)
     job = attempt.run()            # raises StaleAttempt when the fence moved
     attempt.abandon("killed")      # from a signal handler or another thread
 
-The invariant: whatever happens here, the attempt either writes the terminal state itself, or leaves everything as its
-successor or canceller has it. When the fence moves, the engine is interrupted at once, so that the *work* ends and not
-just its record. Work on a Spark server that goes on without its client has ended before an action starts, and has ended, or
-keeps the table locked, when the attempt is over.
+The invariant: the attempt either writes the terminal state itself, or changes nothing of what its successor or a cancel wrote.
+When the fence moves, the engine is interrupted at once, so that the *work* ends too. What earlier attempts left running on a
+Spark server has ended before an action starts; what this attempt left running has ended when it is over, or the table stays
+locked.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ log = logging.getLogger(__name__)
 INTERRUPT_GRACE_S = 1.0
 ABANDON_LIMIT_S = 4.0
 ORPHAN_LIMIT_S = 600.0
-"""How long an attempt waits for the work of those before it; a Connect server itself ends what is detached for five minutes."""
+"""How long an attempt waits for the end of earlier attempts; a Connect server ends a detached statement after five minutes."""
 
 
 class Attempt:
     """Runs the actions of a claimed job.
 
     :param engine: does the work; a fresh one for each attempt, since an interrupted engine starts nothing more.
-    :param continue_on_error: go on after an action that failed; the job fails all the same.
+    :param continue_on_error: run the remaining actions after a failed one; the job fails in any case.
     :param sign: the sign of life of the worker, reported while the attempt runs.
     """
 
@@ -60,38 +60,37 @@ class Attempt:
         self._claim = claim
         self._engine = engine
         self._continue_on_error = continue_on_error
-        self._sign = sign
+        self._lease = keep_claim(jobs, claim, on_lost=self._lose, sign=sign)
         self._results: list[ActionResult] = []
         self._stop = threading.Event()  # start nothing more
         self._work_left = threading.Event()  # no action is running any more
         self._left_work = claim.job.spark_server is not None  # on a Spark server, by this attempt or those before it
-        self._works_on: str | None = None  # the server that goes on with this attempt's work without it
+        self._works_on: str | None = None  # the server that continues this attempt's work without it
         self._used_server = False  # an action of this attempt was not skipped, or did not return
         self._problem = Recurring(log)
         self._finished = False
         self._abandoned: str | None = None
         # Bare locks, and not events, for abandon: a signal handler may have stopped its own thread inside of an event.
         self._first_to_abandon = threading.Lock()  # acquired once, and never released
-        self._abandoning = threading.Lock()  # held until the job is given up
+        self._abandoning = threading.Lock()  # locked until the job is abandoned
         self._abandoning.acquire()
 
     def run(self) -> Job:
-        """Run to the end and write it down.
+        """Run all actions and write the terminal state.
 
         :returns: the job as it ended; ``FAILED`` is a result and not an error.
         :raises StaleAttempt: the fence moved. The work was stopped and nothing was written.
         :raises LeaseRanOut: the store did not answer until the lease had run out. The work was stopped.
         """
-        heartbeat = keep_claim(self._jobs, self._claim, on_lost=self._lose, sign=self._sign)
         try:
-            with heartbeat:
+            with self._lease:
                 try:
-                    error = self._end_orphans(heartbeat) or self._run_actions(heartbeat)
+                    error = self._end_orphans() or self._run_actions()
                 finally:
                     self._end_own_work()
                     self._work_left.set()
                 if self._abandoned is None and not self._stop.is_set():
-                    self._finished = self._finish(heartbeat, error)
+                    self._finished = self._finish(error)
         except LeaseRanOut:
             raise  # the job is left to its successor: this attempt may no longer write
         except BaseException as failure:
@@ -102,16 +101,16 @@ class Attempt:
         if self._abandoned is not None:
             self._await_abandon()
         elif not self._finished:
-            self._leave_unless_ended(heartbeat)
+            self._leave_unless_ended()
         return self._jobs.get(self._claim.job.job_id)
 
     def abandon(self, reason: str) -> bool:
-        """Stop the work and fail the job with this reason: for a process that has to go now.
+        """Stop the work and fail the job with this reason, for a process that must exit now.
 
-        Takes about a second, a few at most; safe in a signal handler, from any thread, and when called again, where the first
-        reason stays and every caller waits for the one write.
+        It takes about a second, at most :data:`ABANDON_LIMIT_S`. It is safe in a signal handler, from any thread, and when it is
+        called again: the first reason counts, and every caller waits for the one write.
 
-        :returns: whether there was anything to abandon; ``False``: the attempt had ended by itself.
+        :returns: ``False`` when the attempt had already ended by itself.
         """
         if self._finished:
             return False
@@ -147,18 +146,18 @@ class Attempt:
         threading.Thread(target=self._engine.interrupt, name="snowpack-interrupt", daemon=True).start()
 
     def _lose(self) -> None:
-        """The heartbeat found the fence moved. When no action runs any more, that may well be our own terminal write."""
+        """Stop the work, because the fence has moved; when no action runs any more, our own terminal write may have moved it."""
         if self._work_left.is_set():
             self._stop.set()
         else:
             self._stop_work()
 
-    def _end_orphans(self, heartbeat: KeepAlive) -> str | None:
-        """End what earlier attempts left running on a Spark server, and note where this one works; gives why that failed."""
+    def _end_orphans(self) -> str | None:
+        """End what earlier attempts left running on a Spark server, and record this one's server; return why that failed."""
         job, server = self._claim.job, self._engine.server
         give_up_at = time.monotonic() + ORPHAN_LIMIT_S
         while self._left_work:
-            if self._stop.is_set() or not heartbeat.step():
+            if self._stop.is_set() or not self._lease.step():
                 self._stop.set()
                 return None
             try:
@@ -169,14 +168,14 @@ class Attempt:
                     return f"{type(problem).__name__}: {problem}"
                 self._problem.failed(problem, "orphan_still_running: job %s waits for its earlier attempts", job.job_id)
                 self._stop.wait(self._jobs.policy.fence_check.total_seconds())
-        if server == job.spark_server or self._outlasting_outages(heartbeat, lambda: self._jobs.note_server(self._claim, server)):
+        if server == job.spark_server or self._outlasting_outages(lambda: self._jobs.note_server(self._claim, server)):
             self._works_on, self._left_work = server, server is not None
         else:
             self._stop.set()
         return None
 
     def _end_own_work(self) -> None:
-        """Make sure that nothing of this attempt runs on a Spark server: a lost connection looks like an end of the work."""
+        """End what this attempt left running on a Spark server: after a lost connection the work may continue there."""
         if self._works_on is None:
             return
         if not self._used_server:
@@ -188,12 +187,12 @@ class Attempt:
         except SnowpackError as problem:
             log.warning("work_left_running: job %s keeps its table locked: %s", self._claim.job.job_id, problem)
 
-    def _run_actions(self, heartbeat: KeepAlive) -> str | None:
-        """Run the actions in order; gives the error that the job ends with."""
+    def _run_actions(self) -> str | None:
+        """Run the actions in order; return the error of the job."""
         error: str | None = None
         actions = self._claim.job.actions
         for place, action in enumerate(actions):
-            if self._stop.is_set() or not heartbeat.step():
+            if self._stop.is_set() or not self._lease.step():
                 self._stop.set()
                 return error
             result = self._run_action(action)
@@ -204,14 +203,14 @@ class Attempt:
                 if not self._continue_on_error:
                     return error
             if place + 1 < len(actions):
-                self._record_progress(heartbeat)
+                self._record_progress()
         return error
 
-    def _record_progress(self, heartbeat: KeepAlive) -> None:
+    def _record_progress(self) -> None:
         try:
-            with heartbeat.within_lease():
+            with self._lease.within_lease():
                 self._jobs.record_progress(self._claim, self._results)
-        except StoreError as away:  # the heartbeat decides when that is too long; the terminal write brings all results again
+        except StoreError as away:  # the terminal write has all results again
             self._problem.failed(away, "progress_not_written: job %s", self._claim.job.job_id)
 
     def _run_action(self, action: str) -> ActionResult:
@@ -226,56 +225,56 @@ class Attempt:
             cause = f"{type(failure).__name__}: {failure}"
             return ActionResult(action, ActionOutcome.FAILED, "Ended by an error", time.monotonic() - started, error=cause)
 
-    def _finish(self, heartbeat: KeepAlive, error: str | None) -> bool:
+    def _finish(self, error: str | None) -> bool:
         """Make the terminal write; it is repeated while the store does not answer, until the lease runs out."""
         status, left = JobStatus.COMPLETED if error is None else JobStatus.FAILED, self._left_work
 
         def finish() -> bool:
             return self._jobs.finish(self._claim, status, self._results, error, left_work=left)
 
-        return self._outlasting_outages(heartbeat, finish)
+        return self._outlasting_outages(finish)
 
-    def _outlasting_outages(self, heartbeat: KeepAlive, write: Callable[[], bool]) -> bool:
+    def _outlasting_outages(self, write: Callable[[], bool]) -> bool:
         while True:
             try:
-                with heartbeat.within_lease():
+                with self._lease.within_lease():
                     return write()
             except StoreError as away:
-                if heartbeat.ran_out:
-                    raise self._lease_ran_out(heartbeat) from away
+                if self._lease.ran_out:
+                    raise self._lease_ran_out() from away
                 if self._stop.is_set():
                     raise
                 self._problem.failed(away, "write_failed: job %s, repeated until the lease runs out", self._claim.job.job_id)
                 self._stop.wait(self._jobs.policy.fence_check.total_seconds())
 
-    def _ended_unheard(self) -> bool:
-        """Whether our terminal write did go through although each of its answers was lost."""
+    def _has_ended(self) -> bool:
+        """Return whether our terminal write was committed although its answer was lost."""
         try:
             job = self._jobs.get(self._claim.job.job_id)
         except JobNotFound:
             return False
         return job.status.is_terminal and job.attempt_id == self._claim.attempt_id
 
-    def _leave_unless_ended(self, heartbeat: KeepAlive) -> None:
+    def _leave_unless_ended(self) -> None:
         try:
-            with heartbeat.within_lease():
-                if not self._ended_unheard():
-                    self._leave(heartbeat)
+            with self._lease.within_lease():
+                if not self._has_ended():
+                    self._leave()
         except StoreError as away:
-            if heartbeat.ran_out:
-                raise self._lease_ran_out(heartbeat) from away
+            if self._lease.ran_out:
+                raise self._lease_ran_out() from away
             raise
 
-    def _lease_ran_out(self, heartbeat: KeepAlive) -> LeaseRanOut:
+    def _lease_ran_out(self) -> LeaseRanOut:
         log.warning("lease_ran_out: job %s, attempt %s", self._claim.job.job_id, self._claim.attempt_id)
-        assert heartbeat.lease_until is not None, "the lease of a claim has an end"
-        return LeaseRanOut(self._claim.job.job_id, self._claim.attempt_id, datetime.fromtimestamp(heartbeat.lease_until, UTC))
+        assert self._lease.lease_until is not None, "the lease of a claim has an end"
+        return LeaseRanOut(self._claim.job.job_id, self._claim.attempt_id, datetime.fromtimestamp(self._lease.lease_until, UTC))
 
-    def _leave(self, heartbeat: KeepAlive) -> None:
-        """The fence moved: free the table if the job was cancelled, and touch nothing else."""
+    def _leave(self) -> None:
+        """Unlock the table if the job was cancelled, and change nothing else: the fence has moved."""
         job_id, attempt_id = self._claim.job.job_id, self._claim.attempt_id
         if self._jobs.holds(self._claim):
-            raise self._lease_ran_out(heartbeat)
+            raise self._lease_ran_out()
         log.warning("writeback_stale_attempt: job %s, attempt %s leaves its results unwritten", job_id, attempt_id)
         self._jobs.release_lock(self._claim, left_work=self._left_work)
         self._jobs.flush()
