@@ -1,7 +1,7 @@
-"""What a command's exit code means: one table for all commands, the one that ``docs/cli.md`` shows.
+"""The exit codes of all commands, which ``docs/cli.md`` lists.
 
-The invariant: a code tells a script what to do next. 5 and 6 may be over at the next try, 1, 2 and 4 are not, and 3 is about the
-job and not about the command.
+The invariant: a code decides what a script does next. After 5 and 6 the same command may succeed later, after 1, 2 and 4 it will
+not, and 3 reports the job and not the command.
 """
 
 from __future__ import annotations
@@ -30,22 +30,21 @@ class ExitCode(IntEnum):
 
     @property
     def meaning(self) -> str:
-        """For people, as the page on the command line has it."""
+        """The meaning, for people and for the documentation."""
         return MEANINGS[self]
 
 
 MEANINGS = {
-    ExitCode.DONE: "done",
-    ExitCode.REFUSED: "refused or failed; the same command again ends the same way",
-    ExitCode.USAGE: "an argument that cannot be used, or a question that nobody was there to answer (give `--yes`)",
-    ExitCode.JOB_FAILED: "the job that was watched failed or was cancelled",
-    ExitCode.NOT_FOUND: "there is no such job, table, schedule, dataset or run",
-    ExitCode.TRY_LATER: "the table or the dataset is held, drain mode is on, or the store needed too long: try again later",
-    ExitCode.UNREACHABLE: "the store, the catalog, Airflow or the storage of builds does not answer: try again later",
-    ExitCode.TIMEOUT: "the time of `--timeout` was up; the job goes on",
+    ExitCode.DONE: "success",
+    ExitCode.REFUSED: "refused or failed; repeating the command does not help",
+    ExitCode.USAGE: "invalid arguments, or a prompt without a terminal (pass `--yes`)",
+    ExitCode.JOB_FAILED: "the watched job failed or was cancelled",
+    ExitCode.NOT_FOUND: "no such job, table, schedule, dataset or run",
+    ExitCode.TRY_LATER: "the table or dataset is locked, drain mode is on, or the store took too long: try again later",
+    ExitCode.UNREACHABLE: "the store, the catalog, Airflow or the storage of builds does not answer, or the store has to be upgraded",
+    ExitCode.TIMEOUT: "`--timeout` has elapsed; the job continues",
     ExitCode.INTERRUPTED: "interrupted with Ctrl-C",
 }
-
 
 CODES = {
     Kind.INVALID: ExitCode.USAGE,
@@ -70,7 +69,7 @@ def code_of(problem: SnowpackError) -> ExitCode:
 
 
 def common_code(codes: list[ExitCode]) -> ExitCode:
-    """The one code of several: theirs when they agree, apart from those that went well; otherwise refused."""
+    """Return the code that all failures share; ``REFUSED`` if they differ."""
     bad = {code for code in codes if code is not ExitCode.DONE}
     if not bad:
         return ExitCode.DONE

@@ -27,22 +27,6 @@ from airflow_snowpack.api.roles import read_roles
 from airflow_snowpack.api.services import Open, Services
 from airflow_snowpack.api.threads import Threaded
 
-# The heading above the explanation of an error.
-TITLES = {
-    400: "Invalid request",
-    401: "Authentication required",
-    403: "Permission denied",
-    404: "Not found",
-    422: "Invalid request",
-    503: "Service unavailable",
-}
-TITLES_OF_ERRORS = {
-    "store_too_slow": "The store is too slow",
-    "schedule_not_found": "Schedule not found",
-    "dataset_not_found": "Dataset not found",
-    "build_not_found": "Run not found",
-}
-BROKEN = "Internal error"
 LONGEST = 500
 """Characters of a parameter."""
 
@@ -119,8 +103,7 @@ def _error_page(request: Request, error: Exception) -> HTMLResponse:
     """Return the same text that a program gets, without internals."""
     problem = problem_of(error)
     body = json.loads(bytes(problem.body))
-    title = TITLES_OF_ERRORS.get(body["error"]) or TITLES.get(problem.status_code, BROKEN)
-    answer = _message(request, problem.status_code, title, body["detail"])
+    answer = _message(request, problem.status_code, body["title"], body["detail"])
     for name in ("retry-after", "www-authenticate"):
         if name in problem.headers:
             answer.headers[name] = problem.headers[name]

@@ -161,8 +161,8 @@ def test_what_is_not_there_is_a_page_that_says_so(get: Get, made: Built) -> None
     for path, title in (
         ("/ui/builds/nothing", "Dataset not found"),
         ("/ui/builds/..%2Fx", "Dataset not found"),
-        ("/ui/builds/flights/runs/nothing", "Run not found"),
-        ("/ui/builds/flights?before=nothing", "Run not found"),
+        ("/ui/builds/flights/runs/nothing", "Build not found"),
+        ("/ui/builds/flights?before=nothing", "Build not found"),
     ):
         answer = get(path)
         assert answer.status_code == 404

@@ -184,7 +184,7 @@ def test_a_list_that_takes_too_long_says_so_and_what_to_narrow(
     monkeypatch.setattr(world.jobs, "page", too_slow)
     answer = browser.get("/ui/jobs?search=a")
     assert answer.status_code == 503
-    assert "The store is too slow" in answer.text
+    assert "The store took too long to answer" in answer.text
     assert "Narrow it: name a table" in answer.text
 
 
@@ -265,7 +265,7 @@ def test_a_job_that_is_not_there_is_a_page_and_not_json(browser: Browser) -> Non
     answer = browser.get("/ui/jobs/nope")
     assert answer.status_code == 404
     assert answer.headers["content-type"].startswith("text/html")
-    assert "Not found" in answer.text
+    assert "Job not found" in answer.text
     assert browser.get("/ui/nothing/here").status_code == 404
 
 
