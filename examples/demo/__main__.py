@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"The demo failed: {error}", file=sys.stderr)
         return 1
     print(outcome.to_json(), flush=True)
-    # It is the last line, whatever libraries still have to say while the process ends.
+    # It is the last line, whatever libraries print while the process ends.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     return 0 if outcome.is_good else 1
 

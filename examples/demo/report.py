@@ -50,13 +50,13 @@ def show_job(console: Console, job: Job, history: Sequence[HistoryEntry]) -> Non
         life.add_column(heading, no_wrap=True)
     life.add_column("detail", overflow="fold")
     for entry in history:
-        life.add_row(f"{entry.at:%H:%M:%S.%f}"[:-3], entry.event, (entry.attempt_id or "")[:ID_LENGTH], _told(entry))
+        life.add_row(f"{entry.at:%H:%M:%S.%f}"[:-3], entry.event, (entry.attempt_id or "")[:ID_LENGTH], _detail(entry))
     console.print(life)
 
 
 def summary(before: Measurement, after: Measurement, job: Job, *, days: int, seconds: float) -> str:
-    """The numbers as one line of JSON; ``rows_unchanged`` is what the two measurements say."""
-    told: dict[str, Any] = {
+    """The numbers as one line of JSON; ``rows_unchanged`` compares the two measurements."""
+    report: dict[str, Any] = {
         "demo": "airflow_snowpack",
         "days": days,
         "before": before.to_json(),
@@ -73,10 +73,10 @@ def summary(before: Measurement, after: Measurement, job: Job, *, days: int, sec
         },
         "seconds": round(seconds, 1),
     }
-    return json.dumps(told)
+    return json.dumps(report)
 
 
-def _told(entry: HistoryEntry) -> str:
+def _detail(entry: HistoryEntry) -> str:
     detail = entry.detail
     if entry.event == "action":
         return f"{detail['action']} {detail['outcome']} in {detail['elapsed_seconds']:.1f} s: {detail['message']}"

@@ -57,7 +57,7 @@ STDERR = 2
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of it."""
+    """The result."""
 
     before: Measurement
     after: Measurement

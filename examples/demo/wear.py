@@ -1,4 +1,4 @@
-"""What makes a table ill besides small files: deletes, files that nobody refers to, and age.
+"""What degrades a table besides small files: deletes, orphan files, and age.
 
     wear = Wear(session, table, name)
     wear.delete_cancelled(first_of_month)
@@ -6,7 +6,7 @@
     wear.age(timedelta(days=10))
 
 All of it is what real use does: the deletes are Spark's own merge-on-read deletes, and an orphan is what a writer leaves that
-died before its commit. Only the files' modification times are set back, since nobody waits days for a demo.
+died before its commit. Only the files' modification times are set back, because a demo cannot wait days.
 """
 
 from __future__ import annotations
