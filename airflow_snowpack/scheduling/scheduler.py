@@ -2,7 +2,7 @@
 
     scheduler = Scheduler(store, airflow, starter, "scheduler-1")
     scheduler.step()
-    scheduler.keep_going(stop)        # until the event is set
+    scheduler.worker().run(stop)      # until the event is set
 
 The dispatcher DAG and ``airflow snowpack scheduler`` both run it, and any number of them share the work. The invariant: all state
 is in the store, so that wherever a process ends, the next round of another continues from there.
@@ -11,13 +11,11 @@ is in the store, so that wherever a process ends, the next round of another cont
 from __future__ import annotations
 
 import logging
-import threading
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.lineage.operations import EDGES, OPERATIONS
-from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.scheduling.airflow_port import AirflowPort, Starter
 from airflow_snowpack.scheduling.events.event_intake import EventIntake
 from airflow_snowpack.scheduling.launches.launcher import Launcher, LaunchReport
@@ -27,11 +25,11 @@ from airflow_snowpack.scheduling.retention import KEEP, retained
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.retention import Pruner
 from airflow_snowpack.store.signs_of_life import SignOfLife
+from airflow_snowpack.store.worker import Worker
 
 log = logging.getLogger(__name__)
 
 TIDY_EVERY = timedelta(hours=1)
-AFTER_A_FAILURE = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,23 +84,13 @@ class Scheduler:
             log.info("Launched %s", run_id)
         return report
 
-    def keep_going(
-        self, stop: threading.Event, pause: timedelta = timedelta(milliseconds=500), until: datetime | None = None
-    ) -> None:
-        """Run rounds until ``stop`` is set, which ends it between two rounds. A round that fails is logged and repeated.
+    def worker(self, pause: timedelta = timedelta(milliseconds=500)) -> Worker:
+        """Return what runs rounds until it is stopped. A round that fails is logged and repeated.
 
         :param pause: after a round that had nothing to do.
-        :param until: no longer than this.
         """
-        failing = Recurring(log)
-        while not stop.is_set() and (until is None or self._store.clock() < until):
-            try:
-                wait = pause if self.step().is_idle else timedelta(0)
-                failing.passed()
-            except SnowpackError as problem:
-                failing.failed(problem, "round_failed")
-                wait = AFTER_A_FAILURE
-            stop.wait(wait.total_seconds())
+        survives = (SnowpackError,)
+        return Worker(lambda: not self.step().is_idle, name="scheduler", failure="round_failed", every=pause, survives=survives)
 
     def _tidy(self) -> None:
         """Delete one batch of old rows; all batches once in :data:`TIDY_EVERY`.

@@ -24,7 +24,6 @@ import os
 import signal
 import struct
 import sys
-import threading
 import time
 import traceback
 from dataclasses import dataclass
@@ -134,8 +133,7 @@ def step_of(part: str, world: World, store: Store) -> Callable[[], object]:
         case _:
             rounds = Scheduler(store, runs, runs, name)
             world.poller(store).worker(SignOfLife(store, Role.POLLER), timedelta(seconds=IDLE_S)).start()
-            never, a_while = threading.Event(), timedelta(seconds=1)
-            return lambda: rounds.keep_going(never, timedelta(seconds=IDLE_S), until=store.clock() + a_while)
+            return rounds.worker().run_once
 
 
 def send_next(store: Store, shared: Shared) -> bool:

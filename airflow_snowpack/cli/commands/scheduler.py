@@ -54,9 +54,13 @@ def schedule(args: Namespace) -> ExitCode | None:
         log.info("Scheduler %s works on the store at %s and the Airflow at %s", name, store.where, rest.where)
         broker = Broker(lambda: reach_catalog(args.catalog_conn_id))
         with open_poller(store, hook.settings, broker).worker(polls):
+            worker, deploy_at = scheduler.worker(pause), store.clock()
             while not stop.is_set():
-                deploy(store, hook.settings, dags_folder(), gone_dags=_gone_dags(runs), by=name)
-                scheduler.keep_going(stop, pause, until=store.clock() + DEPLOY_EVERY)
+                if store.clock() >= deploy_at:
+                    deploy(store, hook.settings, dags_folder(), gone_dags=_gone_dags(runs), by=name)
+                    deploy_at = store.clock() + DEPLOY_EVERY
+                if not worker.run_once():
+                    stop.wait(pause.total_seconds())
         log.info("Scheduler %s leaves", name)
     return None
 

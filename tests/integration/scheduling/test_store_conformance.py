@@ -6,9 +6,9 @@ Where it needs a setup that only one file has, that file has the test, without t
 | operations | tests that run on both databases |
 |---|---|
 | batches of events for many schedules | ``test_matching.py`` |
-| the end of a run, wake-ups and lines of waiting jobs | ``test_waking.py``, ``test_lines_of_waiters.py`` |
+| the end of a run, wake-ups and queues | ``test_waking.py``, ``test_wait_queue.py`` |
 | ends that Airflow is asked for | ``test_run_ends.py`` |
-| reserved slots and loads | ``test_holding.py`` |
+| reserved slots and loads | ``test_slot_reservations.py`` |
 | gates | ``test_gate.py`` |
 | tables that are missing or made again | ``test_poller.py`` |
 | registered runs | ``test_registered_runs.py`` |

@@ -1,4 +1,4 @@
-"""Who waits for the same stands in a line: a free place goes to who came first, and thousands that wait are in nobody's way."""
+"""Pending runs that wait for the same are a queue: a free place goes to the first, and thousands that wait block no other run."""
 
 from __future__ import annotations
 
