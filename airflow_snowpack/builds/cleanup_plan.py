@@ -25,7 +25,7 @@ import sqlalchemy as sa
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.errors import BuildError, ManifestDamaged, ObjectMissing
 from airflow_snowpack.builds.json_format import read_attempt, read_manifest
-from airflow_snowpack.builds.model import CleanupAction, CleanupPhase, Manifest
+from airflow_snowpack.builds.model import CleanupAction, CleanupPhase, Manifest, ShardAttemptResult
 from airflow_snowpack.builds.registry.dataset_lock import DatasetLock
 from airflow_snowpack.builds.registry.model import BuildRun, RunStatus, build_id, run_from
 from airflow_snowpack.builds.registry.runs import NEWEST_FIRST, ended
@@ -124,10 +124,10 @@ class CleanupRuns:
 def losing_attempts(storage: Storage, run: BuildRun) -> list[CleanupAction]:
     """Return the folders of the attempts that are not in the run's manifest; an action with an error if it cannot be read."""
     try:
-        winners = _Winners(storage, _manifest(storage, run))
+        shards = _manifest(storage, run).shards
         actions = []
         for (shard_id, folder), found in sorted(_attempts(storage, run).items()):
-            winner = winners.folder(shard_id, folder)
+            winner = _winner_folder(storage, shards[shard_id], folder)
             if folder != winner:
                 reason = f"the attempt {_name(folder)} at shard {shard_id} lost to {_name(winner)}"
                 actions.append(_action(CleanupPhase.LOSERS, run, folder, reason, found, shard_id))
@@ -187,24 +187,16 @@ def _attempts(storage: Storage, run: BuildRun) -> dict[tuple[int, str], list[Sto
     return attempts
 
 
-class _Winners:
-    """The folder of each shard's winner."""
-
-    def __init__(self, storage: Storage, manifest: Manifest) -> None:
-        self._storage = storage
-        self._shards = manifest.shards
-
-    def folder(self, shard_id: int, attempt: str) -> str:
-        """Return the winner's folder; for a winner without a file, ``attempt`` itself if its record is the winner's."""
-        winner = self._shards[shard_id]
-        if winner.url is not None:
-            return f"{posixpath.dirname(winner.url)}/"
-        record = f"{attempt}{layout.RECORD}"
-        try:
-            mine = read_attempt(self._storage.read(record), record) == winner
-        except (ObjectMissing, ManifestDamaged):
-            mine = False
-        return attempt if mine else "another"
+def _winner_folder(storage: Storage, winner: ShardAttemptResult, attempt: str) -> str:
+    """Return the winner's folder; for a winner without a file, ``attempt`` itself if its record is the winner's."""
+    if winner.url is not None:
+        return f"{posixpath.dirname(winner.url)}/"
+    record = f"{attempt}{layout.RECORD}"
+    try:
+        mine = read_attempt(storage.read(record), record) == winner
+    except (ObjectMissing, ManifestDamaged):
+        mine = False
+    return attempt if mine else "another"
 
 
 def _attempt_folder(path: str) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,6 @@ class ConditionalWrites:
 
     def __init__(self, connect: Callable[[], Any]) -> None:
         self._connect = connect
-        self._made: Any = None
 
     def read(self, bucket: str, key: str) -> tuple[bytes | None, str]:
         """Return an object's bytes and version; ``None`` and ``ABSENT`` if it does not exist."""
@@ -84,12 +84,10 @@ class ConditionalWrites:
                 )
                 self._client.put_object(Bucket=bucket, Key=key, Body=data)
 
-    @property
+    @cached_property
     def _client(self) -> Any:
-        if self._made is None:
-            with _as_os_errors():
-                self._made = self._connect()
-        return self._made
+        with _as_os_errors():
+            return self._connect()
 
 
 def conditional_writes(scheme: str, options: Mapping[str, Any]) -> ConditionalWrites | None:

@@ -28,7 +28,7 @@ from airflow_snowpack.builds.errors import BuildError, InvalidBuild, InvalidRowK
 from airflow_snowpack.builds.model import ShardAttemptResult
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.attempt import AttemptPlace, ShardPlan, write_attempt
-from airflow_snowpack.builds.write.spool import SpooledShard
+from airflow_snowpack.builds.write.spool import spooled_rows
 
 log = logging.getLogger(__name__)
 
@@ -168,7 +168,7 @@ class ShardTask:
     def run(self) -> ShardAttemptResult:
         """Write the attempt, in a folder with a new id."""
         place = AttemptPlace(self.run_id, self.shard_id, self.attempt, uuid4().hex)
-        batches = SpooledShard(self.folder, self.shard_id).batches(self.plan.key_column, self.plan.batch_size)
+        batches = spooled_rows(self.folder, self.shard_id, self.plan.key_column, self.plan.batch_size)
         return write_attempt(self.storage, place, self.plan, batches)
 
 

@@ -103,6 +103,7 @@ class SparkSource:
         :raises SparkFailed: Spark itself failed.
         :raises SparkInterrupted: the writing was interrupted.
         """
+        sources = (*self.sources, *self._tables())  # before the rows are read, with the snapshots of the plan
         schema = arrow_schema_of(self.df)
         plan = spec.plan(schema)
         placed = _placed(self.df, sharding, schema, spec.key)
@@ -113,7 +114,7 @@ class SparkSource:
         if missing:
             log.info("Spark ran no task for %s shards without rows; writing them here", len(missing))
             write_empty_shards(storage, run_id, plan, missing)
-        return BuildInput.of(schema, spec.key, (*self.sources, *self._tables()))
+        return BuildInput.of(schema, spec.key, sources)
 
     def _tables(self) -> tuple[dict[str, Any], ...]:
         """Return the tables that the plan of a query or of a user's DataFrame shows."""

@@ -3,7 +3,7 @@
     spool = Spool(folder, schema, Placing(Sharding.hash(8), KeyType.STRING), "tail_number")
     for batch in batches: spool.add(batch)
     spool.close()
-    SpooledShard(folder, 3).batches(key_column="tail_number", batch_size=65_536)     # in any process
+    spooled_rows(folder, 3, key_column="tail_number", batch_size=65_536)             # in any process
 
 Rows are collected into chunks of about 100 MB. Each chunk is sorted by shard and written as one Arrow file, beside the row
 numbers at which its shards begin. So 10,000 shards need no more files than one, and a process that writes a shard reads only its
@@ -13,7 +13,6 @@ part.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -92,21 +91,17 @@ class Spool:
         self._pending, self._pending_bytes = [], 0
 
 
-@dataclass(frozen=True, slots=True)
-class SpooledShard:
-    """One shard's rows in a spool."""
+def spooled_rows(folder: Path, shard_id: int, key_column: str, batch_size: int) -> Iterator[pa.RecordBatch]:
+    """Yield a shard's rows, sorted by key; all of them are in memory meanwhile.
 
-    folder: Path
-    shard_id: int
-
-    def batches(self, key_column: str, batch_size: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, sorted by key; all of them are in memory meanwhile."""
-        parts = [self._part(path) for path in sorted(self.folder.glob(ROWS))]
-        if not parts:
-            return
+    :param folder: of the spool.
+    """
+    parts = [_part(path, shard_id) for path in sorted(folder.glob(ROWS))]
+    if parts:
         yield from pa.concat_tables(parts).sort_by(key_column).to_batches(batch_size)
 
-    def _part(self, path: Path) -> pa.Table:
-        begin, end = np.load(path.with_suffix(BEGINS), mmap_mode="r")[self.shard_id : self.shard_id + 2]
-        with pa.memory_map(str(path)) as file:
-            return pa.ipc.open_file(file).read_all().slice(int(begin), int(end - begin))
+
+def _part(path: Path, shard_id: int) -> pa.Table:
+    begin, end = np.load(path.with_suffix(BEGINS), mmap_mode="r")[shard_id : shard_id + 2]
+    with pa.memory_map(str(path)) as file:
+        return pa.ipc.open_file(file).read_all().slice(int(begin), int(end - begin))

@@ -28,7 +28,7 @@ from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.attempt import ShardPlan
 from airflow_snowpack.builds.write.rows_source import RowBatches
 from airflow_snowpack.builds.write.shard_pool import ShardPool
-from airflow_snowpack.builds.write.spool import Spool, SpooledShard
+from airflow_snowpack.builds.write.spool import Spool, spooled_rows
 
 SUPPORT = str(Path(__file__).parents[2] / "support")
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
@@ -79,7 +79,7 @@ def test_an_empty_input_makes_empty_shards(storage: Storage) -> None:
         ([{"id": 1}, {"id": 2**63}], "9223372036854775808 cannot be placed: an integer key must fit into 64 bits"),
         ([{"id": 1}, {"id": None}], "a key must not be null"),
         ([{"id": 1, "name": "a"}, {"name": "b"}], "a key must not be null"),
-        ([{"id": 1}, {"id": "two"}], "'two' cannot be placed: it is str"),
+        ([{"id": 1}, {"id": "two"}], "'two' cannot be placed: it is of the type str"),
         (pa.table({"id": pa.array([1, 2**63], pa.uint64())}), "9223372036854775808 cannot be placed"),
     ],
 )
@@ -115,7 +115,7 @@ def test_many_shards_need_few_files(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 4
     expected = Counter(placing.shards(table.column("id").combine_chunks()).to_pylist())
     for shard_id in (0, 1, 17, 1000, 9_999):
-        rows = pa.Table.from_batches(SpooledShard(tmp_path, shard_id).batches("id", 3), SCHEMA).to_pylist()
+        rows = pa.Table.from_batches(spooled_rows(tmp_path, shard_id, "id", 3), SCHEMA).to_pylist()
         assert len(rows) == expected[shard_id]
         assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
         assert all(row["name"] == f"n{row['id']}" for row in rows)
