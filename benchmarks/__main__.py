@@ -166,7 +166,7 @@ def _write(results: Results, machine: dict[str, object]) -> None:
     said = "\n".join(f"- {name.replace('_', ' ')}: {value}" for name, value in machine.items())
     columns = ["what", "contender", "setting", "jobs", "jobs/s", "CPU µs/job", "foreign cores"]
     report = (
-        f"# Results\n\nWritten by `make bench`; how to read it stands in `docs/benchmarks.md`.\n\n{said}\n\n"
+        f"# Results\n\nWritten by `make bench`; `docs/benchmarks.md` explains how to read it.\n\n{said}\n\n"
         f"## Against the targets\n\n{_summary(results)}\n\n## Every measurement\n\n{table(columns, measurements)}\n"
     )
     (HERE / "RESULTS.md").write_text(report)

@@ -99,7 +99,7 @@ def write_report(counted: Sequence[Counted], sizes: Sizes, facts: Mapping[str, o
     missed = sum(each.is_over for each in counted)
     columns = ["unit of work", "count", "value", "limit", "holds", f"after 1/{PART} of the year"]
     REPORT.write_text(
-        "# A year in a box\n\nWritten by `make bench BENCH=year`; `docs/benchmarks.md` says what the counts are.\n\n"
+        "# A year in a box\n\nWritten by `make bench BENCH=year`; `docs/benchmarks.md` explains the counts.\n\n"
         f"{said}\n- the year holds: {held}\n- counts over their limit: {missed}\n"
         f"- counts that grow with what is not touched: {sum(each.grows for each in counted)}\n\n{table(columns, rows)}\n"
     )

@@ -15,8 +15,8 @@ class AirflowFailed(SnowpackError, kind=Kind.FAILED):
     """A command of Airflow ended with an error."""
 
     def __init__(self, command: Sequence[str], exit_code: int, log: Path, tail: Sequence[str]) -> None:
-        log_tail = "\n".join(tail)
-        super().__init__(f"`airflow {' '.join(command)}` ended with exit code {exit_code}. Its log, {log}, ends with:\n{log_tail}")
+        lines = "\n".join(tail)
+        super().__init__(f"`airflow {' '.join(command)}` ended with exit code {exit_code}. Its log, {log}, ends with:\n{lines}")
 
 
 class NoDags(SnowpackError, kind=Kind.MISCONFIGURED):
