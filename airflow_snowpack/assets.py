@@ -2,7 +2,7 @@
 
     from airflow_snowpack.assets import IcebergTableWatcher, build_asset, iceberg_asset, maintained_tables
 
-    with DAG("report", schedule=iceberg_asset("demo.flights")): ...        # after this table changed or was maintained
+    with DAG("report", schedule=iceberg_asset("demo.flights")): ...        # after this table was changed or maintained
     with DAG("load", schedule=iceberg_asset("demo.flights", watched=True)): ...    # after data arrived from any writer
     with DAG("audit", schedule=maintained_tables()): ...                   # after any table was maintained
     with DAG("warm_up", schedule=build_asset("flights_by_tail")): ...      # after another build became the current one

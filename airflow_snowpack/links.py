@@ -30,7 +30,7 @@ SHOWN_BUILD = "_snowpack_build"
 
 
 class MaintenanceJobLink(BaseOperatorLink):
-    """From a task instance to the page of its maintenance job."""
+    """A link from a task instance to the page of its maintenance job."""
 
     name = "Snowpack job"
 
@@ -41,7 +41,7 @@ class MaintenanceJobLink(BaseOperatorLink):
 
 
 class BuildRunLink(BaseOperatorLink):
-    """From a task instance to the page of its build run."""
+    """A link from a task instance to the page of its build run."""
 
     name = "Snowpack build"
 

@@ -36,7 +36,7 @@ class Preservation(StrEnum):
 class InvalidPreservation(SnowpackError, kind=Kind.INVALID):
     """A value that is not a preservation.
 
-    :ivar where: the argument, variable or field that has it.
+    :ivar where: the argument, variable or field.
     """
 
     def __init__(self, where: str, value: object) -> None:

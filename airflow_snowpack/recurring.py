@@ -1,4 +1,4 @@
-"""Logs a problem that recurs at every turn of a loop: one line at once, then one every 30 seconds, and one when it is over.
+"""Logs a problem that recurs in a loop: one line at once, then one every 30 seconds, and one when it is over.
 
 problem = Recurring(log)
 try:
@@ -21,17 +21,17 @@ from airflow_snowpack.errors import SnowpackError
 if TYPE_CHECKING:
     from logging import Logger
 
-EVERY = timedelta(seconds=30)
+LOG_INTERVAL = timedelta(seconds=30)
 
 
 class Recurring:
-    """One loop's problem. An error of ours is one line; any other one comes with its stack trace, as rarely.
+    """The problem of one loop. Errors of the package are logged in one line, others with their stack trace.
 
-    :param every: the pause between two lines.
+    :param every: the time between two lines.
     :param monotonic: seconds.
     """
 
-    def __init__(self, log: Logger, *, every: timedelta = EVERY, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, log: Logger, *, every: timedelta = LOG_INTERVAL, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._log = log
         self._every_s = every.total_seconds()
         self._monotonic = monotonic
@@ -41,9 +41,9 @@ class Recurring:
         self._began = self._logged_at = 0.0
 
     def failed(self, error: BaseException, message: str, *arguments: object) -> None:
-        """Note a failure, and log it unless that was done a moment ago.
+        """Record a failure, and log it unless one was logged less than ``every`` ago.
 
-        :param message: what failed, with the arguments that it names.
+        :param message: what failed, with its arguments.
         """
         now, self._what = self._monotonic(), message % arguments
         if not self._failures:
@@ -58,7 +58,7 @@ class Recurring:
         self._log.warning("%s: %s%s", self._what, text, more, exc_info=trace)
 
     def passed(self) -> None:
-        """Note a success; the first one after failures is logged."""
+        """Record a success; the first one after failures is logged."""
         if self._failures:
             period = timedelta(seconds=round(self._monotonic() - self._began))
             times = "1 failure" if self._failures == 1 else f"{self._failures} failures"

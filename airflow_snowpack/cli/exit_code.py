@@ -41,7 +41,7 @@ MEANINGS = {
     ExitCode.JOB_FAILED: "the watched job failed or was cancelled",
     ExitCode.NOT_FOUND: "no such job, table, schedule, dataset or run",
     ExitCode.TRY_LATER: "the table or dataset is locked, drain mode is on, or the store took too long: try again later",
-    ExitCode.UNREACHABLE: "the store, the catalog, Airflow or the storage of builds does not answer, or the store has to be upgraded",
+    ExitCode.UNREACHABLE: "the store, catalog, Airflow or storage of builds does not answer, or the store needs an upgrade",
     ExitCode.TIMEOUT: "`--timeout` has elapsed; the job continues",
     ExitCode.INTERRUPTED: "interrupted with Ctrl-C",
 }
