@@ -18,7 +18,7 @@ from airflow_snowpack.jobs.errors import (
 )
 from airflow_snowpack.jobs.explanation import TableExplanation, explain, explain_tables
 from airflow_snowpack.jobs.idempotency import RequestKey, Submission
-from airflow_snowpack.jobs.listing import EXAMINED, JobCounts, JobFilter, JobPage
+from airflow_snowpack.jobs.listing import MAX_EXAMINED, JobCounts, JobFilter, JobPage
 from airflow_snowpack.jobs.locks import TableLocks
 from airflow_snowpack.jobs.manager import Jobs
 from airflow_snowpack.jobs.model import (
@@ -42,7 +42,7 @@ from airflow_snowpack.jobs.worker import JobWorker
 from airflow_snowpack.store import Actor, AuditEntry, AuditTrail, InvalidCursor
 
 __all__ = [
-    "EXAMINED",
+    "MAX_EXAMINED",
     "ActionOutcome",
     "ActionResult",
     "Actor",

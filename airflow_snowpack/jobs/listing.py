@@ -1,14 +1,13 @@
-"""Lists of jobs, newest first, page by page.
+"""Lists of jobs, newest first, in pages.
 
     page = reader.page(JobFilter(statuses={JobStatus.FAILED}), limit=50)
     more = reader.page(JobFilter(statuses={JobStatus.FAILED}), after=page.next, limit=50)
 
-The invariant: a page begins right after the place where the page before ended, by the moment of submission and the id, which
-never change, and its jobs are read by one statement. So jobs that come or end meanwhile make no row appear twice, and none that
-was there from the start and still fits the filter is left out.
+The invariant: a page begins right after the last job of the page before, and its jobs are read by one statement. So jobs that are
+submitted or end meanwhile make no job appear twice, and no job that matches throughout is left out.
 
-No page reads more than :data:`EXAMINED` jobs. Where no index answers the filter (a search, for example), a page may end before it
-is full, even without any job; its cursor continues from the last job that was read.
+No page reads more than :data:`MAX_EXAMINED` jobs. Where no index covers the filter (a search, for example), a page may end before
+it is full, even without any job; its cursor continues from the last job that was read.
 """
 
 from __future__ import annotations
@@ -32,22 +31,22 @@ IS_LIVE = jobs.c.deleted_at.is_(None)
 NEWEST_FIRST = Keyset(jobs.c.submitted_at, jobs.c.job_id, descending=True)
 IN_THE_QUEUE = frozenset({JobStatus.PENDING, JobStatus.RUNNING})
 WITH_ERROR = frozenset({JobStatus.FAILED, JobStatus.CANCELLED})
-EXAMINED = 20_000
-"""How many jobs one page or one count reads at most when no index answers its filter; it takes a fraction of a second."""
+MAX_EXAMINED = 20_000
+"""How many jobs a page or a count reads at most when no index covers its filter; it takes a fraction of a second."""
 SEARCHED = (jobs.c.table_key, jobs.c.job_id, jobs.c.submitted_by, jobs.c.owner, jobs.c.error, jobs.c.cancelled_by)
 
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
-    """Which jobs; what is left out narrows nothing.
+    """Which jobs to list; a field that is left out does not restrict the list.
 
     :param table: jobs of this table; without a ``catalog_id``, of the tables with its name in every catalog.
     :param statuses: any of these.
-    :param search: part of the table's name, the job's id, who submitted, owns or cancelled it, or its error; upper
-        and lower case alike.
+    :param search: part of the table's name, the job's id, the name of who submitted, owns or cancelled it, or its error;
+        case-insensitive.
     :param dag_id: jobs of this DAG's task instances.
-    :param since: submitted at this moment or later.
-    :param until: submitted before this moment.
+    :param since: submitted at this time or later.
+    :param until: submitted before this time.
     """
 
     table: TableName | None = None
@@ -61,10 +60,10 @@ class JobFilter:
 
 @dataclass(frozen=True, slots=True)
 class JobPage(Page[Job]):
-    """Some jobs of a list.
+    """A page of jobs.
 
-    :param searched_to: when the page ends before it is full, because :data:`EXAMINED` jobs were read for it: the submission of
-        the last one. Older jobs may fit the filter too.
+    :param searched_to: when the page ended after :data:`MAX_EXAMINED` jobs and before it was full: when the last of them was
+        submitted. Older jobs may match the filter too.
     """
 
     searched_to: datetime | None = None
@@ -72,7 +71,7 @@ class JobPage(Page[Job]):
 
 @dataclass(frozen=True, slots=True)
 class JobCounts:
-    """How many jobs of each status fit a filter.
+    """How many jobs of each status match a filter.
 
     :param capped: the statuses of which there may be more.
     """
@@ -82,7 +81,10 @@ class JobCounts:
 
 
 def read_page(conn: sa.Connection, which: JobFilter, after: str | None, limit: int) -> JobPage:
-    """:raises InvalidCursor: ``after`` is not one that a page had."""
+    """Read a page of the jobs that match the filter.
+
+    :raises InvalidCursor: ``after`` is not the cursor of a page.
+    """
     last = last_examined(conn, which, after)
     rows = conn.execute(page_query(which, after, limit + 1, last)).all()
     page = NEWEST_FIRST.page(rows, limit, job_from)
@@ -97,18 +99,18 @@ def last_examined(conn: sa.Connection, which: JobFilter, after: str | None) -> P
     It is found first, and then bounds the page's statement: so the next page starts exactly where this one ended, whatever is
     submitted or deleted between the two statements.
 
-    :returns: ``None`` when an index answers the whole filter, or fewer than :data:`EXAMINED` jobs are left.
+    :returns: ``None`` when an index covers the whole filter, or fewer than :data:`MAX_EXAMINED` jobs are left.
     """
     return _last_read(conn, which, after) if _is_examined(which) else None
 
 
 def _last_read(conn: sa.Connection, which: JobFilter, after: str | None) -> Place | None:
-    row = conn.execute(_walked_by_index(which, after).offset(EXAMINED - 1).limit(1)).first()
+    row = conn.execute(_walked_by_index(which, after).offset(MAX_EXAMINED - 1).limit(1)).first()
     return None if row is None else (row.submitted_at, row.job_id)
 
 
 def _is_examined(which: JobFilter) -> bool:
-    """Whether jobs that an index finds may not fit the filter, however many. Active jobs are few, and found by themselves."""
+    """Return whether no index covers the whole filter. Active jobs are few, and found by the queue."""
     if which.statuses and which.statuses <= IN_THE_QUEUE and which.table is None and which.dag_id is None:
         return False
     both = which.table is not None and which.dag_id is not None
@@ -118,7 +120,7 @@ def _is_examined(which: JobFilter) -> bool:
 
 
 def _walked_by_index(which: JobFilter, after: str | None) -> sa.Select[Any]:
-    """The jobs that a page with this filter walks along, by the one index that narrows most."""
+    """Select the jobs that a page with this filter scans, by the most selective index."""
     statuses: frozenset[JobStatus] = frozenset()
     narrowest = JobFilter(since=which.since, until=which.until)
     if which.table is not None:
@@ -132,10 +134,9 @@ def _walked_by_index(which: JobFilter, after: str | None) -> sa.Select[Any]:
 
 
 def page_query(which: JobFilter, after: str | None, limit: int, last: Place | None = None) -> sa.Select[Any]:
-    """Some jobs, newest first: a short walk along an index, or one for each of several statuses.
+    """Select a page of jobs, newest first: by one short index scan, or by one for each of several statuses.
 
-    It is a single statement even so: between two of them a job could go from the one status to the other, and be met twice or
-    not at all.
+    It is a single statement: between two of them a job could change its status, and be found twice or not at all.
 
     :param last: the last place to read.
     """
@@ -163,24 +164,25 @@ def count_open(conn: sa.Connection) -> dict[JobStatus, int]:
     # From the queue, a look-up for each of its rows: as a join, Postgres without statistics would walk over all jobs.
     status = sa.select(jobs.c.status).where(jobs.c.job_id == job_queue.c.job_id).scalar_subquery()
     queued = sa.select(status.label("status")).select_from(job_queue).subquery()
-    query = sa.select(queued.c.status, sa.func.count()).group_by(queued.c.status)
-    found: dict[str, int] = {row[0]: row[1] for row in conn.execute(query)}
-    return {status: found.get(status.value, 0) for status in (JobStatus.PENDING, JobStatus.RUNNING)}
+    found = _by_status(conn, sa.select(queued.c.status, sa.func.count()).group_by(queued.c.status))
+    return {status: found[status] for status in (JobStatus.PENDING, JobStatus.RUNNING)}
 
 
 def count_recent(conn: sa.Connection, since: datetime, at_most: int) -> dict[JobStatus, int]:
     """Count the jobs that were submitted since then by their status, of the ``at_most`` newest."""
     newest = sa.select(jobs.c.status).where(IS_LIVE, jobs.c.submitted_at >= since).order_by(*NEWEST_FIRST.order()).limit(at_most)
     some = newest.subquery()
-    found: dict[str, int] = {
-        row[0]: row[1] for row in conn.execute(sa.select(some.c.status, sa.func.count()).group_by(some.c.status))
-    }
+    return _by_status(conn, sa.select(some.c.status, sa.func.count()).group_by(some.c.status))
+
+
+def _by_status(conn: sa.Connection, counted: sa.Select[Any]) -> dict[JobStatus, int]:
+    found: dict[str, int] = {row[0]: row[1] for row in conn.execute(counted)}
     return {status: found.get(status.value, 0) for status in JobStatus}
 
 
 def count(conn: sa.Connection, which: JobFilter, at_most: int) -> JobCounts:
-    """Count the jobs of each status that fit the rest of the filter: up to ``at_most`` of each, or among those that one page
-    reads where no index answers the filter.
+    """Count the jobs of each status that match the rest of the filter: up to ``at_most`` of each, or among those that one page
+    reads where no index covers the filter.
     """
     rest = replace(which, statuses=frozenset())
     if _is_examined(replace(rest, statuses=frozenset({JobStatus.COMPLETED}))):
@@ -192,9 +194,7 @@ def count(conn: sa.Connection, which: JobFilter, at_most: int) -> JobCounts:
 def _count_examined(conn: sa.Connection, which: JobFilter) -> JobCounts:
     last = _last_read(conn, which, None)
     where = [*_narrow(which), *([] if last is None else [NEWEST_FIRST.up_to(last)])]
-    rows = conn.execute(sa.select(jobs.c.status, sa.func.count()).where(*where).group_by(jobs.c.status))
-    found: dict[str, int] = {row[0]: row[1] for row in rows}
-    by_status = {status: found.get(status.value, 0) for status in JobStatus}
+    by_status = _by_status(conn, sa.select(jobs.c.status, sa.func.count()).where(*where).group_by(jobs.c.status))
     return JobCounts(by_status, frozenset() if last is None else frozenset(JobStatus))
 
 
@@ -218,7 +218,7 @@ def read_latest(conn: sa.Connection, table_keys: Sequence[str], catalog_id: str,
 
 
 def _conditions(which: JobFilter, after: str | None) -> list[tuple[Set[JobStatus], list[sa.ColumnElement[bool]]]]:
-    """The statuses that each walk meets, and what else it asks: several statuses may be several short walks, not one long one."""
+    """Return the statuses and the conditions of each index scan: several statuses may be several short scans, not one long one."""
     common = [*_narrow(which), *NEWEST_FIRST.beyond(after)]
     if (which.table is not None or which.dag_id is not None) and which.statuses:
         return [(frozenset(), [*common, jobs.c.status.in_(sorted(which.statuses))])]
@@ -229,12 +229,12 @@ def _conditions(which: JobFilter, after: str | None) -> list[tuple[Set[JobStatus
 
 
 def _of(statuses: Set[JobStatus]) -> list[sa.ColumnElement[bool]]:
-    """The condition for statuses of one walk; no status is every status."""
+    """Return the conditions for the statuses of one scan; no status means every status."""
     return [jobs.c.status.in_(sorted(statuses)), *_kept(statuses)] if statuses else []
 
 
 def _kept(statuses: Set[JobStatus]) -> list[sa.ColumnElement[bool]]:
-    """Where jobs of these statuses are found without a walk over all the others; see ``store/schema.py``."""
+    """Return the condition of the index that has jobs of these statuses and few others; see ``store/tables/jobs.py``."""
     if statuses <= IN_THE_QUEUE:
         return [jobs.c.job_id.in_(sa.select(job_queue.c.job_id))]
     return [jobs.c.error.is_not(None)] if statuses <= WITH_ERROR else []

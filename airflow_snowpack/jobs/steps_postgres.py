@@ -16,20 +16,12 @@ from airflow_snowpack.store.pg_prepared import PgPrepared
 from airflow_snowpack.store.tables.jobs import job_queue
 
 
-def _submit() -> Any:
+def _submit(*, audited: bool) -> Any:
     locked = do.lock_table(unless_draining=True, reentrant=False).cte("locked")
-    inserted = do.insert_job(locked).cte("inserted")
-    queued = do.enqueue(locked).cte("queued")
-    return sa.select(locked.c.holder).add_cte(inserted, queued)
-
-
-def _submit_noted() -> Any:
-    """The same, and its entry in the audit trail: no second statement, and so no transaction around two."""
-    locked = do.lock_table(unless_draining=True, reentrant=False).cte("locked")
-    inserted = do.insert_job(locked).cte("inserted")
-    queued = do.enqueue(locked).cte("queued")
-    noted = insert_entry(locked).cte("noted")
-    return sa.select(locked.c.holder).add_cte(inserted, queued, noted)
+    writes = [do.insert_job(locked).cte("inserted"), do.enqueue(locked).cte("queued")]
+    # The entry in the audit trail is a part of the statement, so that no transaction around two is needed.
+    writes += [insert_entry(locked).cte("audited")] if audited else []
+    return sa.select(locked.c.holder).add_cte(*writes)
 
 
 def _claim(lease: Any) -> Any:
@@ -46,8 +38,8 @@ def _finish() -> Any:
     return sa.select(ended.c.job_id).add_cte(unlocked)
 
 
-SUBMIT = PgPrepared(_submit())
-SUBMIT_NOTED = PgPrepared(_submit_noted())
+SUBMIT = PgPrepared(_submit(audited=False))
+SUBMIT_AUDITED = PgPrepared(_submit(audited=True))
 CLAIM_NEXT = PgPrepared(_claim(do.LEASES.claim_next))
 CLAIM_KEY = PgPrepared(_claim(do.LEASES.claim_key))
 TAKE_OVER = PgPrepared(_claim(do.LEASES.take_over))
@@ -58,7 +50,7 @@ class PostgresSteps:
     """Submit, claim, take over and finish, one statement each."""
 
     def submit(self, conn: sa.Connection, values: Mapping[str, Any]) -> bool:
-        return (SUBMIT_NOTED if "a_subject" in values else SUBMIT).first(conn, values) is not None
+        return (SUBMIT_AUDITED if "a_subject" in values else SUBMIT).first(conn, values) is not None
 
     def claim_next(self, conn: sa.Connection, values: Mapping[str, Any]) -> sa.Row[Any] | None:
         return CLAIM_NEXT.first(conn, values)

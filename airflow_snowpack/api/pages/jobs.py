@@ -14,7 +14,7 @@ from airflow_snowpack.api.pages.links import task_link
 from airflow_snowpack.api.pages.page import Here, Page, PageRoute
 from airflow_snowpack.api.pages.tables import did
 from airflow_snowpack.api.pages.timeline import spans, steps
-from airflow_snowpack.jobs import EXAMINED, AuditTrail, Job, JobCounts, JobPage, JobStatus, QueuePlace, explain
+from airflow_snowpack.jobs import MAX_EXAMINED, AuditTrail, Job, JobCounts, JobPage, JobStatus, QueuePlace, explain
 
 router = APIRouter(route_class=PageRoute)
 
@@ -69,7 +69,7 @@ def jobs(page: Here) -> HTMLResponse:
         rows=_rows(page, found.items),
         next=found.next,
         searched_to=found.searched_to,
-        examined=EXAMINED,
+        examined=MAX_EXAMINED,
         counts=counts,
         shown=sum(counts.by_status[status] for status in chosen),
         capped=bool(chosen & counts.capped),

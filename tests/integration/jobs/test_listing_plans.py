@@ -157,7 +157,7 @@ UNANSWERED = (
 def test_a_page_that_finds_nothing_reads_no_more_jobs_than_its_bound(
     filled: Store, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "EXAMINED", 25)
+    monkeypatch.setattr(listing, "MAX_EXAMINED", 25)
     for which in UNANSWERED:
         page = jobs.page(which, limit=5)
         assert (page.items, page.searched_to is None, page.next is None) == ((), False, False), which
@@ -177,7 +177,7 @@ def test_a_page_that_finds_nothing_reads_no_more_jobs_than_its_bound(
 def test_a_search_continues_where_the_page_before_stopped_and_finds_what_is_old(
     jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "EXAMINED", 1_500)
+    monkeypatch.setattr(listing, "MAX_EXAMINED", 1_500)
     pages = [jobs.page(JobFilter(search="BOOM"))]
     while pages[-1].next is not None:
         pages.append(jobs.page(JobFilter(search="BOOM"), after=pages[-1].next))
@@ -188,7 +188,7 @@ def test_a_search_continues_where_the_page_before_stopped_and_finds_what_is_old(
 
 def test_counts_stop_at_their_bound_and_say_so(filled: Store, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     assert jobs.count(JobFilter(search="boom")) == JobCounts({**dict.fromkeys(JobStatus, 0), JobStatus.FAILED: RARE}, frozenset())
-    monkeypatch.setattr(listing, "EXAMINED", 25)
+    monkeypatch.setattr(listing, "MAX_EXAMINED", 25)
     for which in (JobFilter(search="boom"), JobFilter(table=TABLE), JobFilter(dag_id="dag_1")):
         assert jobs.count(which).capped == frozenset(JobStatus)
         assert sum(jobs.count(which).by_status.values()) <= 25

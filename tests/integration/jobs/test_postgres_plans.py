@@ -69,7 +69,7 @@ def text_of(statement: Any) -> str:
 LEASES: Leases = do.LEASES
 HOT_STATEMENTS = {
     "submit": steps.SUBMIT,
-    "submit with an entry in the audit trail": steps.SUBMIT_NOTED,
+    "submit with an entry in the audit trail": steps.SUBMIT_AUDITED,
     "claim the next": steps.CLAIM_NEXT,
     "claim one by its id": steps.CLAIM_KEY,
     "take over": steps.TAKE_OVER,

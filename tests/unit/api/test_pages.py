@@ -207,7 +207,7 @@ def test_jobs_come_in_pages_that_keep_the_filter(world: World, browser: Browser,
 def test_a_search_that_stopped_early_says_so_and_leads_on_to_older_jobs(
     world: World, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_snowpack.jobs.listing.EXAMINED", 1)
+    monkeypatch.setattr("airflow_snowpack.jobs.listing.MAX_EXAMINED", 1)
     old, new = (world.submit(name) for name in ("analytics.page_views", "payments.refunds") if not world.clock.move(seconds=1))
     first = browser.text("/ui/jobs?search=page_views")
     assert "No matching jobs so far" in first

@@ -205,7 +205,7 @@ def test_a_page_says_where_the_next_begins_and_all_leaves_none_out(snowpack: Run
 
 
 def test_a_search_that_stopped_early_says_how_to_go_on(snowpack: Run, several: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_snowpack.jobs.listing.EXAMINED", 1)
+    monkeypatch.setattr("airflow_snowpack.jobs.listing.MAX_EXAMINED", 1)
     oldest = several.list()[-1]
     first = snowpack("jobs", "list", "--search", oldest.job_id)
 
