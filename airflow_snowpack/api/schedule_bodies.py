@@ -67,7 +67,7 @@ def pending_body(job: PendingRun, problem: str | None = None) -> Body:
 
 
 def reason_body(reason: Reason) -> Body:
-    return {"what": reason.what, "says": reason.says, "met": reason.met, "not_before": moment(reason.not_before)}
+    return {"what": reason.what, "says": reason.text, "met": reason.met, "not_before": moment(reason.not_before)}
 
 
 def explanation_body(told: Explanation) -> Body:
@@ -102,7 +102,7 @@ def judgement_body(judgement: Judgement) -> Body:
     """What a trigger is worth, with its parts."""
     return {
         "satisfied": judgement.satisfied,
-        "says": judgement.says,
+        "says": judgement.text,
         "have": judgement.have,
         "want": judgement.want,
         "next_at": moment(judgement.next_at),

@@ -124,11 +124,11 @@ class Explanation:
     def _satisfied(self) -> Text:
         since = None if self.pending is None else self.pending.triggered_at
         if since is not None:
-            return Text("Its trigger is satisfied since ", since, f": {self.trigger.says}.")
-        return Text(f"Its trigger is {'satisfied' if self.trigger.satisfied else 'not satisfied'}: {self.trigger.says}.")
+            return Text("Its trigger is satisfied since ", since, f": {self.trigger.text}.")
+        return Text(f"Its trigger is {'satisfied' if self.trigger.satisfied else 'not satisfied'}: {self.trigger.text}.")
 
     def _at_gates(self) -> list[Text]:
-        return [Text(f"Run {run.place.run_id} waits at its gate {run.place.task}: {run.says}.") for run in self.at_gates]
+        return [Text(f"Run {run.place.run_id} waits at its gate {run.place.task}: {run.text}.") for run in self.at_gates]
 
     def _launching(self) -> list[Text]:
         if self.launching is None:
@@ -143,7 +143,7 @@ class Explanation:
         lines = list[Text]()
         for reason in self.blocked_by:
             until = (", until ", reason.not_before) if reason.not_before else ()
-            lines.append(Text(f"It waits: {reason.says}", *until, "."))
+            lines.append(Text(f"It waits: {reason.text}", *until, "."))
         if self.pending.next_check_at is not None:
             lines.append(Text("Its constraints are next evaluated at ", self.pending.next_check_at, "."))
         if self.pending.expires_at is not None:

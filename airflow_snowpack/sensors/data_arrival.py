@@ -109,7 +109,7 @@ class IcebergDataArrivalSensor(UsesCatalog, DecidesOnTimeout):
             load = self.catalog_hook().load_table
             while True:
                 look = consumer.look(owner, load)
-                self.log.info("%s", look.judgement.says)
+                self.log.info("%s", look.judgement.text)
                 if not look.satisfied and not accept_any:
                     return None
                 if consumer.consider(owner, look):
@@ -126,4 +126,4 @@ class IcebergDataArrivalSensor(UsesCatalog, DecidesOnTimeout):
 
 def _report(look: Look) -> dict[str, Any]:
     tables = {name: dict(amounts) for name, amounts in look.amounts.items()}
-    return {"enough": look.satisfied, "explanation": look.judgement.says, "tables": tables}
+    return {"enough": look.satisfied, "explanation": look.judgement.text, "tables": tables}

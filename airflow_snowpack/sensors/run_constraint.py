@@ -77,7 +77,7 @@ class RunConstraintSensor(DecidesOnTimeout):
 
         run = self._ask(context)
         if run.state is GateState.SKIPPED:
-            raise AirflowSkipException(run.says)
+            raise AirflowSkipException(run.text)
         passed = run.state is GateState.PASSED
         return PokeReturnValue(is_done=passed, xcom_value=_report(run) if passed else None)
 
@@ -108,7 +108,7 @@ class RunConstraintSensor(DecidesOnTimeout):
         becomes = {"go_on": GateState.PASSED, "skip": GateState.SKIPPED, "fail": GateState.WAITING}[self.on_timeout]
         with self.installation() as hook:
             run = self._gate(context, hook).time_out(becomes)
-        message = f"The constraints were not met within {timedelta(seconds=self.timeout)}: {run.says}"
+        message = f"The constraints were not met within {timedelta(seconds=self.timeout)}: {run.text}"
         self.log.info("%s", message)
         if run.state is GateState.PASSED:
             return _report(run)
@@ -125,10 +125,10 @@ class RunConstraintSensor(DecidesOnTimeout):
             except AirflowUnreachable as problem:
                 self.log.warning("%s", problem)
                 run = gate.last()
-        self.log.info("%s: %s", run.state.capitalize(), run.says)
+        self.log.info("%s: %s", run.state.capitalize(), run.text)
         if run.state == "waiting":
             self._waiting = run
-            context["ti"].xcom_push(REASON_KEY, run.says)
+            context["ti"].xcom_push(REASON_KEY, run.text)
         return run
 
     def _gate(self, context: Context, hook: SnowpackHook) -> Gate:
@@ -154,4 +154,4 @@ def _place_of(context: Context) -> GatePlace:
 def _report(run: GatedRun) -> dict[str, Any]:
     assert run.passed_at is not None, "it has passed"
     waited = (run.passed_at - run.arrived_at).total_seconds()
-    return {"met": not run.blocked_by, "reasons": [reason.says for reason in run.reasons], "waited_seconds": waited}
+    return {"met": not run.blocked_by, "reasons": [reason.text for reason in run.reasons], "waited_seconds": waited}

@@ -177,8 +177,8 @@ class DataArrivalTrigger(WaitFor):
             consumer, kept = await self.store.get(_read_places, self._counter)
             look = await self._counter.judge(consumer, kept)
         if look.satisfied:
-            return {"why": "arrived", "explanation": look.judgement.says}
-        log.info("Waiting: %s", look.judgement.says)
+            return {"why": "arrived", "explanation": look.judgement.text}
+        log.info("Waiting: %s", look.judgement.text)
         return None
 
     async def _open(self) -> _Counter:

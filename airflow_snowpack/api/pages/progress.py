@@ -1,6 +1,6 @@
 """How far a trigger is, and what constraints say, as lines that a page can show.
 
-progress(explanation.trigger)[0].says, .share      # '3 of 5 partitions of web.page_views', 600
+progress(explanation.trigger)[0].text, .share      # '3 of 5 partitions of web.page_views', 600
 rules(explanation)[0].state                        # 'met', 'waits' or 'idle'
 """
 
@@ -27,7 +27,7 @@ class Step:
     :param problem: why it cannot be satisfied as things are.
     """
 
-    says: str
+    text: str
     satisfied: bool
     share: int | None
     next_at: datetime | None
@@ -41,13 +41,13 @@ class Rule:
     """One constraint.
 
     :param state: ``met``, ``waits``, or ``idle``: it is asked when the trigger is satisfied.
-    :param says: what it said when it was last asked, or how it is declared.
+    :param text: what it said when it was last asked, or how it is declared.
     :param not_before: it is not asked again before this moment.
     """
 
     kind: str
     state: str
-    says: str
+    text: str
     not_before: datetime | None = None
 
 
@@ -65,7 +65,7 @@ def rules(told: Explanation) -> list[Rule]:
     for number, constraint in enumerate(constraints):
         if number < len(said):
             reason = said[number]
-            found.append(Rule(constraint.kind, "met" if reason.met else "waits", reason.says, reason.not_before))
+            found.append(Rule(constraint.kind, "met" if reason.met else "waits", reason.text, reason.not_before))
         else:
             found.append(Rule(constraint.kind, "idle", declared(constraint)))
     return found
@@ -82,7 +82,7 @@ def _steps(judgement: Judgement, joined: str | None, depth: int) -> list[Step]:
     if judgement.word is None:
         inner = [step for part in judgement.parts for step in _steps(part, None, depth + 1)]
         share = None if judgement.have is None or not judgement.want else _share(judgement.have, judgement.want)
-        return [Step(judgement.says, judgement.satisfied, share, judgement.next_at, joined, depth, judgement.problem), *inner]
+        return [Step(judgement.text, judgement.satisfied, share, judgement.next_at, joined, depth, judgement.problem), *inner]
     deeper = depth + 1 if joined else depth
     return [
         step for number, part in enumerate(judgement.parts) for step in _steps(part, judgement.word if number else joined, deeper)

@@ -56,5 +56,5 @@ WORDS = {"pending_trigger": "its trigger", "pending_constraint": "its constraint
 
 
 def _because(each: QueuedRun) -> str:
-    unmet = [reason.says for reason in each.run.reasons if not reason.met]
+    unmet = [reason.text for reason in each.run.reasons if not reason.met]
     return "; ".join(unmet + ([each.problem] if each.problem else []))

@@ -112,7 +112,7 @@ def _columns(now: datetime) -> list[Column[Explanation]]:
         Column("schedule", lambda told: told.stored.name),
         Column("dag", lambda told: told.stored.dag_id),
         Column("state", lambda told: state_of(told.stored.enabled) + (", not readable" if told.stored.problem else "")),
-        Column("trigger", lambda told: told.trigger.says if told.stored.enabled else None),
+        Column("trigger", lambda told: told.trigger.text if told.stored.enabled else None),
         Column("waits because", _blocked),
         Column("next check", lambda told: moment(_next_check(told)), lambda told: ago(_next_check(told), now)),
         Column("last launch", lambda told: moment(_last_launch(told)), lambda told: ago(_last_launch(told), now)),
@@ -120,7 +120,7 @@ def _columns(now: datetime) -> list[Column[Explanation]]:
 
 
 def _blocked(told: Explanation) -> str | None:
-    said = [reason.says for reason in told.blocked_by] + [why for why in (told.trigger.problem, told.problem) if why]
+    said = [reason.text for reason in told.blocked_by] + [why for why in (told.trigger.problem, told.problem) if why]
     return "; ".join(said) or None
 
 

@@ -37,7 +37,7 @@ def parse_limit(value: object) -> float:
 
 @declaration
 class ClusterLoad(Constraint):
-    """Only while a probe of the installation's says that the load is below a limit, and nothing more urgent waits for that.
+    """Only while the load that a probe of the installation returns is below a limit, and nothing more urgent waits for that.
 
     :param probe: ``"package.module:function"``; the function takes no arguments and returns a number.
     :param each: how much one run adds, as the probe measures it. A run that may start counts until the probe can show it, a
@@ -54,11 +54,11 @@ class ClusterLoad(Constraint):
     def evaluate(self, context: ConstraintContext) -> Ruling:
         load, key = context.load(self.probe), self.wait_key(context.dag_id)
         starting = context.held(key)
-        says = f"the load is {load:.3g} ({self.probe}), the limit {self.below:g}"
-        says += f"; {plural(starting, 'starting run')} not included" if starting else ""
+        text = f"the load is {load:.3g} ({self.probe}), the limit {self.below:g}"
+        text += f"; {plural(starting, 'starting run')} not included" if starting else ""
         if (starting and self.each is None) or load + starting * (self.each or 0) >= self.below:
-            return later(says, waits_for=key)
-        return after_more_urgent(context, key, says)
+            return later(text, waits_for=key)
+        return after_more_urgent(context, key, text)
 
     def required_facts(self, dag_id: str) -> RequiredFacts:
         return RequiredFacts(probes={self.probe})

@@ -48,25 +48,25 @@ class OnUnmet(StrEnum):
 class Ruling(NamedTuple):  # which costs a tenth of a dataclass when a DAG file is parsed
     """The result of evaluating a constraint.
 
-    :param says: the reason, for people.
+    :param text: the reason, for people.
     :param not_before: when to evaluate again; ``None`` when no time is known.
     :param waits_for: the wait key of what may change it sooner, such as ``dag:maintain_page_views``.
     """
 
     verdict: Verdict
-    says: str
+    text: str
     not_before: datetime | None = None
     waits_for: str | None = None
 
 
-def met(says: str) -> Ruling:
+def met(text: str) -> Ruling:
     """Return the ruling of a constraint that is met."""
-    return Ruling(Verdict.MET, says)
+    return Ruling(Verdict.MET, text)
 
 
-def later(says: str, not_before: datetime | None = None, waits_for: str | None = None) -> Ruling:
+def later(text: str, not_before: datetime | None = None, waits_for: str | None = None) -> Ruling:
     """Return the ruling of a constraint that is not met now."""
-    return Ruling(Verdict.LATER, says, not_before, waits_for)
+    return Ruling(Verdict.LATER, text, not_before, waits_for)
 
 
 def dag_wait_key(dag_id: str) -> str:
@@ -237,7 +237,7 @@ class Constraint(Declared):
         except FactUnavailable as unavailable:
             return later(str(unavailable))
         if ruling.verdict is Verdict.LATER and self.on_unmet is OnUnmet.SKIP:
-            return Ruling(Verdict.NEVER, f"{ruling.says} (on_unmet is skip)")
+            return Ruling(Verdict.NEVER, f"{ruling.text} (on_unmet is skip)")
         return ruling
 
     def _parse_on_unmet(self, value: Any) -> OnUnmet:
@@ -248,13 +248,13 @@ class Constraint(Declared):
         return OnUnmet(value)
 
 
-def after_more_urgent(context: ConstraintContext, key: str, says: str) -> Ruling:
+def after_more_urgent(context: ConstraintContext, key: str, text: str) -> Ruling:
     """Return that a constraint is met, unless pending runs of a higher priority wait for the same."""
     before = context.more_urgent(key)
     if not before:
-        return met(says)
+        return met(text)
     return later(
-        f"{says}, but {plural(before, 'pending run')} with a higher priority {'is' if before == 1 else 'are'} ahead",
+        f"{text}, but {plural(before, 'pending run')} with a higher priority {'is' if before == 1 else 'are'} ahead",
         waits_for=key,
     )
 

@@ -37,8 +37,8 @@ class MaxConcurrent(Constraint):
         else:
             active, whose = context.active_runs_of_group(self.group), f"group {self.group}"
         key = self.wait_key(context.dag_id)
-        says = f"{active} of at most {self.limit} runs of {whose} are active"
-        return after_more_urgent(context, key, says) if active < self.limit else later(says, waits_for=key)
+        text = f"{active} of at most {self.limit} runs of {whose} are active"
+        return after_more_urgent(context, key, text) if active < self.limit else later(text, waits_for=key)
 
     def required_facts(self, dag_id: str) -> RequiredFacts:
         return RequiredFacts(dag_runs={dag_id}, groups=set() if self.group is None else {self.group})

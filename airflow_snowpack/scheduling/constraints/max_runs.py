@@ -31,8 +31,8 @@ class MaxRuns(Constraint):
     def evaluate(self, context: ConstraintContext) -> Ruling:
         per = as_period(self.per)
         launches = [moment for moment in context.launches_since(context.now - per) if moment > context.now - per]
-        says = f"{len(launches)} of at most {self.limit} launches within {duration(per)}"
-        return met(says) if len(launches) < self.limit else later(says, launches[-self.limit] + per)
+        text = f"{len(launches)} of at most {self.limit} launches within {duration(per)}"
+        return met(text) if len(launches) < self.limit else later(text, launches[-self.limit] + per)
 
     def required_facts(self, dag_id: str) -> RequiredFacts:
         return RequiredFacts(launches_within=as_period(self.per))

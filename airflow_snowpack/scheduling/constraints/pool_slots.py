@@ -42,11 +42,11 @@ class PoolSlots(Constraint):
         if free is None:
             return later(f"there is no pool {self.pool!r}", waits_for=key)
         reserved = context.held(key)
-        says = f"pool {self.pool} has {plural(free, 'free slot')}"
-        says += f", {reserved} reserved for starting runs" if reserved else ""
+        text = f"pool {self.pool} has {plural(free, 'free slot')}"
+        text += f", {reserved} reserved for starting runs" if reserved else ""
         if free - reserved < self.free:
-            return later(f"{says}; {self.free} needed", waits_for=key)
-        return after_more_urgent(context, key, says)
+            return later(f"{text}; {self.free} needed", waits_for=key)
+        return after_more_urgent(context, key, text)
 
     def required_facts(self, dag_id: str) -> RequiredFacts:
         return RequiredFacts(pools={self.pool})

@@ -150,7 +150,7 @@ def _read_events(conn: sa.Connection, ids: Sequence[int]) -> dict[int, dict[str,
 
 def _missing(trigger: Trigger, judgement: Judgement) -> dict[str, Any]:
     """Return an input that was missing at the deadline."""
-    return {"trigger": trigger.to_json(), "says": judgement.says, "have": judgement.have, "want": judgement.want}
+    return {"trigger": trigger.to_json(), "says": judgement.text, "have": judgement.have, "want": judgement.want}
 
 
 def _add(sums: dict[str, Any], names: set[str], leaf: Leaf, event: Any) -> None:

@@ -149,7 +149,7 @@ class EventIntake:
         for (row, schedule), counted in zip(readable, count_each(conn, readable), strict=True):
             judgement = schedule.trigger.evaluate(counted.progress, now)
             if not judgement.satisfied:
-                reasons = reasons_to_json((Reason("trigger", judgement.says, met=False, not_before=judgement.next_at),))
+                reasons = reasons_to_json((Reason("trigger", judgement.text, met=False, not_before=judgement.next_at),))
                 due_at = {"reasons": reasons, "next_check_at": judgement.next_at}
                 changes.append({"b_job": row.pending_id, **due_at, **counted.to_row()})
         if changes:

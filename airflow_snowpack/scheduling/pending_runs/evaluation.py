@@ -178,9 +178,9 @@ class Evaluation:
             self._flush()
             return self._discard(row, PendingState(row.state), "the schedule was changed")
         if row.triggered_at is None and not judgement.satisfied:
-            reason = Reason("trigger", judgement.says, met=False, not_before=judgement.next_at)
+            reason = Reason("trigger", judgement.text, met=False, not_before=judgement.next_at)
             return self._wait(row, Write.of(row, **_changes((reason,), judgement.next_at, None, counted)))
-        trigger = Reason("trigger", judgement.says, met=True)
+        trigger = Reason("trigger", judgement.text, met=True)
         # Another host's clock may be ahead; what happens later by that clock has happened now.
         triggered_at = row.triggered_at or min(judgement.since or self._now, self._now)
         expires_at = row.expires_at or expiry(self._conn, row.pending_id, schedule, triggered_at, self._now)
@@ -231,7 +231,7 @@ class Evaluation:
 
     def _time_out(self, due: _Due, reasons: tuple[Reason, ...]) -> PendingState:
         timeout = due.schedule.timeout
-        unmet = "; ".join(reason.says for reason in reasons if not reason.met)
+        unmet = "; ".join(reason.text for reason in reasons if not reason.met)
         why = f"its constraints were not met within {timeout.period}: {unmet}"
         self._note_triggered(due)
         if timeout.then is Then.DISCARD:
@@ -299,7 +299,7 @@ class Evaluation:
 
     def _triggered(self, due: _Due) -> dict[str, Any]:
         since = due.triggered_at.isoformat()
-        return line(self._store, due.schedule.name, "triggered", due.row.pending_id, says=due.trigger.says, since=since)
+        return line(self._store, due.schedule.name, "triggered", due.row.pending_id, says=due.trigger.text, since=since)
 
     def _note_triggered(self, due: _Due) -> None:
         """Write that its trigger is satisfied now, before what is written at once of the same run."""

@@ -79,7 +79,7 @@ class GatedRun:
         return tuple(reason for reason in self.reasons if not reason.met)
 
     @property
-    def says(self) -> str:
+    def text(self) -> str:
         """Why it waits, or that nothing blocks it."""
         return "; ".join(_sentence(reason) for reason in self.blocked_by) or "all constraints are met"
 
@@ -162,4 +162,4 @@ def end_gates(conn: sa.Connection, dag_id: str, run_id: str, as_of: datetime) ->
 
 
 def _sentence(reason: Reason) -> str:
-    return reason.says if reason.not_before is None else f"{reason.says}, until {reason.not_before:%Y-%m-%d %H:%M:%S} UTC"
+    return reason.text if reason.not_before is None else f"{reason.text}, until {reason.not_before:%Y-%m-%d %H:%M:%S} UTC"

@@ -83,12 +83,12 @@ def keep_unmet(conn: sa.Connection, store: Store, row: sa.Row[Any], schedule: Sc
         "priority": row.priority,
         "created_at": now,
         "next_check_at": now if judgement.satisfied else judgement.next_at,
-        "reasons": reasons_to_json((Reason("trigger", judgement.says, met=False, not_before=judgement.next_at),)),
+        "reasons": reasons_to_json((Reason("trigger", judgement.text, met=False, not_before=judgement.next_at),)),
         **left.to_row(),
     }
     conn.execute(sa.insert(pending_jobs).values(**values))
     _move_events(conn, row.pending_id, pending_id, unmet)
-    note(conn, store, row.schedule, "progress_kept", pending_id, says=judgement.says)
+    note(conn, store, row.schedule, "progress_kept", pending_id, says=judgement.text)
 
 
 def keep_unmet_of_expired(

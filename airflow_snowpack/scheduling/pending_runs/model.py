@@ -59,7 +59,7 @@ class Reason:
     """
 
     what: str
-    says: str
+    text: str
     met: bool
     not_before: datetime | None = None
 

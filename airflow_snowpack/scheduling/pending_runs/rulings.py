@@ -38,7 +38,7 @@ class Rulings:
     def reasons(self) -> tuple[Reason, ...]:
         """The rulings as they are stored and shown."""
         return tuple(
-            Reason(constraint.kind, ruling.says, ruling.verdict is Verdict.MET, ruling.not_before)
+            Reason(constraint.kind, ruling.text, ruling.verdict is Verdict.MET, ruling.not_before)
             for constraint, ruling in self.each
         )
 
@@ -49,7 +49,7 @@ class Rulings:
     @property
     def skips(self) -> tuple[str, ...]:
         """Why the run is to be skipped; nothing while it waits for another constraint, since it could not start anyway."""
-        return () if self._later else tuple(ruling.says for _, ruling in self.each if ruling.verdict is Verdict.NEVER)
+        return () if self._later else tuple(ruling.text for _, ruling in self.each if ruling.verdict is Verdict.NEVER)
 
     @property
     def not_before(self) -> datetime | None:
@@ -90,4 +90,4 @@ def _kept(earlier: Reason, now: datetime) -> Ruling | None:
     """Return the last result of a constraint that named a moment which is still to come."""
     if earlier.met or earlier.not_before is None or earlier.not_before <= now:
         return None
-    return Ruling(Verdict.LATER, earlier.says, earlier.not_before)
+    return Ruling(Verdict.LATER, earlier.text, earlier.not_before)

@@ -60,8 +60,8 @@ def blocking(trigger: Trigger, problems: Mapping[str, SourceProblem], catalog: s
         problem = problems.get(source_key(leaf, catalog) or "")
         if problem is None or (problem.kind is ProblemKind.UNPARTITIONED and leaf.wanted <= 1):
             continue
-        if (says := problem_of(leaf, problem)) is not None:
-            found[leaf] = says
+        if (text := problem_of(leaf, problem)) is not None:
+            found[leaf] = text
     return found
 
 
@@ -92,7 +92,7 @@ def sources_of(
         if key in found and found[key].problem is not None:
             continue
         problem = problems.get(key)
-        says = None if problem is None else problem_of(leaf, problem)
-        asked_at = None if problem is None or says is None else problem.asked_at
-        found[key] = Source(leaf.source.kind, leaf.source.name, read_at.get(key), says, asked_at)
+        text = None if problem is None else problem_of(leaf, problem)
+        asked_at = None if problem is None or text is None else problem.asked_at
+        found[key] = Source(leaf.source.kind, leaf.source.name, read_at.get(key), text, asked_at)
     return tuple(found.values())

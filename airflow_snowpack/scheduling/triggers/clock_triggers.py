@@ -30,8 +30,8 @@ class Cron(Clock):
 
     def evaluate(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
         came = (known := progress.get(self, Progress())).amount > 0
-        says = f"cron {self} {'is due' if came else 'is not due yet'}"
-        return Judgement(came, says, since=self._since(known))
+        text = f"cron {self} {'is due' if came else 'is not due yet'}"
+        return Judgement(came, text, since=self._since(known))
 
     def next_after(self, moment: datetime) -> datetime:
         return next_tick(self.expression, self.tz, moment)
@@ -48,8 +48,8 @@ class Deadline(Cron):
 
     def evaluate(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
         passed = (known := progress.get(self, Progress())).amount > 0
-        says = f"the deadline {self} has passed" if passed else f"at the latest by {self}"
-        return Judgement(passed, says, since=self._since(known))
+        text = f"the deadline {self} has passed" if passed else f"at the latest by {self}"
+        return Judgement(passed, text, since=self._since(known))
 
 
 @declaration
@@ -64,8 +64,8 @@ class Every(Clock):
 
     def evaluate(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
         passed = (known := progress.get(self, Progress())).amount > 0
-        says = f"{'' if passed else 'less than '}{duration(as_period(self.period))} since the last launch"
-        return Judgement(passed, says, since=self._since(known))
+        text = f"{'' if passed else 'less than '}{duration(as_period(self.period))} since the last launch"
+        return Judgement(passed, text, since=self._since(known))
 
     def next_after(self, moment: datetime) -> datetime:
         return moment + as_period(self.period)

@@ -43,8 +43,8 @@ class _Counting(Leaf):
 
     def evaluate(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
         known, of = progress.get(self, Progress()), getattr(self, next(iter(self.fields)))
-        says = f"{known.amount:,} of {self.count:,} {self.unit} {of}"
-        return Judgement(known.amount >= self.count, says, have=known.amount, want=self.count, since=self._since(known))
+        text = f"{known.amount:,} of {self.count:,} {self.unit} {of}"
+        return Judgement(known.amount >= self.count, text, have=known.amount, want=self.count, since=self._since(known))
 
 
 class _OfTable(Leaf):
@@ -117,8 +117,8 @@ class BytesAdded(_OfTable):
 
     def evaluate(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
         known = progress.get(self, Progress())
-        says = f"{size(known.amount)} of {size(self.wanted)} of {self.table}"
-        return Judgement(known.amount >= self.wanted, says, have=known.amount, want=self.wanted, since=self._since(known))
+        text = f"{size(known.amount)} of {size(self.wanted)} of {self.table}"
+        return Judgement(known.amount >= self.wanted, text, have=known.amount, want=self.wanted, since=self._since(known))
 
 
 @declaration

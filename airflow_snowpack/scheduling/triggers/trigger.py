@@ -4,13 +4,13 @@
     (PartitionsAdded("web.a") & PartitionsAdded("web.b")).at_latest(Cron("0 7 * * 1-5", tz="Europe/Berlin"))
     Since(PartitionsAdded("analytics.page_views"), "30m")
 
-A trigger is evaluated from what has happened since its schedule last launched: the events of its leaves, summed up, and the time.
-The invariant: evaluating changes nothing, and a judgement that time alone can change names the moment at which it may.
+A trigger is evaluated from the time and the summed-up events of its leaves since its schedule last launched. The invariant: a
+judgement that time alone can change names the time at which it may.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal, NamedTuple, Self
@@ -80,7 +80,7 @@ class Progress(NamedTuple):  # which costs a tenth of a dataclass when a DAG fil
 class Judgement:
     """The result of evaluating a trigger.
 
-    :param says: for people, such as "3 of 5 partitions".
+    :param text: for people, such as "3 of 5 partitions".
     :param next_at: when time alone may change it; ``None`` for never.
     :param parts: the judgements of its children.
     :param word: ``and`` or ``or``, which joins its parts.
@@ -90,7 +90,7 @@ class Judgement:
     """
 
     satisfied: bool
-    says: str
+    text: str
     next_at: datetime | None = None
     parts: tuple[Judgement, ...] = ()
     word: str | None = None
@@ -102,7 +102,7 @@ class Judgement:
     @property
     def nested(self) -> str:
         """Its text as a part of another one."""
-        return f"({self.says})" if self.parts else self.says
+        return f"({self.text})" if self.parts else self.text
 
 
 class Trigger(Declared):
@@ -272,15 +272,15 @@ class Since(Trigger):
 
     def evaluate(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
         inner = self.trigger.evaluate(progress, now)
-        says = f"{duration(as_period(self.period))} after the {self.of} of: {inner.says}"
+        text = f"{duration(as_period(self.period))} after the {self.of} of: {inner.text}"
         if not inner.satisfied:
-            return Judgement(False, says, inner.next_at, (inner,))
+            return Judgement(False, text, inner.next_at, (inner,))
         known = [progress[leaf] for leaf in self.leaves() if leaf in progress]
         moments = [moment for seen in known if (moment := seen.first_at if self.of == "first" else seen.last_at)]
         due = (min(moments) if self.of == "first" else max(moments)) + as_period(self.period)
         if now < due:
-            return Judgement(False, says, due, (inner,))
-        return Judgement(True, says, None, (inner,), since=max(due, inner.since or due))
+            return Judgement(False, text, due, (inner,))
+        return Judgement(True, text, None, (inner,), since=max(due, inner.since or due))
 
 
 @declaration
@@ -303,10 +303,10 @@ class AtLatest(Trigger):
 
     def evaluate(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
         parts = inner, deadline = self.trigger.evaluate(progress, now), self.deadline.evaluate(progress, now)
-        says = f"{inner.nested}, {deadline.says}"
+        text = f"{inner.nested}, {deadline.text}"
         since = min((part.since for part in parts if part.since is not None and part.satisfied), default=None)
         satisfied = inner.satisfied or deadline.satisfied
-        return Judgement(satisfied, says, None if satisfied else inner.next_at, parts, "or", since=since)
+        return Judgement(satisfied, text, None if satisfied else inner.next_at, parts, "or", since=since)
 
     def unmet(self, progress: Mapping[Leaf, Progress], now: datetime) -> Iterator[Trigger]:
         if not self.evaluate(progress, now).satisfied:
@@ -317,14 +317,18 @@ class AtLatest(Trigger):
             yield from self.trigger.unmet(progress, now)
 
 
+@declaration
 class Composite(Trigger):
     """Several triggers as one.
 
     :cvar word: what joins their texts.
+    :cvar enough: whether it is satisfied, from whether its triggers are, and ``since``: the moment, from those of its triggers.
     """
 
-    triggers: tuple[Trigger, ...]
     word: ClassVar[str]
+    enough: ClassVar[Callable[[Iterable[bool]], bool]]
+    since: ClassVar[Callable[..., Any]]
+    triggers: tuple[Trigger, ...]
 
     def __init__(self, *triggers: Trigger) -> None:
         if not triggers:
@@ -358,39 +362,33 @@ class Composite(Trigger):
     def children(self) -> tuple[Trigger, ...]:
         return self.triggers
 
-    def _join(self, progress: Mapping[Leaf, Progress], now: datetime, *, satisfied: Any, since: Any) -> Judgement:
+    def evaluate(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
         parts = tuple(trigger.evaluate(progress, now) for trigger in self.triggers)
-        says = f" {self.word} ".join(part.nested for part in parts)
-        if not satisfied(part.satisfied for part in parts):
+        text = f" {self.word} ".join(part.nested for part in parts)
+        if not type(self).enough(part.satisfied for part in parts):
             moments = [part.next_at for part in parts if part.next_at is not None and not part.satisfied]
-            return Judgement(False, says, min(moments, default=None), parts, self.word)
+            return Judgement(False, text, min(moments, default=None), parts, self.word)
         from_when = [part.since for part in parts if part.satisfied and part.since is not None]
-        return Judgement(True, says, None, parts, self.word, since=since(from_when, default=None))
+        return Judgement(True, text, None, parts, self.word, since=type(self).since(from_when, default=None))
 
 
-@declaration
 class AllOf(Composite):
     """All of these."""
 
     kind: ClassVar[str] = "all_of"
     word: ClassVar[str] = "and"
-    triggers: tuple[Trigger, ...]
-
-    def evaluate(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
-        return self._join(progress, now, satisfied=all, since=max)
+    enough = all
+    since = max
 
 
-@declaration
 class AnyOf(Composite):
     """One of these is enough."""
 
     kind: ClassVar[str] = "any_of"
     needs_all: ClassVar[bool] = False
     word: ClassVar[str] = "or"
-    triggers: tuple[Trigger, ...]
-
-    def evaluate(self, progress: Mapping[Leaf, Progress], now: datetime) -> Judgement:
-        return self._join(progress, now, satisfied=any, since=min)
+    enough = any
+    since = min
 
 
 _HERE = __name__.rpartition(".")[0]

@@ -84,7 +84,7 @@ class TestWhatCounts:
     def test_a_run_waits_for_one_that_has_passed_until_that_has_ended(self, gates: Gates) -> None:
         gates.ask("a", MaxConcurrent(1))
         waits = gates.ask("b", MaxConcurrent(1))
-        assert (waits.state, waits.says) == (WAITING, "1 of at most 1 runs of maintain are active")
+        assert (waits.state, waits.text) == (WAITING, "1 of at most 1 runs of maintain are active")
 
         gates.end("a", "failed")
         assert gates.state("b", MaxConcurrent(1)) is PASSED
@@ -191,7 +191,7 @@ class TestBesideSchedules:
         gates.airflow.ended["a"] = EndedRun("success", gates.store.clock())
 
         waits = gates.ask("b", limit)
-        assert (waits.state, "higher priority" in waits.says) == (WAITING, True)
+        assert (waits.state, "higher priority" in waits.text) == (WAITING, True)
         assert gates.state("c", limit, priority=9) is PASSED
 
     @pytest.mark.one_database
@@ -234,7 +234,7 @@ class TestTheOtherConstraints:
         gates.airflow.pools["p"] = 1
         assert gates.state("a", PoolSlots("p")) is PASSED
         waits = gates.ask("b", PoolSlots("p"))
-        assert (waits.state, "starting run" in waits.says) == (WAITING, True)
+        assert (waits.state, "starting run" in waits.text) == (WAITING, True)
 
     @pytest.mark.one_database
     def test_what_a_schedule_kept_for_its_run_is_not_in_the_way_of_that_run(self, gates: Gates) -> None:

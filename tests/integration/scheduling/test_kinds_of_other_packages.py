@@ -143,7 +143,7 @@ def test_a_schedule_with_a_trigger_and_a_constraint_of_another_package_starts_it
 
     scheduler.log.publish([Event("event:readings", scheduler.clock(), {"readings": 499})])
     scheduler.go_on(minutes=1)
-    assert "499 of 500 readings" in explain(scheduler.schedules, "readings").trigger.says
+    assert "499 of 500 readings" in explain(scheduler.schedules, "readings").trigger.text
     scheduler.log.publish([Event("event:readings", scheduler.clock(), {"readings": 1})])
     scheduler.go_on(minutes=1)
     (waiting,) = scheduler.pending("readings")

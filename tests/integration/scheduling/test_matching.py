@@ -88,7 +88,7 @@ def test_many_events_for_many_schedules_are_a_few_statements(scheduler: Schedule
         assert sent_while(scheduler.store, scheduler.subscriber.step) < 15
         assert sent_while(scheduler.store, intake.step) < 15, "and so is counting them"
         scheduler.clock.forward(minutes=1)
-    assert {job.reasons[0].says for number in range(MANY) for job in scheduler.pending(f"s{number}")} == {
+    assert {job.reasons[0].text for number in range(MANY) for job in scheduler.pending(f"s{number}")} == {
         f"4 of 9 events named e{number}" for number in range(MANY)
     }
 

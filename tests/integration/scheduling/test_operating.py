@@ -93,7 +93,7 @@ def test_what_waits_goes_on_waiting_when_the_schedule_is_run_now(scheduler: Any,
     scheduler.work()
     run_now(asked, "nightly")
     scheduler.work()
-    assert "3 of 5 partitions" in explain(asked, "nightly").trigger.says
+    assert "3 of 5 partitions" in explain(asked, "nightly").trigger.text
 
     scheduler.arrive(partitions=2)
     scheduler.work()

@@ -26,7 +26,7 @@ def test_what_counts_the_runs_of_a_secret_dag_waits_with_its_reason_and_nobody_e
     assert [one.schedule for one in scheduler.airflow.started] == ["free"]
     for name in counting:
         [waiting] = scheduler.pending(name)
-        assert [reason.says for reason in waiting.reasons if not reason.met] == ["the runs of secret are not known: 403"]
+        assert [reason.text for reason in waiting.reasons if not reason.met] == ["the runs of secret are not known: 403"]
 
     scheduler.airflow.secret = set()
     scheduler.go_on(minutes=1)

@@ -303,7 +303,7 @@ class TestEvents:
         event = Event(table_key_of("web.t"), scheduler.clock(), {"partitions": 4}, {"partitions": ["p=1", "p=2"]})
         scheduler.log.publish([event])
         scheduler.work()
-        assert scheduler.pending("many")[0].reasons[0].says == "4 of 5 partitions of web.t"
+        assert scheduler.pending("many")[0].reasons[0].text == "4 of 5 partitions of web.t"
         scheduler.log.publish([Event(table_key_of("web.t"), scheduler.clock(), {"partitions": 1})])
         scheduler.work()
         assert len(scheduler.started) == 1

@@ -224,7 +224,7 @@ class TestSchedules:
         scheduler.go_on(hours=1)
         assert [launch.schedule for launch in scheduler.started] == ["ours", "ours"]
         (job,) = scheduler.pending("newer")
-        assert "from_the_future" in job.reasons[0].says
+        assert "from_the_future" in job.reasons[0].text
 
         scheduler.store.transact(lambda conn: conn.execute(write.values(definition=definition)))
         scheduler.go_on(hours=1)
@@ -394,7 +394,7 @@ class TestChecker:
         assert blocked.started == []
         (reason,) = blocked.pending("one")[-1].reasons[1:]
         assert not reason.met
-        assert reason.says
+        assert reason.text
 
         unblock(blocked)
         blocked.work()

@@ -50,7 +50,7 @@ def test_it_is_listed_with_the_reason(broken: Any) -> None:
     assert [one.problem is None for one in listed] == [True, False, True]
     told = explain_all(broken.schedules, listed)
     assert "Its definition cannot be read by this version" in str(told["newer"])
-    assert "not known" in told["newer"].trigger.says
+    assert "not known" in told["newer"].trigger.text
     with pytest.raises(ScheduleNotReadable, match="newer"):
         _ = listed[1].schedule
 
@@ -71,7 +71,7 @@ def test_what_happens_is_kept_for_it_and_counts_once_it_can_be_read(broken: Any)
         rounds.step()
         broken.clock.forward(seconds=31)
     (job,) = broken.pending("newer")
-    assert "its definition cannot be read" in job.reasons[0].says
+    assert "its definition cannot be read" in job.reasons[0].text
     overwrite(broken, "newer", definition)
     rounds.step()
     (launch,) = [launch for launch in broken.started if launch.schedule == "newer"]
@@ -160,7 +160,7 @@ def test_a_job_whose_evaluation_fails_is_set_aside_and_the_others_of_its_batch_s
     scheduler.work()
     assert sorted(launch.schedule for launch in scheduler.started) == [f"s{number}" for number in range(9) if number != 4]
     (job,) = scheduler.pending("s4")
-    assert "it cannot be evaluated (KeyError: 'last_at')" in job.reasons[0].says
+    assert "it cannot be evaluated (KeyError: 'last_at')" in job.reasons[0].text
     assert job.next_check_at == scheduler.clock() + RECHECK
 
 

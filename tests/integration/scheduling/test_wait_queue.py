@@ -99,7 +99,7 @@ def test_many_that_wait_for_one_place_keep_no_other_from_starting_in_the_same_ro
     assert {launch.schedule for launch in held.started} == {"holder", "nothing_to_wait_for", "place_of_its_own"}
     assert len(reports[0].sent_off) == 1, "what takes no place comes first"
     (waits,) = held.pending(f"w{MANY - 1:04}")
-    assert [reason.says for reason in waits.reasons if not reason.met] == ["1 of at most 1 runs of group busy are active"]
+    assert [reason.text for reason in waits.reasons if not reason.met] == ["1 of at most 1 runs of group busy are active"]
 
 
 def test_who_is_far_back_in_the_line_is_looked_at_seldom(held: Any) -> None:
