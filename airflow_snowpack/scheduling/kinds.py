@@ -1,6 +1,6 @@
 """The kinds of triggers and constraints: the package's own, and those that other distributions add by an entry point.
 
-    CONSTRAINTS = Kinds(Constraint, "constraint", "airflow_snowpack.constraints", {"delay": "…constraints.delay:Delay"})
+    CONSTRAINTS = Kinds(Constraint, "constraint", "airflow_snowpack.constraints", {"….constraints.delay": ("delay",)})
     CONSTRAINTS.parse({"delay": "10m"})
 
 Every parse of a DAG file pays for what this imports, so a module is loaded when its kind is first used, and the entry points are
@@ -10,7 +10,7 @@ read when a kind is not one of the package's own.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -32,14 +32,14 @@ class Kinds(Generic[D]):
     :param base: the class that all of them extend.
     :param what: what they are, for messages: ``trigger`` or ``constraint``.
     :param group: the group of entry points, each named after the kind that it adds.
-    :param own: where the package's own classes are, as ``module:class`` by kind. An entry point cannot replace them.
+    :param own: the package's own kinds by module; the class of ``max_runs`` is ``MaxRuns``. An entry point cannot replace them.
     """
 
-    def __init__(self, base: type[D], what: str, group: str, own: Mapping[str, str]) -> None:
+    def __init__(self, base: type[D], what: str, group: str, own: Mapping[str, Sequence[str]]) -> None:
         self.base = base
         self.what = what
         self.group = group
-        self._own = own
+        self._own = {kind: module for module, kinds in own.items() for kind in kinds}
         self._loaded: dict[str, type[D]] = {}
 
     def __getitem__(self, kind: str) -> type[D]:
@@ -82,8 +82,7 @@ class Kinds(Generic[D]):
 
     def _load(self, kind: str) -> type[D]:
         if kind in self._own:
-            module, _, name = self._own[kind].partition(":")
-            found: type[D] = getattr(import_module(module), name)
+            found: type[D] = getattr(import_module(self._own[kind]), kind.title().replace("_", ""))
             return found
         if kind not in self._added:
             raise InvalidSchedule(self.what, kind, f"it is not known; use {', '.join(self._names())}")

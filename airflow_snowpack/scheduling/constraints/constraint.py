@@ -270,17 +270,7 @@ def counted_keys(dag_id: str, constraints: Iterable[Constraint]) -> set[str]:
 
 
 _HERE = __name__.rpartition(".")[0]
+_OWN = ("max_concurrent", "max_runs", "delay", "since_last_run", "time_window", "pool_slots", "cluster_load")
 CONSTRAINTS: Kinds[Constraint] = Kinds(
-    Constraint,
-    "constraint",
-    "airflow_snowpack.constraints",
-    {
-        "max_concurrent": f"{_HERE}.max_concurrent:MaxConcurrent",
-        "max_runs": f"{_HERE}.max_runs:MaxRuns",
-        "delay": f"{_HERE}.delay:Delay",
-        "since_last_run": f"{_HERE}.since_last_run:SinceLastRun",
-        "time_window": f"{_HERE}.time_window:TimeWindow",
-        "pool_slots": f"{_HERE}.pool_slots:PoolSlots",
-        "cluster_load": f"{_HERE}.cluster_load:ClusterLoad",
-    },
+    Constraint, "constraint", "airflow_snowpack.constraints", {f"{_HERE}.{kind}": (kind,) for kind in _OWN}
 )

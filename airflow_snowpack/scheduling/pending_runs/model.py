@@ -8,7 +8,7 @@ pending run.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -66,7 +66,15 @@ class Reason:
 
 def reasons_to_json(reasons: Iterable[Reason]) -> list[dict[str, Any]]:
     """Return the reasons as they are stored."""
-    return [asdict(one) | {"not_before": one.not_before.isoformat() if one.not_before else None} for one in reasons]
+    return [
+        {
+            "what": one.what,
+            "says": one.text,
+            "met": one.met,
+            "not_before": one.not_before.isoformat() if one.not_before else None,
+        }
+        for one in reasons
+    ]
 
 
 def reasons_from_json(stored: Iterable[Mapping[str, Any]]) -> tuple[Reason, ...]:

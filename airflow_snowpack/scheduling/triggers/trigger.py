@@ -2,7 +2,6 @@
 
     PartitionsAdded("analytics.page_views", 5) | BytesAdded("analytics.page_views", "100GB") | Every("4h")
     (PartitionsAdded("web.a") & PartitionsAdded("web.b")).at_latest(Cron("0 7 * * 1-5", tz="Europe/Berlin"))
-    Since(PartitionsAdded("analytics.page_views"), "30m")
 
 A trigger is evaluated from the time and the summed-up events of its leaves since its schedule last launched. The invariant: a
 judgement that time alone can change names the time at which it may.
@@ -45,10 +44,7 @@ def custom_key(name: str) -> str:
 
 
 def clock_key(schedule: str, number: int) -> str:
-    """Return the key of a schedule's own ticks.
-
-    :param number: of the leaf among the leaves of the schedule's trigger.
-    """
+    """Return the key of a schedule's own ticks, for the leaf of this number."""
     return f"{CLOCKS}{schedule}:{number}"
 
 
@@ -66,8 +62,8 @@ class Progress(NamedTuple):  # which costs a tenth of a dataclass when a DAG fil
     """The events of a leaf since its schedule last launched.
 
     :param amount: in the leaf's measure.
-    :param first_at: when the first of its events happened; ``None`` for no event. Likewise ``last_at``.
-    :param reached_at: when there was enough of it for the first time; ``None`` where that is not known.
+    :param first_at: when the first of them happened, and ``last_at`` the last; ``None`` without events.
+    :param reached_at: when there was enough for the first time, if that is known.
     """
 
     amount: int = 0
@@ -126,7 +122,7 @@ class Trigger(Declared):
         return tuple(dict.fromkeys(self.walk()))
 
     def walk(self) -> Iterator[Leaf]:
-        """Yield its leaves in their order, repetitions included."""
+        """Yield its leaves in order, with repetitions."""
         for child in self.children():
             yield from child.walk()
 
@@ -192,11 +188,7 @@ class Leaf(Trigger):
         return None
 
     def event_key(self, catalog: str, schedule: str, number: int) -> str:
-        """Return the key of the events that it counts.
-
-        :param catalog: what tables belong to.
-        :param number: its place among the schedule's leaves.
-        """
+        """Return the key of the events that it counts; ``number`` is its place among the schedule's leaves."""
         raise NotImplementedError
 
     def walk(self) -> Iterator[Leaf]:
@@ -214,8 +206,7 @@ class Leaf(Trigger):
 class Clock(Leaf):
     """A leaf that counts the ticks of its schedule's own clock.
 
-    :cvar fixed: its ticks have fixed moments, so that one that was missed is known by its moment, and comes once. Otherwise the
-        next tick is counted from the last launch.
+    :cvar fixed: its ticks have fixed times, each of which comes once; otherwise the next one is counted from the last launch.
     :cvar restarts: a launch of its schedule moves it to the next tick.
     """
 
@@ -228,7 +219,7 @@ class Clock(Leaf):
 
     @property
     def is_deadline(self) -> bool:
-        """Whether it ticks once in each period of the calendar in which its schedule did not launch."""
+        """Whether it ticks once in each period of the calendar without a launch."""
         return self.fixed and self.restarts
 
     def next_after(self, moment: datetime) -> datetime:
@@ -240,9 +231,9 @@ class Clock(Leaf):
 
 
 def parse_trigger(value: object) -> Trigger:
-    """Return a trigger as it is, or read it from its JSON: one kind with its fields, or a list for ``all_of`` and ``any_of``.
+    """Return a trigger as it is, or read it from its JSON.
 
-    :raises InvalidSchedule: it is not a trigger, with the field that is to blame.
+    :raises InvalidSchedule: it is not a trigger, with the path of the field.
     """
     return TRIGGERS.parse(value)
 
@@ -397,21 +388,12 @@ TRIGGERS: Kinds[Trigger] = Kinds(
     "trigger",
     "airflow_snowpack.triggers",
     {
-        "partitions_added": f"{_HERE}.event_triggers:PartitionsAdded",
-        "bytes_added": f"{_HERE}.event_triggers:BytesAdded",
-        "files_added": f"{_HERE}.event_triggers:FilesAdded",
-        "records_added": f"{_HERE}.event_triggers:RecordsAdded",
-        "commits_added": f"{_HERE}.event_triggers:CommitsAdded",
-        "runs_succeeded": f"{_HERE}.event_triggers:RunsSucceeded",
-        "runs_failed": f"{_HERE}.event_triggers:RunsFailed",
-        "asset_events": f"{_HERE}.event_triggers:AssetEvents",
-        "custom_events": f"{_HERE}.event_triggers:CustomEvents",
-        "cron": f"{_HERE}.clock_triggers:Cron",
-        "every": f"{_HERE}.clock_triggers:Every",
-        "by_hand": f"{_HERE}.by_hand:ByHand",
-        "since": f"{__name__}:Since",
-        "at_latest": f"{__name__}:AtLatest",
-        "all_of": f"{__name__}:AllOf",
-        "any_of": f"{__name__}:AnyOf",
+        f"{_HERE}.event_triggers": (
+            *("partitions_added", "bytes_added", "files_added", "records_added", "commits_added"),
+            *("runs_succeeded", "runs_failed", "asset_events", "custom_events"),
+        ),
+        f"{_HERE}.clock_triggers": ("cron", "every"),
+        f"{_HERE}.by_hand": ("by_hand",),
+        __name__: ("since", "at_latest", "all_of", "any_of"),
     },
 )
