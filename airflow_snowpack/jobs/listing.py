@@ -218,7 +218,7 @@ def read_latest(conn: sa.Connection, table_keys: Sequence[str], catalog_id: str,
 
 
 def _conditions(which: JobFilter, after: str | None) -> list[tuple[Set[JobStatus], list[sa.ColumnElement[bool]]]]:
-    """Return the statuses and the conditions of each index scan: several statuses may be several short scans, not one long one."""
+    """Return the statuses and the conditions of each index scan: several short scans instead of one long one."""
     common = [*_narrow(which), *NEWEST_FIRST.beyond(after)]
     if (which.table is not None or which.dag_id is not None) and which.statuses:
         return [(frozenset(), [*common, jobs.c.status.in_(sorted(which.statuses))])]

@@ -64,9 +64,7 @@ def list_jobs(args: Namespace) -> ExitCode | None:
         print_list(args.output, found, bodies.job_body, job_columns(here.now), empty=empty)
     if page.searched_to is not None:
         back_to = f"{page.searched_to:%Y-%m-%d %H:%M:%S} UTC"
-        say(
-            f"{MAX_EXAMINED:,} jobs were searched, back to {back_to}: --cursor {page.next} searches older ones, --all searches all."
-        )
+        say(f"{MAX_EXAMINED:,} jobs were searched, back to {back_to}: --cursor {page.next} continues, --all searches all.")
     elif page.next is not None:
         say(f"There are more: --cursor {page.next} goes on, --all shows all of them.")
     return None
