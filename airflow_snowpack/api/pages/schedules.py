@@ -43,7 +43,7 @@ TONES = {
     "launched": "succeeded",
     "launched_while_changed": "partial",
     "triggered": "running",
-    "asked_for": "running",
+    "requested": "running",
     "discarded": "failed",
     "skipped": "failed",
     "timed_out": "failed",

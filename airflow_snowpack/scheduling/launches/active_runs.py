@@ -3,7 +3,7 @@
     active_runs(conn, ["maintain_page_views"])       # those that schedules reserved or started, and those that came to a gate
     runs_that_count(conn, "group:compaction")        # those that count against the limit of a wait key
 
-Only Airflow knows of other active runs (started by hand, by a backfill). The invariant: a run that a schedule started is here
+Only Airflow tracks other active runs (started by hand, by a backfill). The invariant: a run that a schedule started is here
 from the commit that reserved it until its end is recorded.
 """
 

@@ -97,7 +97,7 @@ def _enter(
     conn: sa.Connection, store: Store, wanted: Wanted, pending_id: str, generation: str, actor: Actor | None
 ) -> PendingRun:
     """Enter a run that goes to the launcher at once."""
-    now, by = store.clock(), "somebody" if actor is None else storable(actor.name)
+    now, by = store.clock(), "an unknown user" if actor is None else storable(actor.name)
     run_id = run_id_of(wanted.name, pending_id, now)
     values = {
         "pending_id": pending_id,
@@ -110,13 +110,13 @@ def _enter(
         "triggered_at": now,
         "counted_to": 0,
         "progress": {},
-        "reasons": reasons_to_json((Reason("asked", f"{by} asked for it", met=True),)),
+        "reasons": reasons_to_json((Reason("asked", f"requested by {by}", met=True),)),
         "run_id": run_id,
     }
     row = conn.execute(sa.insert(pending_jobs).values(**values).returning(pending_jobs)).one()
     why = {"schedule": wanted.name, "pending_id": pending_id, "asked_by": by, "event_count": 0, "events": [], "missing": []}
     reserve_runs(conn, store, [Reservation(wanted, pending_id, run_id, why)])
-    note(conn, store, wanted.name, "asked_for", pending_id, by=by, run_id=run_id)
+    note(conn, store, wanted.name, "requested", pending_id, by=by, run_id=run_id)
     return pending_from(row)
 
 

@@ -66,7 +66,7 @@ def test_running_now_starts_the_dag_once_whatever_trigger_and_constraints_say(sc
     assert launch.run_id == job.run_id
     assert launch.conf["table"] == "web.page_views"
     assert launch.conf["snowpack"]["asked_by"] == "vera"
-    assert [entry.what for entry in read_history(scheduler.store, "nightly")] == ["launched", "asked_for", "created"]
+    assert [entry.what for entry in read_history(scheduler.store, "nightly")] == ["launched", "requested", "created"]
 
 
 def test_running_now_twice_is_two_runs(scheduler: Any, asked: Schedules) -> None:

@@ -375,7 +375,7 @@ def test_a_start_whose_answer_was_lost_is_repeated_and_is_one_run(runs: Register
         scheduler.go_on(minutes=10)
 
     assert [launch.run_id for launch in scheduler.started] == [job.run_id]
-    assert scheduler.history("features") == ["created", "asked_for", "launch_waits", "launched"]
+    assert scheduler.history("features") == ["created", "requested", "launch_waits", "launched"]
 
 
 def test_of_many_who_register_one_name_at_once_one_does(scheduler: Any) -> None:

@@ -231,7 +231,7 @@ def test_running_now_says_which_run_it_will_be_and_why_it_has_not_started(api: A
     assert job["run_id"] == asked.json()["run_id"]
     assert job["problem"] == "the DAG maintain is paused"
     whats = [entry["what"] for entry in api("GET", "/schedules/nightly/history").json()["entries"]]
-    assert whats == ["launch_waits", "asked_for", "created"]
+    assert whats == ["launch_waits", "requested", "created"]
 
 
 def test_the_same_event_sent_again_is_one_event(api: AppClient) -> None:

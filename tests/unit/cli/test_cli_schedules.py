@@ -140,7 +140,7 @@ def test_running_now_tells_the_run_and_the_queue_has_it(snowpack: Run, declare: 
     assert "its start" in snowpack("pending", "list").out
     assert snowpack("pending", "list", "--state", "pending_trigger").out == "No pending runs match the filter.\n"
     whats = [entry["what"] for entry in snowpack("schedules", "history", "nightly", "-o", "json").json["entries"]]
-    assert whats == ["asked_for", "created"]
+    assert whats == ["requested", "created"]
 
 
 def test_the_history_of_a_deleted_schedule_is_still_told(snowpack: Run, declare: Any) -> None:
