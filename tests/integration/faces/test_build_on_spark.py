@@ -112,7 +112,7 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Storage]:
         yield Storage(f"s3://{BUCKET}/numbers", options)
 
 
-def test_a_functions_rows_go_to_s3_through_a_connection_whose_secret_is_told_to_nobody(
+def test_a_functions_rows_go_to_s3_through_a_connection_whose_secret_is_shown_nowhere(
     run_operator: Runner,
     builds: BuildRegistry,
     s3: Storage,
@@ -132,8 +132,8 @@ def test_a_functions_rows_go_to_s3_through_a_connection_whose_secret_is_told_to_
         rows = [
             tuple(row) for table in ("build_datasets", "build_runs") for row in conn.exec_driver_sql(f"SELECT * FROM {table}")
         ]
-    told = capsys.readouterr()
-    assert not any(SECRET in str(text) for text in (outcome.xcom, kept, rows, caplog.text, told.out, told.err))
+    printed = capsys.readouterr()
+    assert not any(SECRET in str(text) for text in (outcome.xcom, kept, rows, caplog.text, printed.out, printed.err))
 
 
 def test_a_task_that_airflow_ends_stops_its_spark_and_fails_its_run(

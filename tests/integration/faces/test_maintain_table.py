@@ -45,9 +45,7 @@ def active_spark_jobs(spark: SparkSession) -> list[int]:
     return list(spark.sparkContext.statusTracker().getActiveJobsIds())
 
 
-def test_a_maintained_table_has_fewer_files_and_its_task_says_so(
-    run_operator: Runner, jobs: Jobs, small_files: TableName
-) -> None:
+def test_a_maintained_table_has_fewer_files_as_its_task_reports(run_operator: Runner, jobs: Jobs, small_files: TableName) -> None:
     task = maintain(small_files)
     outcome = run_operator(task)
 

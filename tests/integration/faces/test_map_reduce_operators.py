@@ -119,7 +119,7 @@ def test_a_function_that_fails_fails_the_task_with_the_row_and_leaves_nothing_ha
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         ({"fan_in": "{{ 1 }}"}, "fan_in = 1 is not usable"),
         ({"fan_in": "many"}, "The argument fan_in = 'many' cannot be read"),
@@ -128,15 +128,15 @@ def test_a_function_that_fails_fails_the_task_with_the_row_and_leaves_nothing_ha
     ],
 )
 def test_what_a_retry_would_meet_again_fails_for_good(
-    run_operator: Runner, installation: Path, counted: TableName, arguments: dict[str, Any], told: str
+    run_operator: Runner, installation: Path, counted: TableName, arguments: dict[str, Any], expected: str
 ) -> None:
     usual = {"task_id": "reduce", "python_callable": add, "table": counted.dotted}
     outcome = run_operator(operators.ReduceRowsOperator(**(usual | arguments)))
     assert outcome.state == "failed"
-    assert told in str(outcome.error)
+    assert expected in str(outcome.error)
 
 
-def test_a_reduction_of_nothing_says_so(run_operator: Runner, installation: Path, new_table: Callable[..., TableName]) -> None:
+def test_a_reduction_of_nothing_is_refused(run_operator: Runner, installation: Path, new_table: Callable[..., TableName]) -> None:
     outcome = run_operator(
         operators.ReduceRowsOperator(task_id="reduce", python_callable=add, table=new_table("n BIGINT").dotted, fan_in=2)
     )

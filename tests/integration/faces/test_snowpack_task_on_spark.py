@@ -1,4 +1,4 @@
-"""``@task.snowpack`` with real Spark: what arrives, what is handed on, and what becomes of it when Airflow ends the task."""
+"""``@task.snowpack`` with real Spark: what arrives, what is published, and what happens when Airflow ends the task."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_dataframe_that_comes_back_as_it_was_is_passed_on_and_not_copied(
     assert len(registry.tables()) == 1
 
 
-def test_what_fails_in_spark_is_told_and_nothing_is_handed_on(
+def test_what_fails_in_spark_is_reported_and_nothing_is_published(
     run_task: Callable[..., Outcome], registry: InterimRegistry
 ) -> None:
     def broken(spark: SparkSession) -> DataFrame:

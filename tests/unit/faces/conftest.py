@@ -83,7 +83,7 @@ class Outcome:
 
 
 class Supervisor:
-    """The other end of the task's socket: answers that there is nothing, and remembers what was said."""
+    """The other end of the task's socket: answers that there is nothing, and remembers the messages."""
 
     def __init__(self) -> None:
         self.sent: list[Any] = []
@@ -132,9 +132,9 @@ class Runner:
         self.instance = instance = _instance(task, params or {}, try_number, resume, run_id, map_index, later)
         before = len(self.supervisor.sent)
         state, message, error = run(instance, instance.get_template_context(), structlog.get_logger())
-        said = self.supervisor.sent[before:]
-        pushed = [each.value for each in said if type(each).__name__ == "SetXCom" and each.key == "return_value"]
-        return Outcome(str(state.value), message, error, pushed[-1] if pushed else None, said)
+        sent = self.supervisor.sent[before:]
+        pushed = [each.value for each in sent if type(each).__name__ == "SetXCom" and each.key == "return_value"]
+        return Outcome(str(state.value), message, error, pushed[-1] if pushed else None, sent)
 
 
 def _instance(

@@ -54,7 +54,7 @@ def builds(installation: Path) -> Iterator[BuildRegistry]:
 
 @pytest.fixture
 def folder(installation: Path) -> Path:
-    """Where the dataset goes when nobody says where."""
+    """The default folder of the dataset."""
     return installation / "lake" / "builds" / "features"
 
 
@@ -73,7 +73,7 @@ def declared(outcome: Outcome) -> list[str]:
     return [asset.uri for asset in outcome.message.task_outlets if asset.type == "Asset"]
 
 
-def test_a_build_is_published_where_the_installation_says_and_leaves_its_event(
+def test_a_build_is_published_in_the_installations_folder_and_emits_its_event(
     run_operator: Runner, builds: BuildRegistry, folder: Path
 ) -> None:
     outcome = run_operator(build())
@@ -131,7 +131,7 @@ def test_a_cleared_build_is_built_again_as_of_the_same_moment_and_replaces_the_f
     assert [run.name for run in (folder / "data").iterdir()] == ["20260102T000000Z.2"]
 
 
-def test_a_build_that_fails_says_why_and_readers_keep_what_they_have(
+def test_a_build_that_fails_has_a_reason_and_readers_keep_what_they_have(
     run_operator: Runner, builds: BuildRegistry, folder: Path, publish: Callable[..., PublishOutcome]
 ) -> None:
     def broken() -> list[dict[str, Any]]:
@@ -265,7 +265,7 @@ def test_a_publication_that_lost_the_datasets_lock_is_tried_again(
     assert run_operator(handed(publish, selected), try_number=2).xcom["moved"]
 
 
-def test_a_shard_that_nobody_wrote_is_named(run_operator: Runner, folder: Path) -> None:
+def test_a_shard_without_an_attempt_is_named(run_operator: Runner, folder: Path) -> None:
     write, select, _ = steps()
     written = run_operator(write)
     (record,) = (folder / "data" / written.xcom["run_id"] / "shard=00000").glob("*/_ATTEMPT.json")
@@ -322,7 +322,7 @@ def test_a_rollback_to_what_is_not_there_fails_for_good(run_operator: Runner, pu
     assert "20200101T000000Z" in str(outcome.error)
 
 
-def test_a_cleanup_tells_first_and_then_deletes_what_is_beyond(
+def test_a_cleanup_previews_and_then_deletes_what_is_beyond(
     run_operator: Runner, folder: Path, publish: Callable[..., PublishOutcome]
 ) -> None:
     for night in NIGHT[:3]:
@@ -340,18 +340,18 @@ def test_a_cleanup_tells_first_and_then_deletes_what_is_beyond(
     assert SnapshotReader(folder).manifest.run_id == "20260103T000000Z"
 
 
-def test_a_cleanup_of_all_datasets_leaves_the_one_that_somebody_works_on_for_the_next_time(
+def test_a_cleanup_of_all_datasets_leaves_the_one_that_another_process_works_on_for_the_next_time(
     run_operator: Runner, builds: BuildRegistry, publish: Callable[..., PublishOutcome]
 ) -> None:
     publish(NIGHT[0])
     publish(NIGHT[0], "others")
-    with builds.lock("features", "somebody"):
+    with builds.lock("features", "another process"):
         outcome = run_operator(operators.CleanupBuildsOperator(task_id="clean"))
         named = run_operator(operators.CleanupBuildsOperator(task_id="named", dataset="features"))
 
     assert ["busy" in each for each in outcome.xcom] == [True, False]
     assert named.state == "up_for_retry"
-    assert "somebody" in str(named.error)
+    assert "another process" in str(named.error)
 
 
 def test_a_cleanup_of_all_datasets_goes_on_behind_one_in_trouble_and_fails_at_its_end(
@@ -401,7 +401,7 @@ def test_a_dag_that_is_scheduled_on_its_dataset_does_not_start_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "expected"),
     [
         ({"table": "demo.flights"}, "one of table, sql and python_callable"),
         ({"python_callable": None}, "one of table, sql and python_callable"),
@@ -412,13 +412,13 @@ def test_a_dag_that_is_scheduled_on_its_dataset_does_not_start_itself() -> None:
         ({"engine": "dask"}, "engine = 'dask'"),
     ],
 )
-def test_what_can_be_seen_to_be_wrong_is_refused_while_the_file_is_parsed(arguments: dict[str, Any], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+def test_invalid_arguments_are_refused_while_the_file_is_parsed(arguments: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
         build(**arguments)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "expected"),
     [
         ({"num_shards": "{{ params.nothing }}"}, "num_shards"),
         ({"num_shards": "0"}, "1 to 100,000"),
@@ -430,9 +430,9 @@ def test_what_can_be_seen_to_be_wrong_is_refused_while_the_file_is_parsed(argume
     ],
 )
 def test_what_a_retry_would_meet_again_fails_for_good_before_anything_is_begun(
-    run_operator: Runner, builds: BuildRegistry, arguments: dict[str, Any], says: str
+    run_operator: Runner, builds: BuildRegistry, arguments: dict[str, Any], expected: str
 ) -> None:
     outcome = run_operator(build(**arguments), params={"nothing": "x"})
 
     assert outcome.state == "failed", outcome.error
-    assert says in str(outcome.error)
+    assert expected in str(outcome.error)

@@ -160,5 +160,5 @@ def test_the_trigger_comes_back_as_it_was() -> None:
     assert triggers.BuildPublishedTrigger(**arguments).serialize() == (path, arguments)
 
 
-def test_the_trigger_tells_of_a_name_that_cannot_be_one(settled: None, installation: Path) -> None:
+def test_the_trigger_reports_an_invalid_name(settled: None, installation: Path) -> None:
     assert "'a/b'" in fired(triggers.BuildPublishedTrigger("a/b"))["problem"]

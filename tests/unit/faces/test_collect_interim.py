@@ -1,4 +1,4 @@
-"""The collector as a task: what Airflow tells it, what goes, and what its report says of the rest."""
+"""The collector as a task: what Airflow reports, what is dropped, and how the report explains the rest."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ STRANGER = "flights_clean_0123456789ab4cde8f01"
 
 
 @pytest.fixture
-def told() -> dict[str, Any]:
-    """What Airflow tells: the state of each run, and the states of its tasks."""
+def reported() -> dict[str, Any]:
+    """What Airflow reports: the state of each run, and the states of its tasks."""
     return {"r1": ("running", {"report": "success", "audit": None})}
 
 
 @pytest.fixture
-def collect(run_operator: Any, told: dict[str, Any]) -> Collect:
-    """Run the operator in Airflow's task runner, with a supervisor that tells that."""
+def collect(run_operator: Any, reported: dict[str, Any]) -> Collect:
+    """Run the operator in Airflow's task runner, with a supervisor that reports that."""
     from airflow.sdk.execution_time import comms
 
     answer_else = run_operator.supervisor.send
@@ -40,10 +40,10 @@ def collect(run_operator: Any, told: dict[str, Any]) -> Collect:
         from airflow.sdk.api.datamodels._generated import DagRunState
 
         if isinstance(msg, comms.GetDagRun):
-            return comms.DagRunResult.model_construct(state=DagRunState(told[msg.run_id][0]))
+            return comms.DagRunResult.model_construct(state=DagRunState(reported[msg.run_id][0]))
         if isinstance(msg, comms.GetTaskStates):
             (task_id,) = msg.task_ids
-            states = {run_id: {task_id: told[run_id][1][task_id]} for run_id in msg.run_ids if task_id in told[run_id][1]}
+            states = {run_id: {task_id: reported[run_id][1][task_id]} for run_id in msg.run_ids if task_id in reported[run_id][1]}
             return comms.TaskStatesResult.model_construct(task_states=states)
         return answer_else(msg, **arguments)
 
@@ -57,7 +57,7 @@ def registry(jobs: Jobs) -> InterimRegistry:
 
 
 def made(registry: InterimRegistry, task_id: str, *consumers: str, preservation: Preservation = Preservation.NONE) -> str:
-    """A table that stands in the catalog and is due to be looked at."""
+    """A table that is in the catalog and due for a check."""
     import pyarrow as pa
 
     who = holder(task_id, run_id="r1")
@@ -73,7 +73,7 @@ def in_catalog(table: str) -> bool:
     return bool(hooks.IcebergCatalogHook().catalog.table_exists(table.removeprefix("lake.")))
 
 
-def test_what_nobody_needs_goes_and_the_report_says_why_the_rest_stays(collect: Collect, registry: InterimRegistry) -> None:
+def test_what_no_task_needs_is_dropped_and_the_report_explains_the_rest(collect: Collect, registry: InterimRegistry) -> None:
     read, waiting = made(registry, "ingest", "report"), made(registry, "clean", "audit")
     kept = made(registry, "features", preservation=Preservation.FULL)
     outcome = collect()
@@ -88,7 +88,7 @@ def test_what_nobody_needs_goes_and_the_report_says_why_the_rest_stays(collect: 
     assert (in_catalog(read), in_catalog(waiting), in_catalog(kept)) == (False, True, True)
 
 
-def test_a_dry_run_tells_the_same_and_drops_nothing(collect: Collect, registry: InterimRegistry) -> None:
+def test_a_dry_run_reports_the_same_and_drops_nothing(collect: Collect, registry: InterimRegistry) -> None:
     table = made(registry, "ingest", "report")
     report = collect(dry_run="{{ True }}").xcom
     assert (report["dry_run"], [each["table"] for each in report["dropped"]], in_catalog(table)) == (True, [table], True)
@@ -131,7 +131,9 @@ def test_strangers_of_the_namespace_are_swept_when_they_are_old_enough(collect: 
     assert (in_catalog(f"lake.snowpack_interim.{STRANGER}"), in_catalog(kept)) == (False, True)
 
 
-def test_the_namespace_of_another_store_is_not_swept_and_the_report_says_why(collect: Collect, registry: InterimRegistry) -> None:
+def test_the_namespace_of_another_store_is_not_swept_and_the_reason_is_reported(
+    collect: Collect, registry: InterimRegistry
+) -> None:
     import pyarrow as pa
 
     table = made(registry, "ingest", "report")

@@ -36,7 +36,7 @@ def sensor(trigger: Any, **arguments: Any) -> sensors.IcebergDataArrivalSensor:
 
 
 def as_another_run(sensor: sensors.IcebergDataArrivalSensor, task_id: str) -> sensors.IcebergDataArrivalSensor:
-    """The owner is made of the DAG, the run and the task, so that another task stands for another run."""
+    """The owner is made of the DAG, the run and the task, so another task is like another run."""
     sensor.task_id = task_id
     return sensor
 

@@ -65,7 +65,7 @@ def test_where_another_store_has_its_tables_nothing_is_written(run_operator: Run
     assert catalog.list_tables("snowpack_interim") == []
 
 
-def test_a_table_says_whose_it_is(run_operator: Runner) -> None:
+def test_a_table_names_its_store(run_operator: Runner) -> None:
     handed = run(run_operator).xcom
     catalog = hooks.IcebergCatalogHook().catalog
 

@@ -107,7 +107,7 @@ def test_where_narrows_the_rewrites(run_operator: Runner, jobs: Jobs, flights: T
         ({"where": "month = 3"}, "neither is requested"),
     ],
 )
-def test_a_request_that_no_retry_can_mend_fails_for_good(
+def test_a_request_that_a_retry_would_repeat_fails_for_good(
     run_operator: Runner, flights: TableName, arguments: dict[str, Any], message: str
 ) -> None:
     outcome = run_operator(submit(**arguments))
@@ -191,7 +191,7 @@ def test_a_store_that_does_not_answer_is_named_without_its_password(
     assert "secret" not in str(outcome.error)
 
 
-def test_a_connection_that_is_not_there_says_how_to_make_it(run_operator: Runner) -> None:
+def test_a_missing_connection_explains_how_to_create_it(run_operator: Runner) -> None:
     outcome = run_operator(operators.SweepOperator(task_id="sweep", store_conn_id="nowhere"))
 
     assert "The Airflow connection 'nowhere' for the Snowpack store cannot be read" in str(outcome.error)
@@ -205,7 +205,7 @@ def test_a_connection_of_another_type_is_refused_for_good(run_operator: Runner, 
     assert "Use one of these types: snowpack_store, postgres, sqlite" in str(outcome.error)
 
 
-def test_a_dry_run_tells_what_it_would_do_and_leaves_no_lock_and_no_event(
+def test_a_dry_run_reports_what_it_would_do_and_leaves_no_lock_and_no_event(
     run_operator: Runner, jobs: Jobs, flights: TableName
 ) -> None:
     task = operators.MaintainTableOperator(task_id="maintain", table="demo.flights", actions=["rewrite_data_files"], dry_run=True)
@@ -361,7 +361,7 @@ def test_a_retry_of_a_worker_task_takes_the_job_over_that_its_try_before_holds(
 ) -> None:
     job = jobs.submit(flights, ["expire_snapshots"], owner="guard/run1/submit")
     left_behind = jobs.claim("guard/run1/work try 1 on gone:1", catalog_id=flights.catalog_id)
-    jobs.flush()  # a moment later than the claim, history.py says
+    jobs.flush()  # a moment later than the claim, see history.py
     taken: list[Claim] = []
 
     def claim_only(_self: object, _context: object, claim: Claim) -> Job:
@@ -408,7 +408,7 @@ def test_a_job_that_does_not_exist_fails_the_worker_task_for_good(run_operator: 
     assert "Job '0123' does not exist" in str(outcome.error)
 
 
-def test_a_cancelled_job_says_who_cancelled_it_and_frees_its_table(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
+def test_a_cancelled_job_names_its_user_and_releases_its_table(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
     job = jobs.submit(flights, ["expire_snapshots"])
     outcome = run_operator(operators.CancelMaintenanceOperator(task_id="stop", job_id=job.job_id))
 

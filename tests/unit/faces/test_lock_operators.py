@@ -77,7 +77,7 @@ def test_waiting_for_a_lock_happens_in_the_triggerer_and_ends_with_the_lock(
     assert lock.holder == "guard/run1"
 
 
-def test_somebody_faster_after_a_wait_means_another_wait_until_the_same_moment(
+def test_a_faster_holder_after_a_wait_means_another_wait_until_the_same_moment(
     run_operator: Runner, jobs: Jobs, table: TableName
 ) -> None:
     jobs.locks.acquire(table, "etl/nightly", ttl=HOUR)

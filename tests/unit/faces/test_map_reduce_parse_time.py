@@ -7,7 +7,7 @@ import pytest
 from airflow_snowpack import operators
 
 
-def test_a_dag_file_is_told_what_can_be_seen_to_be_wrong() -> None:
+def test_invalid_arguments_are_refused_in_the_dag_file() -> None:
     with pytest.raises(ValueError, match="is not callable"):
         operators.MapRowsOperator(task_id="map", python_callable="times", table="db.t")
     with pytest.raises(Exception, match="fan_in = 1 is not usable"):

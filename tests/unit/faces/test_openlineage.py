@@ -1,4 +1,4 @@
-"""What operators tell OpenLineage, through its provider's own extractor manager, adapter and file transport.
+"""What operators report to OpenLineage, through its provider's own extractor manager, adapter and file transport.
 
 The provider is not a dependency of this package: where it is not installed, only what holds without it is tested.
 """
@@ -75,9 +75,9 @@ class TestWithTheProvider:
     def test_a_maintained_table_is_read_at_its_first_and_written_at_its_last_snapshot(self, jobs: Jobs, state: str) -> None:
         for operation in (maintained(11, 12), maintained(12, 13), maintained(7, 8, replace(TASK, try_number=1))):
             note_operation(jobs.store, operation)
-        told = self.asked(operators.MaintainTableOperator(task_id="work", table="shop.orders"), state)
+        reported = self.asked(operators.MaintainTableOperator(task_id="work", table="shop.orders"), state)
 
-        (read,), (written,) = told.inputs, told.outputs
+        (read,), (written,) = reported.inputs, reported.outputs
         for dataset, snapshot in ((read, "11"), (written, "13")):
             assert (dataset.namespace, dataset.name) == ("s3://lake", "warehouse/shop/orders")
             assert dataset.facets["version"].datasetVersion == snapshot
@@ -90,11 +90,11 @@ class TestWithTheProvider:
         inputs = [TableAt(str(flights)), TableAt("lake.demo.gone", 5), TableAt("other.demo.flights")]
         build = Operation(OperationKind.BUILD, NOW, inputs, [DatasetAt("s3://lake/builds/flights", "R1")], task=TASK, rows=5)
         note_operation(jobs.store, build)
-        told = self.asked(operators.PublishBuildOperator(task_id="work", build={}))
+        reported = self.asked(operators.PublishBuildOperator(task_id="work", build={}))
 
-        by_name = {(dataset.namespace, dataset.name.rpartition("/")[2]) for dataset in told.inputs}
+        by_name = {(dataset.namespace, dataset.name.rpartition("/")[2]) for dataset in reported.inputs}
         assert by_name == {("file", "flights"), ("iceberg://lake", "demo.gone"), ("iceberg://other", "demo.flights")}
-        (written,) = told.outputs
+        (written,) = reported.outputs
         assert (written.namespace, written.name, written.outputFacets["outputStatistics"].rowCount) == (
             "s3://lake",
             "builds/flights",
@@ -107,14 +107,14 @@ class TestWithTheProvider:
         note_operation(jobs.store, replace(maintained(1, 2, unknown), at=NOW - timedelta(hours=1)))
         note_operation(jobs.store, maintained(3, 4, unknown))
 
-        told = self.asked(operators.RunMaintenanceJobOperator(task_id="work"))
-        assert [dataset.facets["version"].datasetVersion for dataset in told.outputs] == ["4"]
+        reported = self.asked(operators.RunMaintenanceJobOperator(task_id="work"))
+        assert [dataset.facets["version"].datasetVersion for dataset in reported.outputs] == ["4"]
 
-    def test_a_task_that_changed_nothing_tells_nothing(self, jobs: Jobs) -> None:
-        told = self.asked(operators.RunMaintenanceJobOperator(task_id="work"))
-        assert (told.inputs, told.outputs) == ([], [])
+    def test_a_task_that_changed_nothing_reports_nothing(self, jobs: Jobs) -> None:
+        reported = self.asked(operators.RunMaintenanceJobOperator(task_id="work"))
+        assert (reported.inputs, reported.outputs) == ([], [])
 
-    def test_a_decorated_task_tells_what_it_was_handed_and_what_it_hands_on(self, jobs: Jobs) -> None:
+    def test_a_decorated_task_reports_the_tables_that_it_received_and_returned(self, jobs: Jobs) -> None:
         from airflow.sdk import DAG
         from airflow.sdk import task as declared
 
@@ -122,10 +122,10 @@ class TestWithTheProvider:
         note_operation(jobs.store, Operation(OperationKind.CREATE, NOW, [ORDERS], [interim], task=TASK, rows=7))
         with DAG("shop", schedule=None):
             decorated: Any = declared.snowpack(task_id="work")(lambda spark: None)()
-        told = self.asked(decorated.operator)
+        reported = self.asked(decorated.operator)
 
-        assert [dataset.name for dataset in told.inputs] == ["warehouse/shop/orders"]
-        (written,) = told.outputs
+        assert [dataset.name for dataset in reported.inputs] == ["warehouse/shop/orders"]
+        (written,) = reported.outputs
         assert written.name.endswith("shop_work_1")
         assert written.outputFacets["outputStatistics"].rowCount == 7
 
@@ -134,10 +134,10 @@ class TestWithTheProvider:
         operator.report_lineage(
             "s3://lake/builds/orders", "R1", ({"table": ORDERS.table, "snapshot_id": 11}, {"sql": "SELECT 1"})
         )
-        told = self.asked(operator)
+        reported = self.asked(operator)
 
-        assert [(dataset.namespace, dataset.name) for dataset in told.inputs] == [("iceberg://lake", "shop.orders")]
-        assert [(dataset.namespace, dataset.name) for dataset in told.outputs] == [("s3://lake", "builds/orders")]
+        assert [(dataset.namespace, dataset.name) for dataset in reported.inputs] == [("iceberg://lake", "shop.orders")]
+        assert [(dataset.namespace, dataset.name) for dataset in reported.outputs] == [("s3://lake", "builds/orders")]
 
     def test_the_event_leaves_through_a_real_transport(self, jobs: Jobs, tmp_path: Path) -> None:
         from airflow.providers.openlineage.plugins.adapter import OpenLineageAdapter
@@ -145,7 +145,7 @@ class TestWithTheProvider:
         from openlineage.client.transport.file import FileConfig, FileTransport
 
         note_operation(jobs.store, maintained(11, 12))
-        told = self.asked(
+        reported = self.asked(
             operators.ShardedBuildOperator(task_id="work", dataset="orders", table="shop.orders", key="id", num_shards=2)
         )
         sent = tmp_path / "events.json"
@@ -154,7 +154,7 @@ class TestWithTheProvider:
             run_id="01941f29-7c00-7087-8906-40e512c257bd",
             job_name="shop.work",
             end_time=NOW.isoformat(),
-            task=told,
+            task=reported,
             nominal_start_time=None,
             nominal_end_time=None,
             owners=None,

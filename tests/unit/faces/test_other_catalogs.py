@@ -1,4 +1,4 @@
-"""A second catalog with a table of the same name: submit, locks, workers and assets stay with the catalog that was asked for."""
+"""A second catalog with a table of the same name: submit, locks, workers and assets stay with the requested catalog."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_submitted_job_carries_its_catalog_and_locks_its_table_only(jobs: Jobs
     assert jobs.locks.get(flights) is None
 
 
-def test_a_worker_task_of_the_installations_catalog_leaves_the_job_and_says_so(
+def test_a_worker_task_of_the_installations_catalog_leaves_the_job_and_reports_it(
     run_operator: Runner, jobs: Jobs, submitted: Job, capsys: pytest.CaptureFixture[str]
 ) -> None:
     outcome = run_operator(operators.RunMaintenanceJobOperator(task_id="work"))

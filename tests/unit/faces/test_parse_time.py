@@ -185,12 +185,12 @@ from airflow.sdk import DAG, BaseOperator
 with DAG("nothing", schedule=None):
     BaseOperator(task_id="a")
 """
-TELL = "\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))\n"
+PRINT_MODULES = "\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))\n"
 
 
 def modules_after(source: str, folder: Path) -> set[str]:
     script = folder / "ran.py"
-    script.write_text(source + TELL)
+    script.write_text(source + PRINT_MODULES)
     printed = output_of(sys.executable, str(script))
     return set(json.loads(printed.splitlines()[-1]))
 

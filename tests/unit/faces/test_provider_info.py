@@ -1,4 +1,4 @@
-"""What Airflow's discovery is told: valid by Airflow's own schema, and everything that it names exists."""
+"""The provider info: valid by Airflow's own schema, and everything that it names exists."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_its_parts_are_valid_by_the_stricter_schema_that_airflow_has_for_its_own
     shared = set(info) & set(schema["properties"])
 
     assert {"connection-types", "hooks", "operators", "sensors", "triggers", "integrations", "extra-links", "config"} <= shared
-    for part in shared - {"package-name", "integrations"}:  # these ask for Airflow's own naming, and for files of its repository
+    for part in shared - {"package-name", "integrations"}:  # these require Airflow's own naming, and for files of its repository
         jsonschema.Draft7Validator(schema | {"required": [], "properties": {part: schema["properties"][part]}}).validate(
             {part: info[part]}
         )
@@ -58,7 +58,7 @@ def test_every_module_that_it_names_can_be_imported(module: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_public_name_of_a_package_stands_in_a_module_that_it_names(kind: str) -> None:
+def test_every_public_name_of_a_package_is_in_a_module_that_it_names(kind: str) -> None:
     package = importlib.import_module(f"airflow_snowpack.{kind}")
 
     assert {getattr(package, name).__module__ for name in package.__all__} == {
@@ -101,7 +101,7 @@ def test_airflow_knows_the_connection_types_with_their_hooks_fields_and_tests(
     assert "password" not in manager.field_behaviours[conn_type]["hidden_fields"]
 
 
-def test_a_token_is_shown_to_nobody_in_the_form() -> None:
+def test_a_token_is_hidden_in_the_form() -> None:
     (catalog,) = (each for each in get_provider_info()["connection-types"] if each["connection-type"] == "snowpack_catalog")
 
     assert catalog["conn-fields"]["token"]["schema"]["format"] == "password"

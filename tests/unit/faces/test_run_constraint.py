@@ -54,22 +54,22 @@ def resumed(until: str = LATER) -> tuple[str, dict[str, Any]]:
     return "execute_complete", {"event": {"why": "called"}, "until": until}
 
 
-def test_a_run_whose_constraints_are_met_goes_on_and_tells_what_they_said(run_in: Any, jobs: Jobs) -> None:
+def test_a_run_whose_constraints_are_met_goes_on_and_returns_their_reasons(run_in: Any, jobs: Jobs) -> None:
     outcome = run_in("a", gate(MaxConcurrent(1)))
     assert outcome.state == "success", outcome.error
     assert outcome.xcom["met"] is True
     assert outcome.xcom["reasons"] == ["0 of at most 1 runs of guard are active"]
 
 
-def test_a_second_run_waits_in_the_triggerer_and_says_why_and_goes_on_when_the_first_has_ended(
+def test_a_second_run_waits_in_the_triggerer_with_a_reason_and_goes_on_when_the_first_has_ended(
     run_in: Any, jobs: Jobs, active: set[str]
 ) -> None:
     run_in("a", gate(MaxConcurrent(1)))
     waits = run_in("b", gate(MaxConcurrent(1)))
     assert waits.state == "deferred"
     assert waits.message.classpath == "airflow_snowpack.triggers.waits.RunConstraintTrigger"
-    (said,) = [each.value for each in waits.sent if getattr(each, "key", "") == "waiting_reason"]
-    assert said == "1 of at most 1 runs of guard are active"
+    (reason,) = [each.value for each in waits.sent if getattr(each, "key", "") == "waiting_reason"]
+    assert reason == "1 of at most 1 runs of guard are active"
 
     active.discard("a")
     Runs(jobs.store).ended("guard", "a", "success", datetime.now(UTC))
@@ -95,7 +95,7 @@ def test_a_constraint_that_skips_skips_the_task(run_in: Any, jobs: Jobs) -> None
 
 
 @pytest.mark.parametrize(("on_timeout", "state"), [("go_on", "success"), ("skip", "skipped"), ("fail", "up_for_retry")])
-def test_when_the_time_is_up_it_does_as_it_was_told(run_in: Any, jobs: Jobs, on_timeout: Any, state: str) -> None:
+def test_when_the_time_is_up_on_timeout_decides(run_in: Any, jobs: Jobs, on_timeout: Any, state: str) -> None:
     run_in("a", gate(MaxConcurrent(1)))
     run_in("b", gate(MaxConcurrent(1), on_timeout=on_timeout))
     outcome = run_in("b", gate(MaxConcurrent(1), on_timeout=on_timeout), resume=resumed(PAST))

@@ -122,7 +122,7 @@ class QuietAirflow:
 
 
 class TriggerRounds:
-    """The rounds of the triggers, which begin when a test says so."""
+    """The rounds of the triggers, which a test begins."""
 
     def __init__(self) -> None:
         self._begins, self._parked = asyncio.Event(), 0

@@ -85,7 +85,7 @@ def test_returned_rows_become_a_table_that_is_pinned_for_who_comes_next_and_the_
     assert (table.state, table.pins, table.readers) == (TableState.READY, ("guard/run1/after",), 0)
 
 
-def test_a_reference_arrives_in_the_form_that_the_annotation_says_and_no_spark_is_started(
+def test_a_reference_arrives_in_the_form_of_the_annotation_and_no_spark_is_started(
     run_task: Callable[..., Outcome], handed: dict[str, Any]
 ) -> None:
     def total(arrow: pa.Table, frame: pd.DataFrame, ref: TableRef, *, many: list[pa.Table]) -> dict[str, Any]:
@@ -164,7 +164,7 @@ class Both:
     count: int
 
 
-def test_rows_that_nobody_would_find_are_refused_before_anything_is_written(
+def test_hidden_rows_are_refused_before_anything_is_written(
     run_task: Callable[..., Outcome], handed: dict[str, Any], registry: InterimRegistry
 ) -> None:
     def hidden(made: TableRef) -> Any:
@@ -173,10 +173,10 @@ def test_rows_that_nobody_would_find_are_refused_before_anything_is_written(
     def hidden_reference(made: TableRef) -> Any:
         return {"sets": {made}}
 
-    for function, told in ((hidden, "Both"), (hidden_reference, "set")):
+    for function, expected in ((hidden, "Both"), (hidden_reference, "set")):
         outcome = run_task(function, handed)
         assert outcome.state == "failed"
-        assert f"output = '{told}' cannot become an interim table" in str(outcome.error)
+        assert f"output = '{expected}' cannot become an interim table" in str(outcome.error)
     assert len(registry.tables()) == 1
 
 
@@ -270,7 +270,7 @@ def test_a_name_is_for_one_new_table(run_task: Callable[..., Outcome], handed: d
         assert "a name is for one" in str(outcome.error)
 
 
-def test_a_name_on_a_mapped_task_tells_the_instances_apart(run_operator: Runner, registry: InterimRegistry) -> None:
+def test_a_name_on_a_mapped_task_differs_for_each_instance(run_operator: Runner, registry: InterimRegistry) -> None:
     from airflow.sdk import DAG, task
 
     def part(n: int) -> pa.Table:
@@ -288,7 +288,7 @@ def test_a_name_on_a_mapped_task_tells_the_instances_apart(run_operator: Runner,
     assert [(table.producer.map_index, table.rows, table.is_named) for table in registry.tables()] == [(1, 2, True)]
 
 
-def test_who_comes_after_his_table_was_dropped_fails_at_once_and_is_told_what_to_clear_too(
+def test_a_task_whose_table_was_dropped_fails_at_once_and_learns_what_to_clear_too(
     run_task: Callable[..., Outcome], handed: dict[str, Any]
 ) -> None:
     from airflow.sdk.exceptions import AirflowFailException
@@ -362,17 +362,17 @@ def numbers() -> pa.Table:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         ({"scope": "everywhere"}, "everywhere"),
         ({"preservation": "SOME"}, "SOME"),
         ({"ttl": "soon"}, "soon"),
     ],
 )
-def test_arguments_that_mean_nothing_are_refused_in_the_dag_file(arguments: dict[str, Any], told: str) -> None:
+def test_arguments_that_mean_nothing_are_refused_in_the_dag_file(arguments: dict[str, Any], expected: str) -> None:
     from airflow.sdk import DAG, task
 
-    with DAG("guard", schedule=None), pytest.raises(Exception, match=told):
+    with DAG("guard", schedule=None), pytest.raises(Exception, match=expected):
         task.snowpack(**arguments)(numbers)()
 
 

@@ -1,4 +1,4 @@
-"""What the parameters of a task's function say about how it wants its tables, and where its session goes."""
+"""How a task's function receives its tables and its session."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def takes(  # type: ignore[no-untyped-def]  # the first one is as most are writt
 ) -> None: ...
 
 
-def test_an_annotation_says_what_a_table_arrives_as_wherever_it_names_the_class() -> None:
+def test_an_annotation_decides_what_a_table_arrives_as_wherever_it_names_the_class() -> None:
     parameters = Parameters.of(takes)
 
     forms = {name: parameters.form_of(name) for name in parameters.signature.parameters}
@@ -109,7 +109,7 @@ def test_an_annotation_that_only_a_type_checker_can_evaluate_is_read_as_text() -
         (Any, Form.SPARK),
     ],
 )
-def test_the_imports_of_its_file_tell_what_an_annotation_is(annotation: Any, form: Form) -> None:
+def test_the_imports_of_its_file_resolve_an_annotation(annotation: Any, form: Form) -> None:
     def task(flights): ...  # type: ignore[no-untyped-def]
 
     task.__annotations__ = {"flights": annotation}
@@ -117,7 +117,7 @@ def test_the_imports_of_its_file_tell_what_an_annotation_is(annotation: Any, for
 
 
 @pytest.mark.parametrize(
-    ("annotation", "told"),
+    ("annotation", "expected"),
     [
         (Spectrum, r"is annotated <class '.*'>, and that is .*LazyFrame. A table arrives as pa.Table"),
         ("cudf.DataFrame", "that is cudf.DataFrame"),
@@ -127,15 +127,15 @@ def test_the_imports_of_its_file_tell_what_an_annotation_is(annotation: Any, for
         ("missing.DataFrame | None", "no single import defines DataFrame"),
     ],
 )
-def test_rows_in_a_form_that_tables_do_not_arrive_in_are_refused_where_the_task_is_declared(annotation: Any, told: str) -> None:
+def test_rows_in_an_unknown_form_are_refused_where_the_task_is_declared(annotation: Any, expected: str) -> None:
     def task(flights): ...  # type: ignore[no-untyped-def]
 
     task.__annotations__ = {"flights": annotation}
-    with pytest.raises(TypeError, match=f"The parameter 'flights' of task .*{told}"):
+    with pytest.raises(TypeError, match=f"The parameter 'flights' of task .*{expected}"):
         without_session(task)
 
 
-def test_two_imports_of_one_name_tell_nothing(tmp_path: Path) -> None:
+def test_two_imports_of_one_name_resolve_nothing(tmp_path: Path) -> None:
     file = tmp_path / "flights.py"
     file.write_text(
         "from __future__ import annotations\ntry:\n    from missing_arrow import Table\nexcept ImportError:\n    pass\n"
@@ -164,7 +164,7 @@ def positional(flights: Any, spark: Any, /, limit: int = 5) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("function", [first, middle, keyword, positional])
-def test_the_session_is_no_parameter_for_who_calls_wherever_it_stands(function: Any) -> None:
+def test_the_session_is_no_parameter_for_callers_at_any_position(function: Any) -> None:
     seen = without_session(function)
 
     assert list(inspect.signature(seen).parameters) == ["flights", "limit"]

@@ -30,7 +30,7 @@ LONG_AGO = "2026-01-01T00:00:00+00:00"
 
 @pytest.fixture(autouse=True)
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Airflow has long heard that the task has left, so that nothing waits for that."""
+    """Airflow has processed the deferral long ago, so that no trigger waits for that."""
     monkeypatch.setenv("AIRFLOW__SNOWPACK__RESUME_DELAY", "PT0.001S")
 
 
@@ -61,7 +61,7 @@ def test_a_trigger_comes_back_as_it_was(kind: str, arguments: tuple[Any, ...]) -
 
 
 def ready(name: str, jobs: Jobs, flights: TableName) -> BaseTrigger:
-    """A trigger that has something to tell from the beginning, if only that its time is over or that it cannot look."""
+    """A trigger that can fire from the beginning, if only because its time is over or it cannot read."""
     job = jobs.submit(flights, ["expire_snapshots"])
     jobs.cancel(job.job_id)
     now, commits = jobs.store.clock().isoformat(), {"commits_added": {"table": "demo.flights", "count": 1}}
@@ -88,19 +88,19 @@ def ready(name: str, jobs: Jobs, flights: TableName) -> BaseTrigger:
         *("dispatcher, over", "dispatcher, in vain", "gate", "gate, at its moment", "gate, over"),
     ],
 )
-def test_no_trigger_fires_before_airflow_has_heard_that_the_task_has_left(
+def test_no_trigger_fires_before_airflow_has_processed_the_deferral(
     jobs: Jobs, flights: TableName, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     trigger = ready(name, jobs, flights)
 
     async def fire() -> dict[str, Any]:
-        heard = asyncio.Event()
-        monkeypatch.setattr(wait_for.Settling, "rest", lambda self: heard.wait())
-        monkeypatch.setattr(wait_for.Settling, "is_over", property(lambda self: heard.is_set()))
+        processed = asyncio.Event()
+        monkeypatch.setattr(wait_for.Settling, "rest", lambda self: processed.wait())
+        monkeypatch.setattr(wait_for.Settling, "is_over", property(lambda self: processed.is_set()))
         waiting = asyncio.create_task(first_event(trigger))
         done, _ = await asyncio.wait([waiting], timeout=0.3)
         assert not done, "too early"
-        heard.set()
+        processed.set()
         return await asyncio.wait_for(waiting, timeout=60)
 
     assert asyncio.run(fire())
@@ -191,11 +191,11 @@ def test_the_job_trigger_fires_when_the_job_ends(jobs: Jobs, flights: TableName)
     assert asyncio.run(end_it_meanwhile()) == {"job_id": job.job_id, "status": JobStatus.CANCELLED.value}
 
 
-def test_the_job_trigger_tells_of_a_job_that_is_not_there(jobs: Jobs) -> None:
+def test_the_job_trigger_reports_a_missing_job(jobs: Jobs) -> None:
     assert "Job '0123' does not exist" in fired(triggers.MaintenanceJobTrigger("0123"))["problem"]
 
 
-def test_the_trigger_tells_of_a_connection_that_is_not_there(jobs: Jobs) -> None:
+def test_the_trigger_reports_a_missing_connection(jobs: Jobs) -> None:
     assert "'nowhere'" in fired(triggers.MaintenanceJobTrigger("0123", "nowhere"))["problem"]
 
 
@@ -214,7 +214,7 @@ def test_the_lock_trigger_gives_up_in_time_and_names_the_holder(jobs: Jobs, flig
     assert (event["free"], event["holder"]) == (False, "etl/nightly")
 
 
-def test_a_lock_whose_time_has_run_out_keeps_nobody(jobs: Jobs, flights: TableName) -> None:
+def test_an_expired_lock_blocks_no_one(jobs: Jobs, flights: TableName) -> None:
     jobs.locks.acquire(flights, "etl/nightly", ttl=timedelta(microseconds=1))
 
     assert (
@@ -268,7 +268,7 @@ def test_a_trigger_waits_on_through_an_outage_of_the_store(
     assert event.get("status") == "cancelled" if awaited == "job" else event["free"] is True
 
 
-def test_the_lock_trigger_tells_of_an_outage_that_outlasts_its_time(outage: Outage) -> None:
+def test_the_lock_trigger_reports_an_outage_that_outlasts_its_time(outage: Outage) -> None:
     event = fired(triggers.TableLockTrigger("demo.flights", "lake", "2026-01-01T00:00:00+00:00", "far", 0.01))
 
     assert "cannot be reached" in event["problem"]
