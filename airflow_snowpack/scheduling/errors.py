@@ -102,7 +102,7 @@ class InvalidEvent(SchedulingError, kind=Kind.INVALID):
     """Invalid event."""
 
 
-class WrongTransition(SchedulingError, kind=Kind.REFUSED):
+class WrongTransition(SchedulingError, kind=Kind.FAILED):
     """The state does not allow this change."""
 
     def __init__(self, pending_id: str, state: str, wanted: str) -> None:
