@@ -175,7 +175,7 @@ def write_shard(plan: ShardPlan, batches: Iterable[pa.RecordBatch], folder: Path
 
 
 def _gathered(batches: Iterable[pa.RecordBatch], plan: ShardPlan) -> Iterator[pa.Table]:
-    """Yield the same rows in tables of ``batch_size`` rows, as Spark's batches have the size that its settings say."""
+    """Yield the same rows in tables of ``batch_size`` rows, as the size of Spark's batches depends on its settings."""
     pending: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:
