@@ -164,7 +164,7 @@ def test_the_page_of_a_schedule_tells_all_of_it(get: Any, made: Made) -> None:
     assert "name: launched" in said
     assert "success" in said
     assert "jana ran it via api" in said
-    for what in ("launched", "triggered", "asked for", "created"):
+    for what in ("launched", "triggered", "requested", "created"):
         assert f"<span>{what}</span>" in page.text
     assert "is starting" in said
 
