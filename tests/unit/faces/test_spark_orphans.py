@@ -40,7 +40,7 @@ def test_an_engine_in_this_process_names_no_server() -> None:
 def test_a_server_that_does_not_answer_is_not_taken_for_one_without_orphans() -> None:
     from airflow_snowpack.hooks.iceberg_spark import ConnectOrphans
 
-    with pytest.raises(SparkUnavailable, match=r"sc://127\.0\.0\.1:9 does not answer") as refused:
+    with pytest.raises(SparkUnavailable, match=r"sc://127\.0\.0\.1:9 does not respond") as refused:
         ConnectOrphans().end("cluster", "a job", [1])
     assert "hunter2" not in str(refused.value)
 
