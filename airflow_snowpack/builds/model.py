@@ -53,6 +53,52 @@ def plain_text(field: str, value: object) -> None:
         raise InvalidBuild(field, value, f"it is not Unicode text ({error.reason})") from None
 
 
+Key = int | str | bytes
+
+
+class KeyType(StrEnum):
+    """The types of keys. Columns of narrower integers are ``INTEGER``."""
+
+    INTEGER = "integer"
+    STRING = "string"
+    BYTES = "bytes"
+
+
+KEY_TYPES: dict[type, KeyType] = {int: KeyType.INTEGER, str: KeyType.STRING, bytes: KeyType.BYTES}
+"""The type of a key by the type of its Python value."""
+
+
+def canonical(key: object, key_type: KeyType) -> bytes:
+    """Return the bytes of a key that are hashed.
+
+    :raises InvalidRowKey: the key is null, of another type, an integer outside of 64 bits, or a string that is not Unicode.
+    """
+    match key_type, key:
+        case KeyType.INTEGER, int() if not isinstance(key, bool):
+            try:
+                return key.to_bytes(8, "little", signed=True)
+            except OverflowError:
+                raise InvalidRowKey(key, "an integer key must fit into 64 bits, signed") from None
+        case KeyType.STRING, str():
+            try:
+                return key.encode()
+            except UnicodeEncodeError as error:
+                raise InvalidRowKey(key, f"it is not Unicode text ({error.reason})") from None
+        case KeyType.BYTES, bytes() | bytearray() | memoryview():
+            return bytes(key)
+    raise InvalidRowKey(
+        key, f"it is of the type {type(key).__name__}, and the keys of this build are of the type {key_type.value}"
+    )
+
+
+def hash_shard(key: object, key_type: KeyType, num_shards: int) -> int:
+    """Return the shard of a key, from 0 to ``num_shards - 1``.
+
+    :raises InvalidRowKey: see :func:`canonical`.
+    """
+    return xxhash.xxh3_64_intdigest(canonical(key, key_type), seed=0) % num_shards
+
+
 class ShardFormat(StrEnum):
     """The format of a shard's file: ``shard.parquet`` sorted by key, or ``shard.sqlite`` for point look-ups."""
 
@@ -244,49 +290,3 @@ class Retention:
         whole_number("keep_runs", self.keep_runs, least=1)  # the current run is always kept
         if self.stale_attempt_age < timedelta(0):
             raise InvalidBuild("stale_attempt_age", self.stale_attempt_age, "it must not be negative")
-
-
-Key = int | str | bytes
-
-
-class KeyType(StrEnum):
-    """The types of keys. Columns of narrower integers are ``INTEGER``."""
-
-    INTEGER = "integer"
-    STRING = "string"
-    BYTES = "bytes"
-
-
-KEY_TYPES: dict[type, KeyType] = {int: KeyType.INTEGER, str: KeyType.STRING, bytes: KeyType.BYTES}
-"""The type of a key by the type of its Python value."""
-
-
-def canonical(key: object, key_type: KeyType) -> bytes:
-    """Return the bytes of a key that are hashed.
-
-    :raises InvalidRowKey: the key is null, of another type, an integer outside of 64 bits, or a string that is not Unicode.
-    """
-    match key_type, key:
-        case KeyType.INTEGER, int() if not isinstance(key, bool):
-            try:
-                return key.to_bytes(8, "little", signed=True)
-            except OverflowError:
-                raise InvalidRowKey(key, "an integer key must fit into 64 bits, signed") from None
-        case KeyType.STRING, str():
-            try:
-                return key.encode()
-            except UnicodeEncodeError as error:
-                raise InvalidRowKey(key, f"it is not Unicode text ({error.reason})") from None
-        case KeyType.BYTES, bytes() | bytearray() | memoryview():
-            return bytes(key)
-    raise InvalidRowKey(
-        key, f"it is of the type {type(key).__name__}, and the keys of this build are of the type {key_type.value}"
-    )
-
-
-def hash_shard(key: object, key_type: KeyType, num_shards: int) -> int:
-    """Return the shard of a key, from 0 to ``num_shards - 1``.
-
-    :raises InvalidRowKey: see :func:`canonical`.
-    """
-    return xxhash.xxh3_64_intdigest(canonical(key, key_type), seed=0) % num_shards
