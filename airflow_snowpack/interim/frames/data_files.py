@@ -146,7 +146,9 @@ def _rows_of_file(scan: DataScan, task: FileScanTask, wanted: pa.Schema) -> pa.T
             own = [known[field.metadata[FIELD_ID]] for field in wanted]
         except KeyError as missing:
             raise UnreadableTable(path, f"it has no column with the id {missing.args[0].decode()}") from missing
-        columns = dataset.Scanner.from_fragment(fragment, schema=in_file, columns=[field.name for field in own])
+        # With a limit, nothing is read ahead: row groups after it are not needed.
+        ahead: dict[str, int] = {} if scan.limit is None else {"batch_readahead": 0}
+        columns = dataset.Scanner.from_fragment(fragment, schema=in_file, columns=[field.name for field in own], **ahead)
         try:
             schema = pa.schema([_shape(each, field) for each, field in zip(own, wanted, strict=True)])
             batches = list(_batches(columns.to_batches(), schema, scan.limit))

@@ -134,9 +134,9 @@ def test_what_can_be_seen_to_be_wrong_is_refused_at_once(spark: SparkSession, nu
         map_rows(lambda row: row, numbers.selectExpr("id", "kind AS id"), "id bigint")
     with pytest.raises(InvalidColumns, match=r"The columns 'id bigit' are not usable: Spark cannot parse them"):
         map_rows(lambda row: row, numbers, "id bigit")
-    with pytest.raises(InvalidColumns, match="give Spark's DDL"):
+    with pytest.raises(InvalidColumns, match="pass Spark's DDL"):
         map_rows(lambda row: row, numbers, ["id"])  # type: ignore[arg-type]  # what a careless user gives
-    with pytest.raises(InvalidInterimTable, match="give a Spark DataFrame"):
+    with pytest.raises(InvalidInterimTable, match="pass a Spark DataFrame"):
         map_rows(lambda row: row, [{"id": 1}], "id bigint")  # type: ignore[arg-type]  # likewise
 
 
