@@ -96,7 +96,7 @@ def test_what_was_answered_differently_by_api_cli_and_tasks_follows_from_one_kin
 def test_an_error_from_outside_the_package_names_a_kind_and_needs_nothing_else() -> None:
     from airflow_snowpack.api.problems import status_of
     from airflow_snowpack.cli.exit_code import code_of
-    from airflow_snowpack.operators.refusals import is_retried
+    from airflow_snowpack.operators.base import is_retried
 
     class QuotaExceeded(SnowpackError, kind=Kind.CONFLICT):
         """The quota is exceeded."""
@@ -109,7 +109,7 @@ def test_a_task_is_retried_for_what_another_task_may_still_create() -> None:
     from airflow_snowpack.builds.errors import BuildNotFound
     from airflow_snowpack.iceberg.errors import TableNotFound
     from airflow_snowpack.interim.errors import InterimTableNotFound
-    from airflow_snowpack.operators.refusals import is_retried
+    from airflow_snowpack.operators.base import is_retried
 
     assert is_retried(TableNotFound("demo.flights", "lake"))
     assert is_retried(InterimTableNotFound("cleaned"))
