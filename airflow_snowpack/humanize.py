@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,10 @@ SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 DURATION_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 SHORTEST_AGO = timedelta(seconds=5)
 """Anything closer to now than this is "just now"."""
+
+ID = re.compile("[0-9a-f]{32}")
+SHORT_ID = 12
+"""Of a hundred thousand jobs, two begin with the same 12 characters once in fifty thousand times."""
 
 
 def number(value: float) -> str:
@@ -94,6 +99,11 @@ def one_unit(span: timedelta) -> str:
 def timestamp(moment: datetime, zone: tzinfo = UTC) -> str:
     """Format a time to the second, with its zone: ``2026-11-21 14:30:00 UTC``."""
     return f"{moment.astimezone(zone):%Y-%m-%d %H:%M:%S %Z}"
+
+
+def short_id(text: str) -> str:
+    """Shorten the id of a job to its first 12 characters, as lists show it; leave any other text as it is."""
+    return text[:SHORT_ID] if ID.fullmatch(text) else text
 
 
 def clock_time(moment: datetime, zone: tzinfo = UTC) -> str:

@@ -1,9 +1,9 @@
-"""Puts the app together.
+"""The app: mounted in Airflow's API server, or served alone.
 
-    app = build_app(open_services, TokenAuth("…"))
+    serve(build_app(open_services, TokenAuth(token)), "127.0.0.1", 8085)
 
-From outside to inside: the edge (headers, faults, counts), the deadline, encoded slashes, the routes. Mounted or alone, it is the
-same app; links in answers begin with the root path under which it stands.
+From outside to inside: headers and problems, the deadline, encoded slashes, the routes. Links in answers begin with the root path
+of the app.
 """
 
 import asyncio
@@ -18,11 +18,9 @@ from fastapi import FastAPI
 from airflow_snowpack import __version__
 from airflow_snowpack.api import problems
 from airflow_snowpack.api.auth import Auth
-from airflow_snowpack.api.deadline import SHARE, Deadline
-from airflow_snowpack.api.edge import Edge
-from airflow_snowpack.api.measures import Measures
+from airflow_snowpack.api.metrics import Metrics
+from airflow_snowpack.api.middleware import DEADLINE_SHARE, Deadline, Edge, EncodedSlashes
 from airflow_snowpack.api.pages.router import router as pages
-from airflow_snowpack.api.paths import EncodedSlashes
 from airflow_snowpack.api.routes import ROUTERS
 from airflow_snowpack.api.services import LazyServices, Services
 from airflow_snowpack.store.deadlines import REQUEST_TIMEOUT
@@ -30,6 +28,7 @@ from airflow_snowpack.store.deadlines import REQUEST_TIMEOUT
 log = logging.getLogger(__name__)
 
 START_PATIENCE = timedelta(seconds=15)
+SHUTDOWN_GRACE = timedelta(seconds=10)
 
 
 def build_app(open_services: Callable[[], Services], auth: Auth, timeout: timedelta = REQUEST_TIMEOUT) -> FastAPI:
@@ -50,14 +49,14 @@ def build_app(open_services: Callable[[], Services], auth: Auth, timeout: timede
     )
     app.state.auth = auth
     app.state.services = LazyServices(open_services)
-    app.state.measures = Measures()
+    app.state.metrics = Metrics()
     problems.install(app)
     for router in ROUTERS:
         app.include_router(router)
     app.include_router(pages)
     app.add_middleware(EncodedSlashes)  # the last that is added is the outermost
-    app.add_middleware(Deadline, limit=timeout * SHARE)
-    app.add_middleware(Edge, count=app.state.measures.count)
+    app.add_middleware(Deadline, limit=timeout * DEADLINE_SHARE)
+    app.add_middleware(Edge, count=app.state.metrics.count)
     return app
 
 
@@ -90,3 +89,27 @@ async def open_ahead(services: LazyServices, patience: timedelta = START_PATIENC
     threading.Thread(target=work, name="snowpack-open", daemon=True).start()
     with suppress(TimeoutError):
         await asyncio.wait_for(ended.wait(), patience.total_seconds())
+
+
+def serve(
+    app: FastAPI, host: str = "127.0.0.1", port: int = 8085, *, root_path: str = "", grace: timedelta = SHUTDOWN_GRACE
+) -> None:
+    """Serve under uvicorn until SIGTERM or SIGINT; running requests are answered first.
+
+    :param root_path: the prefix that a proxy removes from paths; links in answers begin with it.
+    :param grace: how long running requests may take at the end.
+    :raises SystemExit: the port cannot be used.
+    """
+    import uvicorn
+
+    uvicorn.run(
+        app,
+        host=host,
+        port=port,
+        root_path=root_path,
+        access_log=False,  # /metrics counts requests
+        log_level="info",
+        server_header=False,
+        date_header=True,
+        timeout_graceful_shutdown=int(grace.total_seconds()),
+    )

@@ -1,6 +1,6 @@
-"""What routes take from the query, and bodies, checked and turned into the domain's values.
+"""Parameters and bodies of requests, checked and converted to values of the domain.
 
-The invariant: everything that comes out of here can be given to either database; a NUL character is refused with its place.
+The invariant: both databases can store every value that is returned here; a NUL character is refused with its place.
 """
 
 import re
@@ -12,10 +12,11 @@ from pydantic import ValidationError
 
 from airflow_snowpack.api.errors import InvalidRequest
 from airflow_snowpack.api.services import Open
-from airflow_snowpack.api.shapes import JOB_ID, Shape
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.iceberg.names import LEVEL
 from airflow_snowpack.jobs import InvalidCursor, JobFilter, JobNotFound, JobStatus
+from airflow_snowpack.wire.job import JOB_ID
+from airflow_snowpack.wire.shape import Shape
 
 MAX_LIMIT = 1000
 MAX_BODY = 256 * 1024
@@ -23,7 +24,7 @@ MAX_TEXT = 500
 DOTTED = rf"^{LEVEL.pattern}(\.{LEVEL.pattern})+$"
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 CURSOR = re.compile(r"[A-Za-z0-9_-]{1,400}")
-# The offset's plus sign is a space when somebody forgot to encode it.
+# The offset's plus sign is a space when the client did not encode it.
 MOMENT = re.compile(r"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)(?:([Zz])|([+\- ]\d\d:\d\d))")
 
 Model = TypeVar("Model", bound=Shape)
@@ -43,13 +44,20 @@ Table = Annotated[
     ),
 ]
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many at most.")]
+Before = Annotated[int | None, Query(ge=1, le=2**63 - 1, description="Only entries older than this one: the next page.")]
 
 
 def text_parameter(description: str, **schema: Any) -> Any:
-    """A query parameter of free text without a NUL. An empty one is refused: it would narrow nothing, and was meant to."""
+    """Return a query parameter of free text without NUL. An empty one is refused, because it would match everything."""
     return Query(
         description=description, min_length=1, max_length=MAX_TEXT, pattern="^[^\\x00]*$", json_schema_extra=schema or None
     )
+
+
+def name_parameter(pattern: re.Pattern[str], longest: int, example: str) -> Any:
+    """Return a path parameter of a name. Its route checks it, so that an impossible name is a 404."""
+    schema = {"pattern": f"^{pattern.pattern}$", "maxLength": longest, "example": example}
+    return Path(description=f"Matches `{pattern.pattern}`.", json_schema_extra=schema)
 
 
 async def _job_id(job_id: Annotated[str, Path(description="The id of a job.", json_schema_extra={"example": JOB_ID})]) -> str:
@@ -67,12 +75,12 @@ async def _job_filter(
     table: Annotated[str | None, text_parameter("Of this table: `database.table_name`.", pattern=DOTTED)] = None,
     status: Annotated[list[JobStatus] | None, Query(description="With this status; repeat it for any of several.")] = None,
     search: Annotated[
-        str | None, text_parameter("Part of a table's name, a job's id, who submitted or owns it, or its error.")
+        str | None, text_parameter("Part of a table's name, a job's id, its submitter, its owner or its error.")
     ] = None,
     dag: Annotated[str | None, text_parameter("Of this DAG's task instances.")] = None,
-    dry_run: Annotated[bool | None, Query(description="Only dry runs, or only others.")] = None,
-    since: Annotated[str | None, Query(description="Submitted then or later.", json_schema_extra={"format": "date-time"})] = None,
-    until: Annotated[str | None, Query(description="Submitted before then.", json_schema_extra={"format": "date-time"})] = None,
+    dry_run: Annotated[bool | None, Query(description="Only dry runs, or none.")] = None,
+    since: Annotated[str | None, Query(description="Submitted since.", json_schema_extra={"format": "date-time"})] = None,
+    until: Annotated[str | None, Query(description="Submitted before.", json_schema_extra={"format": "date-time"})] = None,
 ) -> JobFilter:
     return JobFilter(
         table=None if table is None else TableName.parse(table, catalog=services.inventory.catalog_name),
@@ -86,7 +94,7 @@ async def _job_filter(
 
 
 async def _cursor(
-    cursor: Annotated[str | None, Query(description="Where the page before ended; from its `Link` header or its `next`.")] = None,
+    cursor: Annotated[str | None, Query(description="From the `Link` header or the `next` of the page before.")] = None,
 ) -> str | None:
     if cursor is not None and not CURSOR.fullmatch(cursor):
         raise InvalidCursor(cursor)
@@ -100,7 +108,7 @@ Cursor = Annotated[str | None, Depends(_cursor)]
 
 
 def read_moment(where: str, text: str) -> datetime:
-    """An RFC 3339 moment as UTC.
+    """Return an RFC 3339 time in UTC.
 
     :raises InvalidRequest: it is not one, or has no offset.
     """
@@ -111,12 +119,12 @@ def read_moment(where: str, text: str) -> datetime:
         offset = "+00:00" if match[2] else match[3].replace(" ", "+")
         return datetime.fromisoformat(match[1] + offset).astimezone(UTC)
     except (ValueError, OverflowError):
-        problem = f"{text[:40]!r} is not a moment with an offset, such as 2026-04-25T14:35:00Z"
+        problem = f"{text[:40]!r} is not a time with an offset, such as 2026-04-25T14:35:00Z"
         raise InvalidRequest.at(where, problem) from None
 
 
 async def read_body(request: Request) -> bytes:
-    """The body as it came; its shape is looked at later, after drain mode and the names.
+    """Return the body of a request. Its shape is checked later, after drain mode and the names.
 
     :raises InvalidRequest: it is too long.
     """
@@ -133,7 +141,7 @@ RawBody = Annotated[bytes, Depends(read_body)]
 
 
 def parse_body(model: type[Model], body: bytes) -> Model:
-    """:raises InvalidRequest: it is no JSON, or not of this shape."""
+    """:raises InvalidRequest: the body is not valid JSON, or not of this shape."""
     try:
         return model.model_validate_json(body)
     except ValidationError as error:

@@ -22,8 +22,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 
 from airflow_snowpack.api.auth import NotAuthenticated
-from airflow_snowpack.api.errors import InvalidRequest, StoreDown
-from airflow_snowpack.api.reasons import reason_in_words, told_outside
+from airflow_snowpack.api.errors import InvalidRequest, StoreDown, message_for_clients, reason_in_words
 from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.interim.errors import InterimTableInUse
 from airflow_snowpack.jobs import DrainModeOn, JobAlreadyFinished, JobStillActive, KeyUsedBefore, LockInUse, TableLocked
@@ -106,7 +105,7 @@ def problem_of(error: Exception) -> JSONResponse:
     status = status_of(error)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR and error.kind is not Kind.UNAVAILABLE:
         log.error("A request failed because of an error in the installation.", exc_info=error)
-    return problem(status, _code(error), _title(error), told_outside(error), headers=_headers(error), **_more(error))
+    return problem(status, _code(error), _title(error), message_for_clients(error), headers=_headers(error), **_more(error))
 
 
 def status_of(error: SnowpackError) -> int:

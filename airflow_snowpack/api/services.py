@@ -24,7 +24,7 @@ from fastapi import Depends, Request
 from airflow_snowpack.api.auth import editor_of, reader_of
 from airflow_snowpack.api.errors import CatalogTooSlow, StorageTooSlow
 from airflow_snowpack.api.roles import DagStates, no_dag_states
-from airflow_snowpack.api.threads import in_thread
+from airflow_snowpack.api.routing import in_thread
 from airflow_snowpack.iceberg import CatalogUnreachable, TableName
 from airflow_snowpack.installation import Installation
 from airflow_snowpack.inventory import Inventory, refresher

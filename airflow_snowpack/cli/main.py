@@ -81,20 +81,20 @@ TABLES = (
 )  # fmt: skip
 
 LOCKS = (
-    command("list", "locks.list_locks", "List the tables that are locked, and by whom", a.OUTPUT, example="locks list"),
+    command("list", "queue.list_locks", "List the tables that are locked, and by whom", a.OUTPUT, example="locks list"),
     command(
-        "release", "locks.release", "Free a table whose holder is gone", a.TABLE, a.HOLDER, a.FORCE, a.YES, a.OUTPUT,
+        "release", "queue.release", "Free a table whose holder is gone", a.TABLE, a.HOLDER, a.FORCE, a.YES, a.OUTPUT,
         example="locks release demo.flights --holder etl/2026-11-21",
     ),
 )  # fmt: skip
 
 DRAIN = (
     command(
-        "on", "drain.switch_on", "Refuse new maintenance and pause the sweep", a.REASON, a.OUTPUT,
+        "on", "queue.drain_on", "Refuse new maintenance and pause the sweep", a.REASON, a.OUTPUT,
         example='drain on --reason "Postgres moves to its new host"',
     ),
-    command("off", "drain.switch_off", "Accept maintenance again", a.OUTPUT, example="drain off"),
-    command("status", "drain.show", "Tell whether drain mode is on, and since when, by whom and why", a.OUTPUT,
+    command("off", "queue.drain_off", "Accept maintenance again", a.OUTPUT, example="drain off"),
+    command("status", "queue.drain_status", "Tell whether drain mode is on, and since when, by whom and why", a.OUTPUT,
             example="drain status"),
 )  # fmt: skip
 
@@ -118,38 +118,38 @@ SCHEDULES = (
         example="schedules history page_views_nightly",
     ),
     command(
-        "create", "schedule_changes.create", "Create schedules; they are suspended unless they say enabled",
+        "create", "schedules.create", "Create schedules; they are suspended unless they say enabled",
         a.SCHEDULE_FILE, a.OUTPUT,
         example="schedules create nightly.yaml",
     ),
     command(
-        "update", "schedule_changes.update", "Change schedules; what is pending is discarded", a.SCHEDULE_FILE, a.OUTPUT,
+        "update", "schedules.update", "Change schedules; what is pending is discarded", a.SCHEDULE_FILE, a.OUTPUT,
         example="schedules update nightly.yaml",
     ),
     command(
-        "delete", "schedule_changes.delete", "Delete schedules, and what is pending with them", a.SCHEDULES, a.YES, a.OUTPUT,
+        "delete", "schedules.delete", "Delete schedules, and what is pending with them", a.SCHEDULES, a.YES, a.OUTPUT,
         example="schedules delete page_views_nightly --yes",
     ),
     command(
-        "suspend", "schedule_changes.suspend", "Discard what is pending, and let no event count", a.SCHEDULES, a.OUTPUT,
+        "suspend", "schedules.suspend", "Discard what is pending, and let no event count", a.SCHEDULES, a.OUTPUT,
         example="schedules suspend page_views_nightly",
     ),
     command(
-        "resume", "schedule_changes.resume", "Let events count, from now on", a.SCHEDULES, a.OUTPUT,
+        "resume", "schedules.resume", "Let events count, from now on", a.SCHEDULES, a.OUTPUT,
         example="schedules resume page_views_nightly",
     ),
     command(
-        "run", "schedule_changes.run", "Start a schedule's DAG now, whatever its trigger and constraints say",
+        "run", "schedules.run", "Start a schedule's DAG now, whatever its trigger and constraints say",
         a.SCHEDULE, a.OUTPUT,
         example="schedules run page_views_nightly",
     ),
     command(
-        "sync", "schedule_sync.sync", "Bring the store in line with the files that declare schedules",
+        "sync", "schedule_files.sync", "Bring the store in line with the files that declare schedules",
         a.SCHEDULE_PATHS, a.UPDATE_SCHEDULES, a.PLAN_SYNC, a.CATALOG_CONN_ID, a.OUTPUT,
         example="schedules sync --dry-run",
     ),
     command(
-        "check", "schedule_check.check", "Fail if a table or a DAG that declared schedules need is missing or cannot be read",
+        "check", "schedule_files.check", "Fail if a table or a DAG that declared schedules need is missing or cannot be read",
         a.SCHEDULE_PATHS, a.CATALOG_CONN_ID, a.OUTPUT,
         example="schedules check dags",
     ),
@@ -157,25 +157,25 @@ SCHEDULES = (
 
 RUNS = (
     command(
-        "register", "run_changes.register", "Register a run: a DAG under a name, with its usual conf and perhaps a cron",
+        "register", "runs.register", "Register a run: a DAG under a name, with its usual conf and perhaps a cron",
         a.REGISTERED, a.RUN_DAG, a.RUN_CONF, a.CRON, a.TZ, a.PRESERVATION, a.RUN_ENABLED, a.DESCRIPTION, a.OUTPUT,
         example="runs register features_daily --dag make_features --cron '0 8 * * *' --tz Europe/Berlin",
     ),
     command(
-        "upsert", "run_changes.upsert", "Register a run, or let it be as it is said here; done twice, it changes nothing",
+        "upsert", "runs.upsert", "Register a run, or let it be as it is said here; done twice, it changes nothing",
         a.REGISTERED, a.RUN_DAG, a.RUN_CONF, a.CRON, a.TZ, a.PRESERVATION, a.RUN_ENABLED, a.DESCRIPTION, a.OUTPUT,
         example="runs upsert features_daily --dag make_features --cron '0 9 * * *' --tz Europe/Berlin",
     ),
     command(
-        "enable", "run_changes.enable", "Let runs' crons count, from now on", a.REGISTERED_RUNS, a.OUTPUT,
+        "enable", "runs.enable", "Let runs' crons count, from now on", a.REGISTERED_RUNS, a.OUTPUT,
         example="runs enable features_daily",
     ),
     command(
-        "disable", "run_changes.disable", "Discard what is pending, and let runs' crons not count", a.REGISTERED_RUNS, a.OUTPUT,
+        "disable", "runs.disable", "Discard what is pending, and let runs' crons not count", a.REGISTERED_RUNS, a.OUTPUT,
         example="runs disable features_daily",
     ),
     command(
-        "unregister", "run_changes.unregister", "Unregister runs, and discard what is pending with them",
+        "unregister", "runs.unregister", "Unregister runs, and discard what is pending with them",
         a.REGISTERED_RUNS, a.YES, a.OUTPUT,
         example="runs unregister features_daily --yes",
     ),
@@ -189,7 +189,7 @@ RUNS = (
         example="runs show features_daily",
     ),
     command(
-        "run", "run_changes.run", "Start a registered run now, also while it is disabled",
+        "run", "runs.run", "Start a registered run now, also while it is disabled",
         a.REGISTERED, a.ONE_CONF, a.ONE_PRESERVATION, a.OUTPUT,
         example="runs run features_daily --conf '{\"days\": 30}' --preservation FULL",
     ),
@@ -210,7 +210,7 @@ EVENTS = (
 
 PENDING = (
     command(
-        "list", "pending.list_pending", "List runs that may come, and what each waits for",
+        "list", "events.list_pending", "List runs that may come, and what each waits for",
         a.STATE, a.OF_SCHEDULE, a.LIMIT, a.CURSOR, a.OUTPUT,
         example="pending list --state pending_constraint",
     ),
@@ -233,17 +233,17 @@ BUILDS = (
         example="builds verify flights_by_tail",
     ),
     command(
-        "publish", "build_changes.publish", "Publish a run whose winners were selected",
+        "publish", "builds.publish", "Publish a run whose winners were selected",
         a.DATASET, a.RUN, a.STORAGE_CONN_ID, a.OUTPUT,
         example="builds publish flights_by_tail 20260425T000000Z",
     ),
     command(
-        "rollback", "build_changes.rollback", "Let readers see another published build",
+        "rollback", "builds.rollback", "Let readers see another published build",
         a.DATASET, a.TO, a.YES, a.STORAGE_CONN_ID, a.OUTPUT,
         example="builds rollback flights_by_tail --to=-1 --yes",
     ),
     command(
-        "cleanup", "build_changes.cleanup", "Delete losing attempts, runs that failed, and old runs",
+        "cleanup", "builds.cleanup", "Delete losing attempts, runs that failed, and old runs",
         a.DATASET, a.KEEP_RUNS, a.STALE_AGE, a.PLAN_CLEANUP, a.YES, a.STORAGE_CONN_ID, a.OUTPUT,
         example="builds cleanup flights_by_tail --keep-runs 7 --dry-run",
     ),
@@ -260,22 +260,22 @@ INTERIM = (
         example="interim show lake.snowpack_interim.flights_clean_5d2a91bc04de4f6f8d3c",
     ),
     command(
-        "collect", "interim_changes.collect", "Ask Airflow who has finished, and drop what nobody needs any more",
+        "collect", "interim.collect", "Ask Airflow who has finished, and drop what nobody needs any more",
         a.PLAN_DROPS, a.AIRFLOW_CONN_ID, a.CATALOG_CONN_ID, a.OUTPUT,
         example="interim collect --airflow-conn-id snowpack_airflow --dry-run",
     ),
     command(
-        "sweep", "interim_changes.sweep", "Drop what is called like an interim table and in no record",
+        "sweep", "interim.sweep", "Drop what is called like an interim table and in no record",
         a.OLDER_THAN, a.PLAN_DROPS, a.YES, a.CATALOG_CONN_ID, a.OUTPUT,
         example="interim sweep --older-than 2d --dry-run",
     ),
     command(
-        "adopt", "interim_changes.adopt", "Take over the namespace of interim tables from a store that is gone for good",
+        "adopt", "interim.adopt", "Take over the namespace of interim tables from a store that is gone for good",
         a.YES, a.CATALOG_CONN_ID, a.OUTPUT,
         example="interim adopt",
     ),
     command(
-        "drop", "interim_changes.drop", "Let go of tables that are preserved or named; the collector drops them next",
+        "drop", "interim.drop", "Let go of tables that are preserved or named; the collector drops them next",
         a.INTERIM_TABLES, a.FORGET, a.YES, a.OUTPUT,
         example="interim drop lake.snowpack_interim.flights_clean_5d2a91bc04de4f6f8d3c --yes",
     ),
@@ -291,7 +291,7 @@ DB = (
         example="db check",
     ),
     command(
-        "prune", "prune.prune", "Delete old jobs, histories, events and records of builds that nothing needs any more",
+        "prune", "db.prune", "Delete old jobs, histories, events and records of builds that nothing needs any more",
         a.PRUNED_AGE, a.PLAN_PRUNE, a.YES, a.OUTPUT,
         example="db prune --older-than 180d --dry-run",
     ),
@@ -323,7 +323,7 @@ def get_cli_commands() -> list[CLICommand]:
                 command("queue", "queue.show", "Tell how much work waits and runs", a.OUTPUT, example="queue"),
                 command("sweep", "queue.sweep", "Take back what dead workers left", a.OUTPUT, example="sweep"),
                 command(
-                    "audit", "audit.show", "Tell who did what, the newest first", a.SUBJECT, a.LIMIT, a.BEFORE, a.OUTPUT,
+                    "audit", "queue.audit", "Tell who did what, the newest first", a.SUBJECT, a.LIMIT, a.BEFORE, a.OUTPUT,
                     example="audit --subject demo.flights",
                 ),
                 command(

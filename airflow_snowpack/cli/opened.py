@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.cli.actor import os_user
-from airflow_snowpack.cli.job_id import find_job
+from airflow_snowpack.cli.values import find_job
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.settings import Settings

@@ -1,12 +1,12 @@
-"""Prints what a command found: a table for people, or JSON, YAML and plain text for programs.
+"""The output of commands: a table for people, or JSON, YAML and plain text for programs.
 
-    print_list(args.output, page.jobs, bodies.job_body, job_columns(now), empty="No job fits.")
-    print_one(args.output, bodies.drain_body(state), {"drain mode": "on"})
+    print_page(args, JOBS, page.items, page.next, now)
+    print_one(args.output, DrainShape.encode(state), {"drain mode": "on"})
 
-Airflow's own ``AirflowConsole.print_as`` turns every number and ``null`` into text, and takes what stands in brackets for markup;
-so JSON and YAML are written here from the values themselves, and tables are Airflow's with plain text in their cells.
+Airflow's own ``AirflowConsole.print_as`` turns every number and ``null`` into text and reads brackets as markup. So JSON and YAML
+are written here from the values themselves, and tables are Airflow's with plain text in their cells.
 
-The invariant: stdout has the output and nothing else. What is said besides goes to stderr (:func:`say`).
+The invariant: stdout has the output and nothing else. Other messages go to stderr (:func:`say`).
 """
 
 from __future__ import annotations
@@ -14,54 +14,70 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.cli.simple_table import AirflowConsole, SimpleTable
 from rich.text import Text
 from tabulate import tabulate  # type: ignore[import-untyped]  # it ships no types
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from argparse import Namespace
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from airflow_snowpack.wire.listing import Column, Listing
 
 T = TypeVar("T")
 
-STATUS_STYLES = {"pending": "yellow", "running": "cyan", "completed": "green", "failed": "bold red", "cancelled": "magenta"}
+DATA = ("json", "yaml")
 CONTROL_CHARACTERS = (*range(32), 127, *range(128, 160))
 UNPRINTABLE = {code: "\N{REPLACEMENT CHARACTER}" for code in CONTROL_CHARACTERS if chr(code) not in "\n\t"}
 
 
-@dataclass(frozen=True, slots=True)
-class Column(Generic[T]):
-    """One column of a list.
+def print_list(output: str, listing: Listing[T], items: Sequence[T], now: datetime, *, empty: str = "") -> None:
+    """Print a list that has no pages.
 
-    :param whole: the value for programs that read plain text: whole ids, exact moments.
-    :param short: the same for people, where it differs.
+    :param empty: what people read when the list is empty.
     """
-
-    heading: str
-    whole: Callable[[T], object]
-    short: Callable[[T], str | Text] | None = None
-
-    def for_people(self, item: T) -> Text:
-        return _text(self.whole(item) if self.short is None else self.short(item))
-
-
-def print_list(output: str, items: Sequence[T], shape: Callable[[T], Any], columns: Sequence[Column[T]], *, empty: str) -> None:
-    """Print a list in the form that was asked for.
-
-    :param empty: what people read when there is nothing.
-    """
-    if output in ("json", "yaml"):
-        print_data(output, [shape(item) for item in items])
+    if output in DATA:
+        print_data(output, [listing.body(item) for item in items])
     else:
-        print_rows(output, items, columns, empty=empty)
+        print_rows(output, listing.columns, items, now, empty=empty)
 
 
-def print_rows(output: str, items: Sequence[T], columns: Sequence[Column[T]], *, empty: str) -> None:
+def print_page(
+    args: Namespace,
+    listing: Listing[T],
+    items: Sequence[T],
+    next_: object,
+    now: datetime,
+    *,
+    option: str = "--cursor",
+    filters: Iterable[object] = (),
+    empty: str | None = None,
+    **more: Any,
+) -> None:
+    """Print a page of a list.
+
+    :param next_: the value of the option that prints the page after this one; ``None`` for the last page.
+    :param filters: the values of the options that narrow the list.
+    :param empty: what people read when nothing narrows the list and it is empty; without it, "No … yet.".
+    :param more: what else the JSON has.
+    """
+    if args.output in DATA:
+        print_data(args.output, listing.page(items, next_, **more))
+        return
+    after = getattr(args, option.removeprefix("--").replace("-", "_"))
+    nothing = none_of(listing.noun or listing.name, filters=filters, after=after, empty=empty)
+    print_rows(args.output, listing.columns, items, now, empty=nothing)
+    if next_ is not None:
+        say(f"There are more: {option} {next_} shows the next page.")
+
+
+def print_rows(output: str, columns: Sequence[Column[T]], items: Sequence[T], now: datetime, *, empty: str = "") -> None:
     """Print rows as a table, or as plain text."""
     if output == "plain":
-        rows = [[_plain(column.whole(item)) for column in columns] for item in items]
+        rows = [[_plain(column.for_programs(item, now)) for column in columns] for item in items]
         if rows:
             # Without disable_numparse an id such as 1234e567… would be printed as the number that it looks like.
             print(tabulate(rows, headers=[column.heading for column in columns], tablefmt="plain", disable_numparse=True))
@@ -69,17 +85,17 @@ def print_rows(output: str, items: Sequence[T], columns: Sequence[Column[T]], *,
         print(empty)
     else:
         table = SimpleTable(show_header=True, caption=None)  # type: ignore[no-untyped-call]  # Airflow's
-        cells = {column.heading: [column.for_people(item) for item in items] for column in columns}
-        said = {heading: texts for heading, texts in cells.items() if any(texts)}  # a column that says nothing takes no room
-        for heading in said:
+        cells = {column.heading: [_cell(column, item, now) for item in items] for column in columns}
+        shown = {heading: texts for heading, texts in cells.items() if any(texts)}  # an empty column takes no room
+        for heading in shown:
             table.add_column(heading)
-        for row in zip(*said.values(), strict=True):
+        for row in zip(*shown.values(), strict=True):
             table.add_row(*row)
         console().print(table)
 
 
 def none_of(what: str, *, filters: Iterable[object] = (), after: object = None, empty: str | None = None) -> str:
-    """Return what people read in place of a list without entries.
+    """Return what people read in place of an empty list.
 
     :param what: the entries, in the plural.
     :param filters: the values of the options that narrow the list.
@@ -94,11 +110,11 @@ def none_of(what: str, *, filters: Iterable[object] = (), after: object = None, 
 
 
 def print_one(output: str, data: Any, fields: Mapping[str, object]) -> None:
-    """Print one thing: its data for programs, its fields for people.
+    """Print one value: its data for programs, its fields for people.
 
-    :param fields: a name and a value, text or rich text, on a line each.
+    :param fields: names and values, one on each line.
     """
-    if output in ("json", "yaml"):
+    if output in DATA:
         print_data(output, data)
         return
     width = max(len(name) for name in fields) + 2
@@ -107,6 +123,11 @@ def print_one(output: str, data: Any, fields: Mapping[str, object]) -> None:
             print(f"{name}\t{_plain(value)}")
         else:
             console().print(Text(f"{name:<{width}}", "dim").append_text(_text(value)), soft_wrap=True)
+
+
+def filled(fields: Mapping[str, object]) -> dict[str, object]:
+    """Return the fields that have a value."""
+    return {name: value for name, value in fields.items() if value}
 
 
 def print_data(output: str, data: Any) -> None:
@@ -120,12 +141,12 @@ def print_data(output: str, data: Any) -> None:
 
 
 def say(text: str) -> None:
-    """A word for people beside the output."""
+    """Print a message for people to stderr."""
     print(text, file=sys.stderr)
 
 
 def log_to_stderr() -> None:
-    """Airflow does so by itself only for commands that take ``--output``."""
+    """Send the log to stderr, as Airflow does for commands with ``--output`` only."""
     from airflow.cli.utils import redirect_stdout_log_handlers_to_stderr
 
     sys.stdout.flush()
@@ -133,11 +154,12 @@ def log_to_stderr() -> None:
 
 
 def is_for_people(output: str) -> bool:
+    """Return whether the output is a table; other forms are for programs."""
     return output == "table"
 
 
 def console() -> AirflowConsole:
-    """Colours only on a terminal, and never where NO_COLOR is set (rich alone would still print bold letters)."""
+    """Return a console with colours on a terminal only, and never with NO_COLOR (rich alone would still print bold text)."""
     colours = None if os.environ.get("NO_COLOR") or not sys.stdout.isatty() else "auto"
     return AirflowConsole(color_system=colours, highlight=False, markup=False, emoji=False)
 
@@ -147,9 +169,8 @@ def printable(text: str) -> str:
     return text.translate(UNPRINTABLE)
 
 
-def status_text(status: str) -> Text:
-    """Return a job's state in its colour."""
-    return Text(status, STATUS_STYLES.get(status, ""))
+def _cell(column: Column[T], item: T, now: datetime) -> Text:
+    return Text(printable(column.for_people(item, now)), "" if column.style is None else column.style(item))
 
 
 def _plain(value: object) -> str:

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from airflow_snowpack.api import Services, TokenAuth, build_app
-from airflow_snowpack.api.serve import serve
+from airflow_snowpack.api.app import serve
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.installation import Installation
 from airflow_snowpack.inventory import Inventory

@@ -32,7 +32,7 @@ def tell_modules() -> None:
 
 
 def main() -> None:
-    from airflow_snowpack.api.serve import serve
+    from airflow_snowpack.api.app import serve
 
     store_url, lake, port, *more = sys.argv[1:]
     if more:

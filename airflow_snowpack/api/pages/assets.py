@@ -11,7 +11,7 @@ from typing import Final
 
 from fastapi import APIRouter, Response
 
-from airflow_snowpack.api.threads import Threaded
+from airflow_snowpack.api.routing import Threaded
 
 KINDS: Final = {"page.css": "text/css", "page.js": "text/javascript", "theme.js": "text/javascript", "icon.svg": "image/svg+xml"}
 FOR_GOOD = "private, max-age=31536000, immutable"

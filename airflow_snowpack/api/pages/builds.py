@@ -7,13 +7,12 @@ from urllib.parse import urlencode
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from airflow_snowpack.api.build_bodies import key_text
-from airflow_snowpack.api.build_parameters import MOST_RUNS, checked_run
 from airflow_snowpack.api.errors import InvalidRequest
 from airflow_snowpack.api.pages.audit import WORDS
 from airflow_snowpack.api.pages.links import task_link
 from airflow_snowpack.api.pages.page import Here, Page, PageRoute
 from airflow_snowpack.api.pages.skew_chart import skew_chart
+from airflow_snowpack.api.routes.builds import MAX_RUNS, checked_run
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.errors import DatasetNotFound
 from airflow_snowpack.builds.manager import BuildManager
@@ -22,6 +21,7 @@ from airflow_snowpack.builds.registry.publications import audit_subject
 from airflow_snowpack.builds.run_inspection import can_publish, can_roll_back_to
 from airflow_snowpack.durations import parse_duration
 from airflow_snowpack.store import AuditTrail
+from airflow_snowpack.wire.build import key_text
 
 router = APIRouter(route_class=PageRoute)
 
@@ -107,8 +107,8 @@ def checked_dataset(name: str) -> str:
 
 def _plan(page: Page, manager: BuildManager, dataset: str, asked: dict[str, str]) -> Plan:
     keep = asked["keep_runs"]
-    if not (keep.isascii() and keep.isdigit() and 1 <= int(keep) <= MOST_RUNS):
-        raise InvalidRequest.at("keep_runs", f"it must be a whole number from 1 to {MOST_RUNS}")
+    if not (keep.isascii() and keep.isdigit() and 1 <= int(keep) <= MAX_RUNS):
+        raise InvalidRequest.at("keep_runs", f"it must be a whole number from 1 to {MAX_RUNS}")
     try:
         retention = Retention(int(keep), parse_duration(asked["stale_attempt_age"]))
     except ValueError as error:

@@ -5,7 +5,6 @@ from urllib.parse import urlencode
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from airflow_snowpack.api.lineage_name import full_name
 from airflow_snowpack.api.pages.lineage_chart import lineage_chart
 from airflow_snowpack.api.pages.links import task_link
 from airflow_snowpack.api.pages.page import Here, Page, PageRoute
@@ -14,6 +13,7 @@ from airflow_snowpack.lineage.graph import DEEPEST, DEPTH, Direction, Lineage
 from airflow_snowpack.lineage.operation import Operation
 from airflow_snowpack.store import InvalidCursor
 from airflow_snowpack.store import Page as PageOf
+from airflow_snowpack.wire.lineage import full_name
 
 PAGE = 50
 WAYS: dict[str, tuple[str, tuple[Direction, ...]]] = {

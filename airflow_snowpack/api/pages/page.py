@@ -24,8 +24,8 @@ from airflow_snowpack.api.pages.markup import template
 from airflow_snowpack.api.pages.navigation import MENU
 from airflow_snowpack.api.problems import problem_of
 from airflow_snowpack.api.roles import read_roles
+from airflow_snowpack.api.routing import Threaded
 from airflow_snowpack.api.services import Open, Services
-from airflow_snowpack.api.threads import Threaded
 
 LONGEST = 500
 """Characters of a parameter."""

@@ -12,7 +12,6 @@ from airflow_snowpack.api.pages.audit import WORDS
 from airflow_snowpack.api.pages.links import run_link
 from airflow_snowpack.api.pages.page import Here, PageRoute
 from airflow_snowpack.api.pages.progress import Rule, Step, progress, rules
-from airflow_snowpack.api.schedule_bodies import definition_of
 from airflow_snowpack.iceberg.names import LEVEL
 from airflow_snowpack.scheduling import (
     Explanation,
@@ -28,6 +27,7 @@ from airflow_snowpack.scheduling import (
 from airflow_snowpack.scheduling.registered_runs import audit_subject as audit_subject_of_run
 from airflow_snowpack.scheduling.schedule_writer import audit_subject
 from airflow_snowpack.store import AuditTrail
+from airflow_snowpack.wire.schedule import definition_of
 
 router = APIRouter(route_class=PageRoute)
 

@@ -2,45 +2,18 @@
 
 from fastapi import APIRouter
 
-from airflow_snowpack.api.routes import (
-    audit,
-    batch,
-    builds,
-    document,
-    drain,
-    events,
-    interim,
-    jobs,
-    lineage,
-    locks,
-    maintenance,
-    metrics,
-    pending,
-    probes,
-    queue,
-    runs,
-    schedules,
-    tables,
-)
+from airflow_snowpack.api.routes import builds, interim, jobs, lineage, queue, runs, schedules, service, tables
 
-# In this order they are looked through: a batch before the jobs, whose paths would take it for an id.
 ROUTERS: tuple[APIRouter, ...] = (
-    batch.router,
-    maintenance.router,
     jobs.router,
     tables.router,
-    locks.router,
     queue.router,
-    drain.router,
-    audit.router,
     schedules.router,
+    schedules.events,
     runs.router,
-    pending.router,
-    events.router,
     builds.router,
     lineage.router,
     interim.router,
-    probes.router,
-    metrics.router,
-    document.router,
+    service.probes,
+    service.router,
 )

@@ -1,50 +1,106 @@
-"""Builds: datasets, their runs and shards; publishing, going back, and cleaning up."""
+"""Builds: datasets, their runs and shards; publish, roll back and clean up."""
 
+from datetime import timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse
 
-from airflow_snowpack.api.auth import Reader
-from airflow_snowpack.api.build_bodies import (
-    cleanup_body,
-    dataset_body,
-    outcome_body,
-    publication_body,
-    run_body,
-    seen_body,
-)
-from airflow_snowpack.api.build_parameters import Asking, AskingUnlessDry, DatasetName, Keeping, RunName, checked_run
-from airflow_snowpack.api.build_shapes import (
+from airflow_snowpack.api.auth import Reader, reader_of
+from airflow_snowpack.api.errors import InvalidRequest
+from airflow_snowpack.api.openapi import documented
+from airflow_snowpack.api.parameters import Limit, RawBody, name_parameter, parse_body, text_parameter
+from airflow_snowpack.api.routing import Strict
+from airflow_snowpack.api.services import Acting, Open, actor_of
+from airflow_snowpack.builds import layout
+from airflow_snowpack.builds.errors import BuildNotFound, DatasetNotFound
+from airflow_snowpack.builds.model import Retention
+from airflow_snowpack.durations import parse_duration
+from airflow_snowpack.store import Actor
+from airflow_snowpack.wire.build import (
+    DATASETS,
     CleanupShape,
     DatasetRunsShape,
     DatasetsShape,
-    OutcomeShape,
+    PublishOutcomeShape,
     RollbackBody,
     RunSeenShape,
+    cleanup_body,
+    run_body,
+    seen_body,
 )
-from airflow_snowpack.api.documented import documented
-from airflow_snowpack.api.errors import InvalidRequest
-from airflow_snowpack.api.parameters import Limit, RawBody, parse_body, text_parameter
-from airflow_snowpack.api.services import Open
-from airflow_snowpack.api.strict import Strict
-from airflow_snowpack.builds.errors import BuildNotFound
 
-MOVES = 20
-MOST_SHARDS = 100_000
+MAX_RUNS = 1_000_000
+MAX_SHARDS = 100_000
+PUBLICATIONS_SHOWN = 20
 
 router = APIRouter(route_class=Strict, tags=["builds"])
+
+Dataset = Annotated[str, name_parameter(layout.DATASET, layout.MAX_NAME, "flights_by_tail")]
+Run = Annotated[str, name_parameter(layout.RUN, layout.MAX_NAME, "20260425T000000Z")]
+
+
+async def _dataset(dataset: Dataset) -> str:
+    if len(dataset) > layout.MAX_NAME or not layout.DATASET.fullmatch(dataset):
+        raise DatasetNotFound(dataset)
+    return dataset
+
+
+DatasetName = Annotated[str, Depends(_dataset)]
+
+
+async def _run(dataset: DatasetName, run_id: Run) -> str:
+    return checked_run(dataset, run_id)
+
+
+async def _actor_unless_dry(
+    request: Request,
+    dry_run: Annotated[bool, Query(description="Only report what would be deleted; needs the permission to read.")] = False,
+) -> Actor | None:
+    if not dry_run:
+        return await actor_of(request)
+    await reader_of(request)
+    return None
+
+
+async def _retention(
+    keep_runs: Annotated[int, Query(ge=1, le=MAX_RUNS, description="How many published runs to keep, the newest ones.")] = 7,
+    stale_attempt_age: Annotated[
+        str, text_parameter("The age from which a run without a lease counts as dead, such as `1d` or `PT12H`.")
+    ] = "1d",
+) -> Retention:
+    return Retention(keep_runs, read_age(stale_attempt_age))
+
+
+RunName = Annotated[str, Depends(_run)]
+ActingUnlessDry = Annotated[Actor | None, Depends(_actor_unless_dry)]
+Keeping = Annotated[Retention, Depends(_retention)]
+
+
+def checked_run(dataset: str, run_id: str) -> str:
+    """:raises BuildNotFound: no run can have this id."""
+    if len(run_id) > layout.MAX_NAME or not layout.RUN.fullmatch(run_id):
+        raise BuildNotFound(dataset, run_id)
+    return run_id
+
+
+def read_age(text: str) -> timedelta:
+    """:raises InvalidRequest: the text is not a duration."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise InvalidRequest.at("query.stale_attempt_age", f"it {error}") from None
 
 
 @router.get("/builds", **documented("list_datasets", "List datasets by name", DatasetsShape))
 def list_datasets(
     user: Reader,
     services: Open,
-    after: Annotated[str | None, text_parameter("Only names that come after this one: the next page.")] = None,
+    after: Annotated[str | None, text_parameter("Only names after this one: the next page.")] = None,
     limit: Limit = 100,
 ) -> JSONResponse:
-    found = services.builds().registry.datasets(limit=limit, after=after)
-    return JSONResponse({"datasets": [dataset_body(each) for each in found.items], "next": found.next})
+    page = services.builds().registry.datasets(limit=limit, after=after)
+    return JSONResponse(DATASETS.page(page.items, page.next))
 
 
 @router.get("/builds/{dataset:name}", **documented("get_dataset", "Get a dataset and its runs", DatasetRunsShape, 404))
@@ -55,72 +111,69 @@ def get_dataset(
     before: Annotated[str | None, text_parameter("Only runs older than this one: the next page.")] = None,
     limit: Limit = 100,
 ) -> JSONResponse:
-    """The newest data first; and the last moves of the pointer."""
+    """With the newest data first, and the last publications."""
     registry = services.builds().registry
     known = registry.dataset(dataset)
-    found = registry.runs(dataset, limit=limit, before=None if before is None else checked_run(dataset, before))
-    return JSONResponse(
-        {
-            **dataset_body(known),
-            "publications": [publication_body(each) for each in registry.publications(dataset, limit=MOVES)],
-            "runs": [run_body(each, known.current_run) for each in found.items],
-            "next": found.next,
-        }
-    )
+    page = registry.runs(dataset, limit=limit, before=None if before is None else checked_run(dataset, before))
+    runs = [run_body(run, known.current_run) for run in page.items]
+    publications = registry.publications(dataset, limit=PUBLICATIONS_SHOWN)
+    return JSONResponse(DatasetRunsShape.encode(known, publications=publications, runs=runs, next=page.next))
 
 
 @router.get(
     "/builds/{dataset:name}/runs/{run_id:name}",
-    **documented("get_run", "Get a run with its shards, their winners and losers", RunSeenShape, 404),
+    **documented("get_run", "Get a run with its shards and their attempts", RunSeenShape, 404),
 )
 def get_run(
     dataset: DatasetName,
     run_id: RunName,
     user: Reader,
     services: Open,
-    after: Annotated[int | None, Query(ge=0, le=MOST_SHARDS, description="Only shards after this one: the next page.")] = None,
+    after: Annotated[int | None, Query(ge=0, le=MAX_SHARDS, description="Only shards after this one: the next page.")] = None,
     limit: Limit = 100,
 ) -> JSONResponse:
-    """Attempts are those that are in the storage: losing ones are gone after a cleanup."""
+    """Lists the attempts that are in the storage. Cleanup deletes losing attempts."""
     manager = services.builds()
     known = manager.registry.dataset(dataset)
     first = -1 if after is None else after
-    seen = services.ask_storage(dataset, lambda: manager.inspect(dataset, run_id, after=first, limit=limit))
-    return JSONResponse(seen_body(seen, known.current_run))
+    found = services.ask_storage(dataset, lambda: manager.inspect(dataset, run_id, after=first, limit=limit))
+    return JSONResponse(seen_body(found, known.current_run))
 
 
 @router.post(
     "/builds/{dataset:name}/runs/{run_id:name}/publish",
-    **documented("publish_run", "Publish a run whose winners were selected", OutcomeShape, 404, 409),
+    **documented("publish_run", "Publish a run", PublishOutcomeShape, 404, 409),
 )
-def publish(dataset: DatasetName, run_id: RunName, actor: Asking, services: Open) -> JSONResponse:
-    """An older run than what was published goes into history. Publishing it again changes nothing."""
+def publish(dataset: DatasetName, run_id: RunName, actor: Acting, services: Open) -> JSONResponse:
+    """A run with older data than the current build is published into history. A repetition changes nothing."""
     manager = services.builds()
-    return JSONResponse(outcome_body(services.ask_storage(dataset, lambda: manager.publish(dataset, run_id, actor=actor))))
+    outcome = services.ask_storage(dataset, lambda: manager.publish(dataset, run_id, actor=actor))
+    return JSONResponse(PublishOutcomeShape.encode(outcome))
 
 
 @router.post(
     "/builds/{dataset:name}/rollback",
-    **documented("roll_back", "Go back to an older build", OutcomeShape, 404, 409, body=RollbackBody),
+    **documented("roll_back", "Roll back to an older build", PublishOutcomeShape, 404, 409, body=RollbackBody),
 )
-def rollback(dataset: DatasetName, actor: Asking, services: Open, sent: RawBody) -> JSONResponse:
-    """The pointer moves, and nothing else does. Naming the build that is current already changes nothing."""
+def rollback(dataset: DatasetName, actor: Acting, services: Open, sent: RawBody) -> JSONResponse:
+    """Only the pointer to the current build changes. To roll back to the current build changes nothing."""
     to = parse_body(RollbackBody, sent).to
     if "\x00" in to:
-        raise InvalidRequest.at("to", "it holds a NUL character")
+        raise InvalidRequest.at("to", "it has a NUL character")
     if not to.isascii():
         raise BuildNotFound(dataset, to)
     manager = services.builds()
-    return JSONResponse(outcome_body(services.ask_storage(dataset, lambda: manager.rollback(dataset, to, actor=actor))))
+    outcome = services.ask_storage(dataset, lambda: manager.rollback(dataset, to, actor=actor))
+    return JSONResponse(PublishOutcomeShape.encode(outcome))
 
 
-CLEANUP = documented("clean_up", "Delete losing attempts, runs that failed, and old runs", CleanupShape, 404, 409)
-CLEANUP["responses"][202] = {"description": "It goes on in the background.", "model": CleanupShape}
+CLEANUP = documented("clean_up", "Delete losing attempts, failed runs and old runs", CleanupShape, 404, 409)
+CLEANUP["responses"][202] = {"description": "It continues in the background.", "model": CleanupShape}
 
 
 @router.post("/builds/{dataset:name}/cleanup", **CLEANUP)
-def cleanup(dataset: DatasetName, actor: AskingUnlessDry, services: Open, retention: Keeping) -> JSONResponse:
-    """What takes long goes on in the background, and is answered with status 202 and `"done": false`."""
+def cleanup(dataset: DatasetName, actor: ActingUnlessDry, services: Open, retention: Keeping) -> JSONResponse:
+    """A cleanup that takes too long continues in the background; the answer is 202 with `"done": false`."""
     manager = services.builds()
     manager.registry.dataset(dataset)
     if actor is None:
@@ -128,5 +181,5 @@ def cleanup(dataset: DatasetName, actor: AskingUnlessDry, services: Open, retent
         return JSONResponse(cleanup_body(dataset, planned, dry_run=True))
     done = services.begin_at_storage(lambda: manager.cleanup(dataset, retention, actor=actor))
     if done is None:
-        return JSONResponse({**cleanup_body(dataset, [], dry_run=False), "done": False}, 202)
+        return JSONResponse(cleanup_body(dataset, [], dry_run=False, done=False), 202)
     return JSONResponse(cleanup_body(dataset, done.result(), dry_run=False))

@@ -1,4 +1,4 @@
-"""Lineage: which table came from which, and what was done to them."""
+"""Lineage: the upstream and downstream tables of a table, and the operations between them."""
 
 from typing import Annotated, Literal
 
@@ -6,19 +6,19 @@ from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
 from airflow_snowpack.api.auth import Reader
-from airflow_snowpack.api.documented import documented
-from airflow_snowpack.api.lineage_bodies import lineage_body, operations_body
-from airflow_snowpack.api.lineage_name import full_name
-from airflow_snowpack.api.lineage_shapes import LineageShape, OperationsShape
+from airflow_snowpack.api.openapi import documented
 from airflow_snowpack.api.parameters import Limit, NamedTable, text_parameter
+from airflow_snowpack.api.routing import Strict
 from airflow_snowpack.api.services import Open
-from airflow_snowpack.api.strict import Strict
 from airflow_snowpack.lineage.graph import DEEPEST, DEPTH, Direction, Lineage
 from airflow_snowpack.lineage.operations import OperationLog
+from airflow_snowpack.wire.lineage import OPERATIONS, LineageShape, OperationsShape, full_name
 
-WAYS = {"up": (Direction.UP,), "down": (Direction.DOWN,), "both": tuple(Direction)}
+DIRECTIONS = {"up": (Direction.UP,), "down": (Direction.DOWN,), "both": tuple(Direction)}
 
-Way = Annotated[Literal["up", "down", "both"], Query(description="`up`: what it came from; `down`: what came of it; or both.")]
+Towards = Annotated[
+    Literal["up", "down", "both"], Query(description="`up`: upstream tables; `down`: downstream tables; or both.")
+]
 Depth = Annotated[int, Query(ge=0, le=DEEPEST, description="How many steps from the table.")]
 NAME = "A table's name with its catalog, `lake.analytics.page_views`, or a dataset's name or url."
 
@@ -29,12 +29,12 @@ router = APIRouter(route_class=Strict, tags=["lineage"])
     "/lineage", **documented("get_lineage", "Get the lineage of a table of any catalog, or of a dataset", LineageShape, 404)
 )
 def get_lineage(
-    user: Reader, services: Open, name: Annotated[str, text_parameter(NAME)], direction: Way = "both", depth: Depth = DEPTH
+    user: Reader, services: Open, name: Annotated[str, text_parameter(NAME)], direction: Towards = "both", depth: Depth = DEPTH
 ) -> JSONResponse:
-    """A name of which nothing is recorded is a graph of one table, with `"known": false`."""
+    """A name without recorded operations is a graph of one table, with `"known": false`."""
     store = services.jobs.store
     known = full_name(store, name, services.inventory.catalog_name)
-    return JSONResponse(lineage_body(Lineage(store).around(known, depth, WAYS[direction])))
+    return JSONResponse(LineageShape.encode(Lineage(store).around(known, depth, DIRECTIONS[direction])))
 
 
 @router.get(
@@ -42,23 +42,25 @@ def get_lineage(
     **documented("get_table_lineage", "Get the lineage of a table", LineageShape),
 )
 def get_table_lineage(
-    name: NamedTable, user: Reader, services: Open, direction: Way = "both", depth: Depth = DEPTH
+    name: NamedTable, user: Reader, services: Open, direction: Towards = "both", depth: Depth = DEPTH
 ) -> JSONResponse:
-    """A table of this installation's catalog. It need not exist any more: what was recorded stays for its retention."""
-    return JSONResponse(lineage_body(Lineage(services.jobs.store).around(str(name), depth, WAYS[direction])))
+    """Of a table of this installation's catalog, which may be deleted: operations are kept for their retention period."""
+    return JSONResponse(LineageShape.encode(Lineage(services.jobs.store).around(str(name), depth, DIRECTIONS[direction])))
 
 
-@router.get("/operations", **documented("list_operations", "List what was done to tables, newest first", OperationsShape, 404))
+@router.get("/operations", **documented("list_operations", "List operations on tables, newest first", OperationsShape, 404))
 def list_operations(
     user: Reader,
     services: Open,
     name: Annotated[str | None, text_parameter(f"Of one: {NAME}")] = None,
-    after: Annotated[str | None, text_parameter("What the page before gave as `next`.")] = None,
+    after: Annotated[str | None, text_parameter("The `next` of the page before.")] = None,
     limit: Limit = 100,
 ) -> JSONResponse:
-    """Creating, inserting, copying, maps and reduces, maintenance, builds."""
+    """Creates, inserts, copies, maps and reduces, maintenance, and builds."""
     log = OperationLog(services.jobs.store)
     if name is None:
-        return JSONResponse(operations_body(log.latest(limit=limit, after=after)))
-    known = full_name(services.jobs.store, name, services.inventory.catalog_name)
-    return JSONResponse(operations_body(log.of_table(known, limit=limit, after=after)))
+        page = log.latest(limit=limit, after=after)
+    else:
+        known = full_name(services.jobs.store, name, services.inventory.catalog_name)
+        page = log.of_table(known, limit=limit, after=after)
+    return JSONResponse(OPERATIONS.page(page.items, page.next))

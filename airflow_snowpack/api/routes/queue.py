@@ -1,5 +1,6 @@
-"""The queue: how deep, how old, how it went, and the sweep that takes back what was lost."""
+"""Operations: the queue, the sweep, locks, drain mode and the audit trail."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated
 
@@ -7,30 +8,98 @@ from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
 from airflow_snowpack.api.auth import Reader
-from airflow_snowpack.api.bodies import queue_body, sample_body, sweep_body
-from airflow_snowpack.api.documented import documented
+from airflow_snowpack.api.errors import InvalidRequest
+from airflow_snowpack.api.openapi import documented
+from airflow_snowpack.api.parameters import Before, Limit, NamedTable, RawBody, parse_body, text_parameter
+from airflow_snowpack.api.routing import Strict
 from airflow_snowpack.api.services import Acting, Open
-from airflow_snowpack.api.shapes import QueueShape, SampleShape, SweepShape
-from airflow_snowpack.api.strict import Strict
+from airflow_snowpack.jobs import AuditTrail
+from airflow_snowpack.wire.audit import AUDIT, AuditPageShape
+from airflow_snowpack.wire.listing import cut
+from airflow_snowpack.wire.queue import (
+    DrainBody,
+    DrainShape,
+    LockShape,
+    QueueShape,
+    ReleaseShape,
+    SampleShape,
+    SweepShape,
+    oldest_seconds,
+)
 
-router = APIRouter(route_class=Strict, tags=["queue"])
+router = APIRouter(route_class=Strict)
 
 
-@router.get("/queue", **documented("get_queue", "Look at the queue", QueueShape))
+@router.get("/queue", tags=["queue"], **documented("get_queue", "Get the state of the queue", QueueShape))
 def queue(user: Reader, services: Open) -> JSONResponse:
-    """The depth counts what a worker could claim now: neither claimed nor waiting out a back-off."""
-    return JSONResponse(queue_body(services.jobs.queue(), services.jobs.store.clock()))
+    """The depth counts the jobs that a worker could claim now: not claimed, and not waiting for a back-off."""
+    state = services.jobs.queue()
+    return JSONResponse(QueueShape.encode(state, oldest_seconds=oldest_seconds(state, services.jobs.store.clock())))
 
 
-@router.get("/queue/history", **documented("get_queue_history", "See how the queue went", list[SampleShape]))
+@router.get("/queue/history", tags=["queue"], **documented("get_queue_history", "Get the queue over time", list[SampleShape]))
 def history(
     user: Reader, services: Open, hours: Annotated[int, Query(ge=1, le=168, description="How far back.")] = 24
 ) -> JSONResponse:
-    """96 moments, evenly spaced, up to now."""
-    return JSONResponse([sample_body(sample) for sample in services.jobs.queue_over_time(timedelta(hours=hours))])
+    """96 samples, evenly spaced, until now."""
+    return JSONResponse([SampleShape.encode(each) for each in services.jobs.queue_over_time(timedelta(hours=hours))])
 
 
-@router.post("/sweep", **documented("sweep", "Take back what was lost", SweepShape))
+@router.post("/sweep", tags=["queue"], **documented("sweep", "Requeue lost jobs", SweepShape))
 def sweep(actor: Acting, services: Open) -> JSONResponse:
-    """Jobs whose lease ran out go back to the queue, or fail when they have no attempt left; locks without a holder go."""
-    return JSONResponse(sweep_body(services.jobs.sweep(actor=actor)))
+    """Requeues jobs whose lease has expired, fails those without an attempt left, and releases locks without a holder."""
+    return JSONResponse(SweepShape.encode(services.jobs.sweep(actor=actor)))
+
+
+@router.get("/locks", tags=["locks"], **documented("list_locks", "List locks, oldest first", list[LockShape]))
+def list_locks(user: Reader, services: Open) -> JSONResponse:
+    return JSONResponse([LockShape.encode(lock) for lock in services.jobs.locks.list()])
+
+
+@router.delete(
+    "/locks/{database:name}/{table:name}", tags=["locks"], **documented("release_lock", "Release a lock", ReleaseShape, 409)
+)
+def release(
+    name: NamedTable,
+    actor: Acting,
+    services: Open,
+    holder: Annotated[str, Query(min_length=1, max_length=500, pattern="^[^\\x00]*$", description="The holder of the lock.")],
+    catalog_id: Annotated[
+        str | None,
+        Query(max_length=64, pattern="^[0-9a-f]*$", description="Of another catalog than the API's, as `GET /locks` shows it."),
+    ] = None,
+    force: Annotated[bool, Query(description="Even if the worker of a cancelled job may still be at work.")] = False,
+) -> JSONResponse:
+    """Releases the lock only if the named holder has it. An active job keeps its lock: cancel the job instead."""
+    table = name if catalog_id is None else replace(name, catalog_id=catalog_id)
+    lock = services.jobs.break_lock(table, holder, actor=actor, force=force)
+    return JSONResponse(ReleaseShape.encode(None, released=lock is not None, lock=lock))
+
+
+@router.get("/drain", tags=["drain"], **documented("get_drain", "Get drain mode", DrainShape))
+def get_drain(user: Reader, services: Open) -> JSONResponse:
+    return JSONResponse(DrainShape.encode(services.jobs.drain()))
+
+
+@router.put("/drain", tags=["drain"], **documented("set_drain", "Switch drain mode", DrainShape, body=DrainBody))
+def put_drain(actor: Acting, services: Open, sent: RawBody) -> JSONResponse:
+    """On: submissions are refused and the sweep pauses. Running jobs finish, and workers still claim pending ones."""
+    body = parse_body(DrainBody, sent)
+    if body.reason is not None and "\x00" in body.reason:
+        raise InvalidRequest.at("reason", "it has a NUL character")
+    return JSONResponse(DrainShape.encode(services.jobs.set_drain(body.on, reason=body.reason, actor=actor)))
+
+
+@router.get("/audit", tags=["audit"], **documented("list_audit", "List changes, newest first", AuditPageShape))
+def audit(
+    user: Reader,
+    services: Open,
+    before: Before = None,
+    limit: Limit = 100,
+    subject: Annotated[
+        str | None, text_parameter("Of one job (its id), table (with its catalog), `drain`, `queue` or `schedule:<name>`.")
+    ] = None,
+) -> JSONResponse:
+    """Every change through the API, the pages or the command line."""
+    found = AuditTrail(services.jobs.store).latest(limit + 1, before, subject)
+    return JSONResponse(AUDIT.page(*cut(found, limit, lambda entry: entry.id)))

@@ -34,7 +34,7 @@ def serve(args: Namespace) -> ExitCode | None:
     # Airflow gave this logger a handler of its own, which uvicorn takes away, and kept it from the one that uvicorn brings.
     logging.getLogger("uvicorn.error").propagate = True
     from airflow_snowpack.api import TokenAuth, build_app
-    from airflow_snowpack.api.serve import serve as serve_app
+    from airflow_snowpack.api.app import serve as serve_app
 
     serve_app(
         build_app(partial(open_services, args.store_conn_id, args.catalog_conn_id), TokenAuth(token), settings.request_timeout),

@@ -1,42 +1,49 @@
-"""``airflow snowpack builds list|show|verify``: the datasets that are built, their runs, and the shards of one."""
+"""``airflow snowpack builds``: the datasets, their runs and shards; verify, publish, roll back and clean up."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.api import build_bodies as bodies
-from airflow_snowpack.api.bodies import moment
+from airflow_snowpack.cli.confirm import confirm
 from airflow_snowpack.cli.exit_code import ExitCode
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.cli.output import Column, none_of, print_data, print_one, print_rows, say
-from airflow_snowpack.humanize import ago, size
+from airflow_snowpack.cli.output import DATA, filled, is_for_people, none_of, print_data, print_one, print_page, print_rows, say
+from airflow_snowpack.cli.values import read_period
+from airflow_snowpack.humanize import ago, number, plural, size, timestamp
+from airflow_snowpack.wire.build import (
+    CLEANUP,
+    DATASETS,
+    PROBLEMS,
+    SHARDS,
+    DatasetRunsShape,
+    DatasetShape,
+    PublishOutcomeShape,
+    VerificationShape,
+    build_runs,
+    cleanup_body,
+    run_body,
+    run_status,
+    seen_body,
+)
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from datetime import datetime
 
     from airflow_snowpack.builds.manager import BuildManager
-    from airflow_snowpack.builds.read.verify import ShardProblem, Verification
-    from airflow_snowpack.builds.registry.model import BuildDataset, BuildRun
-    from airflow_snowpack.builds.run_inspection import ShardInspection
+    from airflow_snowpack.builds.model import CleanupAction
+    from airflow_snowpack.builds.registry.model import PublishOutcome
+    from airflow_snowpack.cli.opened import Opened
 
-PROGRAMS = ("json", "yaml")
-MOVES = 20
+PUBLICATIONS_SHOWN = 20
 
 
 @ends_cleanly
 def list_datasets(args: Namespace) -> ExitCode | None:
     """``builds list``"""
     with opened(args) as here:
-        found, now = here.builds(None).registry.datasets(limit=args.limit, after=args.after), here.now
-    shown, after = found.items, found.next
-    if args.output in PROGRAMS:
-        print_data(args.output, {"datasets": [bodies.dataset_body(each) for each in shown], "next": after})
-        return None
-    print_rows(args.output, shown, _dataset_columns(now), empty=none_of("datasets", after=args.after))
-    if after is not None:
-        say(f"There are more: --after {after} goes on.")
+        page = here.builds(None).registry.datasets(limit=args.limit, after=args.after)
+        print_page(args, DATASETS, page.items, page.next, here.now, option="--after")
     return None
 
 
@@ -44,144 +51,140 @@ def list_datasets(args: Namespace) -> ExitCode | None:
 def show(args: Namespace) -> ExitCode | None:
     """``builds show``"""
     with opened(args) as here:
-        manager, now = here.builds(args.storage_conn_id), here.now
+        manager = here.builds(args.storage_conn_id)
         if args.run is None:
-            _show_dataset(args, manager, now)
+            _show_dataset(args, here, manager)
         else:
-            _show_run(args, manager, now)
+            _show_run(args, here, manager)
     return None
+
+
+def _show_dataset(args: Namespace, here: Opened, manager: BuildManager) -> None:
+    registry = manager.registry
+    known, now = registry.dataset(args.dataset), here.now
+    page = registry.runs(args.dataset, limit=args.limit, before=args.before)
+    if args.output in DATA:
+        publications = registry.publications(args.dataset, limit=PUBLICATIONS_SHOWN)
+        runs = [run_body(run, known.current_run) for run in page.items]
+        print_data(args.output, DatasetRunsShape.encode(known, publications=publications, runs=runs, next=page.next))
+        return
+    locked = f"{known.locked_by}, until {timestamp(known.locked_until)}" if known.locked_until else known.locked_by
+    fields = {
+        "dataset": known.dataset,
+        "location": known.url,
+        "current run": known.current_run or "none",
+        "since": ago(known.moved_at, now),
+        "locked by": locked,
+    }
+    print_one(args.output, DatasetShape.encode(known), filled(fields))
+    print()
+    print_rows(args.output, build_runs(known.current_run).columns, page.items, now, empty=none_of("runs"))
+    if page.next is not None:
+        say(f"There are more: --before {page.next} shows the next page.")
+
+
+def _show_run(args: Namespace, here: Opened, manager: BuildManager) -> None:
+    known, now = manager.registry.dataset(args.dataset), here.now
+    first = -1 if args.after_shard is None else args.after_shard
+    found = manager.inspect(args.dataset, args.run, after=first, limit=args.limit)
+    body, run = seen_body(found, known.current_run), found.run
+    if args.output in DATA:
+        print_data(args.output, body)
+        return
+    fields = {
+        "run": run.run_id,
+        "status": run_status(run, known.current_run),
+        "data of": timestamp(run.as_of),
+        "started": ago(run.started_at, now),
+        "owner": run.owner,
+        "shards": number(run.num_shards),
+        "rows": None if run.rows is None else number(run.rows),
+        "size": None if run.bytes is None else size(run.bytes),
+        "manifest": run.manifest,
+        "error": run.error,
+        "problem": found.problem,
+    }
+    print_one(args.output, body, filled(fields))
+    print()
+    print_rows(args.output, SHARDS.columns, found.shards, now, empty="No more shards.")
+    if body["next"] is not None:
+        say(f"There are more: --after-shard {body['next']} shows the next page.")
 
 
 @ends_cleanly
 def verify(args: Namespace) -> ExitCode | None:
     """``builds verify``"""
     with opened(args) as here:
-        found = here.builds(args.storage_conn_id).verify(args.dataset, args.run)
-    if args.output in PROGRAMS:
-        print_data(args.output, _verification_body(found))
+        found, now = here.builds(args.storage_conn_id).verify(args.dataset, args.run), here.now
+    if args.output in DATA:
+        print_data(args.output, VerificationShape.encode(found))
     elif found.problems:
-        print_rows(args.output, found.problems, PROBLEM_COLUMNS, empty="")
-        say(f"{found.run_id} of {found.dataset}: {len(found.problems)} of {found.shards:,} shards are not what was written.")
+        print_rows(args.output, PROBLEMS.columns, found.problems, now)
+        damaged = f"{len(found.problems)} of {plural(found.shards, 'shard')}"
+        say(f"{found.run_id} of {found.dataset}: {damaged} are not what was written.")
     else:
-        print(f"{found.run_id} of {found.dataset}: {found.shards:,} shards with {found.rows:,} rows are what was written.")
+        read = f"{plural(found.shards, 'shard')} with {plural(found.rows, 'row')}"
+        print(f"{found.run_id} of {found.dataset}: {read} are what was written.")
     return None if found.sound else ExitCode.REFUSED
 
 
-def _verification_body(found: Verification) -> dict[str, object]:
-    problems = [{"shard_id": each.shard_id, "path": each.path, "problem": each.problem} for each in found.problems]
-    numbers = {"shards": found.shards, "rows": found.rows, "bytes": found.bytes}
-    return {"dataset": found.dataset, "run_id": found.run_id, "manifest": found.manifest} | numbers | {"problems": problems}
+@ends_cleanly
+def publish(args: Namespace) -> ExitCode | None:
+    """``builds publish``"""
+    with opened(args) as here:
+        _print_outcome(args, here.builds(args.storage_conn_id).publish(args.dataset, args.run, actor=here.actor))
+    return None
 
 
-def _show_dataset(args: Namespace, manager: BuildManager, now: datetime) -> None:
-    registry = manager.registry
-    known = registry.dataset(args.dataset)
-    found = registry.runs(args.dataset, limit=args.limit, before=args.before)
-    shown, before = found.items, found.next
-    if args.output in PROGRAMS:
-        moves = registry.publications(args.dataset, limit=MOVES)
-        body = bodies.dataset_body(known) | {
-            "publications": [bodies.publication_body(each) for each in moves],
-            "runs": [bodies.run_body(run, known.current_run) for run in shown],
-            "next": before,
-        }
-        print_data(args.output, body)
+@ends_cleanly
+def rollback(args: Namespace) -> ExitCode | None:
+    """``builds rollback``"""
+    with opened(args) as here:
+        manager = here.builds(args.storage_conn_id)
+        current = manager.registry.dataset(args.dataset).current_run
+        confirm(f"The current run of {args.dataset} is {current or 'none'}. Roll back to {args.to}?", yes=args.yes)
+        _print_outcome(args, manager.rollback(args.dataset, args.to, actor=here.actor))
+    return None
+
+
+@ends_cleanly
+def cleanup(args: Namespace) -> ExitCode | None:
+    """``builds cleanup``"""
+    from airflow_snowpack.builds.model import Retention
+
+    retention = Retention(args.keep_runs, read_period("--stale-attempt-age", args.stale_attempt_age))
+    with opened(args) as here:
+        manager = here.builds(args.storage_conn_id)
+        if not args.dry_run and not args.yes:
+            planned = manager.cleanup(args.dataset, retention, actor=None)
+            if not planned:
+                _print_cleanup(args, here, planned)
+                return None
+            confirm(f"Delete {_total(planned)} of {args.dataset}? --dry-run lists them.", yes=False)
+        actions = manager.cleanup(args.dataset, retention, actor=None if args.dry_run else here.actor)
+        _print_cleanup(args, here, actions)
+    return ExitCode.UNREACHABLE if any(action.error for action in actions) else None
+
+
+def _print_outcome(args: Namespace, outcome: PublishOutcome) -> None:
+    if not is_for_people(args.output):
+        body = PublishOutcomeShape.encode(outcome)
+        print_one(args.output, body, body)
         return
-    fields = {
-        "dataset": known.dataset,
-        "stands at": known.url,
-        "readers see": known.current_run or "nothing yet",
-        "since": ago(known.moved_at, now),
-        **({"locked by": f"{known.locked_by}, until {moment(known.locked_until)}"} if known.locked_by else {}),
-    }
-    print_one(args.output, bodies.dataset_body(known), fields)
-    print()
-    print_rows(args.output, shown, _run_columns(known.current_run, now), empty=none_of("runs"))
-    if before is not None:
-        say(f"There are more: --before {before} goes on.")
+    print(f"{outcome.run_id} is the current run of {outcome.dataset} now." if outcome.moved else outcome.reason)
+    if not outcome.recorded:
+        say("The store did not answer; the next publication or cleanup records it.")
 
 
-def _show_run(args: Namespace, manager: BuildManager, now: datetime) -> None:
-    known = manager.registry.dataset(args.dataset)
-    first = -1 if args.after_shard is None else args.after_shard
-    seen = manager.inspect(args.dataset, args.run, after=first, limit=args.limit)
-    body = bodies.seen_body(seen, known.current_run)
-    if args.output in PROGRAMS:
-        print_data(args.output, body)
+def _print_cleanup(args: Namespace, here: Opened, actions: list[CleanupAction]) -> None:
+    if args.output in DATA:
+        print_data(args.output, cleanup_body(args.dataset, actions, dry_run=args.dry_run))
         return
-    run = seen.run
-    fields = {
-        "run": run.run_id,
-        "status": status_of(run, known.current_run),
-        "data of": moment(run.as_of),
-        "begun": ago(run.started_at, now),
-        "owner": run.owner,
-        "shards": run.num_shards,
-        **({"rows": f"{run.rows:,}", "size": size(run.bytes or 0)} if run.rows is not None else {}),
-        **({"manifest": run.manifest} if run.manifest else {}),
-        **({"error": run.error} if run.error else {}),
-        **({"problem": seen.problem} if seen.problem else {}),
-    }
-    print_one(args.output, body, fields)
-    print()
-    print_rows(args.output, seen.shards, SHARD_COLUMNS, empty="There are no more shards.")
-    if body["next"] is not None:
-        say(f"There are more: --after-shard {body['next']} goes on.")
+    print_rows(args.output, CLEANUP.columns, actions, here.now, empty="Nothing to delete.")
+    if actions:
+        say(f"{'Would delete' if args.dry_run else 'Deleted'} {_total(actions)}.")
 
 
-def status_of(run: BuildRun, current_run: str | None) -> str:
-    """How people call it."""
-    if run.deleted_at is not None:
-        return f"{run.status.value}, cleaned up"
-    if run.run_id == current_run:
-        return "current"
-    return "published" if run.status.value == "succeeded" else run.status.value
-
-
-def _dataset_columns(now: datetime) -> list[Column[BuildDataset]]:
-    return [
-        Column("dataset", lambda each: each.dataset),
-        Column("readers see", lambda each: each.current_run, lambda each: each.current_run or "nothing yet"),
-        Column("since", lambda each: moment(each.moved_at), lambda each: ago(each.moved_at, now)),
-        Column("newest data", lambda each: moment(each.newest_as_of), lambda each: ago(each.newest_as_of, now)),
-        Column("locked by", lambda each: each.locked_by),
-        Column("stands at", lambda each: each.url),
-    ]
-
-
-def _run_columns(current_run: str | None, now: datetime) -> list[Column[BuildRun]]:
-    return [
-        Column("run", lambda run: run.run_id),
-        Column("status", lambda run: status_of(run, current_run)),
-        Column("data of", lambda run: moment(run.as_of), lambda run: f"{run.as_of:%Y-%m-%d %H:%M}"),
-        Column("begun", lambda run: moment(run.started_at), lambda run: ago(run.started_at, now)),
-        Column("shards", lambda run: run.num_shards),
-        Column("rows", lambda run: run.rows, lambda run: "" if run.rows is None else f"{run.rows:,}"),
-        Column("size", lambda run: run.bytes, lambda run: "" if run.bytes is None else size(run.bytes)),
-        Column("error", lambda run: run.error, lambda run: (run.error or "")[:60]),
-    ]
-
-
-PROBLEM_COLUMNS: list[Column[ShardProblem]] = [
-    Column("shard", lambda each: each.shard_id),
-    Column("file", lambda each: each.path),
-    Column("problem", lambda each: each.problem),
-]
-
-
-def _size(shard: ShardInspection) -> str:
-    return size(shard.winner.bytes) if shard.winner else ""
-
-
-SHARD_COLUMNS: list[Column[ShardInspection]] = [
-    Column("shard", lambda shard: shard.shard_id),
-    Column("rows", lambda shard: shard.winner and shard.winner.rows),
-    Column("size", lambda shard: shard.winner and shard.winner.bytes, _size),
-    Column("smallest key", lambda shard: bodies.key_text(shard.winner.min_key) if shard.winner else None),
-    Column("greatest key", lambda shard: bodies.key_text(shard.winner.max_key) if shard.winner else None),
-    Column("winner", lambda shard: shard.winner.url if shard.winner else None),
-    Column("losers", lambda shard: len(shard.losers), lambda shard: str(len(shard.losers) or "")),
-    Column(
-        "attempts", lambda shard: len(shard.attempts), lambda shard: "" if shard.winner else str(len(shard.attempts) or "none")
-    ),
-]
+def _total(actions: list[CleanupAction]) -> str:
+    objects = plural(sum(action.objects or 0 for action in actions), "object")
+    return f"{objects} of {size(sum(action.bytes or 0 for action in actions))}"

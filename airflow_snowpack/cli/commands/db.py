@@ -1,7 +1,7 @@
-"""``airflow snowpack db upgrade|check``: the tables of the store.
+"""``airflow snowpack db``: the tables of the store: upgrade, check and prune.
 
-Exit codes: 0 the tables are up to date, or the embedded file is still to be made by its first use; 1 they are not, or the
-store cannot be used; the reason is on stderr.
+Exit codes of ``db check``: 0 when the tables are up to date, or the embedded file does not exist yet; 1 when they are not, or the
+store cannot be used. The reason is on stderr.
 """
 
 from __future__ import annotations
@@ -9,19 +9,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from airflow_snowpack.cli.confirm import confirm
+from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.cli.output import log_to_stderr
+from airflow_snowpack.cli.output import is_for_people, log_to_stderr, print_list, say
+from airflow_snowpack.cli.values import read_period
 from airflow_snowpack.hooks.store import SnowpackHook
+from airflow_snowpack.humanize import duration, plural
+from airflow_snowpack.wire.listing import Column, Listing
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
     from sqlalchemy.engine import URL
 
+    from airflow_snowpack.cli.exit_code import ExitCode
+
 
 @ends_cleanly
 def upgrade(args: Namespace) -> None:
-    """Run the migrations that the store lacks."""
+    """``db upgrade``: run the missing migrations."""
     from airflow_snowpack.store import upgrade_schema
 
     log_to_stderr()
@@ -32,23 +39,43 @@ def upgrade(args: Namespace) -> None:
 
 @ends_cleanly
 def check(args: Namespace) -> None:
-    """Tell whether the store can be used as it is."""
+    """``db check``: check that the store can be used as it is."""
     from airflow_snowpack.store import check_schema
     from airflow_snowpack.store.opening import check_folder
 
     with SnowpackHook(args.store_conn_id) as hook:
         url = hook.url()
         check_folder(url)
-        path = _file_to_come(url)
+        path = _missing_file(url)
         if path is not None:
-            print(f"There is no store yet. {path} is made with its tables when it is first used.")
+            print(f"The store does not exist yet. Its first use creates {path} with all tables.")
             return
         with hook.unchecked_store() as store:
             check_schema(store)
             print(f"The store at {store.where} is up to date.")
 
 
-def _file_to_come(url: URL) -> Path | None:
-    """The embedded file, when it does not exist yet; looking must not make it."""
+def _missing_file(url: URL) -> Path | None:
+    """Return the embedded file if it does not exist yet; the check must not create it."""
     path = Path(url.database or "")
     return path if url.get_backend_name() == "sqlite" and not path.exists() else None
+
+
+@ends_cleanly
+def prune(args: Namespace) -> ExitCode | None:
+    """``db prune``: delete old rows that nothing needs."""
+    older_than = read_period("--older-than", args.older_than)
+    if not args.dry_run:
+        confirm(f"Delete the rows that are older than {duration(older_than)} and no longer needed?", yes=args.yes)
+    with opened(args) as here:
+        rows, now = here.installation.prune(older_than, here.actor, dry_run=args.dry_run), here.now
+    name = "would_delete" if args.dry_run else "deleted"
+    counts: Listing[tuple[str, int]] = Listing(
+        "rows",
+        lambda row: {"table": row[0], name: row[1]},
+        (Column("table", lambda row: row[0]), Column("rows", lambda row: row[1])),
+    )
+    print_list(args.output, counts, [*rows.items()], now, empty="No rows are that old.")
+    if is_for_people(args.output):
+        say(f"{'Would delete' if args.dry_run else 'Deleted'} {plural(rows.total(), 'row')}.")
+    return None

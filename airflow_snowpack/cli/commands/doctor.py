@@ -6,11 +6,13 @@ printed and ends with 0.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.cli.exit_code import ExitCode
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.cli.output import Column, is_for_people, log_to_stderr, print_list
+from airflow_snowpack.cli.output import is_for_people, log_to_stderr, print_list
+from airflow_snowpack.wire.listing import Column, Listing
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -26,7 +28,7 @@ def examine(args: Namespace) -> ExitCode | None:
     log_to_stderr()
     examined = Examined(args.store_conn_id, args.catalog_conn_id, args.spark_conn_id, start_spark=not args.no_spark)
     findings = diagnose(examined)
-    print_list(args.output, findings, _body, COLUMNS, empty="")
+    print_list(args.output, FINDINGS, findings, datetime.now(UTC))
     if is_for_people(args.output):
         for finding in findings:
             if finding.to_do:
@@ -34,12 +36,13 @@ def examine(args: Namespace) -> ExitCode | None:
     return ExitCode.REFUSED if any(finding.verdict is Verdict.WRONG for finding in findings) else None
 
 
-def _body(finding: Finding) -> dict[str, str]:
-    return {"check": finding.check, "verdict": finding.verdict.value, "message": finding.message, "to_do": finding.to_do}
-
-
-COLUMNS: list[Column[Finding]] = [
-    Column("check", lambda finding: finding.check),
-    Column("verdict", lambda finding: finding.verdict.value),
-    Column("message", lambda finding: finding.message),
-]
+FINDINGS: Listing[Finding] = Listing(
+    "findings",
+    lambda finding: {
+        "check": finding.check,
+        "verdict": finding.verdict.value,
+        "message": finding.message,
+        "to_do": finding.to_do,
+    },
+    (Column("check", "check"), Column("verdict", "verdict"), Column("message", "message")),
+)

@@ -1,27 +1,42 @@
-"""``airflow snowpack interim list|show``: the tables that tasks hand to each other, and why each of them is still there."""
+"""``airflow snowpack interim``: the tables that tasks pass to each other; collect, sweep, adopt and drop."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from airflow_snowpack.api.bodies import moment
-from airflow_snowpack.api.interim_bodies import interim_body
+from airflow_snowpack.cli.airflow_api import airflow_rest
+from airflow_snowpack.cli.confirm import confirm
+from airflow_snowpack.cli.each import each
+from airflow_snowpack.cli.errors import UsageProblem
+from airflow_snowpack.cli.exit_code import ExitCode
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.cli.output import Column, none_of, print_data, print_one, print_rows, say
-from airflow_snowpack.humanize import ago
+from airflow_snowpack.cli.output import DATA, filled, print_data, print_one, print_page, print_rows, say
+from airflow_snowpack.cli.values import read_period
+from airflow_snowpack.humanize import ago, number, plural
+from airflow_snowpack.wire.interim import (
+    DROPPED,
+    SWEPT,
+    collected_body,
+    interim_body,
+    interim_state,
+    interim_tables,
+    state_style,
+)
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from datetime import datetime
 
-    from airflow_snowpack.cli.exit_code import ExitCode
+    from airflow_snowpack.cli.opened import Opened
+    from airflow_snowpack.interim.collection.model import Collected
+    from airflow_snowpack.interim.collection.sweeper import SweepAction
     from airflow_snowpack.interim.model import InterimTable
 
-PROGRAMS = ("json", "yaml")
-STYLES = {"writing": "cyan", "dropping": "magenta"}
+COLLECTED_EVERY = timedelta(minutes=10)
 
 
 @ends_cleanly
@@ -32,14 +47,8 @@ def list_interim(args: Namespace) -> ExitCode | None:
     with opened(args) as here:
         state = None if args.state is None else TableState(args.state)
         page = here.interim.page(dag_id=args.dag, run_id=args.run_id, state=state, limit=args.limit, after=args.cursor)
-        now = here.now
-    if args.output in PROGRAMS:
-        print_data(args.output, {"tables": [interim_body(table, now) for table in page.items], "next": page.next})
-        return None
-    empty = none_of("interim tables", filters=(args.dag, args.run_id, args.state), after=args.cursor)
-    print_rows(args.output, page.items, _columns(now), empty=empty)
-    if page.next is not None:
-        say(f"There are more: --cursor {page.next} goes on.")
+        filters = (args.dag, args.run_id, args.state)
+        print_page(args, interim_tables(here.now), page.items, page.next, here.now, filters=filters)
     return None
 
 
@@ -52,52 +61,148 @@ def show(args: Namespace) -> ExitCode | None:
     fields: dict[str, object] = {
         "table": str(table.table),
         "id": table.table_id,
-        "state": _state(table),
+        "state": Text(interim_state(table), state_style(table)),
         "made by": f"{table.producer} (try {table.try_number})",
-        "begun": ago(table.created_at, now),
-        **({"handed on": ago(table.ready_at, now)} if table.ready_at else {}),
-        **({"rows": f"{table.rows:,}"} if table.rows is not None else {}),
-        **({"name": f"{table.name} ({table.scope.value})"} if table.name and table.scope else {}),
+        "started": ago(table.created_at, now),
+        "ready": ago(table.ready_at, now),
+        "rows": None if table.rows is None else number(table.rows),
+        "name": f"{table.name} ({table.scope.value})" if table.name and table.scope else None,
         "preserved": _preserved(table, now),
-        **({"needed by": ", ".join(table.pins)} if table.pins else {}),
-        **({"open in": f"{table.readers} readings"} if table.readers else {}),
+        "needed by": ", ".join(table.pins),
+        "read by": plural(table.readers, "task") if table.readers else None,
         "outlook": body["outlook"],
-        **({"looked at": ago(table.check_at, now)} if table.check_at else {}),
-        "because": "\n".join(body["because"]),
+        "next check": ago(table.check_at, now),
+        "reason": "\n".join(body["because"]),
     }
-    print_one(args.output, body, fields)
+    print_one(args.output, body, filled(fields))
     return None
-
-
-def _columns(now: datetime) -> list[Column[InterimTable]]:
-    return [
-        Column("table", lambda table: table.table, lambda table: table.table.table),
-        Column("state", lambda table: table.state.value, _state),
-        Column("made by", lambda table: table.producer),
-        Column("rows", lambda table: table.rows, lambda table: "" if table.rows is None else f"{table.rows:,}"),
-        Column("begun", lambda table: moment(table.created_at), lambda table: ago(table.created_at, now)),
-        Column("needed by", lambda table: ",".join(table.pins), _needed_by),
-        Column("readers", lambda table: table.readers, lambda table: str(table.readers or "")),
-        Column("preserved", lambda table: table.preservation.value, lambda table: _kept(table, now)),
-        Column("outlook", lambda table: interim_body(table, now)["outlook"]),
-    ]
-
-
-def _state(table: InterimTable) -> Text:
-    style = "bold red" if table.error else STYLES.get(table.state.value, "green")
-    return Text(f"{table.state.value}{', failed' if table.error else ''}", style)
-
-
-def _needed_by(table: InterimTable) -> str:
-    """The tasks alone: whose DAG run it is stands beside it."""
-    return ", ".join(pin.rpartition("/")[2] for pin in table.pins[:3]) + (" …" if len(table.pins) > 3 else "")
 
 
 def _preserved(table: InterimTable, now: datetime) -> str:
     if table.preservation.value == "NONE":
         return "no"
-    return "until somebody lets go of it" if table.expires_at is None else f"until {ago(table.expires_at, now)}"
+    return "until it is dropped by hand" if table.expires_at is None else f"until {ago(table.expires_at, now)}"
 
 
-def _kept(table: InterimTable, now: datetime) -> str:
-    return "" if table.preservation.value == "NONE" else (ago(table.expires_at, now) or "yes")
+@ends_cleanly
+def collect(args: Namespace) -> ExitCode | None:
+    """``interim collect``"""
+    from airflow_snowpack.hooks.run_states import RestRunStates
+    from airflow_snowpack.store.signs_of_life import Role
+
+    with opened(args) as here, airflow_rest(args, here.settings, "which tasks have finished") as rest:
+        collector = here.collector(RestRunStates(rest))
+        collected = collector.run(dry_run=args.dry_run, actor=here.actor)
+        if not args.dry_run:
+            here.report_role(Role.COLLECTOR, COLLECTED_EVERY, "airflow snowpack interim collect")
+        now = here.now
+    _print_collected(args, collected, now)
+    return ExitCode.UNREACHABLE if collected.failed else None
+
+
+def _print_collected(args: Namespace, collected: Collected, now: datetime) -> None:
+    if args.output in DATA:
+        print_data(args.output, collected_body(collected, dry_run=args.dry_run))
+        return
+    print_rows(args.output, DROPPED.columns, collected.dropped, now, empty="Nothing to drop.")
+    for failure in collected.failed:
+        say(f"{failure.table.table} could not be dropped and will be retried: {failure.reason}")
+    for missing in collected.missing:
+        say(f"{missing.table.table} is no longer recorded, but this pass did not drop it. {missing.reason}")
+    done = "Would drop" if args.dry_run else "Dropped"
+    checked = f"{done} {plural(len(collected.dropped), 'table')} of {plural(collected.runs, 'DAG run')} that were due."
+    again = f" The next DAG run is due {ago(collected.looks_again_at, now)}." if collected.looks_again_at else ""
+    say(checked + again)
+
+
+@ends_cleanly
+def sweep(args: Namespace) -> ExitCode | None:
+    """``interim sweep``"""
+    with opened(args) as here:
+        older_than = _older_than(args, here)
+        if args.dry_run or not args.yes:
+            actions = _sweep(here, older_than, dry_run=True)
+            if args.dry_run or not actions:
+                _print_swept(args, actions, here.now)
+                return None
+            confirm(f"Drop {plural(len(actions), 'table or folder', 'tables and folders')}? --dry-run lists them.", yes=False)
+        actions = _sweep(here, older_than, dry_run=False)
+        now = here.now
+    _print_swept(args, actions, now)
+    return ExitCode.UNREACHABLE if any(action.error for action in actions) else None
+
+
+def _older_than(args: Namespace, here: Opened) -> timedelta:
+    if args.older_than is None:
+        return here.settings.interim_sweep_after
+    period = read_period("--older-than", args.older_than)
+    if period <= timedelta(0):
+        raise UsageProblem(f"--older-than {args.older_than!r} must be longer than 0, such as 1d.")
+    return period
+
+
+def _sweep(here: Opened, older_than: timedelta, *, dry_run: bool) -> list[SweepAction]:
+    from airflow_snowpack.interim.collection.sweeper import sweep as sweep_tables
+
+    catalog, name = here.catalog_hook.catalog, here.settings.catalog_name
+    return sweep_tables(here.interim, catalog, name, older_than=older_than, dry_run=dry_run, actor=here.actor)
+
+
+def _print_swept(args: Namespace, actions: list[SweepAction], now: datetime) -> None:
+    if args.output in DATA:
+        print_data(args.output, {"dry_run": args.dry_run, "swept": [SWEPT.body(action) for action in actions]})
+        return
+    print_rows(args.output, SWEPT.columns, actions, now, empty="Nothing to sweep.")
+    if actions:
+        failed = sum(action.error is not None for action in actions)
+        dropped = plural(len(actions) - failed, "table or folder", "tables and folders")
+        left = f"; {failed} could not be dropped." if failed else "."
+        say(f"{'Would drop' if args.dry_run else 'Dropped'} {dropped} that no record has{left}")
+
+
+@ends_cleanly
+def adopt(args: Namespace) -> ExitCode | None:
+    """``interim adopt``"""
+    from airflow_snowpack.interim.ownership import adopt as take_over
+    from airflow_snowpack.interim.ownership import ownership_of
+
+    with opened(args) as here:
+        catalog, name, namespace = here.catalog_hook.catalog, here.settings.catalog_name, here.settings.interim_namespace
+        store_id = here.interim.store.identity
+        if (before := ownership_of(catalog, namespace, store_id)).is_foreign:
+            confirm(
+                f"Take over the namespace {namespace} of the catalog {name} from the store {before.owner}? If that store is "
+                "still in use, its tasks fail from then on, and this store's sweeper drops its tables.",
+                yes=args.yes,
+            )
+        former = take_over(catalog, name, namespace, here.interim.store, here.actor)
+    say(
+        f"The namespace {namespace} of the catalog {name} belongs to this store ({store_id})"
+        + (f". It belonged to the store {former}; the sweeper drops the tables of that store." if former else ".")
+    )
+    return None
+
+
+@ends_cleanly
+def drop(args: Namespace) -> ExitCode | None:
+    """``interim drop``"""
+    with opened(args) as here:
+        tables = [here.interim.table(given) for given in args.interim_tables]
+        names = ", ".join(str(table.table) for table in tables)
+        change, question = here.interim.drop, f"Drop {names}? The rows cannot be restored."
+        if args.forget:
+            change, question = (
+                here.interim.forget,
+                f"Remove {names} from the records? No collector drops them.",
+            )
+        confirm(question, yes=args.yes)
+        dropped, code = each(tables, lambda table: change(table.table_id, actor=here.actor))
+        now = here.now
+    if args.output in DATA:
+        print_data(args.output, [interim_body(table, now) for table in dropped])
+        return code
+    for table in dropped:
+        left = f" Its files are at {table.location}." if table.location else ""
+        forgotten = f"{table.table} was removed from the records.{left}"
+        print(forgotten if args.forget else f"The collector drops {table.table} in its next pass.")
+    return code

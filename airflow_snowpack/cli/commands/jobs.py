@@ -1,25 +1,19 @@
-"""``airflow snowpack jobs list|show|cancel|delete|rerun``: what became of requests, and what to do about them.
-
-Several ids are several changes: one that is refused does not keep the others from being made, and the exit code tells.
-"""
+"""``airflow snowpack jobs list|show|cancel|delete|rerun``: jobs and what to do about them."""
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from airflow_snowpack.api import bodies
 from airflow_snowpack.cli.confirm import confirm
-from airflow_snowpack.cli.exit_code import ExitCode, code_of, common_code
-from airflow_snowpack.cli.job_filter import filter_of
-from airflow_snowpack.cli.job_id import short_id
+from airflow_snowpack.cli.each import each
+from airflow_snowpack.cli.exit_code import ExitCode, common_code
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import (
-    Column,
     console,
+    filled,
     is_for_people,
     none_of,
     print_data,
@@ -28,11 +22,12 @@ from airflow_snowpack.cli.output import (
     print_rows,
     printable,
     say,
-    status_text,
 )
-from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.humanize import ago, clock_time, duration
+from airflow_snowpack.cli.values import read_time
+from airflow_snowpack.humanize import ago, clock_time, duration, plural, short_id, timestamp
 from airflow_snowpack.iceberg.errors import catalog_label
+from airflow_snowpack.wire.job import JOBS, RESULTS, JobShape, TimelineShape, elapsed, status_style
+from airflow_snowpack.wire.listing import readable
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -40,7 +35,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from airflow_snowpack.cli.opened import Opened
-    from airflow_snowpack.jobs import ActionResult, AuditEntry, HistoryEntry, Job, QueuePlace
+    from airflow_snowpack.jobs import AuditEntry, HistoryEntry, Job, JobFilter, QueuePlace
 
 PAGE = 500
 
@@ -51,7 +46,7 @@ def list_jobs(args: Namespace) -> ExitCode | None:
     from airflow_snowpack.jobs import MAX_EXAMINED
 
     with opened(args) as here:
-        which = filter_of(args, here)
+        which = _filter(args, here)
         page = here.jobs.page(which, after=args.cursor, limit=PAGE if args.all else args.limit)
         found = [*page.items]
         while args.all and page.next is not None:
@@ -61,13 +56,31 @@ def list_jobs(args: Namespace) -> ExitCode | None:
         filters = (args.table, args.status, args.search, args.dag, args.dry_run is not None, args.since, args.until)
         empty = none_of("jobs", filters=filters, after=args.cursor, empty="No jobs yet. Submit one: airflow snowpack jobs submit")
         empty = "No jobs match the filter so far." if older else empty
-        print_list(args.output, found, bodies.job_body, job_columns(here.now), empty=empty)
+        print_list(args.output, JOBS, found, here.now, empty=empty)
     if page.searched_to is not None:
-        back_to = f"{page.searched_to:%Y-%m-%d %H:%M:%S} UTC"
-        say(f"{MAX_EXAMINED:,} jobs were searched, back to {back_to}: --cursor {page.next} continues, --all searches all.")
+        searched = f"{plural(MAX_EXAMINED, 'job')} back to {timestamp(page.searched_to)} were searched"
+        say(f"{searched}: --cursor {page.next} searches older jobs, --all searches all of them.")
     elif page.next is not None:
-        say(f"There are more: --cursor {page.next} goes on, --all shows all of them.")
+        say(f"There are more: --cursor {page.next} shows the next page, --all shows all of them.")
     return None
+
+
+def _filter(args: Namespace, here: Opened) -> JobFilter:
+    """Return the filter of the arguments; a table's name matches in every catalog.
+
+    :raises InvalidTableName, UsageProblem: an argument that cannot be used.
+    """
+    from airflow_snowpack.jobs import JobFilter, JobStatus
+
+    return JobFilter(
+        table=None if args.table is None else here.catalog_hook.table_name(args.table),
+        statuses=frozenset(JobStatus(status) for status in args.status or ()),
+        search=args.search,
+        dag_id=args.dag,
+        dry_run=args.dry_run,
+        since=read_time("--since", args.since, here.now),
+        until=read_time("--until", args.until, here.now),
+    )
 
 
 @ends_cleanly
@@ -81,35 +94,29 @@ def show(args: Namespace) -> ExitCode | None:
 @ends_cleanly
 def cancel(args: Namespace) -> ExitCode | None:
     """``jobs cancel``"""
-
-    def ask(here: Opened, jobs: list[Job]) -> None:
-        confirm(f"Cancel {_named(jobs)}, for good?", yes=args.yes)
-
-    return _change(args, ask, lambda here, job: here.jobs.cancel(job.job_id, actor=here.actor), "cancelled")
+    question = "Cancel {}? This cannot be undone."
+    return _change(args, question, lambda here, job: here.jobs.cancel(job.job_id, actor=here.actor), "cancelled")
 
 
 @ends_cleanly
 def delete(args: Namespace) -> ExitCode | None:
     """``jobs delete``"""
 
-    def ask(here: Opened, jobs: list[Job]) -> None:
-        confirm(f"Delete {_named(jobs)}? What was done to them stays in the audit trail.", yes=args.yes)
-
     def remove(here: Opened, job: Job) -> Job:
         here.jobs.delete(job.job_id, actor=here.actor)
         return job
 
-    return _change(args, ask, remove, "deleted")
+    return _change(args, "Delete {}? The audit trail keeps their changes.", remove, "deleted")
 
 
 @ends_cleanly
 def rerun(args: Namespace) -> ExitCode | None:
     """``jobs rerun``"""
-    return _change(args, lambda _here, _jobs: None, _ask_again, "asked for once more")
+    return _change(args, None, _rerun, "submitted again")
 
 
-def _ask_again(here: Opened, job: Job) -> Job:
-    """The same request as a new job; a dry run is one again."""
+def _rerun(here: Opened, job: Job) -> Job:
+    """Submit the request of a job again; the re-run of a dry run is a dry run."""
     from airflow_snowpack.maintenance.submit import MaintenanceRequest, check_options, plan_request
 
     here.inventory.require(job.table)
@@ -121,69 +128,26 @@ def _ask_again(here: Opened, job: Job) -> Job:
     return here.jobs.record_dry_run(job.table, request.actions, results, options=request.options, actor=here.actor)
 
 
-def job_columns(now: datetime) -> list[Column[Job]]:
-    """A job in a list."""
-    return [
-        Column("job", lambda job: job.job_id, lambda job: short_id(job.job_id)),
-        Column("table", lambda job: job.table.dotted),
-        Column("status", lambda job: job.status.value, lambda job: _status(job)),
-        Column("actions", lambda job: ",".join(job.actions), lambda job: _actions(job)),
-        Column("submitted", lambda job: bodies.moment(job.submitted_at), lambda job: ago(job.submitted_at, now)),
-        Column("took", lambda job: _seconds(job, now), lambda job: _took(job, now)),
-        Column("by", lambda job: job.submitted_by),
-        Column("error", lambda job: job.error, lambda job: _first_line(job.error)),
-    ]
+def _change(args: Namespace, question: str | None, change: Callable[[Opened, Job], Job], done: str) -> ExitCode:
+    """Change each job.
 
-
-def result_columns() -> list[Column[ActionResult]]:
-    """What one action of a job did, or would do."""
-    return [
-        Column("action", lambda result: result.action),
-        Column("outcome", lambda result: result.outcome.value),
-        Column("took", lambda result: result.elapsed_seconds, lambda result: f"{result.elapsed_seconds:.1f} s"),
-        Column("message", lambda result: result.message),
-        Column("error", lambda result: result.error),
-    ]
-
-
-def _change(
-    args: Namespace, ask: Callable[[Opened, list[Job]], None], change: Callable[[Opened, Job], Job], done: str
-) -> ExitCode:
+    :param question: asked before, with the jobs in place of ``{}``; ``None`` for no question.
+    """
     with opened(args) as here:
-        wanted, codes = _find_all(here, args.job_ids)
-        if wanted:
-            ask(here, wanted)
-        changed: list[Job] = []
-        for job in wanted:
-            try:
-                changed.append(change(here, job))
-            except SnowpackError as problem:
-                codes.append(_tell(problem))
-                continue
-            if is_for_people(args.output):
-                print(f"{short_id(changed[-1].job_id)}  {changed[-1].table.dotted}  {done}")
-        if not is_for_people(args.output):
-            print_list(args.output, changed, bodies.job_body, job_columns(here.now), empty="")
-    return common_code(codes)
+        found, unknown = each(args.job_ids, here.job)
+        jobs = {job.job_id: job for job in found}
+        if jobs and question is not None:
+            confirm(question.format(_named([*jobs.values()])), yes=args.yes)
+        people = is_for_people(args.output)
 
+        def show(job: Job) -> None:
+            if people:
+                print(f"{short_id(job.job_id)}  {job.table.dotted}  {done}")
 
-def _find_all(here: Opened, given: list[str]) -> tuple[list[Job], list[ExitCode]]:
-    """The jobs, once each, and what was wrong with the ids of the others."""
-    found: dict[str, Job] = {}
-    codes: list[ExitCode] = []
-    for each in given:
-        try:
-            job = here.job(each)
-        except SnowpackError as problem:
-            codes.append(_tell(problem))
-        else:
-            found[job.job_id] = job
-    return [*found.values()], codes
-
-
-def _tell(problem: SnowpackError) -> ExitCode:
-    print(problem, file=sys.stderr)
-    return code_of(problem)
+        changed, code = each(jobs.values(), lambda job: change(here, job), show)
+        if not people:
+            print_list(args.output, JOBS, changed, here.now)
+    return common_code([unknown, code])
 
 
 def _named(jobs: list[Job]) -> str:
@@ -205,18 +169,18 @@ def _print_story(output: str, here: Opened, job: Job) -> None:
     print_one(output, {}, _fields(job, why, place, now))
     if job.results:
         print()
-        print_rows(output, job.results, result_columns(), empty="")
+        print_rows(output, RESULTS.columns, job.results, now)
     print()
     lines = [(entry.at, story_line(entry)) for entry in told]
-    lines += [(change.at, f"{change.change} asked for by {change.actor} ({change.via})") for change in done]
+    lines += [(change.at, f"{change.change} by {change.actor} ({change.via})") for change in done]
     for at, line in sorted(lines):
         moment = Text(f"{at:%Y-%m-%d} {clock_time(at)}  ", "dim")
         console().print(moment.append(printable(line), "default"), soft_wrap=True)
 
 
 def _story_body(job: Job, why: str, place: QueuePlace | None, told: list[HistoryEntry], done: list[AuditEntry]) -> dict[str, Any]:
-    """The API's timeline of the job, with the job's own fields at the top as everywhere on the command line."""
-    story = bodies.timeline_body(job, place, told, done, why)
+    """Return the API's timeline of the job, with the job's own fields at the top as everywhere on the command line."""
+    story = TimelineShape.encode(job, job=job, queue=place, history=told, audit=done, explanation=why)
     return {**story.pop("job"), **story, "results": story["results"] or None}
 
 
@@ -225,7 +189,7 @@ def _fields(job: Job, why: str, place: QueuePlace | None, now: datetime) -> dict
         "job": job.job_id,
         "table": job.table.dotted,
         "catalog": catalog_label(job.table.catalog, job.table.catalog_id) if job.table.catalog_id else None,
-        "status": _status(job),
+        "status": Text(f"{job.status}{' (dry run)' if job.dry_run else ''}", status_style(job)),
         "": why,
         "actions": ", ".join(job.actions),
         "options": "; ".join(f"{action}: {dict(said)}" for action, said in job.options.items()),
@@ -233,71 +197,43 @@ def _fields(job: Job, why: str, place: QueuePlace | None, now: datetime) -> dict
         "task": job.owner,
         "attempt": job.attempt or None,
         "started": ago(job.started_at, now),
-        "took": _took(job, now),
+        "took": "" if job.dry_run else readable(elapsed(job), now),
         "lease ends": ago(place.visible_at, now) if place is not None and place.claimed_at is not None else "",
         "cancelled by": job.cancelled_by,
         "error": Text(printable(job.error), "red") if job.error else None,
     }
-    return {name: value for name, value in fields.items() if value}
+    return filled(fields)
 
 
 def story_line(entry: HistoryEntry) -> str:
-    """One event of a job's life, as a line."""
+    """Return an event of a job's history as a line."""
     detail = entry.detail
     match entry.event:
         case "submitted" | "cancelled":
             return f"{entry.event}" + (f" by {detail['by']}" if detail.get("by") else "")
         case "heartbeat":
             count = detail.get("count", 1)
-            return "1 heartbeat" if count == 1 else f"{count:,} heartbeats, the last one at {detail['last_at'][11:19]}"
+            return plural(count, "heartbeat") + (f", the last one at {detail['last_at'][11:19]}" if count > 1 else "")
         case "claimed" | "taken_over":
             verb = "claimed" if entry.event == "claimed" else "taken over"
             return f"{verb} by {detail.get('worker', 'a worker')} (attempt {detail.get('attempt', '?')})"
         case "action":
-            took = f" in {detail['elapsed_seconds']:.1f} s" if isinstance(detail.get("elapsed_seconds"), int | float) else ""
+            took = f" in {duration(detail['elapsed_seconds'])}" if isinstance(detail.get("elapsed_seconds"), int | float) else ""
             return f"{detail.get('action')} {detail.get('outcome')}{took}: {detail.get('message', '')}"
         case "requeued":
-            return "back in the queue: the lease of its worker ran out"
+            return "requeued: the lease of its worker expired"
         case "writeback_stale_attempt":
-            return "an attempt that had been replaced wanted to write; nothing of it counts"
+            return "a superseded attempt tried to write its result, which was discarded"
         case "failed":
             return "failed" + (f": {detail['error']}" if detail.get("error") else f": {detail.get('reason', '')}".rstrip(": "))
         case other:
             return other.replace("_", " ")
 
 
-def _status(job: Job) -> Text:
-    text = status_text(job.status.value)
-    return text.append(" (dry run)", "dim") if job.dry_run else text
-
-
-def _actions(job: Job) -> str:
-    from airflow_snowpack.maintenance import Action
-
-    return "all" if len(job.actions) == len(Action) else ", ".join(job.actions)
-
-
-def _took(job: Job, now: datetime) -> str:
-    if job.started_at is None or job.dry_run:
-        return ""
-    return duration((job.completed_at or now) - job.started_at)
-
-
-def _seconds(job: Job, now: datetime) -> float | None:
-    return None if job.started_at is None else ((job.completed_at or now) - job.started_at).total_seconds()
-
-
-def _first_line(error: str | None) -> Text:
-    lines = (error or "").splitlines()
-    text = Text(printable(lines[0]) if lines else "", "red")
-    text.truncate(60, overflow="ellipsis")
-    return text
-
-
 def print_job(output: str, job: Job) -> None:
-    """A job's JSON for programs; people have read about it already."""
+    """Print a job for programs; people have read its messages."""
     if not is_for_people(output):
-        data = bodies.job_body(job)
+        data = JobShape.encode(job)
         if output == "plain":
             print_one(output, data, {name: value for name, value in data.items() if not isinstance(value, (list, dict))})
         else:

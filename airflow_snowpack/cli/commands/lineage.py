@@ -1,35 +1,34 @@
-"""``airflow snowpack lineage``: what a table came from, and what came of it."""
+"""``airflow snowpack lineage``: the upstream and downstream tables of a table, as trees.
+
+Upstream
+└── lake.shop.orders  create by shop/manual__1/clean, 3 min ago, 1,000 rows
+    └── …
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.api.bodies import moment
-from airflow_snowpack.api.lineage_bodies import lineage_body
-from airflow_snowpack.api.lineage_name import full_name
-from airflow_snowpack.cli.commands.lineage_tree import tree_of, what_happened
+from rich.text import Text
+from rich.tree import Tree
+
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.cli.output import Column, console, print_data, print_rows, say
+from airflow_snowpack.cli.output import console, print_data, print_rows, printable, say
+from airflow_snowpack.humanize import ago, plural, short_id
 from airflow_snowpack.lineage.graph import Direction, Lineage
+from airflow_snowpack.lineage.operation import DatasetAt
+from airflow_snowpack.wire.lineage import EDGES, LineageShape, full_name
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from datetime import datetime
 
     from airflow_snowpack.cli.exit_code import ExitCode
-    from airflow_snowpack.lineage.graph import Edge
+    from airflow_snowpack.lineage.graph import Edge, LineageGraph
+    from airflow_snowpack.lineage.operation import Operation
 
-HEADINGS = {Direction.UP: "It came from", Direction.DOWN: "Of it came"}
-EDGES: list[Column[Edge]] = [
-    Column("source", lambda edge: edge.source),
-    Column("target", lambda edge: edge.target),
-    Column("kind", lambda edge: edge.operation.kind.value),
-    Column("at", lambda edge: moment(edge.last_at)),
-    Column("task", lambda edge: edge.operation.task),
-    Column("job", lambda edge: edge.operation.job_id),
-    Column("rows", lambda edge: edge.operation.rows),
-    Column("operations", lambda edge: edge.operations),
-]
+HEADINGS = {Direction.UP: "Upstream", Direction.DOWN: "Downstream"}
 
 
 @ends_cleanly
@@ -41,22 +40,22 @@ def show(args: Namespace) -> ExitCode | None:
         graph = lineage.around(name, args.depth, directions)
         now = here.now
     if args.output in ("json", "yaml"):
-        print_data(args.output, lineage_body(graph))
+        print_data(args.output, LineageShape.encode(graph))
         return None
     if args.output == "plain":
-        print_rows(args.output, graph.edges, EDGES, empty="")
+        print_rows(args.output, EDGES.columns, graph.edges, now)
         return None
     if not graph.is_known:
-        print(f"Nothing is recorded of {graph.table}.")
+        print(f"No operations on {graph.table} are recorded.")
         return None
     root = graph.root
-    console().print(what_happened(root.name, root.written, now), soft_wrap=True)
+    console().print(operation_line(root.name, root.written, now), soft_wrap=True)
     for direction in directions:
         tree = tree_of(graph, direction, now, HEADINGS[direction])
         if tree.children:
             console().print(tree, soft_wrap=True)
     if any(node.more for node in graph.nodes):
-        say("There is more at …: a greater --depth, or the lineage of that table, shows it.")
+        say("Tables are left out at …: increase --depth, or show the lineage of that table.")
     return None
 
 
@@ -64,3 +63,57 @@ def _directions(args: Namespace) -> tuple[Direction, ...]:
     if args.both or args.up == args.down:
         return tuple(Direction)
     return (Direction.UP,) if args.up else (Direction.DOWN,)
+
+
+def tree_of(graph: LineageGraph, direction: Direction, now: datetime, heading: str) -> Tree:
+    """Return the tree of one direction; a table with several ways to it has its own tree at the first one."""
+    tree = Tree(Text(heading, "bold"), guide_style="dim")
+    more = {node.name for node in graph.nodes if node.more}
+    edges: dict[str, list[Edge]] = {}
+    for edge in graph.edges:
+        edges.setdefault(edge.target if direction is Direction.UP else edge.source, []).append(edge)
+    seen = {graph.table}
+    left: list[tuple[str, Tree]] = [(graph.table, tree)]
+    while left:
+        name, branch = left.pop(0)
+        for edge in edges.get(name, []):
+            other = edge.source if direction is Direction.UP else edge.target
+            line = operation_line(other, edge.operation, now, times=edge.operations)
+            again = other in seen
+            if again and other in edges:
+                line.append("  (see above)", "dim")
+            below = branch.add(line)
+            if not again:
+                seen.add(other)
+                left.append((other, below))
+        if name in more:
+            branch.add(Text("…", "dim"))
+    return tree
+
+
+def operation_line(name: str, operation: Operation | None, now: datetime, *, times: int = 1) -> Text:
+    """Return a table and its newest operation, in a line."""
+    text = Text(printable(name))
+    if operation is None:
+        return text
+    by = str(operation.task) if operation.task else ""
+    job = f"job {short_id(operation.job_id)}" if operation.job_id else ""
+    parts = [
+        f"{operation.kind.value}{f' by {by}' if by else ''}",
+        job,
+        ago(operation.at, now),
+        "" if operation.rows is None else plural(operation.rows, "row"),
+        _version(name, operation),
+    ]
+    parts.append(plural(times, "time") if times > 1 else "")
+    return text.append(f"  {printable(', '.join(part for part in parts if part))}", "dim")
+
+
+def _version(name: str, operation: Operation) -> str:
+    """Return the snapshot of the table, or the run of the dataset."""
+    for table in (*operation.outputs, *operation.inputs):
+        if table.name == name:
+            if isinstance(table, DatasetAt):
+                return f"run {table.run_id}" if table.run_id else ""
+            return f"snapshot {table.snapshot_id}" if table.snapshot_id is not None else ""
+    return ""

@@ -1,22 +1,30 @@
-"""``airflow snowpack queue`` and ``sweep``: how much work waits, and taking back what a dead worker left."""
+"""``airflow snowpack queue``, ``sweep``, ``locks``, ``drain`` and ``audit``: operations on the queue of jobs."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.api import bodies
+from airflow_snowpack.cli.confirm import confirm
+from airflow_snowpack.cli.errors import NotTheHolder, UsageProblem
 from airflow_snowpack.cli.exit_code import ExitCode
-from airflow_snowpack.cli.job_id import short_id
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.cli.output import is_for_people, print_one
-from airflow_snowpack.humanize import duration
+from airflow_snowpack.cli.output import is_for_people, print_list, print_one, print_page
+from airflow_snowpack.cli.values import HEXADECIMAL, ID_LENGTH, SHORTEST_ID
+from airflow_snowpack.humanize import ago, duration, short_id
+from airflow_snowpack.iceberg.errors import catalog_label
+from airflow_snowpack.wire.audit import AUDIT
+from airflow_snowpack.wire.listing import cut
+from airflow_snowpack.wire.queue import LOCKS, DrainShape, QueueShape, ReleaseShape, SweepShape, locked_by_job, oldest_seconds
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from datetime import datetime
 
-    from airflow_snowpack.jobs import SweepReport
+    from airflow_snowpack.cli.opened import Opened
+    from airflow_snowpack.iceberg import TableName
+    from airflow_snowpack.jobs import DrainState, SweepReport, TableLock
 
 
 @ends_cleanly
@@ -24,13 +32,10 @@ def show(args: Namespace) -> ExitCode | None:
     """``queue``"""
     with opened(args) as here:
         state, now = here.jobs.queue(), here.now
-    body = bodies.queue_body(state, now)
-    if not is_for_people(args.output):
-        print_one(args.output, body, body)
-        return None
+    body = QueueShape.encode(state, oldest_seconds=oldest_seconds(state, now))
     oldest = f", the oldest for {duration(now - state.oldest)}" if state.oldest is not None else ""
-    fields = {"waiting": f"{state.depth}{oldest}", "running": state.running, "waiting out a back-off": state.delayed}
-    print_one(args.output, body, fields)
+    fields = {"waiting": f"{state.depth}{oldest}", "running": state.running, "waiting for a back-off": state.delayed}
+    print_one(args.output, body, fields if is_for_people(args.output) else body)
     return None
 
 
@@ -43,25 +48,135 @@ def sweep(args: Namespace) -> ExitCode | None:
         report = here.jobs.sweep(actor=here.actor)
         here.report_role(Role.SWEEPER, timedelta(minutes=5), "airflow snowpack sweep")
     if is_for_people(args.output):
-        print(_told(report))
+        print(_swept(report))
     else:
-        body = bodies.sweep_body(report)
-        print_one(
-            args.output, body, {name: value if isinstance(value, bool) else ",".join(value) for name, value in body.items()}
-        )
+        body = SweepShape.encode(report)
+        fields = {name: value if isinstance(value, bool) else ",".join(value) for name, value in body.items()}
+        print_one(args.output, body, fields)
     return ExitCode.TRY_LATER if report.paused else None
 
 
-def _told(report: SweepReport) -> str:
+def _swept(report: SweepReport) -> str:
     if report.paused:
         return "Drain mode is on: nothing is swept."
-    done = [
-        f"{said}: {', '.join(what)}."
-        for said, what in (
-            ("Back in the queue", [short_id(job_id) for job_id in report.requeued]),
-            ("Failed for good", [short_id(job_id) for job_id in report.failed]),
-            ("Unlocked", report.unlocked),
-        )
-        if what
-    ]
-    return "\n".join(done) or "There was nothing to sweep."
+    changes = (
+        ("Requeued", [short_id(job_id) for job_id in report.requeued]),
+        ("Failed", [short_id(job_id) for job_id in report.failed]),
+        ("Unlocked", report.unlocked),
+    )
+    return "\n".join(f"{change}: {', '.join(what)}." for change, what in changes if what) or "Nothing to sweep."
+
+
+@ends_cleanly
+def list_locks(args: Namespace) -> ExitCode | None:
+    """``locks list``"""
+    with opened(args) as here:
+        print_list(args.output, LOCKS, here.jobs.locks.list(), here.now, empty="No table is locked.")
+    return None
+
+
+@ends_cleanly
+def release(args: Namespace) -> ExitCode | None:
+    """``locks release``"""
+    with opened(args) as here:
+        table = here.catalog_hook.table_name(args.table)
+        lock = _find_lock(here, table, args.holder)
+        if lock is None:
+            _print_release(args, None, f"{table.dotted} is not locked.")
+            return None
+        if args.yes and args.holder is None:
+            raise UsageProblem(f"{table.dotted} is locked by {lock.holder}. With --yes, name the holder: --holder {lock.holder}")
+        since, until = ago(lock.acquired_at, here.now), ago(lock.expires_at, here.now)
+        confirm(f"{table.dotted} was locked by {lock.holder} {since}; the lock expires {until}. Release it?", yes=args.yes)
+        released = here.jobs.break_lock(lock.table, lock.holder, actor=here.actor, force=args.force)
+        gone = f"{lock.holder} has released {table.dotted} in the meantime; nothing was changed."
+        _print_release(args, released, f"{table.dotted} is unlocked." if released else gone)
+    return None
+
+
+def _find_lock(here: Opened, table: TableName, holder: str | None) -> TableLock | None:
+    """Return the lock of the table with this name, in any catalog.
+
+    :raises NotTheHolder: another holder has it.
+    :raises UsageProblem: tables of several catalogs have this name and are locked, and the holder does not identify one.
+    """
+    named = [lock for lock in here.jobs.locks.list() if lock.table.dotted == table.dotted]
+    matching = [lock for lock in named if holder is None or _is_holder(holder, lock)]
+    if holder is not None and named and not matching:
+        raise NotTheHolder(named[0], holder)
+    if len(matching) > 1:
+        holders = ", ".join(f"{lock.holder} in {catalog_label(lock.table.catalog, lock.table.catalog_id)}" for lock in matching)
+        raise UsageProblem(f"{table.dotted} is locked in several catalogs: by {holders}. Name the holder of one: --holder …")
+    return matching[0] if matching else None
+
+
+def _is_holder(given: str, lock: TableLock) -> bool:
+    """Return whether the text is the holder's name, or the beginning of its job id."""
+    return lock.holder == given or (locked_by_job(lock) and len(given) >= SHORTEST_ID and lock.holder.startswith(given.lower()))
+
+
+def _print_release(args: Namespace, released: TableLock | None, text: str) -> None:
+    if is_for_people(args.output):
+        print(text)
+        return
+    body = ReleaseShape.encode(None, released=released is not None, lock=released)
+    print_one(args.output, body, {"released": str(released is not None).lower()})
+
+
+@ends_cleanly
+def drain_on(args: Namespace) -> ExitCode | None:
+    """``drain on``"""
+    with opened(args) as here:
+        _print_drain(args.output, here.jobs.set_drain(True, reason=args.reason, actor=here.actor), here.now)
+    return None
+
+
+@ends_cleanly
+def drain_off(args: Namespace) -> ExitCode | None:
+    """``drain off``"""
+    with opened(args) as here:
+        _print_drain(args.output, here.jobs.set_drain(False, actor=here.actor), here.now)
+    return None
+
+
+@ends_cleanly
+def drain_status(args: Namespace) -> ExitCode | None:
+    """``drain status``"""
+    with opened(args) as here:
+        _print_drain(args.output, here.jobs.drain(), here.now)
+    return None
+
+
+def _print_drain(output: str, state: DrainState, now: datetime) -> None:
+    if not is_for_people(output):
+        body = DrainShape.encode(state)
+        print_one(output, body, body)
+        return
+    since = f", {ago(state.since, now)}" if state.since else ""
+    by = f" by {state.by}" if state.by else ""
+    reason = f" ({state.reason})" if state.reason else ""
+    effect = "New maintenance is refused and nothing is swept." if state.on else "Maintenance is accepted."
+    print(f"Drain mode is {'on' if state.on else 'off'}{since}{by}{reason}. {effect}")
+
+
+@ends_cleanly
+def audit(args: Namespace) -> ExitCode | None:
+    """``audit``"""
+    with opened(args) as here:
+        if args.subject is None:
+            entries = here.audit.latest(limit=args.limit + 1, before=args.before)
+        else:
+            oldest_first = here.audit.of(_subject(args.subject, here))
+            entries = [entry for entry in oldest_first[::-1] if args.before is None or entry.id < args.before]
+        shown, next_ = cut(entries, args.limit, lambda entry: entry.id)
+        print_page(args, AUDIT, shown, next_, here.now, option="--before", filters=(args.subject,))
+    return None
+
+
+def _subject(given: str, here: Opened) -> str:
+    """Return the subject of a table without its catalog, or of a job by its short id (a deleted one by its whole id only)."""
+    if "." in given:
+        return given if given.startswith(f"{here.settings.catalog_name}.") else f"{here.settings.catalog_name}.{given}"
+    if HEXADECIMAL.fullmatch(given) and len(given) < ID_LENGTH:
+        return here.job(given).job_id
+    return given

@@ -1,24 +1,29 @@
-"""``airflow snowpack runs list|show``: which runs are registered, and how they stand."""
+"""``airflow snowpack runs``: the registered runs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.api.bodies import moment
-from airflow_snowpack.api.run_bodies import registered_run_body
+from airflow_snowpack.cli.confirm import confirm
+from airflow_snowpack.cli.each import change_each
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.cli.output import Column, is_for_people, none_of, print_data, print_one, print_rows, printable, say
+from airflow_snowpack.cli.output import is_for_people, print_data, print_one, print_page, printable
+from airflow_snowpack.cli.values import read_object
 from airflow_snowpack.humanize import ago
+from airflow_snowpack.wire.listing import cut
+from airflow_snowpack.wire.run import RUNS, RegisteredRunShape, run_state
+from airflow_snowpack.wire.schedule import PendingShape
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from datetime import datetime
+    from collections.abc import Callable
 
     from airflow_snowpack.cli.exit_code import ExitCode
-    from airflow_snowpack.scheduling import StoredRun
+    from airflow_snowpack.scheduling import PendingRun, RegisteredRun, RegisteredRuns, StoredRun
 
-RUNS_SHOWN = 10
+LAUNCHES_SHOWN = 10
+CONF_EXAMPLE = '{"days": 7}'
 
 
 @ends_cleanly
@@ -26,16 +31,9 @@ def list_runs(args: Namespace) -> ExitCode | None:
     """``runs list``"""
     with opened(args) as here:
         which = {"dag_id": args.dag, "enabled": args.enabled, "search": args.search, "after": args.after}
-        found, now = here.registered_runs.list(**which, limit=args.limit + 1), here.now
-    shown = found[: args.limit]
-    after = shown[-1].name if len(found) > args.limit else None
-    if args.output in ("json", "yaml"):
-        print_data(args.output, {"runs": [registered_run_body(one) for one in shown], "next": after})
-        return None
-    empty = none_of("registered runs", filters=(args.dag, args.enabled is not None, args.search), after=args.after)
-    print_rows(args.output, shown, _columns(now), empty=empty)
-    if after is not None:
-        say(f"There are more: --after {after} goes on.")
+        shown, next_ = cut(here.registered_runs.list(**which, limit=args.limit + 1), args.limit, lambda stored: stored.name)
+        filters = (args.dag, args.enabled is not None, args.search)
+        print_page(args, RUNS, shown, next_, here.now, option="--after", filters=filters)
     return None
 
 
@@ -48,14 +46,14 @@ def show(args: Namespace) -> ExitCode | None:
 
     with opened(args) as here:
         stored, now = here.registered_runs.get(args.run), here.now
-        launched = read_runs(here.jobs.store, stored.name, limit=RUNS_SHOWN)
-    body = registered_run_body(stored)
+        launched = read_runs(here.jobs.store, stored.name, limit=LAUNCHES_SHOWN)
+    body = RegisteredRunShape.encode(stored)
     if not is_for_people(args.output):
         print_one(args.output, body, body)
         return None
     fields = {
         "registered run": stored.name,
-        "state": state_of(stored),
+        "state": run_state(stored),
         "created": ago(stored.created_at, now),
         "changed": f"{ago(stored.updated_at, now)}" + (f" by {stored.updated_by}" if stored.updated_by else ""),
         "next run": ago(stored.next_run_at, now) or "by hand only",
@@ -68,18 +66,99 @@ def show(args: Namespace) -> ExitCode | None:
     return None
 
 
-def state_of(stored: StoredRun) -> str:
-    """How people call it."""
-    return "enabled" if stored.enabled else "disabled"
+@ends_cleanly
+def register(args: Namespace) -> ExitCode | None:
+    """``runs register``"""
+    run = _declared(args)
+    with opened(args) as here:
+        _print_run(args, here.registered_runs.register(run), "registered")
+    return None
 
 
-def _columns(now: datetime) -> list[Column[StoredRun]]:
-    return [
-        Column("run", lambda one: one.name),
-        Column("dag", lambda one: one.dag_id),
-        Column("state", state_of),
-        Column("cron", lambda one: one.cron, lambda one: "" if one.cron is None else f"{one.cron} ({one.tz})"),
-        Column("tz", lambda one: one.tz, lambda _: ""),
-        Column("preservation", lambda one: one.preservation),
-        Column("next run", lambda one: moment(one.next_run_at), lambda one: ago(one.next_run_at, now)),
-    ]
+@ends_cleanly
+def upsert(args: Namespace) -> ExitCode | None:
+    """``runs upsert``"""
+    run = _declared(args)
+    with opened(args) as here:
+        stored, became = here.registered_runs.upsert(run)
+    _print_run(args, stored, became.value)
+    return None
+
+
+@ends_cleanly
+def enable(args: Namespace) -> ExitCode | None:
+    """``runs enable``"""
+    return _change(args, lambda runs: runs.enable, run_state)
+
+
+@ends_cleanly
+def disable(args: Namespace) -> ExitCode | None:
+    """``runs disable``"""
+    return _change(args, lambda runs: runs.disable, run_state)
+
+
+@ends_cleanly
+def unregister(args: Namespace) -> ExitCode | None:
+    """``runs unregister``"""
+
+    def remover(runs: RegisteredRuns) -> Callable[[str], StoredRun]:
+        def remove(name: str) -> StoredRun:
+            stored = runs.get(name)
+            runs.unregister(name)
+            return stored
+
+        return remove
+
+    names = list(dict.fromkeys(args.runs))
+    confirm(f"Unregister {', '.join(names)}? {'Their' if len(names) > 1 else 'Its'} pending runs are discarded.", yes=args.yes)
+    return _change(args, remover, lambda _: "unregistered")
+
+
+@ends_cleanly
+def run(args: Namespace) -> ExitCode | None:
+    """``runs run``"""
+    from airflow_snowpack.scheduling import run_registered
+
+    conf = read_object("--conf", args.conf, CONF_EXAMPLE)
+    with opened(args) as here:
+        print_started(args, run_registered(here.registered_runs, args.run, conf, args.preservation))
+    return None
+
+
+def print_started(args: Namespace, pending: PendingRun) -> None:
+    """Print a run that is being started."""
+    if is_for_people(args.output):
+        print(f"{pending.dag_id} starts as {pending.run_id}.")
+    else:
+        print_one(args.output, body := PendingShape.encode(pending), body)
+
+
+def _declared(args: Namespace) -> RegisteredRun:
+    """:raises InvalidRun: the arguments cannot be used."""
+    from airflow_snowpack.scheduling import RegisteredRun
+
+    values = {name: getattr(args, name) for name in ("cron", "tz", "preservation", "enabled", "description")}
+    return RegisteredRun(args.run, args.dag_id, read_object("--conf", args.conf, CONF_EXAMPLE), **values)
+
+
+def _print_run(args: Namespace, stored: StoredRun, done: str) -> None:
+    if args.output in ("json", "yaml"):
+        print_data(args.output, RegisteredRunShape.encode(stored))
+    elif is_for_people(args.output):
+        print(f"{stored.name}  {done}, {run_state(stored)}")
+    else:
+        print(stored.name)
+
+
+def _change(
+    args: Namespace, change_of: Callable[[RegisteredRuns], Callable[[str], StoredRun]], done: Callable[[StoredRun], str]
+) -> ExitCode:
+    with opened(args) as here:
+        return change_each(
+            args,
+            dict.fromkeys(args.runs),
+            change_of(here.registered_runs),
+            line=lambda stored: f"{stored.name}  {done(stored)}",
+            name=lambda stored: stored.name,
+            body=RegisteredRunShape.encode,
+        )

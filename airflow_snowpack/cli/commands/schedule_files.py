@@ -1,22 +1,149 @@
-"""Which files declare schedules, for the commands that read them: those that are named, or all of the DAGs folder."""
+"""``airflow snowpack schedules sync|check``: schedules that are declared in files, as steps of deployment and CI."""
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.cli.errors import UnreadableFile
+from airflow_snowpack.cli.exit_code import ExitCode
+from airflow_snowpack.cli.opened import opened
+from airflow_snowpack.cli.outcome import ends_cleanly
+from airflow_snowpack.cli.output import is_for_people, log_to_stderr, print_data, print_one, print_rows, say
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.humanize import plural
+from airflow_snowpack.wire.schedule import FINDINGS, FindingShape, SyncShape
 
 if TYPE_CHECKING:
-    from airflow_snowpack.scheduling import Schedule
+    from argparse import Namespace
+    from collections.abc import Collection
+
+    from airflow_snowpack.cli.opened import Opened
+    from airflow_snowpack.scheduling import Finding, Schedule, SyncReport
     from airflow_snowpack.settings import Settings
 
 
+@ends_cleanly
+def check(args: Namespace) -> ExitCode | None:
+    """``schedules check``"""
+    from airflow_snowpack.scheduling import named_dags
+
+    log_to_stderr()
+    with opened(args) as here:
+        declared = declared_in(args.paths, here.settings)
+        known, _ = dags_of_airflow()
+        unknown = named_dags(declared) - known
+        findings = find_problems(args, here, declared, unknown - _dags_of_files() if unknown else ())
+        now = here.now
+    if args.output in ("json", "yaml"):
+        print_data(args.output, {"problems": [FindingShape.encode(finding) for finding in findings]})
+    elif is_for_people(args.output):
+        fine = f"The sources of {plural(len(declared), 'schedule')} have no problems."
+        print("\n".join(str(finding) for finding in findings) or fine)
+    else:
+        print_rows(args.output, FINDINGS.columns, findings, now)
+    return ExitCode.REFUSED if findings else None
+
+
+def find_problems(args: Namespace, here: Opened, declared: list[Schedule], missing_dags: Collection[str]) -> list[Finding]:
+    """Return the problems of the sources of these schedules, and of the scheduler.
+
+    :raises CatalogUnreachable: the catalog does not answer, or cannot be used.
+    """
+    from functools import cache, partial
+
+    from airflow_snowpack.hooks.iceberg_catalog import reach_catalog
+    from airflow_snowpack.scheduling import check_scheduler, check_sources
+
+    store = here.schedules.store
+    load = cache(partial(reach_catalog, args.catalog_conn_id))
+    name, now = here.settings.catalog_name, store.clock()
+    found = check_sources(declared, catalog_name=name, load_catalog=load, missing_dags=missing_dags, now=now)
+    return found + check_scheduler(store)
+
+
+def dags_of_airflow() -> tuple[set[str], set[str]]:
+    """Return the DAGs in Airflow's database, and those that were deleted; none when it does not answer.
+
+    A DAG whose file does not parse exists: its author will fix it.
+    """
+    from airflow.models.dag import DagModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        with create_session() as session:
+            rows = session.execute(select(DagModel.dag_id, DagModel.is_stale, DagModel.has_import_errors)).all()
+    except SQLAlchemyError:
+        say("Airflow's database does not answer, so no schedule of a deleted DAG is deleted.")
+        return set(), set()
+    gone = {row.dag_id for row in rows if row.is_stale and not row.has_import_errors}
+    return {row.dag_id for row in rows} - gone, gone
+
+
+def _dags_of_files() -> set[str]:
+    """Return the DAGs of the DAGs folder: in CI, Airflow's database does not have the new ones yet."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    from airflow_snowpack.hooks.scheduling import dags_folder
+
+    with redirect_stdout(sys.stderr):  # what DAG files print is not the output of this command
+        return set(DagBag(dag_folder=dags_folder()).dags)
+
+
+@ends_cleanly
+def sync(args: Namespace) -> ExitCode | None:
+    """``schedules sync``"""
+    from airflow_snowpack.scheduling import plan_sync
+    from airflow_snowpack.scheduling import sync as bring_in_line
+
+    with opened(args) as here:
+        declared = declared_in(args.paths, here.settings)
+        update = here.settings.update_schedules if args.update_schedules is None else args.update_schedules
+        work = plan_sync if args.dry_run else bring_in_line
+        _, gone = dags_of_airflow()
+        report = work(here.schedules, declared, update=update, gone_dags=gone)
+        findings = _warnings(args, here, declared, gone)
+    for finding in findings:
+        say(f"Warning: {finding}")
+    if is_for_people(args.output):
+        print(_summary(report, dry_run=args.dry_run))
+    else:
+        body = SyncShape.encode(report)
+        fields = {name: ",".join(names) for name, names in body.items()}
+        print_one(args.output, body | {"problems": [FindingShape.encode(finding) for finding in findings]}, fields)
+    return None
+
+
+def _warnings(args: Namespace, here: Opened, declared: list[Schedule], gone: set[str]) -> list[Finding]:
+    """Return the problems of the sources. A failed check does not fail the deployment, which is done."""
+    try:
+        return find_problems(args, here, declared, gone)
+    except SnowpackError as problem:
+        say(f"Warning: the sources of the schedules were not checked. {problem}")
+        return []
+
+
+def _summary(report: SyncReport, *, dry_run: bool) -> str:
+    would = "Would be " if dry_run else ""
+    done = [
+        f"{would}{change if dry_run else change.capitalize()}: {', '.join(names)}."
+        for change, names in (("created", report.created), ("changed", report.updated), ("deleted", report.deleted))
+        if names
+    ]
+    if report.left:
+        done.append(f"Not changed, although the files differ: {', '.join(report.left)}.")
+    return "\n".join(done) or "The store and the files agree."
+
+
 def declared_in(paths: list[str], settings: Settings) -> list[Schedule]:
-    """The schedules of the files and folders that were given, or of the DAGs folder; one that stands in two of them, once.
+    """Return the schedules of these files and folders, or of the DAGs folder; each only once.
 
     :raises UnreadableFile: there is no such file.
-    :raises InvalidSchedule: a file declares something that is no schedule.
+    :raises InvalidSchedule: a file declares something that is not a schedule.
     """
     from airflow_snowpack.hooks.scheduling import dags_folder
     from airflow_snowpack.scheduling import collect

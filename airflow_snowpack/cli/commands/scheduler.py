@@ -16,8 +16,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.cli.airflow_api import airflow_rest
-from airflow_snowpack.cli.job_filter import read_period
 from airflow_snowpack.cli.outcome import ends_cleanly
+from airflow_snowpack.cli.values import read_period
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook, reach_catalog
 from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns

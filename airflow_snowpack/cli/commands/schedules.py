@@ -1,22 +1,31 @@
-"""``airflow snowpack schedules list|show|explain|history``: which schedules there are, and why one has not run."""
+"""``airflow snowpack schedules``: which schedules there are, why one has not run, and changes to them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
-from airflow_snowpack.api import schedule_bodies as bodies
-from airflow_snowpack.api.bodies import moment
+from airflow_snowpack.cli.commands.runs import print_started
+from airflow_snowpack.cli.confirm import confirm
+from airflow_snowpack.cli.each import change_each
+from airflow_snowpack.cli.errors import UnreadableFile
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.cli.output import Column, is_for_people, none_of, print_data, print_one, print_rows, printable, say
+from airflow_snowpack.cli.output import filled, is_for_people, print_data, print_one, print_page, printable
 from airflow_snowpack.humanize import ago
+from airflow_snowpack.wire.listing import cut
+from airflow_snowpack.wire.schedule import HISTORY, SCHEDULES, ExplanationShape, ScheduleShape, schedule_state
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from datetime import datetime
+    from collections.abc import Callable, Iterable
 
     from airflow_snowpack.cli.exit_code import ExitCode
-    from airflow_snowpack.scheduling import Explanation, ScheduleEntry
+    from airflow_snowpack.scheduling import Schedule, Schedules, StoredSchedule
+
+STDIN = "-"
+T = TypeVar("T")
 
 
 @ends_cleanly
@@ -25,19 +34,12 @@ def list_schedules(args: Namespace) -> ExitCode | None:
     from airflow_snowpack.scheduling import explain_all
 
     with opened(args) as here:
-        schedules, now = here.schedules, here.now
         which = {"dag_id": args.dag, "enabled": args.enabled, "search": args.search, "after": args.after}
-        found = schedules.list(**which, limit=args.limit + 1)
-        shown = found[: args.limit]
-        told = explain_all(schedules, shown)
-    after = shown[-1].name if len(found) > args.limit else None
-    if args.output in ("json", "yaml"):
-        print_data(args.output, {"schedules": [bodies.schedule_body(one) for one in shown], "next": after})
-        return None
-    empty = none_of("schedules", filters=(args.dag, args.enabled is not None, args.search), after=args.after)
-    print_rows(args.output, [told[one.name] for one in shown], _columns(now), empty=empty)
-    if after is not None:
-        say(f"There are more: --after {after} goes on.")
+        shown, next_ = cut(here.schedules.list(**which, limit=args.limit + 1), args.limit, lambda stored: stored.name)
+        explained = explain_all(here.schedules, shown)
+        filters = (args.dag, args.enabled is not None, args.search)
+        explanations = [explained[stored.name] for stored in shown]
+        print_page(args, SCHEDULES, explanations, next_, here.now, option="--after", filters=filters)
     return None
 
 
@@ -48,20 +50,19 @@ def show(args: Namespace) -> ExitCode | None:
 
     with opened(args) as here:
         stored, now = here.schedules.get(args.schedule), here.now
-    body = bodies.schedule_body(stored)
+    body = ScheduleShape.encode(stored)
     if not is_for_people(args.output):
         print_one(args.output, body, body)
         return None
-    changed = f"{ago(stored.changed_at, now)}" + (f" by {stored.changed_by}" if stored.changed_by else "")
     fields = {
         "schedule": stored.name,
-        "state": state_of(stored.enabled),
-        "kept by": stored.origin.value,
+        "state": schedule_state(stored),
+        "declared by": stored.origin.value,
         "created": ago(stored.created_at, now),
-        "changed": changed,
-        **({"cannot be read": stored.problem} if stored.problem else {}),
+        "changed": f"{ago(stored.changed_at, now)}" + (f" by {stored.changed_by}" if stored.changed_by else ""),
+        "cannot be read": stored.problem,
     }
-    print_one(args.output, body, fields)
+    print_one(args.output, body, filled(fields))
     print()
     print(printable(yaml.safe_dump(body["definition"], sort_keys=False, allow_unicode=True)), end="")
     return None
@@ -70,14 +71,14 @@ def show(args: Namespace) -> ExitCode | None:
 @ends_cleanly
 def explain(args: Namespace) -> ExitCode | None:
     """``schedules explain``"""
-    from airflow_snowpack.scheduling import explain as explained
+    from airflow_snowpack.scheduling import explain as explain_schedule
 
     with opened(args) as here:
-        told = explained(here.schedules, args.schedule)
+        explanation = explain_schedule(here.schedules, args.schedule)
     if args.output in ("json", "yaml"):
-        print_data(args.output, bodies.explanation_body(told))
+        print_data(args.output, ExplanationShape.encode(explanation))
     else:
-        print(printable(str(told)))
+        print(printable(str(explanation)))
     return None
 
 
@@ -88,55 +89,96 @@ def history(args: Namespace) -> ExitCode | None:
 
     with opened(args) as here:
         found = read_history(here.jobs.store, args.schedule, before=args.before, limit=args.limit + 1)
-        now = here.now
-    if not found and args.before is None:
-        raise ScheduleNotFound(args.schedule)
-    shown = found[: args.limit]
-    before = shown[-1].id if len(found) > args.limit else None
-    if args.output in ("json", "yaml"):
-        print_data(args.output, {"entries": [bodies.entry_body(line) for line in shown], "next": before})
-        return None
-    print_rows(args.output, shown, _history_columns(now), empty=none_of("entries", after=args.before))
-    if before is not None:
-        say(f"There are more: --before {before} goes on.")
+        if not found and args.before is None:
+            raise ScheduleNotFound(args.schedule)
+        shown, next_ = cut(found, args.limit, lambda entry: entry.id)
+        print_page(args, HISTORY, shown, next_, here.now, option="--before")
     return None
 
 
-def state_of(enabled: bool) -> str:
-    """How people call it."""
-    return "enabled" if enabled else "suspended"
+@ends_cleanly
+def create(args: Namespace) -> ExitCode | None:
+    """``schedules create``"""
+    return _change(args, _read(args.file), lambda schedules: schedules.create, "created")
 
 
-def _columns(now: datetime) -> list[Column[Explanation]]:
-    return [
-        Column("schedule", lambda told: told.stored.name),
-        Column("dag", lambda told: told.stored.dag_id),
-        Column("state", lambda told: state_of(told.stored.enabled) + (", not readable" if told.stored.problem else "")),
-        Column("trigger", lambda told: told.trigger.text if told.stored.enabled else None),
-        Column("waits because", _blocked),
-        Column("next check", lambda told: moment(_next_check(told)), lambda told: ago(_next_check(told), now)),
-        Column("last launch", lambda told: moment(_last_launch(told)), lambda told: ago(_last_launch(told), now)),
-    ]
+@ends_cleanly
+def update(args: Namespace) -> ExitCode | None:
+    """``schedules update``"""
+    return _change(args, _read(args.file), lambda schedules: schedules.update, "changed")
 
 
-def _blocked(told: Explanation) -> str | None:
-    said = [reason.text for reason in told.blocked_by] + [why for why in (told.trigger.problem, told.problem) if why]
-    return "; ".join(said) or None
+@ends_cleanly
+def delete(args: Namespace) -> ExitCode | None:
+    """``schedules delete``"""
+
+    def remover(schedules: Schedules) -> Callable[[str], StoredSchedule]:
+        def remove(name: str) -> StoredSchedule:
+            stored = schedules.get(name)
+            schedules.delete(name)
+            return stored
+
+        return remove
+
+    names = list(dict.fromkeys(args.schedules))
+    confirm(f"Delete {', '.join(names)}? {'Their' if len(names) > 1 else 'Its'} pending runs are discarded.", yes=args.yes)
+    return _change(args, names, remover, "deleted")
 
 
-def _next_check(told: Explanation) -> datetime | None:
-    waiting = told.pending.next_check_at if told.pending is not None else None
-    return waiting or told.next_tick
+@ends_cleanly
+def suspend(args: Namespace) -> ExitCode | None:
+    """``schedules suspend``"""
+    return _change(args, dict.fromkeys(args.schedules), lambda schedules: schedules.suspend)
 
 
-def _last_launch(told: Explanation) -> datetime | None:
-    return next((job.ended_at for job in told.ended if job.state.value == "launched"), None)
+@ends_cleanly
+def resume(args: Namespace) -> ExitCode | None:
+    """``schedules resume``"""
+    return _change(args, dict.fromkeys(args.schedules), lambda schedules: schedules.resume)
 
 
-def _history_columns(now: datetime) -> list[Column[ScheduleEntry]]:
-    return [
-        Column("when", lambda line: moment(line.at), lambda line: ago(line.at, now)),
-        Column("what", lambda line: line.what, lambda line: line.what.replace("_", " ")),
-        Column("pending job", lambda line: line.pending_id, lambda line: (line.pending_id or "")[:12]),
-        Column("detail", lambda line: ", ".join(f"{name}={value}" for name, value in line.detail.items() if value is not None)),
-    ]
+@ends_cleanly
+def run(args: Namespace) -> ExitCode | None:
+    """``schedules run``"""
+    from airflow_snowpack.scheduling import run_now
+
+    with opened(args) as here:
+        print_started(args, run_now(here.schedules, args.schedule))
+    return None
+
+
+def _read(file: str) -> list[Schedule]:
+    """Return the schedules of a file, or of standard input.
+
+    :raises UnreadableFile: there is no such file.
+    :raises InvalidSchedule: it declares something that is not a schedule.
+    """
+    from airflow_snowpack.scheduling import parse_schedules
+
+    name = "standard input" if file == STDIN else Path(file).name
+    try:
+        text = sys.stdin.read() if file == STDIN else Path(file).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise UnreadableFile(file, error) from error
+    return parse_schedules(text, name, one_alone=True)
+
+
+def _change(
+    args: Namespace,
+    targets: Iterable[T],
+    change_of: Callable[[Schedules], Callable[[T], StoredSchedule]],
+    done: str | None = None,
+) -> ExitCode:
+    def line(stored: StoredSchedule) -> str:
+        state = schedule_state(stored)
+        return f"{stored.name}  {done if done == 'deleted' else f'{done}, {state}' if done else state}"
+
+    with opened(args) as here:
+        return change_each(
+            args,
+            targets,
+            change_of(here.schedules),
+            line=line,
+            name=lambda stored: stored.name,
+            body=ScheduleShape.encode,
+        )

@@ -1,29 +1,33 @@
-"""``airflow snowpack jobs submit``: ask for maintenance of one table.
+"""``airflow snowpack jobs submit``: submit maintenance of one table.
 
-The order is the specification's: drain mode, names and options, the table, the lock. A dry run is answered at once from the
-table's metadata; anything else waits for a worker, and ``--wait`` watches it to its end.
+The checks come in this order: drain mode, names and options, the table, the lock. A dry run is answered at once from the table's
+metadata; any other job waits for a worker, and ``--wait`` watches it until it ends.
 """
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.cli.commands.jobs import print_job, result_columns
+from airflow_snowpack.cli.commands.jobs import print_job
 from airflow_snowpack.cli.commands.watch import read_periods, watch_job
 from airflow_snowpack.cli.errors import UsageProblem
-from airflow_snowpack.cli.job_id import short_id
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import is_for_people, print_rows
+from airflow_snowpack.cli.values import read_object
+from airflow_snowpack.humanize import short_id
+from airflow_snowpack.wire.job import RESULTS
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from datetime import datetime
 
     from airflow_snowpack.cli.exit_code import ExitCode
     from airflow_snowpack.cli.opened import Opened
     from airflow_snowpack.jobs import Submission, TableLocked
     from airflow_snowpack.maintenance.submit import MaintenanceRequest
+
+EXAMPLE = '{"expire_snapshots": {"retain_last": 10}}'
 
 
 @ends_cleanly
@@ -31,34 +35,34 @@ def submit(args: Namespace) -> ExitCode | None:
     """``jobs submit``"""
     from airflow_snowpack.jobs import TableLocked
 
-    read_periods(args)  # what is wrong with them must not come to light when the job is there
+    read_periods(args)  # before the job is submitted
     with opened(args) as here:
         request = _read_request(args, here)
         try:
-            asked = _ask(args, here, request)
+            submission = _ask(args, here, request)
         except TableLocked as refused:
-            _name_the_way_out(here, refused)
+            _add_way_out(here, refused)
             raise
-        watched = args.wait and not asked.job.dry_run
+        watched = args.wait and not submission.job.dry_run
         if is_for_people(args.output):
-            _tell(asked, watched=watched)
+            _print_submission(submission, here.now, watched=watched)
         if watched:
-            return watch_job(args, here, asked.job)
-        print_job(args.output, asked.job)
+            return watch_job(args, here, submission.job)
+        print_job(args.output, submission.job)
     return None
 
 
-def _name_the_way_out(here: Opened, refused: TableLocked) -> None:
-    """Here the way out is a command."""
+def _add_way_out(here: Opened, refused: TableLocked) -> None:
+    """Add the command that helps to the error."""
     from airflow_snowpack.jobs import JobNotFound
 
     lock = refused.lock
     try:
         holder = short_id(here.jobs.get(lock.holder).job_id)
     except JobNotFound:
-        refused.add_note(f"If its holder is gone: airflow snowpack locks release {lock.table.dotted}")
+        refused.add_note(f"If the holder no longer exists: airflow snowpack locks release {lock.table.dotted}")
     else:
-        refused.add_note(f"See what it does: airflow snowpack jobs show {holder}")
+        refused.add_note(f"Show that job: airflow snowpack jobs show {holder}")
 
 
 def _read_request(args: Namespace, here: Opened) -> MaintenanceRequest:
@@ -95,30 +99,21 @@ def _ask(args: Namespace, here: Opened, request: MaintenanceRequest) -> Submissi
 
 
 def _read_options(text: str | None) -> dict[str, Any]:
-    """:raises UsageProblem: not a JSON object of objects."""
-    if text is None:
-        return {}
-    try:
-        options = json.loads(text)
-    except ValueError as problem:
-        raise UsageProblem(f"--options is not JSON: {problem}. {EXAMPLE}") from problem
-    if not isinstance(options, dict) or not all(isinstance(said, dict) for said in options.values()):
-        raise UsageProblem(f"--options must be a JSON object with an object for each action. {EXAMPLE}")
+    """:raises UsageProblem: the text is not a JSON object of objects."""
+    options = read_object("--options", text, EXAMPLE)
+    if not all(isinstance(values, dict) for values in options.values()):
+        raise UsageProblem(f"--options needs an object for each action, such as '{EXAMPLE}'.")
     return options
 
 
-EXAMPLE = """Give, for example, --options '{"expire_snapshots": {"retain_last": 10}}'."""
-
-
-def _tell(asked: Submission, *, watched: bool) -> None:
-    job = asked.job
-    if asked.again:
-        print("The same request came before, with this key; this is the job that it became.")
+def _print_submission(submission: Submission, now: datetime, *, watched: bool) -> None:
+    job = submission.job
+    if submission.again:
+        print("An earlier request with this key submitted this job.")
     if job.dry_run:
-        print(f"Nothing was changed. On {job.table.dotted} each action would do this:")
-        print_rows(
-            "table", job.results, [column for column in result_columns() if column.heading in ("action", "message")], empty=""
-        )
+        print(f"Dry run of {job.table.dotted}; nothing was changed:")
+        columns = [column for column in RESULTS.columns if column.heading in ("action", "message")]
+        print_rows("table", columns, job.results, now)
         return
     print(f"Job {short_id(job.job_id)} is {job.status} for {job.table.dotted}: {', '.join(job.actions)}.")
     if not watched:

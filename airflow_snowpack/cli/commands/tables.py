@@ -1,32 +1,37 @@
-"""``airflow snowpack tables list|show|refresh``: which tables there are, how they are, and what comes next for them."""
+"""``airflow snowpack tables``: the tables of the catalog, their health, and their next steps."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.text import Text
-
-from airflow_snowpack.api import bodies
-from airflow_snowpack.cli.commands.jobs import job_columns
 from airflow_snowpack.cli.exit_code import ExitCode
-from airflow_snowpack.cli.job_id import short_id
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.cli.output import Column, is_for_people, none_of, print_data, print_one, print_rows, say, status_text
-from airflow_snowpack.humanize import ago, duration, size
+from airflow_snowpack.cli.output import DATA, filled, is_for_people, none_of, print_data, print_one, print_rows, say
+from airflow_snowpack.humanize import ago, duration, number, plural, size
+from airflow_snowpack.wire.job import JOBS
+from airflow_snowpack.wire.listing import cut
+from airflow_snowpack.wire.table import (
+    PARTITIONS,
+    TABLES,
+    WORST_PARTITIONS,
+    InventoryCountShape,
+    InventoryShape,
+    TableHealthShape,
+    inventory_age,
+)
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from datetime import datetime
 
     from airflow_snowpack.cli.opened import Opened
-    from airflow_snowpack.iceberg import PartitionHealth, TableHealth, TableName
+    from airflow_snowpack.iceberg import TableHealth, TableName
     from airflow_snowpack.inventory import InventoryState
     from airflow_snowpack.jobs import Job, TableExplanation
 
 LAST_JOBS = 5
 LEFT_OUT_SHOWN = 5
-WORST_PARTITIONS = 10
 
 
 @ends_cleanly
@@ -39,19 +44,18 @@ def list_tables(args: Namespace) -> ExitCode | None:
         if state.refreshed_at is None:
             state = here.inventory.refresh()
         names = here.inventory.tables(database=args.database, search=args.search, after=args.after, limit=args.limit + 1)
-        shown, now = names[: args.limit], here.now
-        found = [*explain_tables(here.jobs, shown).values()]
-    after = shown[-1].dotted if len(names) > args.limit else None
-    if args.output in ("json", "yaml"):
-        tables = [bodies.table_body(each) for each in found]
-        print_data(args.output, {"tables": tables, **bodies.inventory_body(state, now), "next": after})
-        return None
+        shown, next_ = cut(names, args.limit, lambda table: table.dotted)
+        found, now = [*explain_tables(here.jobs, shown).values()], here.now
+    age = InventoryShape.encode(state, age_seconds=inventory_age(state, now))
     filters = (args.database, args.search)
+    if args.output in DATA:
+        print_data(args.output, TABLES.page(found, next_, **age))
+        return None
     empty = none_of("tables", filters=filters, after=args.after, empty="The catalog has no tables.")
-    print_rows(args.output, found, table_columns(now), empty=empty)
+    print_rows(args.output, TABLES.columns, found, now, empty=empty)
     say(_age(state, now))
-    if after is not None:
-        say(f"There are more: --after {after} goes on.")
+    if next_ is not None:
+        say(f"There are more: --after {next_} shows the next page.")
     return None
 
 
@@ -61,9 +65,10 @@ def refresh(args: Namespace) -> ExitCode | None:
     with opened(args) as here:
         state, now = here.inventory.refresh(), here.now
     if is_for_people(args.output):
-        print(f"The catalog has {state.tables} table{'' if state.tables == 1 else 's'}.")
+        print(f"The catalog has {plural(state.tables, 'table')}.")
     else:
-        print_one(args.output, body := {"tables": state.tables, **bodies.inventory_body(state, now)}, body)
+        body = InventoryCountShape.encode(state, age_seconds=inventory_age(state, now))
+        print_one(args.output, body, body)
     return None
 
 
@@ -78,9 +83,8 @@ def show(args: Namespace) -> ExitCode | None:
         explained = explain_tables(here.jobs, [table])[table]
         last = here.jobs.page(JobFilter(table=table), limit=LAST_JOBS).items
         now = here.now
-    if args.output in ("json", "yaml"):
-        body = None if health is None else bodies.health_body(health)
-        print_data(args.output, {**bodies.table_body(explained), "health": body, "problem": problem})
+    if args.output in DATA:
+        print_data(args.output, TableHealthShape.encode(explained, health=health, problem=problem))
     else:
         _print_table(args.output, explained, health, last, now)
     if problem is None:
@@ -89,20 +93,8 @@ def show(args: Namespace) -> ExitCode | None:
     return ExitCode.UNREACHABLE
 
 
-def table_columns(now: datetime) -> list[Column[TableExplanation]]:
-    """A table in a list."""
-    return [
-        Column("table", lambda each: each.table.dotted),
-        Column(
-            "last job", lambda each: None if each.last is None else each.last.status.value, lambda each: _last(each.last, now)
-        ),
-        Column("locked by", lambda each: None if each.lock is None else each.lock.holder, _holder),
-        Column("next step", lambda each: str(each.next_step)),
-    ]
-
-
 def _health(here: Opened, table: TableName) -> tuple[TableHealth | None, str | None]:
-    """The numbers; without them, why: what the store knows can be told all the same.
+    """Return the metrics, or why they cannot be read: the rest of the output does not need them.
 
     :raises TableNotFound: the catalog answers, and has no such table.
     """
@@ -123,59 +115,37 @@ def _print_table(
         "next step": str(explained.next_step),
         "locked by": None if lock is None else f"{lock.holder}, {ago(lock.acquired_at, now)}",
     }
-    print_one(output, {}, {**{name: value for name, value in fields.items() if value}, **_health_fields(health)})
+    print_one(output, {}, filled(fields) | _health_fields(health))
     if output != "table":
         return
     worst = [] if health is None else [each for each in health.partitions if each.label][:WORST_PARTITIONS]
     if worst:
         print()
-        print_rows(output, worst, PARTITION_COLUMNS, empty="")
+        print_rows(output, PARTITIONS.columns, worst, now)
     if last:
         print()
-        print_rows(output, last, [column for column in job_columns(now) if column.heading != "table"], empty="")
+        print_rows(output, [column for column in JOBS.columns if column.heading != "table"], last, now)
 
 
 def _health_fields(health: TableHealth | None) -> dict[str, object]:
     if health is None:
         return {}
     numbers, oldest = health.numbers, health.oldest_snapshot_age
-    deletes = f"{health.position_delete_files} with positions, {health.equality_delete_files} with equalities"
+    deletes = f"{health.position_delete_files} position, {health.equality_delete_files} equality"
     return {
-        "rows": f"{numbers.records:,}",
-        "data files": f"{numbers.data_files:,}, {size(health.data_bytes)}",
-        "small files": f"{health.small_files:,} ({health.small_files_ratio:.0%}), {size(health.small_files_bytes)}",
-        "delete files": f"{numbers.delete_files:,}" + (f" ({deletes})" if numbers.delete_files else ""),
-        "manifests": f"{numbers.manifests:,}, {size(health.manifests_bytes)}",
-        "snapshots": f"{numbers.snapshots:,}" + (f", the oldest {duration(oldest)} old" if oldest is not None else ""),
+        "rows": number(numbers.records),
+        "data files": f"{number(numbers.data_files)}, {size(health.data_bytes)}",
+        "small files": f"{number(health.small_files)} ({health.small_files_ratio:.0%}), {size(health.small_files_bytes)}",
+        "delete files": number(numbers.delete_files) + (f" ({deletes})" if numbers.delete_files else ""),
+        "manifests": f"{number(numbers.manifests)}, {size(health.manifests_bytes)}",
+        "snapshots": number(numbers.snapshots) + (f", the oldest {duration(oldest)} old" if oldest is not None else ""),
         "location": health.location,
     }
 
 
-PARTITION_COLUMNS: list[Column[PartitionHealth]] = [
-    Column("partition", lambda each: each.label),
-    Column("data files", lambda each: each.data_files),
-    Column("small files", lambda each: each.small_files),
-    Column("delete files", lambda each: each.delete_files),
-    Column("bytes", lambda each: each.bytes, lambda each: size(each.bytes)),
-]
-
-
-def _last(job: Job | None, now: datetime) -> Text:
-    if job is None:
-        return Text("never", "dim")
-    return status_text(job.status.value).append(f" {ago(job.completed_at or job.started_at or job.submitted_at, now)}")
-
-
-def _holder(explained: TableExplanation) -> str:
-    lock, last = explained.lock, explained.last
-    if lock is None:
-        return ""
-    return f"job {short_id(lock.holder)}" if last is not None and lock.holder == last.job_id else lock.holder
-
-
 def _age(state: InventoryState, now: datetime) -> str:
-    listed = f"As the catalog was listed {ago(state.refreshed_at, now)}; `airflow snowpack tables refresh` lists it now."
-    lines = [listed] if state.problem is None else [listed, f"The last try failed: {state.problem}"]
+    listed = f"The catalog was listed {ago(state.refreshed_at, now)}; `airflow snowpack tables refresh` lists it again."
+    lines = [listed] if state.problem is None else [listed, f"The last listing failed: {state.problem}"]
     if state.left_out:
         named = ", ".join(repr(each.name) for each in state.left_out[:LEFT_OUT_SHOWN])
         more = f" and {state.left_out_count - LEFT_OUT_SHOWN} more" if state.left_out_count > LEFT_OUT_SHOWN else ""

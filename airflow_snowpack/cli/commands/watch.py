@@ -1,42 +1,43 @@
-"""``airflow snowpack jobs watch``: a job's events as they come, until it ends.
+"""``airflow snowpack jobs watch``: print a job's events until it ends.
 
     ended = Watch(jobs, LiveLine(sys.stdout)).until_over(job_id)      # None: the time was up
 
-The events are those of the job's history. That is written best-effort, so the job's own row has the last word: what it holds and
-the history does not tell is told at the end.
+The events are those of the job's history. Events can be missing there, so at the end the results are printed from the job itself.
 
-The invariant: watching changes nothing. Whoever stops watching stops nothing else.
+The invariant: watching changes nothing, and the job does not depend on it.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 import time
 from collections import Counter
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self, TextIO
 
 from airflow_snowpack.cli.commands.jobs import print_job, story_line
-from airflow_snowpack.cli.commands.live_line import LiveLine
 from airflow_snowpack.cli.exit_code import ExitCode
-from airflow_snowpack.cli.job_filter import read_period
-from airflow_snowpack.cli.job_id import short_id
 from airflow_snowpack.cli.opened import opened
 from airflow_snowpack.cli.outcome import ends_cleanly
-from airflow_snowpack.cli.output import is_for_people, say
-from airflow_snowpack.humanize import ago, clock_time, duration
+from airflow_snowpack.cli.output import is_for_people, printable, say
+from airflow_snowpack.cli.values import read_period
+from airflow_snowpack.humanize import ago, clock_time, duration, short_id
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable
     from datetime import datetime
+    from types import TracebackType
 
     from airflow_snowpack.cli.opened import Opened
     from airflow_snowpack.jobs import ActionResult, HistoryEntry, Job, Jobs
 
 POLL = timedelta(seconds=1)
-SAY_WHY_EVERY = timedelta(minutes=1)
-UNTOLD = frozenset({"heartbeat", "completed", "failed", "cancelled", "deleted"})  # the end is told from the job itself
+EXPLAIN_EVERY = timedelta(minutes=1)
+SKIPPED_EVENTS = frozenset({"heartbeat", "completed", "failed", "cancelled", "deleted"})  # the end is printed from the job itself
+TO_START_AND_ERASE = "\r\x1b[K"
 BEGINS_ATTEMPT = frozenset({"claimed", "taken_over"})
 
 
@@ -48,7 +49,7 @@ def watch(args: Namespace) -> ExitCode | None:
 
 
 def watch_job(args: Namespace, here: Opened, job: Job) -> ExitCode:
-    """Watch to the end, and tell it by the exit code.
+    """Watch a job until it ends, and return the exit code.
 
     :param args: ``timeout``, ``poll`` and ``output``.
     """
@@ -62,7 +63,7 @@ def watch_job(args: Namespace, here: Opened, job: Job) -> ExitCode:
             say(f"Stopped watching. {_goes_on(job)}")
             return ExitCode.INTERRUPTED
     if ended is None:
-        say(f"{args.timeout} are over. {_goes_on(job)}")
+        say(f"Timed out after {args.timeout}. {_goes_on(job)}")
         print_job(args.output, here.jobs.get(job.job_id))
         return ExitCode.TIMEOUT
     print_job(args.output, ended)
@@ -70,18 +71,18 @@ def watch_job(args: Namespace, here: Opened, job: Job) -> ExitCode:
 
 
 def read_periods(args: Namespace) -> tuple[timedelta, timedelta | None]:
-    """The pause between two looks, and how long to watch at most.
+    """Return the pause between two polls, and how long to watch at most.
 
-    :raises UsageProblem: one of them is no period.
+    :raises UsageProblem: one of them is not a duration.
     """
     return read_period("--poll", args.poll), None if args.timeout is None else read_period("--timeout", args.timeout)
 
 
 class Watch:
-    """Looks at one job again and again, and tells what is new.
+    """Polls one job and prints its new events.
 
-    :param line: where lines go, and where the present state stands if it is a terminal.
-    :param poll: the pause between two looks.
+    :param line: takes the events, and the current state if it is a terminal.
+    :param poll: the pause between two polls.
     :param timeout: watch no longer than this.
     """
 
@@ -99,10 +100,10 @@ class Watch:
         self._poll = poll
         self._timeout = timeout
         self._sleep = sleep
-        self._told: Counter[tuple[object, ...]] = Counter()
-        self._actions: set[str] = set()  # told of the present attempt
+        self._printed: Counter[tuple[object, ...]] = Counter()
+        self._actions: set[str] = set()  # printed for the current attempt
         self._why: tuple[str, datetime] | None = None
-        self._away = False
+        self._unreachable = False
 
     def until_over(self, job_id: str) -> Job | None:
         """Watch until the job ends.
@@ -113,65 +114,65 @@ class Watch:
         clock = self._jobs.store.clock
         give_up = None if self._timeout is None else clock() + self._timeout
         while True:
-            job = self._look(job_id)
+            job = self._poll_once(job_id)
             if job is not None and job.status.is_terminal:
-                self._tell_end(job)
+                self._print_end(job)
                 return job
             if give_up is not None and clock() >= give_up:
                 return None
             self._sleep(self._poll.total_seconds())
 
-    def _look(self, job_id: str) -> Job | None:
+    def _poll_once(self, job_id: str) -> Job | None:
         from airflow_snowpack.store import StoreTooSlow, StoreUnreachable
 
         try:
             job = self._jobs.get(job_id)
             for entry in self._jobs.history(job_id):
-                self._tell_event(entry)
+                self._print_event(entry)
             if not job.status.is_terminal:
                 self._show(job)
         except (StoreUnreachable, StoreTooSlow) as problem:
-            if not self._away:
-                self._line.tell(f"{clock_time(self._jobs.store.clock())}  {problem} Watching on.")
-            self._away = True
+            if not self._unreachable:
+                self._line.write(f"{clock_time(self._jobs.store.clock())}  {problem} Still watching.")
+            self._unreachable = True
             return None
-        self._away = False
+        self._unreachable = False
         return job
 
-    def _tell_event(self, entry: HistoryEntry) -> None:
+    def _print_event(self, entry: HistoryEntry) -> None:
         key = (entry.at, entry.event, entry.attempt_id, str(entry.detail.get("action")))
-        self._told[key] += 1
-        if self._told[key] > 1:
+        self._printed[key] += 1
+        if self._printed[key] > 1:
             return
         if entry.event in BEGINS_ATTEMPT:
             self._actions.clear()
         if entry.event == "action":
             self._actions.add(str(entry.detail.get("action")))
-        if entry.event not in UNTOLD:
-            self._line.tell(f"{clock_time(entry.at)}  {story_line(entry)}")
+        if entry.event not in SKIPPED_EVENTS:
+            self._line.write(f"{clock_time(entry.at)}  {story_line(entry)}")
 
     def _show(self, job: Job) -> None:
-        """The present state: on a terminal always, elsewhere when it changes, and then not too often."""
+        """Show the current state: always on a terminal, elsewhere when it changes, and at most once a minute."""
         from airflow_snowpack.jobs import explain
 
         why, now = str(explain(self._jobs, job)), self._jobs.store.clock()
         if self._line.is_live:
             self._line.show(f"{job.status} {_since(job, now)}  {why}{self._lease(job, now)}")
-        elif self._why is None or (why != self._why[0] and now - self._why[1] >= SAY_WHY_EVERY):
+        elif self._why is None or (why != self._why[0] and now - self._why[1] >= EXPLAIN_EVERY):
             self._why = (why, now)
-            self._line.tell(f"{clock_time(now)}  {why}")
+            self._line.write(f"{clock_time(now)}  {why}")
 
     def _lease(self, job: Job, now: datetime) -> str:
         place = self._jobs.places([job.job_id]).get(job.job_id)
         return "" if place is None or place.claimed_at is None else f" Its lease ends {ago(place.visible_at, now)}."
 
-    def _tell_end(self, job: Job) -> None:
+    def _print_end(self, job: Job) -> None:
         at = clock_time(job.completed_at or self._jobs.store.clock())
         for result in job.results:
             if result.action not in self._actions:
-                self._line.tell(f"{at}  {_result_line(result)}")
+                self._line.write(f"{at}  {_result_line(result)}")
         took = f" after {_whole_seconds(job.completed_at - job.started_at)}" if job.completed_at and job.started_at else ""
-        self._line.tell(f"{at}  {job.status}{took}" + (f": {job.error}" if job.error else ""))
+        self._line.write(f"{at}  {job.status}{took}" + (f": {job.error}" if job.error else ""))
 
 
 def _since(job: Job, now: datetime) -> str:
@@ -189,6 +190,46 @@ def _result_line(result: ActionResult) -> str:
 
 def _goes_on(job: Job) -> str:
     return (
-        f"The job {short_id(job.job_id)} goes on; `airflow snowpack jobs watch {short_id(job.job_id)}` comes back to it, "
-        f"and `jobs cancel` ends it."
+        f"The job {short_id(job.job_id)} continues; `airflow snowpack jobs watch {short_id(job.job_id)}` watches it again, "
+        f"and `jobs cancel` cancels it."
     )
+
+
+class LiveLine:
+    """A line at the bottom of a terminal that is rewritten, below the lines that stay; elsewhere only the lines.
+
+    :param out: the stream; whether it is a terminal decides.
+    """
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self.is_live = out.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        self._shown = False
+
+    def show(self, text: str) -> None:
+        """Write the live line, cut to the width of the terminal; nothing where there is no terminal."""
+        if self.is_live:
+            text = printable(text).replace("\n", " ")
+            width = shutil.get_terminal_size().columns - 1
+            self._out.write(f"{TO_START_AND_ERASE}{text if len(text) <= width else text[: width - 1] + '…'}")
+            self._out.flush()
+            self._shown = True
+
+    def write(self, text: str) -> None:
+        """Write a line that stays."""
+        self.clear()
+        self._out.write(f"{printable(text)}\n")
+        self._out.flush()
+
+    def clear(self) -> None:
+        """Erase the live line."""
+        if self._shown:
+            self._out.write(TO_START_AND_ERASE)
+            self._out.flush()
+            self._shown = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.clear()

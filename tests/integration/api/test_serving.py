@@ -15,7 +15,7 @@ from api_process import TOKEN, build
 from bounded import started
 from prometheus_client.parser import text_string_to_metric_families
 
-from airflow_snowpack.api.edge import CONTENT_POLICY
+from airflow_snowpack.api.middleware import CONTENT_POLICY
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from forgetting import forget_old
 
-from airflow_snowpack.api.schedule_bodies import explanation_body
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.iceberg.broker import Broker
 from airflow_snowpack.scheduling import (
@@ -27,6 +26,7 @@ from airflow_snowpack.scheduling import (
     Since,
     explain,
 )
+from airflow_snowpack.wire.schedule import ExplanationShape
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -201,7 +201,7 @@ def test_no_scheduler_is_said_until_one_works_and_again_when_it_is_gone(schedule
     assert "No scheduler" not in str(explained(scheduler))
     scheduler.clock.forward(minutes=6)
     assert f"the last one ran at {seen_at:%Y-%m-%d %H:%M:%S} UTC" in str(explained(scheduler))
-    assert explanation_body(explained(scheduler))["scheduler"]["is_alive"] is False
+    assert ExplanationShape.encode(explained(scheduler))["scheduler"]["is_alive"] is False
 
 
 @pytest.mark.one_database

@@ -13,7 +13,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from airflow_snowpack.api.reasons import told_outside
+from airflow_snowpack.api.errors import message_for_clients
 from airflow_snowpack.store import (
     Deadlines,
     SchemaOutOfDate,
@@ -124,7 +124,7 @@ def test_a_store_from_before_0_1_is_refused_although_its_number_is_higher(store_
     with pytest.raises(UnknownRevision, match="cannot be upgraded") as caught:
         open_store(store_url)
     assert "snowpack" in str(caught.value)
-    assert str(sa.make_url(store_url).database) not in told_outside(caught.value)
+    assert str(sa.make_url(store_url).database) not in message_for_clients(caught.value)
 
 
 def test_two_processes_that_upgrade_an_empty_database_at_once_both_find_it_ready(empty_store_url: str) -> None:

@@ -18,11 +18,11 @@ from pages_world import SomebodyIs, World, open_world
 
 from airflow_snowpack.api import User, build_app
 from airflow_snowpack.api import services as api_services
-from airflow_snowpack.api.build_shapes import CleanupShape, DatasetRunsShape, DatasetsShape, OutcomeShape, RunSeenShape
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.errors import StorageFailed
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.store import AuditTrail
+from airflow_snowpack.wire.build import CleanupShape, DatasetRunsShape, DatasetsShape, PublishOutcomeShape, RunSeenShape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -143,7 +143,7 @@ def test_going_back_moves_the_pointer_and_is_noted_with_who_did_it(ask: Ask, mad
     assert len(changes(world)) == 1
     forth = ok(ask("POST", "/builds/flights/rollback", {"to": layout.manifest(THIRD, 1)}))
     assert (forth["moved"], current_run(made.storage)) == (True, THIRD)
-    OutcomeShape.model_validate_json(json.dumps(forth))
+    PublishOutcomeShape.model_validate_json(json.dumps(forth))
 
 
 def test_there_is_no_going_back_to_what_is_not_published(ask: Ask, made: Built) -> None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from airflow_snowpack.api.deadline import Deadline
+from airflow_snowpack.api.middleware import Deadline
+from airflow_snowpack.humanize import duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,9 +119,9 @@ def test_the_catalog_and_the_storage_get_shares_of_the_time_that_a_request_may_t
 
     services, never = replace(world.services, timeout=timeout), threading.Event()
     try:
-        with pytest.raises(CatalogTooSlow, match=rf"within {timeout.total_seconds() * 0.6:g} s\."):
+        with pytest.raises(CatalogTooSlow, match=rf"within {duration(timeout * 0.6)}\."):
             services.ask_catalog(never.wait)
-        with pytest.raises(StorageTooSlow, match=rf"within {timeout.total_seconds() * 0.7:g} s\."):
+        with pytest.raises(StorageTooSlow, match=rf"within {duration(timeout * 0.7)}\."):
             services.ask_storage("flights", never.wait)
     finally:
         never.set()

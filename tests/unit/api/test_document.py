@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from airflow_snowpack.api import Services, TokenAuth, build_app
-from airflow_snowpack.api.bodies import job_body, place_body, queue_body, timeline_body
 from airflow_snowpack.api.errors import InvalidRequest
 from airflow_snowpack.api.openapi import document_of
 from airflow_snowpack.api.parameters import read_moment
-from airflow_snowpack.api.shapes import JobShape, PlaceShape, QueueShape, TimelineShape
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, AuditEntry, HistoryEntry, Job, JobStatus, QueuePlace, QueueState
+from airflow_snowpack.wire.job import JobShape, PlaceShape, TimelineShape
+from airflow_snowpack.wire.queue import QueueShape, oldest_seconds
 
 NOW = datetime(2026, 4, 25, 14, 35, tzinfo=UTC)
 DONE = ActionResult(
@@ -72,18 +72,23 @@ def test_a_submission_documents_its_headers_and_the_options_of_each_action(docum
     assert options["expire_snapshots"]["properties"]["retain_last"] == {"default": 3}
 
 
+def timeline(place: QueuePlace | None, history: list[HistoryEntry], audit: list[AuditEntry]) -> dict[str, Any]:
+    return TimelineShape.encode(JOB, job=JOB, queue=place, history=history, audit=audit, explanation="It failed.")
+
+
 def test_bodies_have_the_shapes_of_the_document() -> None:
     place = QueuePlace("a" * 32, NOW, NOW + timedelta(minutes=30), NOW, "worker-1", attempt=1)
     audit = [AuditEntry(1, NOW, "vera", "api", "submit", "a" * 32, {})]
     history = [HistoryEntry("a" * 32, NOW, "claimed", "b", {})]
-    JobShape.model_validate(job_body(JOB), strict=False)
-    PlaceShape.model_validate(place_body(place), strict=False)
-    QueueShape.model_validate(queue_body(QueueState(1, NOW, 0, 2), NOW), strict=False)
-    TimelineShape.model_validate(timeline_body(JOB, place, history, audit, "It failed."), strict=False)
+    JobShape.model_validate(JobShape.encode(JOB), strict=False)
+    PlaceShape.model_validate(PlaceShape.encode(place), strict=False)
+    queue = QueueState(1, NOW, 0, 2)
+    QueueShape.model_validate(QueueShape.encode(queue, oldest_seconds=oldest_seconds(queue, NOW)), strict=False)
+    TimelineShape.model_validate(timeline(place, history, audit), strict=False)
 
 
 def test_a_number_that_json_does_not_have_is_left_out() -> None:
-    assert timeline_body(JOB, None, [], [], "")["results"][0]["metrics"] == {}
+    assert timeline(None, [], [])["results"][0]["metrics"] == {}
 
 
 def test_a_moment_is_read_with_its_offset_and_refused_without() -> None:

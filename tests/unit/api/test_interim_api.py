@@ -12,9 +12,9 @@ from interim_world import DAG, RUN, MadeInterim, make_interim
 from pages_world import SomebodyIs, World, open_world
 
 from airflow_snowpack.api import User
-from airflow_snowpack.api.interim_shapes import InterimTableShape, InterimTablesShape
 from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.store import AuditTrail
+from airflow_snowpack.wire.interim import InterimTableShape, InterimTablesShape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,7 +12,7 @@ import pytest
 from lineage_world import BUILT, JOB, REPORT, make_lineage
 from pages_world import SomebodyIs, app_of, open_world
 
-from airflow_snowpack.api.lineage_shapes import LineageShape, OperationsShape
+from airflow_snowpack.wire.lineage import LineageShape, OperationsShape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,11 +14,10 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from airflow_snowpack.api import Forbidden, NotAuthenticated, Services
-from airflow_snowpack.api.edge import Edge
-from airflow_snowpack.api.errors import CatalogTooSlow, InvalidRequest, StoreDown
+from airflow_snowpack.api.errors import CatalogTooSlow, InvalidRequest, StoreDown, reason_in_words
+from airflow_snowpack.api.middleware import Edge
 from airflow_snowpack.api.problems import problem_of, snake_case
-from airflow_snowpack.api.readiness import look
-from airflow_snowpack.api.reasons import reason_in_words
+from airflow_snowpack.api.routes.service import check_readiness
 from airflow_snowpack.api.services import LazyServices
 from airflow_snowpack.builds.errors import PointerMoved
 from airflow_snowpack.errors import SnowpackError
@@ -94,7 +93,7 @@ def test_a_store_that_is_to_be_upgraded_is_told_without_its_address() -> None:
     def opening() -> Services:
         raise outdated
 
-    for said in (document(outdated)["detail"], look(LazyServices(opening)).parts["store"].says):
+    for said in (document(outdated)["detail"], check_readiness(LazyServices(opening)).parts["store"].state):
         assert said == (
             "The Snowpack store is at revision 0001, and this version of airflow-snowpack needs revision 0002. "
             "Run `airflow snowpack db upgrade`."

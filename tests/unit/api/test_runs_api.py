@@ -10,9 +10,9 @@ from app_client import AppClient
 from pages_world import SomebodyIs, World, open_world
 
 from airflow_snowpack.api import User
-from airflow_snowpack.api.run_shapes import RegisteredRunShape
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.store.tables.schedules import launches
+from airflow_snowpack.wire.run import RegisteredRunShape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

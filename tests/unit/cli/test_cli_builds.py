@@ -9,10 +9,10 @@ from builds_world import FAILED, FIRST, SECOND, SELECTED, THIRD, WRITING, Built,
 from built_runs import MIDNIGHT, current_run
 from published_builds import publish_build
 
-from airflow_snowpack.api import build_bodies
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.store import AuditTrail
+from airflow_snowpack.wire.build import PublishOutcomeShape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,11 +40,11 @@ def test_before_anything_is_built_that_is_said(snowpack: Run) -> None:
 
 def test_datasets_and_runs_are_tables_for_people_and_bodies_for_programs(snowpack: Run, made: Built) -> None:
     listed = snowpack("builds", "list").out
-    assert "nothing yet" in listed
+    assert "none" in listed
     assert SECOND in listed
     assert [each["dataset"] for each in snowpack("builds", "list", "-o", "json").json["datasets"]] == ["empty", "flights"]
     first = snowpack("builds", "list", "--limit", "1")
-    assert "--after empty goes on" in first.err
+    assert "--after empty shows the next page" in first.err
 
     shown = snowpack("builds", "show", "flights").out
     (row,) = [line for line in shown.splitlines() if line.startswith(SECOND)]
@@ -61,7 +61,7 @@ def test_a_run_is_shown_with_its_shards_their_winners_and_how_many_lost(snowpack
     body = snowpack("builds", "show", "flights", THIRD, "-o", "json", "--limit", "3").json
     assert [len(shard["attempts"]) for shard in body["shards"]] == [3, 3, 3]
     assert body["next"] == 2
-    assert "--after-shard 2 goes on" in snowpack("builds", "show", "flights", THIRD, "--limit", "3").err
+    assert "--after-shard 2 shows the next page" in snowpack("builds", "show", "flights", THIRD, "--limit", "3").err
     assert len(snowpack("builds", "show", "flights", THIRD, "--after-shard", "2", "-o", "json").json["shards"]) == 1
     failed = snowpack("builds", "show", "flights", FAILED)
     assert (failed.code, "no space left" in failed.out) == (0, True)
@@ -69,9 +69,9 @@ def test_a_run_is_shown_with_its_shards_their_winners_and_how_many_lost(snowpack
 
 def test_going_back_asks_first_and_is_noted_with_the_users_name(snowpack: Run, made: Built, jobs: Jobs) -> None:
     refused = snowpack("builds", "rollback", "flights", "--to=-1")
-    assert (refused.code, f"Readers of flights see {SECOND}. Let them see -1?" in refused.err) == (2, True)
+    assert (refused.code, f"The current run of flights is {SECOND}. Roll back to -1?" in refused.err) == (2, True)
     said = snowpack("builds", "rollback", "flights", "--to", "-1", "--yes")
-    assert (said.code, said.out, current_run(made.storage)) == (0, f"Readers of flights see {FIRST} now.\n", FIRST)
+    assert (said.code, said.out, current_run(made.storage)) == (0, f"{FIRST} is the current run of flights now.\n", FIRST)
     again = snowpack("builds", "rollback", "flights", "--to", FIRST, "--yes")
     assert (again.code, "is the current build of flights already" in again.out) == (0, True)
     assert changes(jobs) == [("ann", "cli", "rollback_build", "build:flights")]
@@ -81,7 +81,7 @@ def test_going_back_asks_first_and_is_noted_with_the_users_name(snowpack: Run, m
 def test_a_selected_run_is_published_and_one_that_is_being_written_is_not(snowpack: Run, made: Built, jobs: Jobs) -> None:
     assert snowpack("builds", "publish", "flights", WRITING).code == 4
     said = snowpack("builds", "publish", "flights", SELECTED, "-o", "json")
-    assert said.json == build_bodies.outcome_body(made.outcome(SELECTED))
+    assert said.json == PublishOutcomeShape.encode(made.outcome(SELECTED))
     assert current_run(made.storage) == SELECTED
     assert changes(jobs) == [("ann", "cli", "publish_build", "build:flights")]
 
@@ -95,7 +95,7 @@ def test_cleanup_lists_what_it_would_delete_and_then_deletes_it(snowpack: Run, m
     assert done.code == 0
     assert f"data/{FAILED}/" in done.out
     assert "Deleted " in done.err
-    assert snowpack("builds", "cleanup", "flights", "--keep-runs", "2").out == "There is nothing to delete.\n"
+    assert snowpack("builds", "cleanup", "flights", "--keep-runs", "2").out == "Nothing to delete.\n"
     assert changes(jobs) == [("ann", "cli", "cleanup_builds", "build:flights")]
     assert current_run(made.storage) == SECOND
 

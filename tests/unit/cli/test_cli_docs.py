@@ -93,7 +93,7 @@ def test_every_command_of_the_page_ends_as_it_says(snowpack: Run, jobs: Jobs, mo
 
 
 def test_the_dry_run_of_the_page_is_the_one_of_the_table(snowpack: Run, flights: TableName) -> None:
-    (shown,) = re.findall(r"```text\n(Nothing was changed.*?)```", PAGE, re.DOTALL)
+    (shown,) = re.findall(r"```text\n(Dry run of.*?)```", PAGE, re.DOTALL)
     said = snowpack("jobs", "submit", "demo.flights", "--dry-run").out
 
     assert [line.rstrip() for line in said.splitlines()] == shown.splitlines()

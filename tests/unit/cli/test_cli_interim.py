@@ -101,9 +101,9 @@ def test_one_table_tells_why_it_stays(snowpack: Run, made: MadeInterim) -> None:
 
 def test_letting_go_asks_first_and_is_noted_and_what_is_needed_stays(snowpack: Run, made: MadeInterim, jobs: Jobs) -> None:
     unasked = snowpack("interim", "drop", made.kept.table_id)
-    assert (unasked.code, f"Let go of {made.kept.table}?" in unasked.err, changes(jobs)) == (2, True, [])
+    assert (unasked.code, f"Drop {made.kept.table}?" in unasked.err, changes(jobs)) == (2, True, [])
     said = snowpack("interim", "drop", made.kept.table, made.needed.table_id, "--yes")
-    assert (said.code, said.out) == (5, f"{made.kept.table} goes with the collector's next pass.\n")
+    assert (said.code, said.out) == (5, f"The collector drops {made.kept.table} in its next pass.\n")
     assert "is needed by" in said.err
     assert changes(jobs) == [("ann", "drop_interim", f"interim:{made.kept.table_id}")]
     assert made.registry.table(made.kept.table_id).state is TableState.DROPPING
@@ -114,7 +114,7 @@ def test_without_airflow_nobody_knows_who_has_finished_so_nothing_is_done(snowpa
     for arguments in ((), ("--dry-run",)):
         said = snowpack("interim", "collect", *arguments)
         assert said.code == 2
-        assert "only Airflow knows who has finished. Nothing was done." in said.err
+        assert "only Airflow knows which tasks have finished. Nothing was done." in said.err
         assert "--airflow-conn-id" in said.err
     assert (len(made.registry.tables()), changes(jobs)) == (5, [])
 
@@ -143,7 +143,7 @@ def test_what_airflow_says_is_finished_is_dropped_with_its_files(
     assert not folder.exists()
     assert InterimRegistry(jobs.store).tables() == []
     assert changes(jobs) == [("ann", "collect_interim", "interim")]
-    assert snowpack("interim", "collect").out == "There was nothing to drop.\n"
+    assert snowpack("interim", "collect").out == "Nothing to drop.\n"
 
 
 @pytest.mark.usefixtures("airflow")
@@ -178,7 +178,7 @@ def test_a_drop_that_fails_is_told_and_tried_again(
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("AIRFLOW__SNOWPACK__CATALOG_NAME", "pond")
         said = snowpack("interim", "collect")
-    assert (said.code, "could not be dropped, and is tried again" in said.err) == (6, True)
+    assert (said.code, "could not be dropped and will be retried" in said.err) == (6, True)
     assert "'lake' is not this installation's" in said.err
     shown = snowpack("interim", "show", ingested.table_id).out
     assert "has failed to drop it in 1 attempt and retries" in shown
@@ -195,11 +195,11 @@ def test_a_table_whose_catalog_is_gone_for_good_can_be_forgotten_and_no_other(
         elsewhere.setenv("AIRFLOW__SNOWPACK__CATALOG_NAME", "pond")
         snowpack("interim", "collect")
     unasked = snowpack("interim", "drop", ingested.table, "--forget")
-    assert (unasked.code, f"Take {ingested.table} off the record" in unasked.err) == (2, True)
+    assert (unasked.code, f"Remove {ingested.table} from the records" in unasked.err) == (2, True)
 
     said = snowpack("interim", "drop", ingested.table, "--forget", "--yes")
 
-    assert (said.code, said.out.startswith(f"{ingested.table} is forgotten.")) == (0, True)
+    assert (said.code, said.out.startswith(f"{ingested.table} was removed from the records.")) == (0, True)
     assert snowpack("interim", "show", ingested.table).code == 4
     assert left.is_dir()
     assert changes(jobs)[0] == ("ann", "forget_interim", f"interim:{ingested.table_id}")
@@ -211,7 +211,7 @@ def test_the_sweeper_drops_old_strangers_of_its_namespace_and_asks_first(
     stranger = on_disk("lake.snowpack_interim.flights_clean_0123456789ab4cde8f01", installation)
     known = on_disk(made.kept.table, installation)
     on_disk("lake.snowpack_interim.somebodys_own", installation)
-    assert snowpack("interim", "sweep", "--dry-run").out == "There is nothing to sweep.\n", "it is not a day old"
+    assert snowpack("interim", "sweep", "--dry-run").out == "Nothing to sweep.\n", "it is not a day old"
 
     planned = snowpack("interim", "sweep", "--older-than", "PT0.001S", "--dry-run", "-o", "json").json
     assert [(each["kind"], each["name"]) for each in planned["swept"]] == [("table", stranger.name)]
@@ -230,8 +230,10 @@ def test_a_table_that_somebody_has_dropped_already_is_told_and_leaves_the_record
     snowpack: Run, ingested: TableRef, jobs: Jobs
 ) -> None:
     said = snowpack("interim", "collect")
-    assert (said.code, said.out) == (0, "There was nothing to drop.\n")
-    assert f"{ingested.table} is on record no more, but was not dropped by this. The catalog 'lake' no longer had it" in said.err
+    assert (said.code, said.out) == (0, "Nothing to drop.\n")
+    assert (
+        f"{ingested.table} is no longer recorded, but this pass did not drop it. The catalog 'lake' no longer had it" in said.err
+    )
     assert InterimRegistry(jobs.store).tables() == []
 
 
@@ -248,10 +250,10 @@ def test_the_namespace_of_another_store_is_left_alone_until_it_is_taken_over(
     assert "airflow snowpack interim adopt" in refused.err
 
     unasked = snowpack("interim", "adopt")
-    assert (unasked.code, "Take the namespace snowpack_interim of the catalog lake" in unasked.err) == (2, True)
+    assert (unasked.code, "Take over the namespace snowpack_interim of the catalog lake" in unasked.err) == (2, True)
     adopted = snowpack("interim", "adopt", "--yes")
-    assert (adopted.code, "is this store's (new), and was the store" in adopted.err) == (0, True)
+    assert (adopted.code, "belongs to this store (new). It belonged to the store" in adopted.err) == (0, True)
     assert changes(jobs)[0] == ("ann", "adopt_interim", "interim:orphans")
     again = snowpack("interim", "adopt")
-    assert (again.code, again.err) == (0, "The namespace snowpack_interim of the catalog lake is this store's (new).\n")
+    assert (again.code, again.err) == (0, "The namespace snowpack_interim of the catalog lake belongs to this store (new).\n")
     assert (snowpack(*sweep).code, stranger.exists()) == (0, False)

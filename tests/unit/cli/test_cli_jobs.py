@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from airflow_snowpack.api import bodies
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import AuditTrail, JobStatus
+from airflow_snowpack.wire.job import JobShape
+from airflow_snowpack.wire.shape import moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,7 @@ def test_a_submitted_job_waits_for_a_worker_and_is_noted_with_the_users_name(
     said = snowpack("jobs", "submit", "demo.flights", "--action", "expire_snapshots", "-o", "json")
 
     job = jobs.get(said.json["job_id"])
-    assert (said.code, said.json) == (0, bodies.job_body(job))
+    assert (said.code, said.json) == (0, JobShape.encode(job))
     assert (job.status, job.actions, job.submitted_by) == (JobStatus.PENDING, ("expire_snapshots",), "ann")
     (entry,) = AuditTrail(jobs.store).of(job.job_id)
     assert (entry.actor, entry.via, entry.change) == ("ann", "cli", "submit")
@@ -73,7 +74,7 @@ def test_the_same_key_again_is_the_same_job(snowpack: Run, jobs: Jobs, flights: 
     first, again = snowpack(*request, "-o", "json"), snowpack(*request)
 
     assert again.code == 0
-    assert again.out.startswith("The same request came before, with this key")
+    assert again.out.startswith("An earlier request with this key submitted this job.")
     assert [job.job_id for job in jobs.list()] == [first.json["job_id"]]
 
 
@@ -92,8 +93,8 @@ def test_the_same_key_with_another_request_is_refused(snowpack: Run, flights: Ta
         (("flights",), 2, "is not a table name"),
         (("a; DROP TABLE x",), 2, "is not a table name"),
         (("demo.flights", "-a", "vacuum"), 2, "invalid choice"),
-        (("demo.flights", "--options", "{"), 2, "--options is not JSON"),
-        (("demo.flights", "--options", "[1]"), 2, "must be a JSON object with an object for each action"),
+        (("demo.flights", "--options", "{"), 2, "--options '{' is not valid JSON"),
+        (("demo.flights", "--options", "[1]"), 2, "is not a JSON object"),
         (("demo.flights", "--options", '{"expire_snapshots": {"keep": 1}}'), 2, "'keep'"),
         (("demo.flights", "-a", "expire_snapshots", "--where", "x = 1"), 2, "narrows only"),
         (("demo.flights", "--where", "nope = 1"), 2, "the table has no column 'nope'; it has: month, delay"),
@@ -144,7 +145,7 @@ def test_a_list_has_short_ids_and_relative_times_for_people(snowpack: Run, jobs:
 def test_a_list_is_json_and_yaml_with_numbers_nulls_and_nested_results(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
     snowpack("jobs", "submit", "demo.flights", "--dry-run")
     jobs.submit(flights, ["expire_snapshots"])
-    expected = [bodies.job_body(job) for job in jobs.list()]
+    expected = [JobShape.encode(job) for job in jobs.list()]
     assert expected[1]["results"]
 
     assert snowpack("jobs", "list", "-o", "json").json == expected
@@ -155,7 +156,7 @@ def test_plain_text_has_whole_ids_and_exact_moments(snowpack: Run, jobs: Jobs, f
     job = jobs.submit(flights, ["expire_snapshots"])
 
     line = snowpack("jobs", "list", "-o", "plain").out.splitlines()[1]
-    assert line.split()[:5] == [job.job_id, "demo.flights", "pending", "expire_snapshots", bodies.moment(job.submitted_at)]
+    assert line.split()[:5] == [job.job_id, "demo.flights", "pending", "expire_snapshots", moment(job.submitted_at)]
 
 
 def test_an_empty_list_is_an_empty_array_for_programs_and_a_sentence_for_people(snowpack: Run, jobs: Jobs) -> None:
@@ -210,7 +211,7 @@ def test_a_search_that_stopped_early_says_how_to_go_on(snowpack: Run, several: J
     first = snowpack("jobs", "list", "--search", oldest.job_id)
 
     assert first.out == "No jobs match the filter so far.\n"
-    assert "jobs were searched, back to" in first.err
+    assert " jobs back to " in first.err
     assert [job["job_id"] for job in snowpack("jobs", "list", "--search", oldest.job_id, "--all", "-o", "json").json] == [
         oldest.job_id
     ]
@@ -220,7 +221,7 @@ def test_a_search_that_stopped_early_says_how_to_go_on(snowpack: Run, several: J
     ("arguments", "problem"),
     [
         (("--cursor", "nowhere"), "is not one that a list returned"),
-        (("--since", "yesterday"), "is neither a moment nor a period"),
+        (("--since", "yesterday"), "is neither a time nor a duration"),
         (("--table", "flights"), "is not a table name"),
         (("--limit", "0"), "invalid positive int"),
         (("--status", "done"), "invalid choice"),
@@ -251,7 +252,7 @@ def test_a_job_as_json_has_the_jobs_own_fields_and_its_story(snowpack: Run, jobs
     (job,) = jobs.list()
     told = snowpack("jobs", "show", job.job_id, "-o", "json").json
 
-    body = bodies.job_body(job)
+    body = JobShape.encode(job)
     assert {name: told[name] for name in body if name != "results"} == {name: body[name] for name in body if name != "results"}
     assert told["results"][0]["metrics"]["rewritten_data_files_count"] == 6
     assert told["attempt"] == 0
@@ -357,5 +358,5 @@ def test_on_a_terminal_the_question_is_asked(
     job = several.list()[0]
     said = snowpack("jobs", "cancel", job.job_id)
 
-    assert f"Cancel job {job.job_id[:12]} (demo.clicks, pending), for good? (y/n)" in said.err
+    assert f"Cancel job {job.job_id[:12]} (demo.clicks, pending)? This cannot be undone. (y/n)" in said.err
     assert (said.code, several.get(job.job_id).status) == (code, status)

@@ -35,8 +35,8 @@ def test_both_ways_are_drawn_with_who_did_what_and_when(snowpack: Run) -> None:
     lines = [re.sub(r", \d+ min(?: \d+ s)? ago", "", line.rstrip()) for line in said.out.splitlines()]
     assert lines[0] == "lake.flights.report  maintenance, job a1b2c3d4e5f6, snapshot 5577006791947779410"
     assert said.out.count(" min ago") + said.out.count(" s ago") > 5
-    assert "It came from" in lines
-    assert "Of it came" in lines
+    assert "Upstream" in lines
+    assert "Downstream" in lines
     built = "build by flights/manual__2026-11-21T06:00:00+00:00/build try 1, 381 rows, run 20261121T000000Z"
     assert f"└── s3://lake/builds/report  {built}" in lines
     by_day = next(line for line in lines if "lake.interim.by_day " in line)
@@ -49,10 +49,10 @@ def test_both_ways_are_drawn_with_who_did_what_and_when(snowpack: Run) -> None:
 def test_one_way_and_no_deeper_than_asked_says_that_there_is_more(snowpack: Run) -> None:
     said = snowpack("lineage", "lake.flights.report", "--up", "--depth", "1")
 
-    assert "Of it came" not in said.out
+    assert "Downstream" not in said.out
     assert "lake.interim.clean" not in said.out
     assert said.out.count("…") == 2
-    assert "a greater --depth" in said.err
+    assert "increase --depth" in said.err
 
 
 def test_programs_get_the_graph_whole(snowpack: Run) -> None:
@@ -87,4 +87,4 @@ def test_a_dataset_is_found_by_its_name_and_by_its_url(snowpack: Run, jobs: Jobs
 def test_what_nobody_recorded_is_said_to_be_unknown(snowpack: Run) -> None:
     said = snowpack("lineage", "demo.nobody")
 
-    assert (said.code, said.out) == (0, "Nothing is recorded of lake.demo.nobody.\n")
+    assert (said.code, said.out) == (0, "No operations on lake.demo.nobody are recorded.\n")

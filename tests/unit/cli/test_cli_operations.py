@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_snowpack.api import bodies
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import AuditTrail, Jobs, LifecyclePolicy, explain_tables
+from airflow_snowpack.wire.queue import LockShape
+from airflow_snowpack.wire.table import TableShape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +27,7 @@ CLICKS = TableName("lake", "demo", "clicks")
 def test_a_catalog_that_was_never_listed_is_listed_when_somebody_asks(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
     said = snowpack("tables", "list", "-o", "json").json
 
-    assert said["tables"] == [bodies.table_body(explain_tables(jobs, [flights])[flights])]
+    assert said["tables"] == [TableShape.encode(explain_tables(jobs, [flights])[flights])]
     assert 0 <= said["age_seconds"] < 60
     assert (said["problem"], said["next"]) == (None, None)
 
@@ -42,7 +43,7 @@ def test_people_see_the_last_job_the_lock_and_the_next_step_and_how_old_the_list
     assert cells[1].startswith("pending ")
     assert cells[2:] == [f"job {job.job_id[:12]}", cells[3]]
     assert cells[3].startswith("Waiting for a worker")
-    assert said.err.startswith("As the catalog was listed ")
+    assert said.err.startswith("The catalog was listed ")
 
 
 def test_a_new_table_is_in_the_list_after_a_refresh(snowpack: Run, flights: TableName) -> None:
@@ -121,7 +122,7 @@ def held(jobs: Jobs) -> Jobs:
 def test_locks_are_listed_with_their_holders(snowpack: Run, held: Jobs) -> None:
     locks = held.locks.list()
 
-    assert snowpack("locks", "list", "-o", "json").json == [bodies.lock_body(lock) for lock in locks]
+    assert snowpack("locks", "list", "-o", "json").json == [LockShape.encode(lock) for lock in locks]
     out = snowpack("locks", "list").out
     assert "etl/2026-11-21" in out
     assert f"job {locks[1].holder[:12]}" in out
@@ -133,8 +134,8 @@ def test_a_lock_is_released_after_a_question_that_names_its_holder(
     terminal("y\n")
     said = snowpack("locks", "release", "demo.flights")
 
-    assert "demo.flights is held by etl/2026-11-21, taken " in said.err
-    assert (said.code, said.out) == (0, "demo.flights is free.\n")
+    assert "demo.flights was locked by etl/2026-11-21 " in said.err
+    assert (said.code, said.out) == (0, "demo.flights is unlocked.\n")
     (entry,) = AuditTrail(held.store).of("lake.demo.flights")
     assert (entry.actor, entry.change) == ("ann", "release_lock")
 
@@ -149,7 +150,7 @@ def test_nobodys_lock_is_released_by_mistake(snowpack: Run, held: Jobs) -> None:
     assert len(held.locks.list()) == 2
     assert snowpack("locks", "release", "demo.flights", "--holder", "etl/2026-11-21", "--yes", "-o", "json").json["released"]
     again = snowpack("locks", "release", "demo.flights", "--yes")
-    assert (again.code, again.out) == (0, "Nobody holds demo.flights.\n")
+    assert (again.code, again.out) == (0, "demo.flights is not locked.\n")
 
 
 def test_the_lock_of_a_cancelled_job_whose_worker_may_still_write_needs_force(snowpack: Run, jobs: Jobs) -> None:
@@ -180,7 +181,7 @@ def test_the_queue_is_told_in_numbers(snowpack: Run, jobs: Jobs) -> None:
 
 
 def test_a_sweep_tells_what_it_took_back(snowpack: Run, jobs: Jobs) -> None:
-    assert snowpack("sweep").out == "There was nothing to sweep.\n"
+    assert snowpack("sweep").out == "Nothing to sweep.\n"
 
     hasty = Jobs(jobs.store, LifecyclePolicy(lease=timedelta(microseconds=1)))
     job = hasty.submit(CLICKS, ["expire_snapshots"])
@@ -263,4 +264,4 @@ def test_people_read_how_many_rows_of_each_table_would_go(snowpack: Run, jobs: J
     rows = [[cell.strip() for cell in line.split("|")] for line in said.out.splitlines()]
     assert ["jobs", "2"] in rows
     assert ["job_history", "4"] in rows
-    assert said.err == "6 rows would be deleted.\n"
+    assert said.err == "Would delete 6 rows.\n"

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_snowpack.api.run_bodies import registered_run_body
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.scheduling import RegisteredRuns, Schedules
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.store.tables.schedules import launches
+from airflow_snowpack.wire.run import RegisteredRunShape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,8 +39,8 @@ def test_a_run_is_registered_and_shown_as_it_was_said(snowpack: Run, runs: Regis
 
     stored = runs.get("features")
     assert (stored.cron, stored.tz, stored.conf, stored.updated_by) == ("0 8 * * *", "Europe/Berlin", {"days": 7}, "ann")
-    assert snowpack("runs", "show", "features", "-o", "json").json == registered_run_body(stored)
-    assert snowpack("runs", "list", "-o", "json").json == {"runs": [registered_run_body(stored)], "next": None}
+    assert snowpack("runs", "show", "features", "-o", "json").json == RegisteredRunShape.encode(stored)
+    assert snowpack("runs", "list", "-o", "json").json == {"runs": [RegisteredRunShape.encode(stored)], "next": None}
     for command in (("show", "features"), ("list",)):
         shown = snowpack("runs", *command).out
         assert "0 8 * * *" in shown
@@ -96,9 +96,7 @@ def test_a_start_takes_values_for_this_run_alone(snowpack: Run, jobs: Jobs) -> N
     assert launch.run_id == said.json["run_id"]
     assert launch.conf["days"] == 30
     assert launch.conf["snowpack_run"] == {"name": "features", "preservation": "NONE", "explicit": True}
-    assert (
-        f"make_features is going to run as snowpack__features__{launch.run_id[20:28]}" in snowpack("runs", "run", "features").out
-    )
+    assert f"make_features starts as snowpack__features__{launch.run_id[20:28]}" in snowpack("runs", "run", "features").out
     assert "starting" in snowpack("runs", "show", "features").out
 
 
@@ -110,8 +108,8 @@ def test_a_start_takes_values_for_this_run_alone(snowpack: Run, jobs: Jobs) -> N
         (("upsert", "no name", "--dag", "d"), 2, "name ="),
         (("upsert", *FEATURES, "--cron", "at eight"), 2, "cron ="),
         (("upsert", *FEATURES, "--tz", "Berlin"), 2, "no such time zone"),
-        (("upsert", *FEATURES, "--conf", "{"), 2, "is no JSON"),
-        (("upsert", *FEATURES, "--conf", "[7]"), 2, "is no JSON object"),
+        (("upsert", *FEATURES, "--conf", "{"), 2, "is not valid JSON"),
+        (("upsert", *FEATURES, "--conf", "[7]"), 2, "is not a JSON object"),
         (("run", "features", "--conf", '{"snowpack_run": {}}'), 2, "is reserved"),
         (("run", "nobody"), 4, "There is no registered run 'nobody'"),
         (("show", "nobody"), 4, "There is no registered run 'nobody'"),

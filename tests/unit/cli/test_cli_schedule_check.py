@@ -53,7 +53,7 @@ def declare(folder: Path, *triggers: dict[str, Any], **more: Any) -> str:
 def test_sources_that_are_there_pass(snowpack: Run, dags: Path, flights: TableName) -> None:
     file = declare(dags, {"all_of": [{"commits_added": flights.dotted}, {"runs_succeeded": "maintain"}]})
     said = snowpack("schedules", "check", file)
-    assert (said.code, said.out) == (0, "Nothing is wrong with the sources of 1 schedule.\n")
+    assert (said.code, said.out) == (0, "The sources of 1 schedule have no problems.\n")
 
 
 def test_whatever_is_wrong_fails_the_check_and_is_named(snowpack: Run, dags: Path, flights: TableName) -> None:

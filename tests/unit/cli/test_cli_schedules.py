@@ -10,10 +10,10 @@ import pytest
 import sqlalchemy as sa
 import yaml
 
-from airflow_snowpack.api import schedule_bodies
 from airflow_snowpack.scheduling import Schedules, Subscriber
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.store.tables.schedules import schedules as schedule_rows
+from airflow_snowpack.wire.schedule import ScheduleShape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +54,7 @@ def test_a_schedule_is_created_from_a_file_and_shown_as_it_is_declared(snowpack:
     said = snowpack("schedules", "create", declare(NIGHTLY))
 
     assert (said.code, said.out) == (0, "nightly  created, enabled\n")
-    assert snowpack("schedules", "show", "nightly", "-o", "json").json == schedule_bodies.schedule_body(schedules.get("nightly"))
+    assert snowpack("schedules", "show", "nightly", "-o", "json").json == ScheduleShape.encode(schedules.get("nightly"))
     shown = snowpack("schedules", "show", "nightly").out
     fields, _, definition = shown.partition("\n\n")
     assert yaml.safe_load(definition)["trigger"] == NIGHTLY["trigger"]
@@ -154,7 +154,7 @@ def test_the_history_of_a_deleted_schedule_is_still_told(snowpack: Run, declare:
 def test_events_are_sent_once_for_each_source_id_and_listed(snowpack: Run) -> None:
     send = ("events", "send", "arrived", "--amount", "records=900", "--detail", '{"day": "mon"}', "--source-id", "mon")
     assert snowpack(*send).out == "event:arrived is event 1.\n"
-    assert snowpack(*send).out == "event:arrived is event 1, and was before.\n"
+    assert snowpack(*send).out == "event:arrived is event 1, which was sent before.\n"
 
     (event,) = snowpack("events", "list", "--key", "event:arrived", "-o", "json").json["events"]
     assert (event["amounts"], event["detail"]) == ({"records": 900}, {"day": "mon"})
@@ -186,7 +186,7 @@ def test_without_update_schedules_a_sync_leaves_what_is_there(snowpack: Run, dec
     file = declare(NIGHTLY | {"priority": 1})
 
     said = snowpack("schedules", "sync", file, "--no-update-schedules")
-    assert said.out == "Left as they are, though the files differ: nightly.\n"
+    assert said.out == "Not changed, although the files differ: nightly.\n"
     assert schedules.get("nightly").schedule.priority == 0
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pseudo_terminal import PseudoTerminal
 
-from airflow_snowpack.cli.commands.live_line import LiveLine
+from airflow_snowpack.cli.commands.watch import LiveLine
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, JobStatus
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def test_after_its_time_the_watch_ends_with_124_and_says_how_to_come_back(snowpa
 
     assert said.code == 124
     assert said.json["status"] == "pending"
-    assert f"The job {said.json['job_id'][:12]} goes on; `airflow snowpack jobs watch" in said.err
+    assert f"The job {said.json['job_id'][:12]} continues; `airflow snowpack jobs watch" in said.err
 
 
 def test_people_who_wait_read_which_job_it_is(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
@@ -208,7 +208,7 @@ def test_ctrl_c_stops_the_watch_and_not_the_job(
     said = snowpack("jobs", "watch", job.job_id)
 
     assert said.code == 130
-    assert said.err.startswith(f"Stopped watching. The job {job.job_id[:12]} goes on")
+    assert said.err.startswith(f"Stopped watching. The job {job.job_id[:12]} continues")
     assert jobs.get(job.job_id).status is JobStatus.PENDING
 
 

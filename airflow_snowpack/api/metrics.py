@@ -1,0 +1,155 @@
+"""Prometheus metrics: the state of the store at the time of the scrape, and the requests that this process answered.
+
+    metrics = Metrics()
+    metrics.count("GET", "/jobs", 200, 0.004)
+    metrics.text(services)
+
+The invariant: numbers of the store are read at each scrape and not cached, so that every process that shares a store reports the
+same. Each app has its own registry.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from airflow_snowpack.api.roles import read_roles
+from airflow_snowpack.api.services import Services
+from airflow_snowpack.scheduling import PendingQueue
+from airflow_snowpack.scheduling.events.event_log import read_backlog
+from airflow_snowpack.scheduling.schedules import Schedules
+from airflow_snowpack.scheduling.sources.source_problems import read_table_lag
+from airflow_snowpack.store.size import read_size
+
+BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+RECENT = timedelta(hours=1)
+RECENT_LIMIT = 10_000
+"""A scrape counts at most so many recent jobs."""
+
+
+class Metrics:
+    """Count requests, and write all metrics in Prometheus's text format."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        labels = ("method", "route", "code")
+        self._requests = Counter("snowpack_http_requests", "Answered requests.", labels, registry=self.registry)
+        self._seconds = Histogram(
+            "snowpack_http_request_seconds", "Duration of a request.", labels, buckets=BUCKETS, registry=self.registry
+        )
+
+    def count(self, method: str, route: str, code: int, seconds: float) -> None:
+        """Count a request."""
+        labels = (method, route, str(code))
+        self._requests.labels(*labels).inc()
+        self._seconds.labels(*labels).observe(seconds)
+
+    def text(self, services: Services) -> bytes:
+        """Return all metrics, those of the store as it is now.
+
+        :raises StoreUnreachable: the store does not answer.
+        """
+        once = CollectorRegistry(auto_describe=False)
+        once.register(_StoreMetrics(services))
+        return generate_latest(once) + generate_latest(self.registry)
+
+
+class _StoreMetrics(Collector):
+    """Reads the store's metrics during a scrape."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def describe(self) -> list[Metric]:
+        return []  # not to be read at registration
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._queue()
+        yield from self._jobs()
+        yield from self._inventory()
+        yield from self._size()
+        yield from self._roles()
+        yield from _schedule_metrics(self._services.schedules())
+
+    def _queue(self) -> Iterator[Metric]:
+        jobs = self._services.jobs
+        queue, now = jobs.queue(), jobs.store.clock()
+        oldest = 0.0 if queue.oldest is None else max((now - queue.oldest).total_seconds(), 0.0)
+        yield _gauge("snowpack_queue_depth", "Jobs that a worker could claim now.", queue.depth)
+        yield _gauge("snowpack_queue_oldest_seconds", "Waiting time of the oldest job in the queue.", oldest)
+        yield _gauge("snowpack_queue_delayed", "Jobs whose back-off has not elapsed.", queue.delayed)
+        yield _gauge("snowpack_jobs_claimed", "Jobs that a worker has claimed.", queue.running)
+        yield _gauge("snowpack_drain_mode", "1 while submissions are refused.", int(jobs.drain().on))
+        yield _gauge("snowpack_table_locks", "Locks on tables.", len(jobs.locks.list()))
+
+    def _jobs(self) -> Iterator[Metric]:
+        jobs = self._services.jobs
+        yield _by_label("snowpack_jobs", "Pending and running jobs.", "status", jobs.count_open())
+        recent = jobs.count_recent(RECENT, at_most=RECENT_LIMIT)
+        yield _by_label("snowpack_jobs_recent", "Jobs submitted within the last hour, of the 10,000 newest.", "status", recent)
+
+    def _inventory(self) -> Iterator[Metric]:
+        state, now = self._services.inventory.state(), self._services.jobs.store.clock()
+        yield _gauge("snowpack_inventory_tables", "Tables in the list of tables.", state.tables)
+        if state.refreshed_at is not None:
+            age = max((now - state.refreshed_at).total_seconds(), 0.0)
+            yield _gauge("snowpack_inventory_age_seconds", "Age of the last listing of the catalog.", age)
+        yield _gauge("snowpack_inventory_failing", "1 when the last listing failed.", int(state.problem is not None))
+
+    def _roles(self) -> Iterator[Metric]:
+        instances = GaugeMetricFamily("snowpack_role_instances", "Running instances of a background role.", labels=["role"])
+        missing = GaugeMetricFamily("snowpack_role_missing", "1 when a role has work and no instance runs.", labels=["role"])
+        seen = GaugeMetricFamily("snowpack_role_seen_seconds", "Age of the last sign of life of a role.", labels=["role"])
+        for report in read_roles(self._services.jobs.store):
+            role = [report.role.value]
+            instances.add_metric(role, len(report.running))
+            missing.add_metric(role, int(report.is_missing))
+            if report.last is not None:
+                seen.add_metric(role, max((report.now - report.last.seen_at).total_seconds(), 0.0))
+        yield from (instances, missing, seen)
+
+    def _size(self) -> Iterator[Metric]:
+        size = read_size(self._services.jobs.store)
+        rows = GaugeMetricFamily("snowpack_store_rows", "Rows of each table of the store, estimated.", labels=["table"])
+        for table, number in size.rows.items():
+            rows.add_metric([table], number)
+        yield rows
+        yield _gauge("snowpack_store_bytes", "Size of the store with its indexes, estimated.", size.bytes)
+
+
+def _schedule_metrics(schedules: Schedules) -> Iterator[Metric]:
+    """Read the metrics of schedules, pending runs, events and launches."""
+    store = schedules.store
+    now, queue, backlog = store.clock(), PendingQueue(store), read_backlog(store)
+    yield _by_label(
+        "snowpack_schedules",
+        "Schedules.",
+        "state",
+        {"enabled" if enabled else "suspended": number for enabled, number in schedules.count().items()},
+    )
+    pending = {state.value: number for state, number in queue.count_by_state().items()}
+    yield _by_label("snowpack_pending_jobs", "Pending runs.", "state", pending)
+    yield _gauge("snowpack_events_newest", "The number of the newest event, which grows with each event.", backlog.newest)
+    yield _gauge("snowpack_events_unread", "Events that are not matched to schedules yet.", backlog.unread)
+    behind = 0.0 if backlog.oldest is None else max((now - backlog.oldest).total_seconds(), 0.0)
+    yield _gauge("snowpack_events_unread_oldest_seconds", "Waiting time of the oldest unmatched event.", behind)
+    lag = read_table_lag(store).total_seconds()
+    yield _gauge("snowpack_tables_overdue_seconds", "How long the most overdue table that schedules listen to has been due.", lag)
+    waiting, oldest = queue.launches_waiting()
+    waits = 0.0 if oldest is None else max((now - oldest).total_seconds(), 0.0)
+    yield _gauge("snowpack_launches_waiting", "Runs that wait to be started.", waiting)
+    yield _gauge("snowpack_launches_oldest_seconds", "Waiting time of the oldest of them.", waits)
+
+
+def _by_label(name: str, help: str, label: str, numbers: Mapping[Any, int]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, help, labels=[label])
+    for value, number in numbers.items():
+        family.add_metric([str(value)], number)
+    return family
+
+
+def _gauge(name: str, help: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, help, value=value)

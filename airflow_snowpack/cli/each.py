@@ -1,0 +1,68 @@
+"""Changes of several targets: a refused one does not stop the others, and the exit code shows it.
+
+changed, code = each(args.schedules, schedules.suspend, lambda stored: print(stored.name))
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from airflow_snowpack.cli.exit_code import ExitCode, code_of, common_code
+from airflow_snowpack.cli.output import is_for_people, print_data, say
+from airflow_snowpack.errors import SnowpackError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable, Iterable
+
+    from airflow_snowpack.wire.shape import Body
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def each(
+    targets: Iterable[T], change: Callable[[T], R], done: Callable[[R], object] = lambda _: None
+) -> tuple[list[R], ExitCode]:
+    """Change each target, and report a refusal to stderr.
+
+    :param done: called after each change.
+    :returns: the results, and the exit code.
+    """
+    changed: list[R] = []
+    codes: list[ExitCode] = []
+    for target in targets:
+        try:
+            result = change(target)
+        except SnowpackError as problem:
+            say(str(problem))
+            codes.append(code_of(problem))
+            continue
+        changed.append(result)
+        done(result)
+    return changed, common_code(codes)
+
+
+def change_each(
+    args: Namespace,
+    targets: Iterable[T],
+    change: Callable[[T], R],
+    *,
+    line: Callable[[R], str],
+    name: Callable[[R], str],
+    body: Callable[[R], Body],
+) -> ExitCode:
+    """Change each target and print the changed values.
+
+    :param line: what people read after each change.
+    :param name: what plain text has of each.
+    :param body: what JSON has of each.
+    """
+    people = is_for_people(args.output)
+    changed, code = each(targets, change, lambda result: print(line(result)) if people else None)
+    if args.output in ("json", "yaml"):
+        print_data(args.output, [body(result) for result in changed])
+    elif not people:
+        for result in changed:
+            print(name(result))
+    return code

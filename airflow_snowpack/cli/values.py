@@ -1,0 +1,92 @@
+"""Values of arguments: durations, times, JSON objects, and ids of jobs."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow_snowpack.cli.errors import AmbiguousJobId, UsageProblem
+
+if TYPE_CHECKING:
+    from airflow_snowpack.jobs import Job, Jobs
+
+ID_LENGTH = 32
+SHORTEST_ID = 8
+MATCHES_SHOWN = 10
+HEXADECIMAL = re.compile("[0-9a-f]+")
+
+
+def read_period(option: str, text: str) -> timedelta:
+    """Return a duration such as ``30s`` or ``2h``.
+
+    :raises UsageProblem: the text is not a duration.
+    """
+    from airflow_snowpack.durations import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as problem:
+        raise UsageProblem(f"{option} {problem}.") from problem
+
+
+def read_time(option: str, text: str | None, now: datetime) -> datetime | None:
+    """Return a time in ISO 8601 (UTC unless it has an offset), or a duration before now.
+
+    :raises UsageProblem: the text is neither.
+    """
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        try:
+            return now - read_period(option, text)
+        except (UsageProblem, OverflowError):
+            raise UsageProblem(
+                f"{option} {text[:60]!r} is neither a time nor a duration. "
+                "Pass a time such as 2026-11-21T14:00 (UTC), or 2h for two hours ago."
+            ) from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def read_object(option: str, text: str | None, example: str) -> dict[str, Any]:
+    """Return a JSON object; ``{}`` without a text.
+
+    :param example: such an object.
+    :raises UsageProblem: the text is not one.
+    """
+    if text is None:
+        return {}
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise UsageProblem(f"{option} {text[:80]!r} is not valid JSON: {error}. Pass an object such as '{example}'.") from error
+    if not isinstance(value, dict):
+        raise UsageProblem(f"{option} {text[:80]!r} is not a JSON object. Pass one such as '{example}'.")
+    return value
+
+
+def find_job(jobs: Jobs, given: str) -> Job:
+    """Return the job of an id, or the only job whose id begins with the text.
+
+    :raises JobNotFound: there is no such job.
+    :raises AmbiguousJobId: there are several.
+    :raises UsageProblem: the text has less than 8 characters.
+    """
+    from airflow_snowpack.jobs import JobNotFound
+
+    wanted = given.strip().lower()
+    if not HEXADECIMAL.fullmatch(wanted):
+        raise JobNotFound(given)
+    if len(wanted) >= ID_LENGTH:
+        return jobs.get(wanted)
+    if len(wanted) < SHORTEST_ID:
+        raise UsageProblem(f"{given!r} is too short for a job id. Pass at least its first {SHORTEST_ID} characters.")
+    matches = jobs.ids_beginning(wanted, limit=MATCHES_SHOWN + 1)
+    if not matches:
+        raise JobNotFound(given)
+    if len(matches) > 1:
+        raise AmbiguousJobId(given, matches[:MATCHES_SHOWN], more=len(matches) > MATCHES_SHOWN)
+    return jobs.get(matches[0])

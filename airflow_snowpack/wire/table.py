@@ -1,0 +1,144 @@
+"""Tables: the list of the catalog, and the health of one."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from airflow_snowpack.humanize import short_id, size
+from airflow_snowpack.iceberg import PartitionHealth
+from airflow_snowpack.jobs import TableExplanation
+from airflow_snowpack.wire.job import JobShape, status_style
+from airflow_snowpack.wire.listing import Column, Listing
+from airflow_snowpack.wire.shape import Database, From, Level, Moment, Shape
+
+WORST_PARTITIONS = 10
+
+
+class TableShape(Shape):
+    """A table and its next step."""
+
+    database: Annotated[Database, From("table.database")]
+    table_name: Annotated[Level, From("table.table")]
+    next_step: Annotated[str, From(lambda explained: str(explained.next_step))]
+    last_job: Annotated[JobShape | None, From("last")]
+    locked_by: Annotated[str | None, From(lambda explained: explained.lock and explained.lock.holder)]
+
+
+class LeftOutShape(Shape):
+    """A table that is not listed, or a namespace, as `namespace.*`."""
+
+    name: str = Field(examples=["sales.2024 totals"])
+    reason: str
+
+
+class InventoryShape(Shape):
+    """How current the list of tables is."""
+
+    refreshed_at: Moment
+    age_seconds: float | None
+    problem: str | None = Field(description="Why the last listing of the catalog failed.")
+    left_out_count: int = Field(description="How many tables and namespaces have names that no request can contain.")
+    left_out: list[LeftOutShape] = Field(description="The first 50 of them.")
+
+
+class InventoryCountShape(InventoryShape):
+    """How current the list of tables is, and how many tables it has."""
+
+    tables: int
+
+
+class TablesShape(InventoryShape):
+    """Tables by name."""
+
+    tables: list[TableShape]
+    next: str | None = Field(description="The `after` of the next page.")
+
+
+class PartitionShape(Shape):
+    """A partition."""
+
+    partition: Annotated[str, From("label")]
+    data_files: int
+    small_files: int
+    delete_files: int
+    bytes: int
+
+
+class HealthShape(Shape):
+    """A table's metrics, from its metadata."""
+
+    location: str
+    format_version: int
+    data_files: Annotated[int, From("numbers.data_files")]
+    delete_files: Annotated[int, From("numbers.delete_files")]
+    bytes: Annotated[int, From("numbers.bytes")]
+    records: Annotated[int, From("numbers.records")]
+    position_deletes: Annotated[int, From("numbers.position_deletes")]
+    equality_deletes: Annotated[int, From("numbers.equality_deletes")]
+    snapshots: Annotated[int, From("numbers.snapshots")]
+    manifests: Annotated[int, From("numbers.manifests")]
+    small_files: int
+    small_files_bytes: int
+    small_files_ratio: float
+    average_file_bytes: float
+    target_file_size_bytes: int
+    position_delete_files: int
+    equality_delete_files: int
+    deletion_vectors: int
+    manifests_bytes: int
+    oldest_snapshot_age_seconds: Annotated[float | None, From("oldest_snapshot_age")]
+    partitions: Annotated[list[PartitionShape], From(lambda health: health.partitions[:WORST_PARTITIONS])] = Field(
+        description="The ten that need maintenance the most."
+    )
+
+
+class TableHealthShape(TableShape):
+    """A table, its next step and its metrics."""
+
+    health: HealthShape | None
+    problem: str | None = Field(description="Why there are no metrics.")
+
+
+def inventory_age(state: Any, now: Any) -> float | None:
+    """Return how old the list of tables is, in seconds."""
+    return None if state.refreshed_at is None else max((now - state.refreshed_at).total_seconds(), 0.0)
+
+
+def _last_job(explained: TableExplanation) -> object:
+    job = explained.last
+    return "never" if job is None else (job.status, job.completed_at or job.started_at or job.submitted_at)
+
+
+def _locked_by(explained: TableExplanation) -> str | None:
+    lock, last = explained.lock, explained.last
+    if lock is None:
+        return None
+    return f"job {short_id(lock.holder)}" if last is not None and lock.holder == last.job_id else lock.holder
+
+
+TABLES: Listing[TableExplanation] = Listing(
+    "tables",
+    TableShape.encode,
+    (
+        Column("table", "table.dotted"),
+        Column(
+            "last job",
+            lambda explained: explained.last and explained.last.status,
+            _last_job,
+            style=lambda explained: "dim" if explained.last is None else status_style(explained.last),
+        ),
+        Column("locked by", lambda explained: explained.lock and explained.lock.holder, _locked_by),
+        Column("next step", lambda explained: str(explained.next_step)),
+    ),
+)
+PARTITIONS: Listing[PartitionHealth] = Listing(
+    "partitions",
+    PartitionShape.encode,
+    (
+        Column("partition", "label"),
+        Column("data files", "data_files"),
+        Column("small files", "small_files"),
+        Column("delete files", "delete_files"),
+        Column("bytes", "bytes", lambda partition: size(partition.bytes)),
+    ),
+)
