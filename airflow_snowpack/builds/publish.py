@@ -56,6 +56,7 @@ from airflow_snowpack.builds.registry.publications import (
 )
 from airflow_snowpack.builds.registry.runs import NEWEST_FIRST, BuildRegistry
 from airflow_snowpack.builds.storage import Storage
+from airflow_snowpack.builds.write.selection import kept_selection
 from airflow_snowpack.store import Actor, StoreError, StoreTooSlow, StoreUnreachable, storable
 from airflow_snowpack.store.tables.builds import build_runs
 
@@ -103,6 +104,23 @@ def publish(
             return _in_history(handle, stored, newest)
         kind, previous = PublicationKind.PUBLISH, dataset.previous
         return dataset.make_current(kind, stored, previous=previous, by=by, handle=handle, change=change)
+
+
+def publish_selected(
+    registry: BuildRegistry, storage: Storage, dataset: str, run_id: str, *, holder: str
+) -> tuple[PublishOutcome, Manifest]:
+    """Publish a run whose selection is stored, as the step after the selection. A published run returns its publication.
+
+    :param holder: takes the run over.
+    :raises BuildError: see :func:`publish`, and :func:`kept_selection`.
+    """
+    manifest = kept_selection(storage, dataset, run_id)
+    published = outcome_of(registry, dataset, run_id)
+    if published is not None:
+        log.info("The run %s of %s is already published", run_id, dataset)
+        return published, manifest
+    handle = registry.resume(dataset, run_id, holder=holder)
+    return publish(registry, storage, handle, manifest, by=holder), manifest
 
 
 def rollback(

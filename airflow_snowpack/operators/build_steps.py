@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_snowpack.builds.build_spec import BuildInput
-    from airflow_snowpack.builds.model import Manifest, Retention, ShardFormat, Sharding
-    from airflow_snowpack.builds.registry.model import PublishOutcome
+    from airflow_snowpack.builds.model import Retention, ShardFormat, Sharding
     from airflow_snowpack.builds.registry.runs import BuildRegistry
-    from airflow_snowpack.builds.storage import Storage
 
 EXPECTED = "the output of the task before: build=write.output"
 
@@ -90,12 +88,23 @@ def named_run(value: object) -> tuple[str, str]:
     return dataset, run_id
 
 
-def dataset_of(build: object) -> str | None:
-    """Return the dataset of an operator's output, or ``None`` when it is known only at run time."""
-    return getattr(getattr(build, "operator", None), "dataset", None)
+class ContinuesBuild(UsesDataset):
+    """Base of the steps of a build.
+
+    :param build: the output of the step before.
+    """
+
+    template_fields: Sequence[str] = ("build", "store_conn_id", "storage_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"build": "json"}
+
+    def __init__(self, *, build: Mapping[str, Any] | str | Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.build = build
+        # Known only at run time where ``build`` is no output of an operator.
+        self.dataset = getattr(getattr(build, "operator", None), "dataset", None)
 
 
-class SelectWinnersOperator(UsesDataset):
+class SelectWinnersOperator(ContinuesBuild):
     """Selects the attempt that counts for each shard, and stores the selection until it is published.
 
         select = SelectWinnersOperator(task_id="select", build=write.output)
@@ -110,14 +119,6 @@ class SelectWinnersOperator(UsesDataset):
     Returns the run with its numbers: ``rows``, ``bytes``, ``shards``, ``skew``, the successful ``attempts`` and the ``losers``
     among them. A shard without a successful attempt fails the task.
     """
-
-    template_fields: Sequence[str] = ("build", "store_conn_id", "storage_conn_id")
-    template_fields_renderers: ClassVar[dict[str, str]] = {"build": "json"}
-
-    def __init__(self, *, build: Mapping[str, Any] | str | Any, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.build = build
-        self.dataset = dataset_of(build)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Select."""
@@ -147,7 +148,7 @@ class SelectWinnersOperator(UsesDataset):
         }
 
 
-class PublishBuildOperator(PublishesBuild):
+class PublishBuildOperator(ContinuesBuild, PublishesBuild):
     """Publishes a run whose winners are selected: the manifest first, then the pointer, under the dataset's lock.
 
         publish = PublishBuildOperator(task_id="publish", build=select.output)
@@ -161,38 +162,22 @@ class PublishBuildOperator(PublishesBuild):
     Returns the publication and the build's numbers; ``moved``: whether it is the current build now, and if not, the ``reason``.
     """
 
-    template_fields: Sequence[str] = ("build", "store_conn_id", "storage_conn_id")
-    template_fields_renderers: ClassVar[dict[str, str]] = {"build": "json"}
-
-    def __init__(self, *, build: Mapping[str, Any] | str | Any, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.build = build
-        self.dataset = dataset_of(build)
         self.declare_outlet(self.dataset)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Publish."""
-        from airflow_snowpack.builds.write.selection import kept_selection
+        from airflow_snowpack.builds.publish import publish_selected
 
         with self.registry() as registry:
             dataset, run_id = named_run(self.build)
             show_build(self, context, dataset, run_id)
             storage = self.storage_at(registry.dataset(dataset).url)
-            manifest = kept_selection(storage, dataset, run_id)
-            outcome = self._publish(registry, storage, manifest, owner_of(context))
+            outcome, manifest = publish_selected(registry, storage, dataset, run_id, holder=owner_of(context))
         report = published_report(outcome, manifest)
         self.leave_event(context, report)
         return report
-
-    def _publish(self, registry: BuildRegistry, storage: Storage, manifest: Manifest, owner: str) -> PublishOutcome:
-        from airflow_snowpack.builds.publish import outcome_of, publish
-
-        published = outcome_of(registry, manifest.dataset, manifest.run_id)
-        if published is not None:
-            self.log.info("The run %s of %s is published already", manifest.run_id, manifest.dataset)
-            return published
-        handle = registry.resume(manifest.dataset, manifest.run_id, holder=owner)
-        return publish(registry, storage, handle, manifest, by=owner)
 
 
 class RollbackBuildOperator(PublishesBuild):
