@@ -159,24 +159,9 @@ def _walk(statuses: Set[JobStatus], where: Sequence[sa.ColumnElement[bool]]) -> 
     return sa.select(active).where(has_status).order_by(*NEWEST_FIRST.order(active))
 
 
-def count_open(conn: sa.Connection) -> dict[JobStatus, int]:
-    """Count the jobs that are pending and running; finished ones are not read."""
-    # From the queue, a look-up for each of its rows: as a join, Postgres without statistics would walk over all jobs.
-    status = sa.select(jobs.c.status).where(jobs.c.job_id == job_queue.c.job_id).scalar_subquery()
-    queued = sa.select(status.label("status")).select_from(job_queue).subquery()
-    found = _by_status(conn, sa.select(queued.c.status, sa.func.count()).group_by(queued.c.status))
-    return {status: found[status] for status in (JobStatus.PENDING, JobStatus.RUNNING)}
-
-
-def count_recent(conn: sa.Connection, since: datetime, at_most: int) -> dict[JobStatus, int]:
-    """Count the jobs that were submitted since then by their status, of the ``at_most`` newest."""
-    newest = sa.select(jobs.c.status).where(IS_LIVE, jobs.c.submitted_at >= since).order_by(*NEWEST_FIRST.order()).limit(at_most)
-    some = newest.subquery()
-    return _by_status(conn, sa.select(some.c.status, sa.func.count()).group_by(some.c.status))
-
-
-def _by_status(conn: sa.Connection, counted: sa.Select[Any]) -> dict[JobStatus, int]:
-    found: dict[str, int] = {row[0]: row[1] for row in conn.execute(counted)}
+def count_by_status(conn: sa.Connection, rows: sa.FromClause) -> dict[JobStatus, int]:
+    """Count rows by their column ``status``."""
+    found = {row[0]: row[1] for row in conn.execute(sa.select(rows.c.status, sa.func.count()).group_by(rows.c.status))}
     return {status: found.get(status.value, 0) for status in JobStatus}
 
 
@@ -194,7 +179,7 @@ def count(conn: sa.Connection, which: JobFilter, at_most: int) -> JobCounts:
 def _count_examined(conn: sa.Connection, which: JobFilter) -> JobCounts:
     last = _last_read(conn, which, None)
     where = [*_narrow(which), *([] if last is None else [NEWEST_FIRST.up_to(last)])]
-    by_status = _by_status(conn, sa.select(jobs.c.status, sa.func.count()).where(*where).group_by(jobs.c.status))
+    by_status = count_by_status(conn, sa.select(jobs.c.status).where(*where).subquery())
     return JobCounts(by_status, frozenset() if last is None else frozenset(JobStatus))
 
 

@@ -19,12 +19,12 @@ from airflow_snowpack.jobs.errors import JobNotFound
 from airflow_snowpack.jobs.history import History
 from airflow_snowpack.jobs.listing import (
     IS_LIVE,
+    NEWEST_FIRST,
     JobCounts,
     JobFilter,
     JobPage,
     count,
-    count_open,
-    count_recent,
+    count_by_status,
     read_latest,
     read_page,
 )
@@ -35,71 +35,7 @@ from airflow_snowpack.store.tables.jobs import job_queue, jobs
 
 unclaimed = job_queue.c.claimed_at.is_(None)
 place_from = row_mapper(QueuePlace, attempt="attempt_count")
-
-
-def read_state(conn: sa.Connection, now: datetime) -> QueueState:
-    """Read depth, age and occupation of the queue in one statement."""
-    ready = sa.and_(unclaimed, job_queue.c.visible_at <= now)
-
-    def how_many(which: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
-        return sa.func.coalesce(sa.func.sum(sa.case((which, 1), else_=0)), 0)
-
-    row = conn.execute(
-        sa.select(
-            how_many(ready).label("depth"),
-            sa.func.min(sa.case((ready, job_queue.c.enqueued_at))).label("oldest"),
-            how_many(sa.and_(unclaimed, job_queue.c.visible_at > now)).label("delayed"),
-            how_many(~unclaimed).label("running"),
-        )
-    ).one()
-    return QueueState(depth=row.depth, oldest=row.oldest, delayed=row.delayed, running=row.running)
-
-
-def read_places(conn: sa.Connection, job_ids: Iterable[str]) -> dict[str, QueuePlace]:
-    """Return the places of these jobs; finished ones have none."""
-    rows = conn.execute(sa.select(job_queue).where(job_queue.c.job_id.in_(list(job_ids))))
-    return {row.job_id: place_from(row) for row in rows}
-
-
-def count_ahead(conn: sa.Connection, place: QueuePlace, now: datetime) -> int:
-    """Count the claimable jobs of the same catalog that come before this place."""
-    before = sa.and_(job_queue.c.catalog_id == place.catalog_id, job_queue.c.enqueued_at < place.enqueued_at)
-    ahead = sa.and_(unclaimed, job_queue.c.visible_at <= now, before)
-    return conn.execute(sa.select(sa.func.count()).select_from(job_queue).where(ahead)).scalar_one()
-
-
-def count_elsewhere(conn: sa.Connection, catalog_id: str, now: datetime) -> dict[str, int]:
-    """Count the claimable jobs of each catalog but this one."""
-    theirs = sa.and_(unclaimed, job_queue.c.visible_at <= now, job_queue.c.catalog_id != catalog_id)
-    counted = sa.select(job_queue.c.catalog_id, sa.func.count().label("waiting")).where(theirs).group_by(job_queue.c.catalog_id)
-    return {row.catalog_id: row.waiting for row in conn.execute(counted)}
-
-
-def read_samples(conn: sa.Connection, now: datetime, period: timedelta, steps: int) -> list[QueueSample]:
-    """Count how many jobs waited and ran at evenly spaced times up to now.
-
-    A job waits from its submission to its start and runs until its end; that it was requeued in between is not counted. Jobs that
-    were submitted more than a day before the period count only while they are active.
-    """
-    since = now - period
-    active = jobs.c.job_id.in_(sa.select(job_queue.c.job_id))
-    recent = sa.and_(jobs.c.submitted_at > since - timedelta(days=1), IS_LIVE, ~jobs.c.dry_run)
-    spans = sa.select(jobs.c.submitted_at, jobs.c.started_at, jobs.c.completed_at)
-    rows = conn.execute(spans.where(recent).union_all(spans.where(active, ~recent))).all()
-    moments = [since + period * step / steps for step in range(1, steps + 1)]
-    waiting, running = [0] * steps, [0] * steps
-    for submitted_at, started_at, completed_at in rows:
-        end = completed_at or now + timedelta(microseconds=1)
-        start = min(started_at or end, end)
-        _add(waiting, moments, submitted_at, start)
-        _add(running, moments, start, end)
-    return [QueueSample(*sample) for sample in zip(moments, waiting, running, strict=True)]
-
-
-def _add(counts: list[int], moments: list[datetime], begin: datetime, end: datetime) -> None:
-    """Count a span, which includes its begin and not its end."""
-    for index in range(bisect_left(moments, begin), bisect_left(moments, end)):
-        counts[index] += 1
+state_from = row_mapper(QueueState)
 
 
 EVERYTHING = JobFilter()
@@ -151,14 +87,15 @@ class JobReader:
 
         :param catalog_id: only jobs of this catalog.
         """
-        ready = sa.and_(job_queue.c.claimed_at.is_(None), job_queue.c.visible_at <= self.store.clock())
-        query = sa.select(sa.func.count()).select_from(job_queue).where(ready)
+        query = sa.select(sa.func.count()).select_from(job_queue).where(self._claimable())
         query = query if catalog_id is None else query.where(job_queue.c.catalog_id == catalog_id)
         return int(self.store.scalar(query))
 
     def waiting_elsewhere(self, catalog_id: str) -> dict[str, int]:
         """Count the claimable jobs of every other catalog, by ``catalog_id``."""
-        return self.store.read(lambda conn: count_elsewhere(conn, catalog_id, self.store.clock()))
+        theirs = sa.and_(self._claimable(), job_queue.c.catalog_id != catalog_id)
+        counted = sa.select(job_queue.c.catalog_id, sa.func.count().label("waiting")).where(theirs)
+        return {row.catalog_id: row.waiting for row in self.store.all(counted.group_by(job_queue.c.catalog_id))}
 
     def history(self, job_id: str) -> list[HistoryEntry]:
         """Return the events of a job, oldest first; best-effort, see ``history.py``."""
@@ -177,12 +114,18 @@ class JobReader:
         return self.store.read(lambda conn: count(conn, which, at_most))
 
     def count_open(self) -> dict[JobStatus, int]:
-        """Count the jobs that are pending and running."""
-        return self.store.read(count_open)
+        """Count the jobs that are pending and running; finished ones are not read."""
+        # From the queue, a look-up for each of its rows: as a join, Postgres without statistics would scan all jobs.
+        status = sa.select(jobs.c.status).where(jobs.c.job_id == job_queue.c.job_id).scalar_subquery()
+        queued = sa.select(status.label("status")).select_from(job_queue).subquery()
+        found = self.store.read(lambda conn: count_by_status(conn, queued))
+        return {status: found[status] for status in (JobStatus.PENDING, JobStatus.RUNNING)}
 
     def count_recent(self, period: timedelta, *, at_most: int = 10_000) -> dict[JobStatus, int]:
         """Count the jobs that were submitted within this period by their status, of the ``at_most`` newest."""
-        return self.store.read(lambda conn: count_recent(conn, self.store.clock() - period, at_most))
+        recent = sa.and_(IS_LIVE, jobs.c.submitted_at >= self.store.clock() - period)
+        newest = sa.select(jobs.c.status).where(recent).order_by(*NEWEST_FIRST.order()).limit(at_most).subquery()
+        return self.store.read(lambda conn: count_by_status(conn, newest))
 
     def latest(self, tables: Iterable[TableName], *, dry_run: bool = False) -> dict[TableName, Job]:
         """Return the newest job of each table that has one.
@@ -201,20 +144,49 @@ class JobReader:
 
     def queue(self) -> QueueState:
         """Return depth, age and occupation of the queue."""
-        return self.store.read(lambda conn: read_state(conn, self.store.clock()))
+        ready = self._claimable()
+
+        def how_many(which: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
+            return sa.func.coalesce(sa.func.sum(sa.case((which, 1), else_=0)), 0)
+
+        query = sa.select(
+            how_many(ready).label("depth"),
+            sa.func.min(sa.case((ready, job_queue.c.enqueued_at))).label("oldest"),
+            how_many(sa.and_(unclaimed, ~ready)).label("delayed"),
+            how_many(~unclaimed).label("running"),
+        )
+        return state_from(self.store.first(query))
 
     def places(self, job_ids: Iterable[str]) -> dict[str, QueuePlace]:
         """Return the places of these jobs in the queue; finished ones have none."""
         ids = [*job_ids]
-        return self.store.read(lambda conn: read_places(conn, ids)) if ids else {}
+        rows = self.store.all(sa.select(job_queue).where(job_queue.c.job_id.in_(ids))) if ids else ()
+        return {row.job_id: place_from(row) for row in rows}
 
     def ahead_of(self, place: QueuePlace) -> int:
-        """Count the jobs that workers would claim before the one at this place."""
-        return self.store.read(lambda conn: count_ahead(conn, place, self.store.clock()))
+        """Count the claimable jobs of the same catalog that come before this place."""
+        before = sa.and_(job_queue.c.catalog_id == place.catalog_id, job_queue.c.enqueued_at < place.enqueued_at)
+        return int(self.store.scalar(sa.select(sa.func.count()).select_from(job_queue).where(self._claimable(), before)))
 
     def queue_over_time(self, period: timedelta = timedelta(days=1), steps: int = 96) -> list[QueueSample]:
-        """Count how many jobs waited and ran, at evenly spaced times up to now."""
-        return self.store.read(lambda conn: read_samples(conn, self.store.clock(), period, steps))
+        """Count how many jobs waited and ran, at evenly spaced times up to now.
+
+        A job waits from its submission to its start and runs until its end; that it was requeued in between is not counted. Jobs
+        that were submitted more than a day before the period count only while they are active.
+        """
+        now = self.store.clock()
+        since = now - period
+        active = jobs.c.job_id.in_(sa.select(job_queue.c.job_id))
+        recent = sa.and_(jobs.c.submitted_at > since - timedelta(days=1), IS_LIVE, ~jobs.c.dry_run)
+        spans = sa.select(jobs.c.submitted_at, jobs.c.started_at, jobs.c.completed_at)
+        moments = [since + period * step / steps for step in range(1, steps + 1)]
+        waiting, running = [0] * steps, [0] * steps
+        for job in self.store.all(spans.where(recent).union_all(spans.where(active, ~recent))):
+            end = job.completed_at or now + timedelta(microseconds=1)
+            start = min(job.started_at or end, end)
+            _add(waiting, moments, job.submitted_at, start)
+            _add(running, moments, start, end)
+        return [QueueSample(*sample) for sample in zip(moments, waiting, running, strict=True)]
 
     def drain(self) -> DrainState:
         """Return whether drain mode is on."""
@@ -228,3 +200,12 @@ class JobReader:
     def _first(self, *where: sa.ColumnElement[bool]) -> Job | None:
         row = self.store.first(sa.select(jobs).where(*where))
         return None if row is None else job_from(row)
+
+    def _claimable(self) -> sa.ColumnElement[bool]:
+        return sa.and_(unclaimed, job_queue.c.visible_at <= self.store.clock())
+
+
+def _add(counts: list[int], moments: list[datetime], begin: datetime, end: datetime) -> None:
+    """Count a span, which includes its begin and not its end."""
+    for index in range(bisect_left(moments, begin), bisect_left(moments, end)):
+        counts[index] += 1

@@ -49,17 +49,12 @@ FINISH = PgPrepared(_finish())
 class PostgresSteps:
     """Submit, claim, take over and finish, one statement each."""
 
+    claim_next = staticmethod(CLAIM_NEXT.first)
+    claim_key = staticmethod(CLAIM_KEY.first)
+    take_over = staticmethod(TAKE_OVER.first)
+
     def submit(self, conn: sa.Connection, values: Mapping[str, Any]) -> bool:
         return (SUBMIT_AUDITED if "a_subject" in values else SUBMIT).first(conn, values) is not None
-
-    def claim_next(self, conn: sa.Connection, values: Mapping[str, Any]) -> sa.Row[Any] | None:
-        return CLAIM_NEXT.first(conn, values)
-
-    def claim_key(self, conn: sa.Connection, values: Mapping[str, Any]) -> sa.Row[Any] | None:
-        return CLAIM_KEY.first(conn, values)
-
-    def take_over(self, conn: sa.Connection, values: Mapping[str, Any]) -> sa.Row[Any] | None:
-        return TAKE_OVER.first(conn, values)
 
     def finish(self, conn: sa.Connection, values: Mapping[str, Any]) -> bool:
         return FINISH.first(conn, values) is not None
