@@ -71,14 +71,14 @@ def parse_schedules(text: str, source: str, *, one_alone: bool = False) -> list[
     import yaml
 
     try:
-        said = yaml.safe_load(text)
+        declared = yaml.safe_load(text)
     except (ValueError, yaml.YAMLError, RecursionError) as error:  # ValueError: a date such as 2026-13-45 is one
         raise InvalidSchedule(source, text[:80], f"it cannot be read: {error}") from error
-    if one_alone and isinstance(said, Mapping) and "schedules" not in said:
-        said = {"schedules": [said]}
-    if not isinstance(said, Mapping) or set(said) != {"schedules"} or not isinstance(said["schedules"], list):
+    if one_alone and isinstance(declared, Mapping) and "schedules" not in declared:
+        declared = {"schedules": [declared]}
+    if not isinstance(declared, Mapping) or set(declared) != {"schedules"} or not isinstance(declared["schedules"], list):
         raise InvalidSchedule(source, text[:80], "it must have one key, `schedules`, with a list of schedules")
-    return [_read(source, number, one) for number, one in enumerate(said["schedules"])]
+    return [_read(source, number, one) for number, one in enumerate(declared["schedules"])]
 
 
 def load_module(file: Path, root: Path) -> list[Schedule]:
@@ -153,9 +153,9 @@ def _forget(name: str) -> None:
         delattr(sys.modules[package], child)
 
 
-def _read(file: str, number: int, said: object) -> Schedule:
+def _read(file: str, number: int, declared: object) -> Schedule:
     try:
-        return Schedule.from_json(said)
+        return Schedule.from_json(declared)
     except InvalidSchedule as error:
-        name = said.get("name") if isinstance(said, Mapping) else None
+        name = declared.get("name") if isinstance(declared, Mapping) else None
         raise error.below(f"{file}: {name or f'schedules[{number}]'}") from error

@@ -128,20 +128,20 @@ class Schedule:
         }
 
     @classmethod
-    def from_json(cls, said: object) -> Schedule:
+    def from_json(cls, declared: object) -> Schedule:
         """Read a schedule as :meth:`to_json` or a YAML file has it.
 
         :raises InvalidSchedule: a field is missing, unknown or not valid.
         """
-        if not isinstance(said, Mapping):
-            raise InvalidSchedule("schedule", said, "it must be a mapping of fields")
-        for name in said:
+        if not isinstance(declared, Mapping):
+            raise InvalidSchedule("schedule", declared, "it must be a mapping of fields")
+        for name in declared:
             if name not in _READERS:
-                raise InvalidSchedule(str(name), said[name], f"it is not known; use {', '.join(_READERS)}")
+                raise InvalidSchedule(str(name), declared[name], f"it is not known; use {', '.join(_READERS)}")
         for name in ("name", "dag_id", "trigger"):
-            if name not in said:
+            if name not in declared:
                 raise InvalidSchedule(name, None, "it is missing")
-        return cls(**said)
+        return cls(**declared)
 
 
 def read_field(name: str, value: Any, parse: Callable[[Any], Any]) -> Any:
@@ -212,9 +212,9 @@ def _constraints(value: object) -> tuple[Constraint, ...]:
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise ValueError("it must be a list of constraints")
     read = []
-    for number, said in enumerate(value):
+    for number, declared in enumerate(value):
         try:
-            read.append(CONSTRAINTS.parse(said))
+            read.append(CONSTRAINTS.parse(declared))
         except InvalidSchedule as error:
             raise InvalidSchedule(f"constraints[{number}].{error.field}", error.value, error.problem) from error
     return tuple(read)
@@ -272,24 +272,24 @@ class Definitions:
     """
 
     def __init__(self, read: Iterable[tuple[str, Any]]) -> None:
-        self._parsed: dict[str, tuple[Any, Schedule | None]] = {name: (said, _readable(said)) for name, said in read}
+        self._parsed: dict[str, tuple[Any, Schedule | None]] = {name: (declared, _readable(declared)) for name, declared in read}
 
     @property
     def readable(self) -> list[Schedule]:
         """The schedules that this version can read."""
         return [schedule for _, schedule in self._parsed.values() if schedule is not None]
 
-    def read(self, name: str, said: Any) -> Schedule:
+    def read(self, name: str, declared: Any) -> Schedule:
         """Return the schedule with this stored definition, parsed again only when it has changed.
 
         :raises InvalidSchedule: this version cannot read it.
         """
         known, schedule = self._parsed.get(name, (None, None))
-        return schedule if schedule is not None and known == said else Schedule.from_json(said)
+        return schedule if schedule is not None and known == declared else Schedule.from_json(declared)
 
 
-def _readable(said: object) -> Schedule | None:
+def _readable(declared: object) -> Schedule | None:
     try:
-        return Schedule.from_json(said)
+        return Schedule.from_json(declared)
     except InvalidSchedule:
         return None  # its evaluation reports it

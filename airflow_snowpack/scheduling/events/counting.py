@@ -18,7 +18,7 @@ LISTED_EVENTS = 100
 
 KEYS_PER_STATEMENT = 5_000
 
-HEARD = (
+EVENTS_OF_RUNS = (
     sa.select(pending_events.c.pending_id, pending_events.c.leaf, events.c.id, events.c.at, events.c.amounts, events.c.detail)
     .select_from(pending_events)
     .join(events, events.c.id == pending_events.c.event_id)
@@ -53,18 +53,18 @@ def count_events(conn: sa.Connection, row: sa.Row[Any], schedule: Schedule) -> C
     :param row: of the pending run, locked by the caller.
     """
     mine = sa.and_(pending_events.c.pending_id == row.pending_id, pending_events.c.event_id > row.counted_to)
-    return _add_up(row.progress, row.counted_to, schedule, conn.execute(HEARD.where(mine)).all())
+    return _add_up(row.progress, row.counted_to, schedule, conn.execute(EVENTS_OF_RUNS.where(mine)).all())
 
 
 def count_all(conn: sa.Connection, pending_id: str, schedule: Schedule) -> Counted:
     """Count all events of a pending run from the beginning."""
-    return _add_up({}, 0, schedule, conn.execute(HEARD.where(pending_events.c.pending_id == pending_id)).all())
+    return _add_up({}, 0, schedule, conn.execute(EVENTS_OF_RUNS.where(pending_events.c.pending_id == pending_id)).all())
 
 
 def count_recorded_before(conn: sa.Connection, pending_id: str, schedule: Schedule, moment: datetime) -> Counted:
     """Count the events of a pending run that were recorded before a moment."""
     mine = sa.and_(pending_events.c.pending_id == pending_id, events.c.recorded_at < moment)
-    return _add_up({}, 0, schedule, conn.execute(HEARD.where(mine)).all())
+    return _add_up({}, 0, schedule, conn.execute(EVENTS_OF_RUNS.where(mine)).all())
 
 
 def count_each(conn: sa.Connection, jobs: Sequence[tuple[sa.Row[Any], Schedule]]) -> list[Counted]:
@@ -72,20 +72,20 @@ def count_each(conn: sa.Connection, jobs: Sequence[tuple[sa.Row[Any], Schedule]]
 
     :param jobs: the rows of the pending runs, all locked by the caller, with their schedules.
     """
-    new = HEARD.join(pending_jobs, pending_jobs.c.pending_id == pending_events.c.pending_id).where(
+    new = EVENTS_OF_RUNS.join(pending_jobs, pending_jobs.c.pending_id == pending_events.c.pending_id).where(
         pending_jobs.c.pending_id.in_([row.pending_id for row, _ in jobs]), pending_events.c.event_id > pending_jobs.c.counted_to
     )
-    heard: dict[str, list[Any]] = {row.pending_id: [] for row, _ in jobs}
+    matched: dict[str, list[Any]] = {row.pending_id: [] for row, _ in jobs}
     for event in conn.execute(new):
-        heard[event.pending_id].append(event)
-    return [_add_up(row.progress, row.counted_to, schedule, heard[row.pending_id]) for row, schedule in jobs]
+        matched[event.pending_id].append(event)
+    return [_add_up(row.progress, row.counted_to, schedule, matched[row.pending_id]) for row, schedule in jobs]
 
 
-def _add_up(progress: Mapping[str, Any], counted_to: int, schedule: Schedule, heard: Iterable[Any]) -> Counted:
+def _add_up(progress: Mapping[str, Any], counted_to: int, schedule: Schedule, matched: Iterable[Any]) -> Counted:
     leaves = schedule.trigger.leaves()
     counted = Counted(leaves, {leaf: dict(sums) for leaf, sums in progress.items()}, counted_to)
     names: dict[str, set[str]] = {leaf: set(sums.get("names", ())) for leaf, sums in counted.sums.items()}
-    for event in heard:
+    for event in matched:
         leaf = str(event.leaf)
         sums = counted.sums.setdefault(leaf, {"events": 0, "amount": 0, "first_at": None, "last_at": None})
         _add(sums, names.setdefault(leaf, set()), leaves[event.leaf], event)
@@ -121,12 +121,12 @@ def listed_events_of_each(conn: sa.Connection, pending_ids: Sequence[str]) -> di
     :data:`KEYS_PER_STATEMENT` events.
     """
     mine = pending_events.c.pending_id.in_(pending_ids)
-    heard = sa.select(pending_events.c.pending_id, pending_events.c.event_id).where(mine).distinct().subquery()
-    of_job = heard.c.pending_id
+    matched = sa.select(pending_events.c.pending_id, pending_events.c.event_id).where(mine).distinct().subquery()
+    of_job = matched.c.pending_id
     ranked = sa.select(
-        heard.c.pending_id,
-        heard.c.event_id,
-        sa.func.row_number().over(partition_by=of_job, order_by=heard.c.event_id.desc()).label("place"),
+        matched.c.pending_id,
+        matched.c.event_id,
+        sa.func.row_number().over(partition_by=of_job, order_by=matched.c.event_id.desc()).label("place"),
         sa.func.count().over(partition_by=of_job).label("total"),
     ).subquery()
     newest = conn.execute(sa.select(ranked).where(ranked.c.place <= LISTED_EVENTS).order_by(ranked.c.event_id)).all()

@@ -55,8 +55,8 @@ ABSORBING = f"""
 SELECT launch.pending_id
   FROM launches launch
  CROSS JOIN pending_jobs job
- WHERE launch.schedule = heard.schedule AND launch.{ABSORBS}
-   AND job.pending_id = launch.pending_id AND job.generation = heard.generation AND job.state = '{PendingState.LAUNCH.value}'
+ WHERE launch.schedule = listening.schedule AND launch.{ABSORBS}
+   AND job.pending_id = launch.pending_id AND job.generation = listening.generation AND job.state = '{PendingState.LAUNCH.value}'
  ORDER BY launch.enqueued_at, launch.pending_id
  LIMIT 1"""
 
@@ -71,8 +71,8 @@ def _statement(text: str) -> sa.TextClause:
 # Each schedule that listens to an event of the range, with its events and its open pending run, locked until this transaction
 # ends. All processes lock pending runs in the order of their schedules, so that no two wait for each other. A run that was
 # launched while this waited for its row is not open any more, and is not in the result.
-HEARD = f"""
-heard AS MATERIALIZED (
+LISTENING = f"""
+listening AS MATERIALIZED (
     SELECT t.schedule, t.generation, array_agg(e.id) AS event_ids, array_agg(t.leaf) AS leaves
       FROM events e
      CROSS JOIN LATERAL (SELECT t.schedule, t.generation, t.leaf FROM schedule_triggers t WHERE {LISTENS} OFFSET 0) t
@@ -81,28 +81,28 @@ heard AS MATERIALIZED (
      ORDER BY t.schedule, t.generation
 ),
 held AS MATERIALIZED (
-    SELECT heard.*, job.pending_id, job.sleeps
-      FROM heard
+    SELECT listening.*, job.pending_id, job.sleeps
+      FROM listening
       LEFT JOIN LATERAL (
                SELECT pending_id, {SLEEPS} AS sleeps
                  FROM pending_jobs
-                WHERE schedule = heard.schedule AND generation = heard.generation AND {OPEN}
+                WHERE schedule = listening.schedule AND generation = listening.generation AND {OPEN}
                   FOR UPDATE
            ) job ON true
 )"""
 
-HOLD = _statement(f"WITH {HEARD} SELECT count(pending_id) FROM held")
+HOLD = _statement(f"WITH {LISTENING} SELECT count(pending_id) FROM held")
 
 # The whole statement sees the moment of its start. ``stale`` counts the pending runs that were open then and were launched or
 # skipped before their row was locked. What came with that, such as a restarted period or the pending run that a skip leaves (the
 # conflict), is not visible here, so that nothing of this statement may stay.
 TAKE = _statement(f"""
-WITH {HEARD},
+WITH {LISTENING},
 absorbed AS MATERIALIZED (
-    SELECT heard.schedule, heard.generation, launch.pending_id, event_ids, leaves
-      FROM held heard
+    SELECT listening.schedule, listening.generation, launch.pending_id, event_ids, leaves
+      FROM held listening
      CROSS JOIN LATERAL ({ABSORBING} FOR UPDATE OF launch) launch
-     WHERE heard.pending_id IS NULL
+     WHERE listening.pending_id IS NULL
 ),
 missing AS MATERIALIZED (
     SELECT substr(encode(sha256(convert_to(:batch || held.schedule || held.generation, 'UTF8')), 'hex'), 1, 32) AS pending_id,
@@ -157,20 +157,20 @@ SELECT t.schedule, t.generation, t.leaf, e.id
 ABSORB = sa.text(f"""
 INSERT INTO pending_events (pending_id, event_id, leaf)
 SELECT pending_id, event_id, leaf
-  FROM (SELECT ({ABSORBING}) AS pending_id, heard.event_id, heard.leaf
-          FROM temp.matched heard
+  FROM (SELECT ({ABSORBING}) AS pending_id, listening.event_id, listening.leaf
+          FROM temp.matched listening
          WHERE NOT EXISTS (SELECT 1 FROM pending_jobs job
-                            WHERE job.schedule = heard.schedule AND job.generation = heard.generation AND job.{OPEN}))
+                            WHERE job.schedule = listening.schedule AND job.generation = listening.generation AND job.{OPEN}))
  WHERE pending_id IS NOT NULL
 """)
 BEGIN = _statement(f"""
 INSERT INTO pending_jobs ({NEW_JOB})
-SELECT lower(hex(randomblob(16))), heard.schedule, heard.generation, schedules.dag_id, '{PendingState.TRIGGER.value}',
+SELECT lower(hex(randomblob(16))), listening.schedule, listening.generation, schedules.dag_id, '{PendingState.TRIGGER.value}',
        schedules.priority, :now, :now, 0, '{{}}', '[]'
-  FROM (SELECT DISTINCT schedule, generation FROM temp.matched) heard
- CROSS JOIN schedules ON schedules.name = heard.schedule AND schedules.generation = heard.generation
+  FROM (SELECT DISTINCT schedule, generation FROM temp.matched) listening
+ CROSS JOIN schedules ON schedules.name = listening.schedule AND schedules.generation = listening.generation
  WHERE NOT EXISTS (SELECT 1 FROM pending_jobs job
-                    WHERE job.schedule = heard.schedule AND job.generation = heard.generation AND job.{OPEN})
+                    WHERE job.schedule = listening.schedule AND job.generation = listening.generation AND job.{OPEN})
    AND ({ABSORBING}) IS NULL
 """)
 HAND_OVER = _statement(f"""

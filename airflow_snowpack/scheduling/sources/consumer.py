@@ -313,11 +313,11 @@ def place_to_json(place: Place) -> dict[str, Any]:
     }
 
 
-def place_from_json(said: Mapping[str, Any] | None) -> Place:
+def place_from_json(stored: Mapping[str, Any] | None) -> Place:
     """Read a place from the form of the store; ``None`` is the beginning of the table."""
-    if said is None:
+    if stored is None:
         return START
-    at = said["committed_at"]
+    at = stored["committed_at"]
     moment = None if at is None else datetime.fromisoformat(at)
-    others = tuple(said.get("other_heads", ()))  # earlier releases stored neither these nor the table and the records
-    return Place(said["snapshot_id"], said["sequence"], moment, said.get("table"), others, said.get("records"))
+    others = tuple(stored.get("other_heads", ()))  # earlier releases stored neither these nor the table and the records
+    return Place(stored["snapshot_id"], stored["sequence"], moment, stored.get("table"), others, stored.get("records"))

@@ -60,7 +60,7 @@ FORGOTTEN_AFTER = timedelta(days=1)
 """A place that was read this long before the first present schedule began to listen belongs to schedules that are gone."""
 PROBLEM = tuple(
     source_problems.c[name].label(f"problem_{label}")
-    for name, label in (("kind", "kind"), ("problem", "says"), ("began_at", "began_at"), ("asked_at", "asked_at"))
+    for name, label in (("kind", "kind"), ("problem", "text"), ("began_at", "began_at"), ("asked_at", "asked_at"))
 )
 
 
@@ -309,7 +309,7 @@ def _event(name: TableName, arrival: Arrival, found: Arrivals, read_at: datetime
 def _problem_in(row: sa.Row[Any]) -> SourceProblem | None:
     if row.problem_kind is None:
         return None
-    return SourceProblem(ProblemKind(row.problem_kind), row.problem_says, row.problem_began_at, row.problem_asked_at)
+    return SourceProblem(ProblemKind(row.problem_kind), row.problem_text, row.problem_began_at, row.problem_asked_at)
 
 
 def _place_from(row: sa.Row[Any]) -> Place | None:

@@ -13,7 +13,7 @@ from airflow_snowpack.scheduling.triggers.trigger import Judgement, Leaf, Progre
 
 @declaration
 class ByHand(Trigger):
-    """Never satisfied: a run starts only when somebody requests it."""
+    """Never satisfied: a run starts only on request."""
 
     kind: ClassVar[str] = "by_hand"
 
