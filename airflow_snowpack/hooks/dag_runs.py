@@ -1,7 +1,7 @@
-"""Airflow's DAG runs for the scheduler: what the Task SDK and the REST API have in common.
+"""Airflow's DAG runs for the scheduler: what both ways to Airflow have in common, and the way through the REST API.
 
-    TaskDagRuns()                 # inside a task: the Task SDK, no credentials needed
-    RestDagRuns(rest)             # elsewhere: the REST API
+    RestDagRuns(AirflowRest.from_connection("snowpack_airflow")).start(launch)
+    TaskDagRuns()                 # in task_dag_runs: inside a task, through the Task SDK, no credentials needed
 
 Both start runs (``Starter``) and report their states (``AirflowPort``). The invariant: a run is started only if Airflow would run
 it. A run of a paused DAG would stay queued in Airflow without a visible reason; the launch waits in the store instead, with one.
@@ -9,25 +9,35 @@ it. A run of a paused DAG would stay queued in Airflow without a visible reason;
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
+from airflow_snowpack.hooks.api_client import AirflowRest, Answer
 from airflow_snowpack.hooks.errors import AirflowRefuses, AirflowUnreachable
-from airflow_snowpack.scheduling.airflow_port import DagRuns, EndedRun, NotStarted, Unavailable
+from airflow_snowpack.scheduling.airflow_port import DagRuns, EndedRun, EndsFound, FreeSlots, NotStarted, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from airflow_snowpack.scheduling.airflow_port import EndsFound, EndsQuery, Launch, Slots
+    from airflow_snowpack.scheduling.airflow_port import EndedRun, EndsFound, EndsQuery, Launch, Slots
 
 T = TypeVar("T")
 
 ACTIVE = ("queued", "running")
 REMOVED = "removed"
 """The end state of a run that was deleted in Airflow."""
+NOT_FOUND, CONFLICT = 404, 409
+NO_LIMIT = -1
+"""The API's number of slots for a pool without a limit."""
+ENDED = ("success", "failed")
+IN_A_POOL = ("queued", "running", "deferred")
+PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,3 +158,109 @@ class AirflowDagRuns(ABC):
             elif not run.is_active:
                 ended[run_id] = run.to_ended()
         return ended
+
+
+class RestDagRuns(AirflowDagRuns):
+    """DAG runs as the REST API reports them."""
+
+    def __init__(self, rest: AirflowRest) -> None:
+        self._rest = rest
+
+    def free_slots(self, pools: Iterable[str]) -> Mapping[str, Slots]:
+        return {pool: or_unavailable(partial(self._slots_of, pool)) for pool in pools}
+
+    def _slots_of(self, pool: str) -> Slots:
+        every = self._pages("/dags/~/dagRuns/~/taskInstances", "task_instances", pool=[pool], state=list(IN_A_POOL))
+        taken_by = frozenset((task["dag_id"], task["dag_run_id"]) for task in every)
+        answer = self._found(f"/pools/{_quoted(pool)}", pool)
+        if answer is None:
+            return None
+        free = int(answer["open_slots"])
+        return FreeSlots(sys.maxsize if free == NO_LIMIT == int(answer["slots"]) else free, taken_by)
+
+    def is_paused(self, dag_id: str) -> bool | None:
+        dag = self._found(f"/dags/{_quoted(dag_id)}", dag_id)
+        return None if dag is None else bool(dag["is_paused"])
+
+    def is_missing(self, dag_id: str) -> bool:
+        """Return whether Airflow has no such DAG, or its file is gone. A file that fails to parse is not gone."""
+        dag = self._found(f"/dags/{_quoted(dag_id)}", dag_id)
+        return dag is None or bool(dag.get("is_stale") and not dag.get("has_import_errors"))
+
+    def trigger(self, launch: Launch) -> NotStarted | None:
+        note = f"Started by the Snowpack schedule {launch.schedule}."
+        body = {"dag_run_id": launch.run_id, "logical_date": None, "conf": dict(launch.conf), "note": note}
+        answer = self._rest.ask("POST", f"/dags/{_quoted(launch.dag_id)}/dagRuns", body=body)
+        if answer.is_ok or (answer.status == CONFLICT and self.find(launch.dag_id, launch.run_id) is not None):
+            return None
+        if answer.status == NOT_FOUND:  # the DAG existed a moment ago, so Airflow considers it stale
+            return NotStarted(f"the file of the DAG {launch.dag_id} is gone or no longer parses ({answer.reason})")
+        return NotStarted(answer.reason, may_exist=True)
+
+    def find(self, dag_id: str, run_id: str) -> RunState | None:
+        run = self._found(f"/dags/{_quoted(dag_id)}/dagRuns/{_quoted(run_id)}", run_id)
+        if run is None:
+            return None
+        return _state_of(run)
+
+    def ended_runs(self, asked: Sequence[EndsQuery]) -> Mapping[str, EndsFound]:
+        """Return all ends since the earliest of the moments. Repeating an end that is recorded already is harmless."""
+        found: dict[str, dict[str, EndedRun]] = {one.dag_id: {} for one in asked}
+        wanted = {
+            "dag_ids": sorted(found),
+            "states": list(ENDED),
+            "end_date_gte": min(one.since for one in asked).isoformat(),
+            "order_by": "id",
+            "page_limit": PAGE,
+        }
+        for offset in count(0, PAGE):
+            answer = self._rest.ask("POST", "/dags/~/dagRuns/list", body={**wanted, "page_offset": offset})
+            page = _required(answer, "/dags/~/dagRuns/list")["dag_runs"]
+            for run in page:
+                found[run["dag_id"]][run["dag_run_id"]] = _state_of(run).to_ended()
+            if len(page) < PAGE:
+                break
+        return {dag_id: EndsFound(ends) for dag_id, ends in found.items()}
+
+    def count_active(self, dag_id: str, among: frozenset[str]) -> tuple[int, int]:
+        runs = self._pages(f"/dags/{_quoted(dag_id)}/dagRuns", "dag_runs", of=dag_id, state=list(ACTIVE))
+        active = {run["dag_run_id"] for run in runs}
+        return len(active), len(active & among)
+
+    def gone_dags(self) -> frozenset[str]:
+        """Return the DAGs whose files are gone. A file that fails to parse is not gone."""
+        every = self._pages("/dags", "dags", exclude_stale=False)
+        return frozenset(dag["dag_id"] for dag in every if dag["is_stale"] and not dag["has_import_errors"])
+
+    def _found(self, path: str, name: str) -> Any:
+        """Return the object at a path; ``None`` if Airflow has nothing of this name."""
+        answer = self._rest.ask("GET", path)
+        if answer.reports_missing(name):
+            return None
+        return _required(answer, path)
+
+    def _pages(self, path: str, key: str, *, of: str | None = None, **params: Any) -> Iterator[Any]:
+        """:param of: the owner of the list; if Airflow has nothing of this name, the list is empty."""
+        offset = 0
+        while True:
+            answer = self._rest.ask("GET", path, params={"limit": PAGE, "offset": offset, **params})
+            page = [] if of is not None and answer.reports_missing(of) else _required(answer, path)[key]
+            yield from page
+            offset += PAGE
+            if len(page) < PAGE:
+                return
+
+
+def _required(answer: Answer, path: str) -> Any:
+    if not answer.is_ok:
+        raise AirflowRefuses(f"GET {path} was refused: {answer.reason}")
+    return answer.body
+
+
+def _state_of(run: Any) -> RunState:
+    began_at, ended_at = (datetime.fromisoformat(run[name]) if run[name] else None for name in ("start_date", "end_date"))
+    return RunState(str(run["state"]), ended_at, began_at)
+
+
+def _quoted(part: str) -> str:
+    return quote(part, safe="")

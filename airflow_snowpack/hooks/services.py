@@ -1,8 +1,9 @@
 """What runs on an installation beside Airflow's tasks, built from its connections and settings: the API, the collector of interim
-tables, and the signs of life of processes.
+tables, the scheduler's poller and its schedule files, and the signs of life of processes.
 
-    collector = open_collector(hook, TaskRunStates(), IcebergCatalogHook(), holder="collect")
     app = build_app(partial(open_services, dag_states=DagStatesInTime()), auth, request_timeout())
+    collector = open_collector(hook, TaskRunStates(), IcebergCatalogHook(), holder="collect")
+    deploy(store, settings, dags_folder(), by="dispatcher")
 
 The API opens its services when the server starts, and again for the next request when that failed: a server that starts while the
 store is down recovers without a restart. A page or a probe neither fails nor hangs because Airflow's database does.
@@ -16,6 +17,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TooSlow
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.api.roles import DagState
@@ -35,10 +37,14 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.api.roles import DagStates
     from airflow_snowpack.api.services import Services
+    from airflow_snowpack.hooks.dag_runs import AirflowDagRuns
     from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
     from airflow_snowpack.hooks.store import SnowpackHook
+    from airflow_snowpack.iceberg.broker import Broker
     from airflow_snowpack.interim.collection.collector import Collector
     from airflow_snowpack.interim.collection.model import RunStates
+    from airflow_snowpack.scheduling import Poller, Schedules, SyncReport
+    from airflow_snowpack.settings import Settings
     from airflow_snowpack.store import Store
     from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
@@ -199,3 +205,79 @@ class DagStatesInTime:
         except BaseException as problem:
             reading.set_exception(problem)
             raise
+
+
+def open_poller(store: Store, settings: Settings, broker: Broker) -> Poller:
+    """Return the poller of the tables that schedules wait for."""
+    from airflow_snowpack.scheduling import Poller
+
+    return Poller(store, catalog_name=settings.catalog_name, broker=broker, every=settings.table_poll)
+
+
+def runs_for_a_task(settings: Settings, airflow_conn_id: str | None = None) -> AirflowDagRuns:
+    """Return Airflow's runs for a task: through the Task SDK, and pools through the REST API where it is configured.
+
+    :param airflow_conn_id: of the REST API; ``None`` for the installation's.
+    """
+    from airflow_snowpack.hooks.api_client import AirflowRest
+    from airflow_snowpack.hooks.dag_runs import RestDagRuns
+    from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
+
+    conn_id = airflow_conn_id or settings.airflow_conn_id
+    return TaskDagRuns(None if conn_id is None else RestDagRuns(AirflowRest.from_connection(conn_id)))
+
+
+def deploy(
+    store: Store, settings: Settings, root: Path, *, gone_dags: Collection[str] = (), by: str | None = None
+) -> SyncReport | None:
+    """Update the schedules in the store to match the files that declare them.
+
+    :param root: the folder that ``[snowpack] schedule_files`` is relative to.
+    :param gone_dags: DAGs that no longer exist; their schedules are deleted.
+    :returns: the changes; ``None`` if the files are invalid, which is logged, or another process deploys them. If there are no
+        files at all, but schedules from files, the folder is considered missing and nothing changes.
+    """
+    from airflow_snowpack.scheduling import (
+        InvalidSchedule,
+        KeptByRun,
+        ScheduleExists,
+        ScheduleNotFound,
+        Schedules,
+        collect,
+        sync,
+    )
+
+    try:
+        declared = collect(root, settings.schedule_files)
+        schedules = Schedules(store, catalog=settings.catalog_name)
+        if not declared and (left := _of_files(schedules)):
+            log.error(
+                "schedules_not_deployed: no file below %s declares a schedule, but the store has %s schedules from files, which "
+                "are kept. Run `airflow snowpack schedules sync` to delete them.", root, len(left),
+            )  # fmt: skip
+            return None
+        report = sync(schedules, declared, update=settings.update_schedules, gone_dags=gone_dags, by=by)
+    except InvalidSchedule as problem:
+        log.error("schedules_not_deployed: the schedules are unchanged: %s", problem)
+        return None
+    except (KeptByRun, ScheduleExists, ScheduleNotFound):
+        log.info("Another process is deploying schedules or registering runs")
+        return None
+    if report.created or report.updated or report.deleted:
+        log.info("Schedules created: %s, updated: %s, deleted: %s", report.created, report.updated, report.deleted)
+    if report.left:
+        log.info("Schedules that differ from their files and were not changed (update_schedules is off): %s", report.left)
+    return report
+
+
+def _of_files(schedules: Schedules) -> list[str]:
+    from airflow_snowpack.scheduling import Origin
+
+    return [one.name for one in schedules.list(limit=1_000_000) if one.origin in (Origin.FILE, Origin.EDITED)]
+
+
+def dags_folder() -> Path:
+    """Return the folder of the installation's DAG files."""
+    from airflow.configuration import conf
+
+    return Path(conf.get("core", "dags_folder"))

@@ -22,7 +22,7 @@ from airflow_snowpack.scheduling.airflow_port import EndsFound, NotStarted, Unav
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
+    from airflow_snowpack.hooks.dag_runs import RestDagRuns
     from airflow_snowpack.scheduling.airflow_port import EndsQuery, Launch, Slots
 
 NOT_FOUND = 404

@@ -61,7 +61,7 @@ class SnowpackDispatcherOperator(UsesCatalog):
 
     def execute(self, context: Context) -> int:
         """Deploy the declared schedules, and start to work."""
-        from airflow_snowpack.hooks.scheduling import deploy
+        from airflow_snowpack.hooks.services import deploy
 
         with self.installation() as hook:
             deploy(hook.store(), hook.settings, _folder_of(context), by=worker_of(context))
@@ -78,7 +78,7 @@ class SnowpackDispatcherOperator(UsesCatalog):
 
     def _work(self, context: Context, hook: SnowpackHook, until: datetime, launched: int) -> int:
         """Work while there is something to do, then wait in the triggerer."""
-        from airflow_snowpack.hooks.scheduling import open_poller, runs_for_a_task
+        from airflow_snowpack.hooks.services import open_poller, runs_for_a_task
         from airflow_snowpack.iceberg.broker import brokers
         from airflow_snowpack.operators.sign_of_life import sign_of_task
         from airflow_snowpack.scheduling import POLLER_PERIOD, Scheduler
@@ -122,7 +122,7 @@ class SnowpackDispatcherOperator(UsesCatalog):
 
 def _folder_of(context: Context) -> Path:
     """Return the folder of this DAG's bundle."""
-    from airflow_snowpack.hooks.scheduling import dags_folder
+    from airflow_snowpack.hooks.services import dags_folder
 
     bundle = getattr(context["ti"], "bundle_instance", None)
     return dags_folder() if bundle is None else Path(bundle.path)

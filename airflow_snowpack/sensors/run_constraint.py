@@ -132,7 +132,7 @@ class RunConstraintSensor(DecidesOnTimeout):
         return run
 
     def _gate(self, context: Context, hook: SnowpackHook) -> Gate:
-        from airflow_snowpack.hooks.scheduling import runs_for_a_task
+        from airflow_snowpack.hooks.services import runs_for_a_task
         from airflow_snowpack.scheduling import Gate
 
         airflow = runs_for_a_task(hook.settings, self.airflow_conn_id)

@@ -87,7 +87,7 @@ class DispatcherTrigger(DataclassTrigger):
         return "over"
 
     async def _start_polling(self, store: Store) -> None:
-        from airflow_snowpack.hooks.scheduling import open_poller
+        from airflow_snowpack.hooks.services import open_poller
         from airflow_snowpack.scheduling import POLLER_PERIOD
         from airflow_snowpack.settings import Settings
         from airflow_snowpack.store.signs_of_life import Role

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from datetime import datetime
 
-    from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
+    from airflow_snowpack.hooks.dag_runs import RestDagRuns
 
 PARTS = ("intake", "checker", "launcher", "poller", "rounds-1", "rounds-2", "sender")
 IDLE_S = 0.002
@@ -104,7 +104,7 @@ class World:
 
     def runs(self) -> RestDagRuns:
         from airflow_snowpack.hooks.api_client import AirflowRest
-        from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
+        from airflow_snowpack.hooks.dag_runs import RestDagRuns
 
         return RestDagRuns(AirflowRest(self.address, token="of-the-tests"))
 
@@ -220,8 +220,8 @@ def import_all(world: World) -> None:
     import pyiceberg.io.pyarrow  # noqa: F401
 
     import airflow_snowpack.hooks.api_client
-    import airflow_snowpack.hooks.rest_dag_runs
-    import airflow_snowpack.hooks.scheduling
+    import airflow_snowpack.hooks.dag_runs
+    import airflow_snowpack.hooks.services
     import airflow_snowpack.iceberg.arrivals  # noqa: F401
 
     logging.disable(logging.WARNING)

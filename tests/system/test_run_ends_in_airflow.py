@@ -13,7 +13,7 @@ from airflow_snowpack.scheduling import EndsQuery, EventLog, FreeSlots, Runs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
+    from airflow_snowpack.hooks.dag_runs import RestDagRuns
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.jobs import Jobs
     from tests.system.conftest import RunningAirflow
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def rest(airflow: RunningAirflow) -> RestDagRuns:
     from airflow_snowpack.hooks.api_client import AirflowRest
-    from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
+    from airflow_snowpack.hooks.dag_runs import RestDagRuns
 
     return RestDagRuns(AirflowRest(f"http://127.0.0.1:{airflow.home.port}", "admin", "admin"))
 

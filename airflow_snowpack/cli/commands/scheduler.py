@@ -19,10 +19,9 @@ from airflow_snowpack.cli.airflow_api import airflow_rest
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.values import read_period
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.hooks.dag_runs import RestDagRuns
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook, reach_catalog
-from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
-from airflow_snowpack.hooks.scheduling import dags_folder, deploy, open_poller
-from airflow_snowpack.hooks.services import sign_of_process
+from airflow_snowpack.hooks.services import dags_folder, deploy, open_poller, sign_of_process
 from airflow_snowpack.hooks.store import SnowpackHook
 
 if TYPE_CHECKING:

@@ -214,7 +214,7 @@ def test_kills_lose_no_event_and_start_no_run_twice(
 def finish(world: World, lake: Path) -> None:
     """Without kills: every DAG is there, each event is sent once more, and the leases of the killed processes expire."""
     from airflow_snowpack.hooks.api_client import AirflowRest
-    from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
+    from airflow_snowpack.hooks.dag_runs import RestDagRuns
 
     store = world.store
     world.airflow.closed.clear()

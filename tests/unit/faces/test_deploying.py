@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_snowpack import hooks
-from airflow_snowpack.hooks.scheduling import deploy
+from airflow_snowpack.hooks.services import deploy
 from airflow_snowpack.scheduling import Schedules
 from airflow_snowpack.store import open_store
 

@@ -15,7 +15,7 @@ from airflow_snowpack.scheduling import DagRuns, Unavailable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
+    from airflow_snowpack.hooks.dag_runs import RestDagRuns
 
 NOBODY: frozenset[str] = frozenset()
 
@@ -39,7 +39,7 @@ def answers() -> Answers:
 @pytest.fixture
 def runs(answers: Answers) -> Iterator[RestDagRuns]:
     from airflow_snowpack.hooks.api_client import AirflowRest
-    from airflow_snowpack.hooks.rest_dag_runs import RestDagRuns
+    from airflow_snowpack.hooks.dag_runs import RestDagRuns
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
