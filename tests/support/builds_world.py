@@ -66,8 +66,8 @@ class Built:
         owner = f"build_flights/run_{days}/build"
         handle, manifest = built(self.registry, self.storage, MIDNIGHT + days * DAY, shards=shards, owner=owner, losers=losers)
         sizes = [100 * (1 + 9 * (shard.shard_id == shards - 1)) for shard in manifest.shards]
-        told = tuple(replace(shard, rows=rows) for shard, rows in zip(manifest.shards, sizes, strict=True))
-        return handle, replace(manifest, shards=told)
+        resized = tuple(replace(shard, rows=rows) for shard, rows in zip(manifest.shards, sizes, strict=True))
+        return handle, replace(manifest, shards=resized)
 
     def outcome(self, run_id: str) -> PublishOutcome:
         """How the publication of a run ended."""

@@ -36,7 +36,7 @@ cleanup_old_runs = partial(cleanup, phases=(CleanupPhase.OLD_RUNS,))
 
 
 class MovedClock:
-    """A clock that stands still until a test moves it."""
+    """A clock that stops until a test moves it."""
 
     def __init__(self, now: datetime = MIDNIGHT) -> None:
         self.now = now

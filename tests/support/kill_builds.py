@@ -38,13 +38,13 @@ def every_step(registry: BuildRegistry, storage: Storage, day: int) -> None:
     handle = registry.resume(DATASET, handle.run_id)
     registry.heartbeat(handle)
     publish(registry, storage, handle, selected(storage, handle))
-    rollback(registry, storage, DATASET, "-1", "somebody")
+    rollback(registry, storage, DATASET, "-1", "another")
     begun(registry, storage, MIDNIGHT + day * DAY, shards=1, owner="other")
     failed = begun(registry, storage, MIDNIGHT + day * DAY, shards=1, owner="other")
     write_attempt(storage, failed.run_id, 0)
     registry.fail(failed, "it was no good")
     cleanup(registry, storage, DATASET, Retention(keep_runs=2))
-    rollback(registry, storage, DATASET, handle.run_id, "somebody")
+    rollback(registry, storage, DATASET, handle.run_id, "another")
 
 
 def kill_at(engine: sa.Engine, moment: int) -> Iterator[int]:

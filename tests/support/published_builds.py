@@ -1,4 +1,4 @@
-"""Builds that are published through the registry, without Spark and without subprocesses, for tests of whoever comes after.
+"""Builds that are published through the registry, without Spark or subprocesses, for tests of what follows a publication.
 
 publish_build(registry, Storage(url), "features", as_of=DAY, rows={"a": 1, "b": 2})
 """

@@ -1,4 +1,4 @@
-"""Publishes small builds by the room's own writers, for tests of whoever reads them.
+"""Publishes small builds by the room's own writers, for tests of readers.
 
 first = publish(storage, pa.table({"tail": ["N1", "N2"]}), key="tail", run_id="a")
 publish(storage, …, run_id="b", after=first)
@@ -99,6 +99,6 @@ def downloads(storage: Storage) -> list[str]:
 
 
 def ask_all(url: str, folder: str, keys: list[int]) -> tuple[int, int]:
-    """Ask for keys from a process of its own: how many it found, and how many shards it copied for that."""
+    """Look up keys in a process of its own: return how many it found, and how many shards it copied."""
     storage = remote_storage(url)
     return len(SnapshotReader(storage, cache_dir=folder).multi_get(keys)), len(downloads(storage))

@@ -1,4 +1,4 @@
-"""Cleanup deletes what nobody needs, says so before, and forgets nothing."""
+"""Cleanup deletes what no reader and no writer needs, as its dry run shows, and forgets nothing."""
 
 from __future__ import annotations
 
@@ -285,4 +285,4 @@ def test_ten_thousand_shards_are_cleaned_up(registry: BuildRegistry, storage: St
 @pytest.mark.parametrize("wrong", [{"keep_runs": 0}, {"stale_attempt_age": timedelta(seconds=-1)}])
 def test_a_retention_that_would_delete_the_current_run_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(InvalidBuild):
-        Retention(**wrong)  # type: ignore[arg-type]  # one of the two, as the test says
+        Retention(**wrong)  # type: ignore[arg-type]  # one of the two

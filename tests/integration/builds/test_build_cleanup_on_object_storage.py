@@ -51,9 +51,9 @@ def test_builds_are_published_and_cleaned_up_and_nothing_else_is_touched(
         failed, _ = built(registry, storage, MIDNIGHT + 5 * DAY)
         registry.fail(failed, "it was no good")
 
-        told = cleanup(registry, storage, DATASET, RETENTION, dry_run=True)
-        assert cleanup(registry, storage, DATASET, RETENTION) == told
-        assert len(told) == 4 * 2 + 2 + 1 + 3 * 2, "losers of five runs, a failed run, and three old ones with their manifests"
+        planned = cleanup(registry, storage, DATASET, RETENTION, dry_run=True)
+        assert cleanup(registry, storage, DATASET, RETENTION) == planned
+        assert len(planned) == 4 * 2 + 2 + 1 + 3 * 2, "losers of five runs, a failed run, and three old ones with their manifests"
         assert current_run(storage) == like_the_winner.run_id
         assert rollback(registry, storage, DATASET, "-1", None).run_id == "20260104T000000Z"
         assert current_run(storage) == "20260104T000000Z"
@@ -61,8 +61,8 @@ def test_builds_are_published_and_cleaned_up_and_nothing_else_is_touched(
         assert left == {"20260104T000000Z", like_the_winner.run_id}
         assert sum(1 for _ in storage.objects(f"data/{like_the_winner.run_id}/")) == 2
         assert unknown_folders(registry, storage, DATASET) == []
-        storage.write("data/of_nobody/shard=00000/attempt=00-1/shard.parquet", b"rows")
-        assert unknown_folders(registry, storage, DATASET) == ["data/of_nobody/"]
+        storage.write("data/unknown/shard=00000/attempt=00-1/shard.parquet", b"rows")
+        assert unknown_folders(registry, storage, DATASET) == ["data/unknown/"]
         assert beside.exists(kept.url or "")
 
 

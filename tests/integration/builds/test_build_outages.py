@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class Pointed(Storage):
-    """A storage that calls somebody when the pointer is about to be set, or was."""
+    """A storage that calls a function when the pointer is about to be set, or was."""
 
     before: Callable[[], None] | None = None
     after: Callable[[], None] | None = None
@@ -161,12 +161,12 @@ def test_a_publisher_whose_read_of_the_pointer_outlasts_its_lease_does_not_write
     mine = built(registry, storage, MIDNIGHT + DAY)
     seen: list[str | None] = []
 
-    def be_overtaken() -> None:
+    def be_replaced() -> None:
         clock.move(registry.policy.lock_lease)
         published(registry, storage, 2)
         seen.append(storage.read(layout.CURRENT).decode())
 
-    slow.meanwhile = be_overtaken
+    slow.meanwhile = be_replaced
     publish(registry, slow, *mine)
     assert seen == [storage.read(layout.CURRENT).decode()]
     assert slow.pointers == 0
@@ -204,9 +204,9 @@ def test_after_an_unknown_outcome_the_next_process_completes_the_publication(
     assert registry.run(DATASET, handle.run_id).status is RunStatus.RUNNING
     with pytest.raises(StorageFailed):
         cleanup(registry, mute, DATASET, KEEP_ONE)
-    clock.move(3 * DAY)  # whoever is stale by now, this run is not to be touched
-    told = cleanup(registry, storage, DATASET, KEEP_ONE, dry_run=True)
-    assert cleanup(registry, storage, DATASET, KEEP_ONE) == told
+    clock.move(3 * DAY)  # other runs are stale by now, this one must not be deleted
+    planned = cleanup(registry, storage, DATASET, KEEP_ONE, dry_run=True)
+    assert cleanup(registry, storage, DATASET, KEEP_ONE) == planned
     assert current_run(storage) == handle.run_id
     assert registry.run(DATASET, handle.run_id).status is RunStatus.SUCCEEDED
     assert registry.dataset(DATASET).current_run == handle.run_id
@@ -289,7 +289,7 @@ def test_a_later_try_after_the_registry_was_away_replaces_the_current_build(
         assert current_run(storage) == first.run_id
         clock.move(registry.policy.lock_lease)
         assert cleanup(registry, storage, DATASET, KEEP_ONE) == []
-        assert current_run(storage) == first.run_id, "cleanup looked at the pointer first"
+        assert current_run(storage) == first.run_id, "cleanup reads the pointer first"
         assert publish(registry, storage, second, manifest).moved
         assert current_run(storage) == second.run_id
 
@@ -322,7 +322,7 @@ def test_a_lost_registry_continues_from_the_current_build(
 def test_a_lost_registry_never_claims_a_published_run_as_its_own(
     registry: BuildRegistry, fresh: BuildRegistry, storage: Storage, tmp_path: Path, clock: MovedClock
 ) -> None:
-    """A folder that is not the run's own is found before the run is registered, so that no cleanup is told of it."""
+    """A folder that is not the run's own is found before the run is registered, so that no cleanup deletes from it."""
     (run_id,) = published(registry, storage, 0)
 
     def not_listed(name: str, path: str) -> None:
@@ -411,14 +411,14 @@ def test_a_suspended_publisher_returns_the_outcome_that_another_process_complete
     assert current_run(storage) == handle.run_id
 
 
-def test_a_sleeper_overtaken_by_a_newer_build_sets_right_what_it_wrote(
+def test_a_suspended_publisher_restores_the_newer_build_that_it_overwrote(
     registry: BuildRegistry, storage: Storage, pointed: Pointed, clock: MovedClock
 ) -> None:
     published(registry, storage, 0)
     handle, manifest = built(registry, storage, MIDNIGHT + DAY)
     asleep(pointed, clock, registry.policy, lambda: published(registry, storage, 2))
     outcome = publish(registry, pointed, handle, manifest)
-    assert not outcome.moved, "whoever came meanwhile completed it, and then published a newer one"
+    assert not outcome.moved, "another process completed it, and then published a newer one"
     assert current_run(storage) == "20260103T000000Z"
     pointer = read_pointer(storage)
     assert pointer is not None
@@ -432,18 +432,18 @@ def test_the_late_write_of_a_suspended_publisher_is_ignored_and_repaired(
     handle, manifest = built(registry, storage, MIDNIGHT + DAY)
     locks = []
 
-    def overtake() -> None:
+    def publish_newer() -> None:
         published(registry, storage, 2)
         locks.append(registry.lock(DATASET, "another").__enter__())
 
-    asleep(pointed, clock, registry.policy, overtake)
+    asleep(pointed, clock, registry.policy, publish_newer)
     outcome = publish(registry, pointed, handle, manifest)
-    assert not outcome.moved, "whoever came meanwhile completed it, and then published a newer one"
+    assert not outcome.moved, "another process completed it, and then published a newer one"
     pointer, known = read_pointer(storage), registry.dataset(DATASET)
     assert pointer is not None
     assert known.publication is not None
     assert pointer.publication < known.publication, "so readers that have seen the newer one stay there"
-    assert current_run(storage) == handle.run_id, "whoever comes now sees the older one, whole"
+    assert current_run(storage) == handle.run_id, "a new reader sees the older one, complete"
     locks[0].__exit__(None, None, None)
     cleanup(registry, storage, DATASET)
     assert current_run(storage) == "20260103T000000Z"

@@ -85,7 +85,7 @@ class Killed(BaseException):
 
 
 class Perilous(Storage):
-    """A storage at whose n-th change somebody is killed, before or after it."""
+    """A storage at whose n-th change the process is killed, before or after it."""
 
     changes_left: int | None = None
     after = False
@@ -130,7 +130,7 @@ class Promises(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
     def doomed(self, changes: int | None, after: bool) -> Storage:
-        """The storage of somebody who may be killed."""
+        """The storage of a process that may be killed."""
         storage = Perilous(self.folder / "flights")
         storage.changes_left, storage.after = changes, after
         return storage
@@ -198,13 +198,13 @@ class Promises(RuleBasedStateMachine):
     @rule(changes=st.none() | st.integers(0, 3), after=st.booleans())
     def clean_up(self, changes: int | None, after: bool) -> None:
         live = {run.run_id: self.objects_of(run.run_id) for run in self.living()}
-        told = cleanup(self.registry, self.storage, DATASET, RETENTION, dry_run=True)
+        planned = cleanup(self.registry, self.storage, DATASET, RETENTION, dry_run=True)
         try:
             done = cleanup(self.registry, self.doomed(changes, after), DATASET, RETENTION)
         except (DatasetBusy, Killed):
             pass
         else:
-            assert done == told
+            assert done == planned
         assert all(self.objects_of(run_id) >= objects for run_id, objects in live.items()), "a run in flight survives"
 
     @precondition(lambda self: self.registry.datasets().items)
@@ -224,7 +224,7 @@ class Promises(RuleBasedStateMachine):
         self.taken["steps"] += 1
 
     def is_there(self, handle: RunHandle) -> bool:
-        """Writers that outlive the second look of cleanup are told by ``unknown_folders``, and tested elsewhere."""
+        """Writers that outlive the second pass of cleanup are reported by ``unknown_folders``, and tested elsewhere."""
         return self.registry.run(DATASET, handle.run_id).deleted_at is None
 
     def living(self) -> list[BuildRun]:
@@ -242,13 +242,13 @@ class Promises(RuleBasedStateMachine):
             assert self.seen == 0, "what was published once is never gone"
             return
         if pointer.publication < self.seen:
-            return  # a reader that has seen more stays with it; whoever comes now is looked after below
+            return  # a reader that has seen more keeps it; new readers are checked below
         complete(self.storage, pointer.manifest, pointer.checksum)
         self.seen = pointer.publication
 
     @invariant()
-    def nobody_falls_between(self) -> None:
-        """Whoever comes now sees a complete build too, if only by falling back."""
+    def new_readers_see_a_complete_build(self) -> None:
+        """A new reader sees a complete build too, if only by falling back."""
         pointer = read_pointer(self.storage)
         if pointer is None or pointer.publication >= self.seen:
             return
@@ -271,7 +271,7 @@ class Promises(RuleBasedStateMachine):
     @precondition(lambda self: self.registry.datasets().items)
     @rule()
     def let_it_heal(self) -> None:
-        """Once nobody holds anything, two cleanups leave exactly what is on record, and the pointer is the registry's."""
+        """Once all leases have expired, two cleanups leave exactly what is recorded, and the pointer is the registry's."""
         for _ in range(2):
             self.clock.move(DAY)
             cleanup(self.registry, self.storage, DATASET, RETENTION)

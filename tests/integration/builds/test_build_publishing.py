@@ -48,9 +48,9 @@ def test_a_manifest_of_another_run_or_of_other_shards_is_refused(registry: Build
     assert current_run(storage) is None
 
 
-@pytest.mark.parametrize(("left", "said"), [(None, "does not exist"), (b"shorter", "has 7 bytes")])
+@pytest.mark.parametrize(("left", "message"), [(None, "does not exist"), (b"shorter", "has 7 bytes")])
 def test_a_build_whose_files_are_not_all_there_is_never_published(
-    registry: BuildRegistry, storage: Storage, left: bytes | None, said: str
+    registry: BuildRegistry, storage: Storage, left: bytes | None, message: str
 ) -> None:
     (before,) = published(registry, storage, 0)
     handle, manifest = built(registry, storage, MIDNIGHT + DAY)
@@ -58,11 +58,11 @@ def test_a_build_whose_files_are_not_all_there_is_never_published(
     storage.delete(url)
     if left is not None:
         storage.write(url, left)
-    with pytest.raises(ManifestDamaged, match=f"its file {url} of .* bytes {said}"):
+    with pytest.raises(ManifestDamaged, match=f"its file {url} of .* bytes {message}"):
         publish(registry, storage, handle, manifest)
     assert current_run(storage) == before
     run = registry.run(DATASET, handle.run_id)
-    assert (run.status, said in (run.error or "")) == (RunStatus.FAILED, True)
+    assert (run.status, message in (run.error or "")) == (RunStatus.FAILED, True)
     assert list(storage.objects(layout.manifest_folder(handle.run_id))) == []
     assert published(registry, storage, 2) == [current_run(storage)]
 
@@ -100,7 +100,7 @@ def test_a_selection_that_was_altered_is_not_published(registry: BuildRegistry, 
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"dataset": "../x"}, "dataset = "),
         ({"label": "a/b"}, "run_id = "),
@@ -110,10 +110,10 @@ def test_a_selection_that_was_altered_is_not_published(registry: BuildRegistry, 
     ],
 )
 def test_a_run_that_cannot_be_named_is_refused_before_anything_is_written(
-    registry: BuildRegistry, wrong: dict[str, Any], said: str
+    registry: BuildRegistry, wrong: dict[str, Any], message: str
 ) -> None:
     usual: dict[str, Any] = {"dataset": DATASET, "url": "/x", "as_of": MIDNIGHT, "num_shards": 1}
-    with pytest.raises(InvalidBuild, match=said):
+    with pytest.raises(InvalidBuild, match=message):
         registry.begin(**usual | wrong)
     assert registry.datasets().items == ()
 
@@ -122,7 +122,7 @@ def test_what_the_storage_has_already_is_never_written_into(registry: BuildRegis
     write_attempt(storage, "20260101T000000Z", 0)
     handle = registry.begin(DATASET, storage.url, as_of=MIDNIGHT, num_shards=1, storage=storage)
     assert handle.run_id == "20260101T000000Z.2"
-    assert [run.run_id for run in registry.runs(DATASET).items] == [handle.run_id], "of the other one the registry says nothing"
+    assert [run.run_id for run in registry.runs(DATASET).items] == [handle.run_id], "the registry does not know the other one"
 
 
 def test_a_later_try_of_the_same_task_rolls_back_no_further(registry: BuildRegistry, storage: Storage) -> None:

@@ -108,7 +108,7 @@ def test_cleanup_follows_a_publication_and_cannot_fail_it(build: Build, registry
     for day in range(2):
         build.run(RowsSource([{"id": day}]), spec, as_of=MIDNIGHT + day * DAY)
     assert storage.folders("data/") == ["20260102T000000Z"]
-    with registry.lock("flights", "somebody"):
+    with registry.lock("flights", "another"):
         assert build.clean_up("flights", Retention()) == []
 
 
@@ -189,7 +189,7 @@ def test_a_driver_that_is_killed_while_it_writes_leaves_a_run_that_the_next_ones
 def test_a_build_that_finds_the_dataset_busy_stays_whole_and_can_be_published_by_hand(store: Store, storage: Storage) -> None:
     registry = BuildRegistry(store, BuildPolicy(lock_wait=timedelta(0)))
     handle, manifest = built(registry, storage, MIDNIGHT)
-    with registry.lock("flights", "somebody"), pytest.raises(DatasetBusy):
+    with registry.lock("flights", "another"), pytest.raises(DatasetBusy):
         Build(registry, storage).publish(handle, manifest)
     assert status_of(registry, handle.run_id) == (RunStatus.RUNNING, None)
     again = registry.resume("flights", handle.run_id)

@@ -21,7 +21,7 @@ class Terminated(Exception):
 
 
 class Signalled:
-    """A file system that is told to end right after a stream for an object was opened."""
+    """A file system whose process is terminated right after a stream for an object was opened."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner

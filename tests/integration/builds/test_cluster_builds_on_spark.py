@@ -52,21 +52,21 @@ class Cluster:
         self.storage = Storage(f"s3://{BUCKET}/flights", options)
         command = [sys.executable, str(DRIVER), self.storage.url, str(self.scratch)]
         self.driver = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.say(json.dumps(options))
-        assert self.hear() == "ready"
+        self.send(json.dumps(options))
+        assert self.receive() == "ready"
 
-    def say(self, line: str) -> None:
+    def send(self, line: str) -> None:
         assert self.driver.stdin is not None
         self.driver.stdin.write(line + "\n")
         self.driver.stdin.flush()
 
-    def hear(self) -> str:
+    def receive(self) -> str:
         assert self.driver.stdout is not None
         return self.driver.stdout.readline().strip()
 
     def build(self, run_id: str) -> None:
-        self.say(f"{run_id} {ROWS} {SHARDS}")
-        assert self.hear() == f"done {run_id}"
+        self.send(f"{run_id} {ROWS} {SHARDS}")
+        assert self.receive() == f"done {run_id}"
 
     def stop(self) -> None:
         if self.driver.poll() is None:
@@ -143,7 +143,7 @@ def test_an_executor_that_is_killed_while_it_writes(cluster: Cluster) -> None:
 
 
 def test_a_stage_that_is_tried_again_while_a_task_of_it_still_writes(cluster: Cluster) -> None:
-    """Its shuffle files vanish while its first task is held; Spark then runs that one anew, with the same attempt number."""
+    """Its shuffle files vanish while its first task is held; Spark then runs that one again, with the same attempt number."""
     chosen = threading.Event()
     held: list[str] = []
 
@@ -168,8 +168,8 @@ def test_a_stage_that_is_tried_again_while_a_task_of_it_still_writes(cluster: Cl
     assert winners_of(cluster, "retried")
 
 
-def test_a_slow_task_is_overtaken_by_its_copy(cluster: Cluster) -> None:
-    overtaken = threading.Event()
+def test_a_copy_replaces_a_slow_task(cluster: Cluster) -> None:
+    finished = threading.Event()
     slow: list[str] = []
 
     def dawdle(request: Request) -> None:
@@ -178,13 +178,13 @@ def test_a_slow_task_is_overtaken_by_its_copy(cluster: Cluster) -> None:
             if not slow:
                 slow.append(folder)
             if folder == slow[0]:
-                assert overtaken.wait(PATIENCE_S)
+                assert finished.wait(PATIENCE_S)
             else:
-                overtaken.set()
+                finished.set()
 
     cluster.before = dawdle
     cluster.build("copied")
-    assert overtaken.is_set()
+    assert finished.is_set()
     winners = winners_of(cluster, "copied")
     assert losers(cluster, "copied", winners)
     numbers = {folder.partition("attempt=")[2][:2] for folder in folders(cluster, "copied") if "/shard=00002/" in folder}
@@ -204,8 +204,8 @@ def test_a_killed_driver_leaves_no_process_and_no_build(cluster: Cluster) -> Non
         cluster.driver.kill()
 
     cluster.before = kill
-    cluster.say(f"orphaned {ROWS} {SHARDS}")
-    assert cluster.hear() == ""
+    cluster.send(f"orphaned {ROWS} {SHARDS}")
+    assert cluster.receive() == ""
     assert written.is_set()
     _, alive = psutil.wait_procs(everybody, timeout=PATIENCE_S)
     assert alive == []

@@ -119,7 +119,7 @@ def test_the_vectors_are_correct_in_java(java: Java, tmp_path: Path) -> None:
 def test_each_row_is_found_with_its_values(java: Java, tmp_path: Path, keys: list[Any], key_type: pa.DataType) -> None:
     storage = Storage(tmp_path)
     publish(storage, of_all_kinds(keys, key_type), key="key", sharding=Sharding.hash(3), batch_size=500)
-    other = {pa.int64(): 10**12, pa.string(): "nobody", pa.binary(): b"nobody"}[key_type]
+    other = {pa.int64(): 10**12, pa.string(): "missing", pa.binary(): b"missing"}[key_type]
     asked = [*sorted(set(keys))[:3], *keys[::97], keys[-1], other]
     found = ask(java, storage, asked)
     assert found == stored(storage, "key", asked)

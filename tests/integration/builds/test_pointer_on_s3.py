@@ -29,7 +29,7 @@ URL = "s3://lake/builds/flights"
 
 
 class Watched:
-    """Looks at each write of the pointer before the server does."""
+    """Inspects each write of the pointer before the server does."""
 
     def __init__(self) -> None:
         self.before: Callable[[], bool] = lambda: True

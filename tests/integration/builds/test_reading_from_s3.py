@@ -123,7 +123,7 @@ def test_a_look_up_in_a_large_shard_takes_few_requests_and_little_of_the_file(
 
 def length(request: Request) -> int:
     if request.range is None:
-        assert request.method == "HEAD", "the whole file was asked for"
+        assert request.method == "HEAD", "the whole file was requested"
         return 0
     first, _, last = request.range.removeprefix("bytes=").partition("-")
     return int(last) - int(first) + 1

@@ -226,11 +226,11 @@ def test_a_publication_waits_for_the_dataset_and_then_gives_up(store: Store, sto
     naps: list[float] = []
     registry = BuildRegistry(store, BuildPolicy(lock_wait=timedelta(seconds=10)), sleep=naps.append)
     handle, manifest = built(registry, storage, MIDNIGHT)
-    with registry.lock(DATASET, "somebody"):
-        with pytest.raises(DatasetBusy, match="is locked by somebody until 2026-01-01T00:02:00"):
+    with registry.lock(DATASET, "another"):
+        with pytest.raises(DatasetBusy, match="is locked by another until 2026-01-01T00:02:00"):
             publish(registry, storage, handle, manifest)
         assert naps == [1.0] * 10
-        assert registry.dataset(DATASET).locked_by == "somebody"
+        assert registry.dataset(DATASET).locked_by == "another"
     assert publish(registry, storage, handle, manifest).moved
 
 
@@ -271,7 +271,7 @@ def test_runs_that_failed_or_were_left_go_and_those_in_flight_stay(
     assert (action.path, action.objects, action.reason) == (f"data/{failed.run_id}/", 4, "the run failed: no space left")
 
     clock.move(DAY)
-    assert cleanup_stale_attempts(registry, storage, DATASET) == [], "nobody holds it, but not for a day yet"
+    assert cleanup_stale_attempts(registry, storage, DATASET) == [], "its lease expired, but less than a day ago"
     assert registry.heartbeat(alive)
     clock.move(registry.policy.run_lease)
     registry.heartbeat(alive)
@@ -305,12 +305,12 @@ def test_a_dry_run_returns_what_a_cleanup_does_and_deletes_nothing(
     before, rows = everything(storage), registry.runs(DATASET)
     retention = Retention(keep_runs=2)
     parts = [phase(registry, storage, DATASET, retention, dry_run=True) for phase in (cleanup_losers, cleanup_stale_attempts)]
-    told = cleanup(registry, storage, DATASET, retention, dry_run=True)
-    assert told[: len(parts[0] + parts[1])] == parts[0] + parts[1]
+    planned = cleanup(registry, storage, DATASET, retention, dry_run=True)
+    assert planned[: len(parts[0] + parts[1])] == parts[0] + parts[1]
     assert (everything(storage), registry.runs(DATASET)) == (before, rows)
-    assert {action.phase for action in told} == set(CleanupPhase)
-    assert cleanup(registry, storage, DATASET, retention) == told
-    assert len(before) - len(everything(storage)) == sum(action.objects or 0 for action in told)
+    assert {action.phase for action in planned} == set(CleanupPhase)
+    assert cleanup(registry, storage, DATASET, retention) == planned
+    assert len(before) - len(everything(storage)) == sum(action.objects or 0 for action in planned)
     assert left.run_id not in storage.folders("data/")
 
 
@@ -318,9 +318,9 @@ def test_a_folder_that_the_registry_does_not_know_is_reported_and_never_deleted(
     registry: BuildRegistry, storage: Storage, clock: MovedClock
 ) -> None:
     published(registry, storage, 0, 1)
-    unknown = write_attempt(storage, "somebody_elses", 0)
+    unknown = write_attempt(storage, "unknown", 0)
     storage.write("manifests/lost/1.json", b"{}")
     clock.move(9 * DAY)
     cleanup(registry, storage, DATASET, Retention(keep_runs=1))
-    assert unknown_folders(registry, storage, DATASET) == ["manifests/lost/", "data/somebody_elses/"]
+    assert unknown_folders(registry, storage, DATASET) == ["manifests/lost/", "data/unknown/"]
     assert storage.exists(unknown.url or "")

@@ -1,4 +1,4 @@
-"""Every row of a DataFrame stands in the shard that its key says, in files that tell the truth about themselves."""
+"""Every row of a DataFrame is in the shard of its key, in files whose records are correct."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_rows_go_by_category_or_expression(flights: DataFrame, storage: Storage)
 
 
 @pytest.mark.parametrize(
-    ("column", "sharding", "told"),
+    ("column", "sharding", "message"),
     [
         ("nullif(id, 7) AS id", Sharding.hash(2), "a key must not be null"),
         ("id % 3 AS id", Sharding.categories("id", (0, 1)), "The key 2 cannot be placed: it is not among the 2 categories"),
@@ -107,15 +107,15 @@ def test_rows_go_by_category_or_expression(flights: DataFrame, storage: Storage)
     ],
 )
 def test_a_row_that_has_no_place_fails_the_build_with_its_reason(
-    flights: DataFrame, storage: Storage, column: str, sharding: Sharding, told: str
+    flights: DataFrame, storage: Storage, column: str, sharding: Sharding, message: str
 ) -> None:
-    with pytest.raises((InvalidRowKey, InvalidBuild), match=told):
+    with pytest.raises((InvalidRowKey, InvalidBuild), match=message):
         write_shards(flights.selectExpr(column), storage, "r1", sharding, "id")
     assert read_attempts(storage, "r1") == []
 
 
 @pytest.mark.parametrize(
-    ("columns", "sharding", "told"),
+    ("columns", "sharding", "message"),
     [
         (["CAST(9223372036854775808 AS DECIMAL(19)) AS id"], Sharding.hash(2), "but a key must be an integer of up to 64 bits"),
         (["id"], Sharding.categories("nothing", (1, 2)), "it must be one of the columns id"),
@@ -125,9 +125,9 @@ def test_a_row_that_has_no_place_fails_the_build_with_its_reason(
     ],
 )
 def test_a_build_that_cannot_be_is_refused_at_once(
-    flights: DataFrame, storage: Storage, columns: list[str], sharding: Sharding, told: str
+    flights: DataFrame, storage: Storage, columns: list[str], sharding: Sharding, message: str
 ) -> None:
-    with pytest.raises(InvalidBuild, match=told):
+    with pytest.raises(InvalidBuild, match=message):
         write_shards(flights.selectExpr(*columns), storage, "r1", sharding, "id")
 
 

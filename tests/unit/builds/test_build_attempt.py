@@ -25,7 +25,7 @@ def rows(*ids: int) -> list[pa.RecordBatch]:
 
 
 def failing(every: int, root: Path) -> tuple[fs.FileSystem, list[str]]:
-    """A storage whose every third call, say, fails; and what was asked of it."""
+    """A storage whose every n-th call fails, and the calls that it received."""
     calls: list[str] = []
 
     class Handler(fs.FSSpecHandler):

@@ -153,7 +153,7 @@ def test_a_pointer_is_read_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"version": 2}, "this release reads up to version 1; upgrade airflow-snowpack"),
         ({"format": "something"}, "not in the format snowpack-build-pointer"),
@@ -163,9 +163,9 @@ def test_a_pointer_is_read_as_it_was_written() -> None:
         ({"moved_at": "2026-01-01T00:00:00"}, "has no time zone"),
     ],
 )
-def test_a_pointer_that_must_not_be_followed_is_refused(change: dict[str, Any], said: str) -> None:
+def test_a_pointer_that_must_not_be_followed_is_refused(change: dict[str, Any], message: str) -> None:
     content = json.loads(to_json(pointer())) | change
-    with pytest.raises(ManifestDamaged, match=said):
+    with pytest.raises(ManifestDamaged, match=message):
         read_current(json.dumps(content).encode(), "_CURRENT")
 
 
@@ -181,14 +181,14 @@ def test_a_field_that_a_later_release_added_is_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ({"kind": "moon_phase", "num_shards": 1}, "its 'kind' is 'moon_phase', which this release does not know"),
         ({"kind": "categories", "column": "c", "num_shards": 1, "values": [True]}, "its 'values' is True, which is not a key"),
     ],
 )
-def test_a_sharding_that_this_release_cannot_read_is_refused(content: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_a_sharding_that_this_release_cannot_read_is_refused(content: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         read_sharding(content)
 
 

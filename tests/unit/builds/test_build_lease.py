@@ -1,4 +1,4 @@
-"""A build stops when its lease is lost, and its error says whether another attempt has taken over."""
+"""A build stops when its lease is lost, and its error shows whether another attempt has taken over."""
 
 from __future__ import annotations
 

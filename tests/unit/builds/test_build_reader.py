@@ -52,7 +52,7 @@ def root(tmp_path: Path) -> Storage:
 
 @pytest.fixture
 def far(root: Storage) -> Storage:
-    """The same storage as if it stood on another machine."""
+    """The same storage as if it were on another machine."""
     return remote_storage(root.url)
 
 
@@ -67,7 +67,7 @@ def flights(count: int = 1000, *, origin: str = "EWR") -> pa.Table:
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """Seconds that pass when a test moves them."""
 
     now = 0.0
 

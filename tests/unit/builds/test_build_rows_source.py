@@ -74,7 +74,7 @@ def test_an_empty_input_makes_empty_shards(storage: Storage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "message"),
     [
         ([{"id": 1}, {"id": 2**63}], "9223372036854775808 cannot be placed: an integer key must fit into 64 bits"),
         ([{"id": 1}, {"id": None}], "a key must not be null"),
@@ -83,8 +83,8 @@ def test_an_empty_input_makes_empty_shards(storage: Storage) -> None:
         (pa.table({"id": pa.array([1, 2**63], pa.uint64())}), "9223372036854775808 cannot be placed"),
     ],
 )
-def test_a_key_that_cannot_be_placed_is_refused_before_anything_is_written(storage: Storage, rows: Any, told: str) -> None:
-    with pytest.raises(InvalidRowKey, match=told):
+def test_a_key_that_cannot_be_placed_is_refused_before_anything_is_written(storage: Storage, rows: Any, message: str) -> None:
+    with pytest.raises(InvalidRowKey, match=message):
         write_rows(rows, storage, "r1", Sharding.hash(2), "id")
     assert list(storage.objects("")) == []
 
@@ -132,7 +132,7 @@ def test_dictionaries_batches_and_tables_give_the_same_rows() -> None:
 
 @pytest.fixture
 def flaky_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Storage:
-    """A storage that kills the process that writes to it, as often as the file ``left`` says."""
+    """A storage that kills the process that writes to it, as often as the file ``left`` has it."""
     module = tmp_path / "modules" / "deadly_files.py"
     module.parent.mkdir()
     module.write_text(

@@ -73,8 +73,8 @@ def test_the_smallest_attempt_of_each_shard_wins_in_whatever_order_they_come(
 
 def test_what_is_not_covered_is_named(storage: Storage) -> None:
     found = [write_attempt(storage, "r1", shard_id) for shard_id in (1, 4, 5)]
-    said = r"no attempt at shards 0, 2, 3 succeeded and attempts name shard 5, outside of 0 to 4"
-    with pytest.raises(ShardCoverageError, match=said) as caught:
+    message = r"no attempt at shards 0, 2, 3 succeeded and attempts name shard 5, outside of 0 to 4"
+    with pytest.raises(ShardCoverageError, match=message) as caught:
         select_winners(found, 5, "r1")
     assert (caught.value.missing, caught.value.unknown) == ((0, 2, 3), (5,))
     with pytest.raises(ShardCoverageError, match="and 9980 more succeeded"):

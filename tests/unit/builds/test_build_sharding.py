@@ -86,11 +86,11 @@ def test_an_expression_names_the_shard() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ids", "told"),
+    ("ids", "message"),
     [([0, 3], "it returned 3"), ([-1, 0], "it returned -1"), ([0, None], "it returned null"), ([0.5], "type double")],
 )
-def test_an_expression_that_returns_no_shard_stops_the_build(ids: list[object], told: str) -> None:
-    with pytest.raises(InvalidBuild, match=told):
+def test_an_expression_that_returns_no_shard_stops_the_build(ids: list[object], message: str) -> None:
+    with pytest.raises(InvalidBuild, match=message):
         Placing(Sharding.expression("id % 3", 3), KeyType.INTEGER).shards(pa.array(ids))
 
 

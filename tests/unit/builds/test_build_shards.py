@@ -1,4 +1,4 @@
-"""A shard's file holds its rows sorted by key, in either format, and tells what its record needs."""
+"""A shard's file has its rows sorted by key, in either format, and returns what its record needs."""
 
 from __future__ import annotations
 

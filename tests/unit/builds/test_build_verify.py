@@ -76,7 +76,7 @@ def test_every_damaged_shard_is_named(storage: Storage, shard_format: ShardForma
 
 @pytest.mark.parametrize("shard_format", list(ShardFormat))
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"rows": 1}, "rows, and 1 in the manifest"),
         ({"min_key": -1}, "its smallest key is"),
@@ -84,12 +84,12 @@ def test_every_damaged_shard_is_named(storage: Storage, shard_format: ShardForma
     ],
 )
 def test_a_whole_file_that_differs_from_the_manifest_is_found(
-    storage: Storage, shard_format: ShardFormat, change: dict[str, Any], said: str
+    storage: Storage, shard_format: ShardFormat, change: dict[str, Any], message: str
 ) -> None:
     manifest = written(storage, shard_format=shard_format)
     changed = (replace(manifest.shards[0], **change), *manifest.shards[1:])
     (problem,) = verify(storage, PATH, replace(manifest, shards=changed)).problems
-    assert (problem.shard_id, said in problem.problem) == (0, True)
+    assert (problem.shard_id, message in problem.problem) == (0, True)
 
 
 @pytest.mark.parametrize("shard_format", list(ShardFormat))

@@ -39,7 +39,7 @@ def test_an_attempt_carries_its_own_checksum_as_on_the_page() -> None:
 
 
 def test_every_field_on_the_page_is_one_that_is_written_and_every_field_is_on_the_page() -> None:
-    told = set(re.findall(r"`(\w+)`", PAGE)) | {"column", "type"}
+    named = set(re.findall(r"`(\w+)`", PAGE)) | {"column", "type"}
     written = json.loads(MANIFEST)
     data = to_json(read_manifest(MANIFEST, "x").shards[0])
     attempt = json.loads(data)
@@ -52,7 +52,7 @@ def test_every_field_on_the_page_is_one_that_is_written_and_every_field_is_on_th
         "dataset",
         "key",
     }
-    assert fields <= told
+    assert fields <= named
 
 
 @pytest.mark.parametrize(("key", "kind", "in_bytes", "digest", "shard"), KEYS)

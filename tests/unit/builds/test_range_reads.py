@@ -147,7 +147,7 @@ def test_any_number_of_threads_may_look_up_at_once(
                 row = reader.get(key)
                 if row is None or row["id"] != key or reader.get(key + 1) is not None:
                     wrong.append((key, row))
-        except Exception as error:  # noqa: BLE001 - the test says which
+        except Exception as error:  # noqa: BLE001 - the test checks which
             wrong.append(error)
 
     threads = [threading.Thread(target=ask, args=[begin]) for begin in range(8)]
