@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.iceberg import TableName
     from airflow_snowpack.jobs import JobNotFound, JobStatus, TableLock
-    from airflow_snowpack.scheduling import GatePlace
-    from airflow_snowpack.scheduling.sources.consumer import Consumer, Kept, Look
-    from airflow_snowpack.scheduling.triggers.trigger import Trigger
+    from airflow_snowpack.scheduling.sources.consumer import Consumer, Kept, Look, Places
     from airflow_snowpack.store import Store
 
 log = logging.getLogger(__name__)
@@ -132,13 +130,7 @@ class RunConstraintTrigger(WaitFor):
         """Return whether the run is called."""
         if self.not_before is not None:
             return await self._at(datetime.fromisoformat(self.not_before))
-        return CALLED if await self.store.get(_called, self._waiting) else None
-
-    @cached_property
-    def _waiting(self) -> _Waiting:
-        from airflow_snowpack.scheduling import GatePlace
-
-        return _Waiting(GatePlace(self.dag_id, self.run_id, self.task_key), timedelta(seconds=self.recheck_seconds))
+        return CALLED if await self.store.get(_called, self) else None
 
     async def _at(self, named: datetime) -> dict[str, Any] | None:
         from airflow_snowpack.store import utc_now
@@ -166,65 +158,46 @@ class DataArrivalTrigger(WaitFor):
     poll_seconds: float = 10.0
 
     ends_on_errors: ClassVar[bool] = False
-    _counter: _Counter | None = field(default=None, init=False)
+    _reading: Consumer | None = field(default=None, init=False)
+    _read_tables: Callable[[], Awaitable[Mapping[TableName, Table]]] | None = field(default=None, init=False)
 
     async def ask(self) -> dict[str, Any] | None:
         """Return the explanation of what has arrived, if it is enough."""
         if self.remaining_s() <= 0:
             return None
         async with asyncio.timeout(self.remaining_s()):  # a catalog may hang
-            self._counter = self._counter or await self._open()
-            consumer, kept = await self.store.get(_read_places, self._counter)
-            look = await self._counter.judge(consumer, kept)
+            if self._read_tables is None:
+                self._read_tables = await self._join_tables()
+            consumer, kept = await self.store.get(_read_places, self)
+            count = _Count(consumer, kept, await self._read_tables())
+            look = (await self._judged.get([count]))[count]
         if look.satisfied:
             return {"why": "arrived", "explanation": look.judgement.text}
         log.info("Waiting: %s", look.judgement.text)
         return None
 
-    async def _open(self) -> _Counter:
+    def read_place(self, store: Store, places: Places) -> tuple[Consumer, Kept]:
+        """Return the consumer, which remembers what it has read of its tables, and its position."""
+        from airflow_snowpack.scheduling import parse_trigger
+        from airflow_snowpack.scheduling.sources.consumer import Consumer
+        from airflow_snowpack.setting import catalog_name
+
+        if self._reading is None or self._reading.store is not store:
+            trigger, began_at = parse_trigger(self.awaited), datetime.fromisoformat(self.began_at)
+            self._reading = Consumer(store, self.consumer, trigger, catalog_name=catalog_name(), began_at=began_at)
+        return self._reading, self._reading.read(self.owner, places)
+
+    async def _join_tables(self) -> Callable[[], Awaitable[Mapping[TableName, Table]]]:
         from airflow_snowpack.scheduling import parse_trigger
         from airflow_snowpack.scheduling.sources.consumer import tables_of
         from airflow_snowpack.setting import catalog_name
 
-        trigger, catalog = parse_trigger(self.awaited), catalog_name()
-        tables = await join_tables(self.connections, self.catalog_conn_id, frozenset(tables_of(trigger, catalog)))
-        judged = shared_reads("arrivals", _judge_each, "what has arrived")
-        return _Counter(self.consumer, self.owner, trigger, catalog, datetime.fromisoformat(self.began_at), tables, judged)
+        tables = tables_of(parse_trigger(self.awaited), catalog_name())
+        return await join_tables(self.connections, self.catalog_conn_id, frozenset(tables))
 
-
-@dataclass(slots=True, eq=False)
-class _Waiting:
-    """A run that waits at a gate."""
-
-    place: GatePlace
-    recheck: timedelta
-
-
-@dataclass(slots=True, eq=False)
-class _Counter:
-    """What one sensor counts, and how its tables are read: each table once for all sensors that wait for it."""
-
-    name: str
-    owner: str
-    trigger: Trigger
-    catalog_name: str
-    began_at: datetime
-    read_tables: Callable[[], Awaitable[Mapping[TableName, Table]]]
-    judged: SharedReads[_Count, Look]
-    _consumer: Consumer | None = None
-
-    def consumer(self, store: Store) -> Consumer:
-        """Return its consumer, which remembers what it has read of its tables."""
-        from airflow_snowpack.scheduling.sources.consumer import Consumer
-
-        if self._consumer is None or self._consumer.store is not store:
-            self._consumer = Consumer(store, self.name, self.trigger, catalog_name=self.catalog_name, began_at=self.began_at)
-        return self._consumer
-
-    async def judge(self, consumer: Consumer, kept: Kept) -> Look:
-        """:raises TableNotFound, CatalogUnreachable: from the catalog."""
-        count = _Count(consumer, kept, await self.read_tables())
-        return (await self.judged.get([count]))[count]
+    @cached_property
+    def _judged(self) -> SharedReads[_Count, Look]:
+        return shared_reads("arrivals", _judge_each, "what has arrived")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -248,22 +221,22 @@ def _read_locks(store: Store, tables: frozenset[TableName]) -> dict[TableName, T
     return TableLocks(store).blocking_each(tables)
 
 
-def _called(store: Store, waiting: frozenset[_Waiting]) -> dict[_Waiting, bool | Exception]:
-    from airflow_snowpack.scheduling import gate_is_due
+def _called(store: Store, triggers: frozenset[RunConstraintTrigger]) -> dict[RunConstraintTrigger, bool | Exception]:
+    from airflow_snowpack.scheduling import GatePlace, gate_is_due
 
-    return one_by_one(waiting, lambda each: gate_is_due(store, each.place, each.recheck))
+    def is_called(run: RunConstraintTrigger) -> bool:
+        return gate_is_due(store, GatePlace(run.dag_id, run.run_id, run.task_key), timedelta(seconds=run.recheck_seconds))
+
+    return one_by_one(triggers, is_called)
 
 
-def _read_places(store: Store, counters: frozenset[_Counter]) -> dict[_Counter, tuple[Consumer, Kept] | Exception]:
+def _read_places(
+    store: Store, triggers: frozenset[DataArrivalTrigger]
+) -> dict[DataArrivalTrigger, tuple[Consumer, Kept] | Exception]:
     from airflow_snowpack.scheduling.sources.consumer import read_places
 
-    places = read_places(store, {counter.name for counter in counters})
-
-    def read(counter: _Counter) -> tuple[Consumer, Kept]:
-        consumer = counter.consumer(store)
-        return consumer, consumer.read(counter.owner, places)
-
-    return one_by_one(counters, read)
+    places = read_places(store, {trigger.consumer for trigger in triggers})
+    return one_by_one(triggers, lambda trigger: trigger.read_place(store, places))
 
 
 def _judge_each(counts: frozenset[_Count]) -> dict[_Count, Look | Exception]:
