@@ -16,22 +16,23 @@ dropped until the block ends.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field, replace
+import threading
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from airflow_snowpack.interim.errors import UnusableOutput
+from airflow_snowpack.interim.errors import InterimReadingLost, StaleInterimAttempt, UnusableOutput
 from airflow_snowpack.interim.forms import FrameKind, frame_kind
 from airflow_snowpack.interim.frames.reading import read_as_arrow, read_on_spark
 from airflow_snowpack.interim.frames.writing import sources_of, write_table
-from airflow_snowpack.interim.heartbeat import Heartbeat
 from airflow_snowpack.interim.map_reduce.errors import function_failure
-from airflow_snowpack.interim.model import OutputOptions
+from airflow_snowpack.interim.model import OutputOptions, Reading, TaskAttempt, Writing
 from airflow_snowpack.interim.names import DEFAULT_OUTPUT, Scope
 from airflow_snowpack.interim.outputs import Output
 from airflow_snowpack.interim.refs import TableRef, ViewRef
 from airflow_snowpack.lineage.operation import TableAt
 from airflow_snowpack.spark import SparkFailed, SparkInterrupted, SparkWork
+from airflow_snowpack.store.keep_alive import KeepAlive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -40,28 +41,11 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyspark.sql import DataFrame, SparkSession
 
-    from airflow_snowpack.interim.frames.writing import Written
-    from airflow_snowpack.interim.model import Reading, TaskAttempt, Writing
     from airflow_snowpack.interim.refs import Ref
     from airflow_snowpack.interim.registry import InterimRegistry
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class _Given:
-    """An output of this attempt; ``written`` when it is complete."""
-
-    writing: Writing
-    written: Written | None = None
-    recorded: dict[str, Any] = field(default_factory=dict)
-
-    def output(self, received: Iterable[TableRef]) -> Output:
-        written = self.written
-        assert written is not None, "an output is written, or its write has raised"
-        inputs = [*(TableAt(table.table, table.snapshot_id) for table in received), *self.recorded["inputs"]]
-        return Output(self.writing, written.snapshot_id, written.rows, written.location, **self.recorded | {"inputs": inputs})
 
 
 class Handover:
@@ -92,7 +76,8 @@ class Handover:
         self._catalog_name = catalog_name
         self._readings: list[Reading] = []
         self._received: dict[str, TableRef] = {}
-        self._given: dict[str, _Given] = {}
+        self._begun: dict[str, Writing] = {}
+        self._outputs: dict[str, Output] = {}
         self._passed_on: list[Ref] = []
         self._working = False
         self._heartbeat = Heartbeat(registry, attempt, on_lost=self.work.interrupt)
@@ -151,14 +136,17 @@ class Handover:
         """
         if frame_kind(frame) is FrameKind.SPARK and not self._working:
             return self.run(frame.sparkSession, lambda: self.give(frame, output, options=options, **recorded))
-        if output in self._given:
+        if output in self._begun:
             raise UnusableOutput("output", output, "the task has returned this output already")
-        writing = self.registry.begin(self.attempt, catalog=self._catalog_name, output=output, options=options or self.options)
-        sources = [*recorded.get("inputs", ()), *sources_of(frame)]
-        given = self._given[output] = _Given(writing, recorded=recorded | {"inputs": sources})
+        options = options or self.options
+        writing = self.registry.begin(self.attempt, catalog=self._catalog_name, output=output, options=options)
+        self._begun[output] = writing
+        sources = [*recorded.pop("inputs", ()), *sources_of(frame)]
         self._heartbeat.add(writing)
-        written = given.written = write_table(frame, writing.table, self._open_catalog(), self.registry.store.identity)
-        return TableRef(writing.table_id, str(writing.table), written.snapshot_id, written.rows, writing.producer)
+        written = write_table(frame, writing.table, self._open_catalog(), self.registry.store.identity)
+        made = Output(writing, written.snapshot_id, written.rows, written.location, inputs=sources, **recorded)
+        self._outputs[output] = made
+        return made.ref
 
     def pass_on(self, ref: Ref) -> None:
         """Return a table of another task as this task's output too: this task's consumers need it then."""
@@ -190,10 +178,10 @@ class Handover:
 
     def abandon(self, why: str) -> None:
         """Give up what was written, for the collector to drop. May be called from any thread, and repeatedly."""
-        for given in list(self._given.values()):
-            self._heartbeat.remove(given.writing)
-            self.registry.abandon(given.writing, why)
-        self._given.clear()
+        for writing in list(self._begun.values()):
+            self._heartbeat.remove(writing)
+            self.registry.abandon(writing, why)
+        self._begun.clear()
 
     def __enter__(self) -> Self:
         self._heartbeat.__enter__()
@@ -221,14 +209,15 @@ class Handover:
     def _commit(self) -> None:
         if self._passed_on:
             self.registry.pin_on(self._passed_on, consumers=self.consumers, attempt=self.attempt)
-        given = list(self._given.values())
-        outputs = [each.output(self._received.values()) for each in given]
-        for each in given:
-            self._heartbeat.remove(each.writing)
+        assert self._begun.keys() == self._outputs.keys(), "an output is written, or its write has raised"
+        read = [TableAt(table.table, table.snapshot_id) for table in self._received.values()]
+        outputs = [replace(output, inputs=[*read, *output.inputs]) for output in self._outputs.values()]
+        for output in outputs:
+            self._heartbeat.remove(output.writing)
         self.registry.commit_all(outputs, consumers=self.consumers)
-        self._given.clear()
-        for each in given:
-            log.info("Committed %s for %s", each.writing.table, ", ".join(sorted(self.consumers)) or "no consumers")
+        self._begun.clear()
+        for output in outputs:
+            log.info("Committed %s for %s", output.writing.table, ", ".join(sorted(self.consumers)) or "no consumers")
 
     def _clean_up(self, why: str) -> None:
         """Abandon the outputs after a failure. The failure is what is reported; the collector finds what is left behind."""
@@ -243,3 +232,69 @@ class Handover:
         except Exception:
             # The task is done; its reading ends with its lease.
             log.warning("The tables that %s has read could not be released; their lease expires", self.attempt, exc_info=True)
+
+
+class Heartbeat:
+    """Keeps the leases of everything alive that one attempt writes and reads, with one thread.
+
+    Only the store's own answer is a loss. While the store does not answer, the heartbeat is retried, also beyond the lease: no
+    process takes a table from an attempt that Airflow reports as running, and if one has, the fence keeps this attempt from
+    committing. The first loss ends the heartbeat, since the whole attempt is in vain then.
+
+    :param on_lost: called once, from the heartbeat's thread, when a lease is lost.
+    :ivar lost: the lease that was lost.
+    """
+
+    def __init__(self, registry: InterimRegistry, attempt: TaskAttempt, *, on_lost: Callable[[], None] = lambda: None) -> None:
+        self._registry = registry
+        self._lock = threading.Lock()
+        self._leased: dict[str, Writing | Reading] = {}
+        self.lost: Writing | Reading | None = None
+        every = min(registry.policy.heartbeat, registry.policy.lease / 3)
+        what = f"the interim tables of {attempt}"
+        self._keep_alive = KeepAlive(self.renew, every=every, lost_after=None, what=what, on_lost=on_lost)
+
+    def add(self, leased: Writing | Reading) -> None:
+        """Keep this alive from now on. A reading without tables has no lease."""
+        if isinstance(leased, Writing) or leased.tables:
+            with self._lock:
+                self._leased[_key(leased)] = leased
+
+    def remove(self, leased: Writing | Reading) -> None:
+        """Stop renewing this: it is about to be committed, abandoned or released."""
+        with self._lock:
+            self._leased.pop(_key(leased), None)
+
+    def check(self) -> None:
+        """:raises StaleInterimAttempt, InterimReadingLost: a lease is lost, so that the work is in vain."""
+        if isinstance(self.lost, Writing):
+            raise StaleInterimAttempt(f"the output {self.lost.producer}")
+        if isinstance(self.lost, Reading):
+            raise InterimReadingLost(str(self.lost.attempt), [table.table for table in self.lost.tables])
+
+    def renew(self) -> bool:
+        """Renew every lease; return ``False`` when one is lost."""
+        with self._lock:
+            leased = list(self._leased.values())
+        for each in leased:
+            if self._registry.heartbeat(each):
+                continue
+            with self._lock:
+                if _key(each) in self._leased:  # or it was removed meanwhile, which is why it was not found
+                    self.lost = self.lost or each
+        return self.lost is None
+
+    def step(self) -> bool:
+        """Renew every lease, or note that the store does not answer; return ``False`` when one is lost."""
+        return self._keep_alive.step()
+
+    def __enter__(self) -> Self:
+        self._keep_alive.__enter__()
+        return self
+
+    def __exit__(self, *exc: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._keep_alive.__exit__(*exc)
+
+
+def _key(leased: Writing | Reading) -> str:
+    return leased.table_id if isinstance(leased, Writing) else leased.reading_id

@@ -10,7 +10,7 @@ from bounded import PATIENCE_S
 from interim_lake import LAKE, MovedClock, holder
 
 from airflow_snowpack.interim.errors import InterimReadingLost, StaleInterimAttempt
-from airflow_snowpack.interim.heartbeat import Heartbeat
+from airflow_snowpack.interim.handover import Heartbeat
 from airflow_snowpack.interim.model import InterimPolicy, Reading, Writing
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.store import Store, open_store
