@@ -118,6 +118,7 @@ class Gate:
         else:
             changes = {}
         conn.execute(sa.update(gated_runs).where(self._place.row).values(**changes, **seen))
+        self._wake_next(conn, row, changes.get("waits_for", row.waits_for))
         return gated_run_from(self._row(conn))
 
     def _evaluate(self, conn: sa.Connection, snapshot: Snapshot, reopened: Mapping[str, int]) -> GatedRun:
@@ -139,15 +140,21 @@ class Gate:
         return self._write(conn, row, GateState.WAITING, {**reasons, **waits})
 
     def _write(self, conn: sa.Connection, row: sa.Row[Any], state: GateState, changes: Mapping[str, Any]) -> GatedRun:
-        """Write the run's state with its reservation, and wake the next of the queue that it leaves."""
-        now = self._store.clock()
-        passed = {"passed_at": now} if state is GateState.PASSED else {}
+        """Write the run's state with its reservation."""
+        passed = {"passed_at": self._store.clock()} if state is GateState.PASSED else {}
         if passed:
             reserve_slots(conn, self._run.constraints, self._place.dag_id, self._place.run_id)
         conn.execute(sa.update(gated_runs).where(self._place.row).values(state=state.value, **passed, **changes))
-        if row.waits_for not in (None, changes["waits_for"]):
-            wake_next(conn, [row.waits_for], now, skip_locked=True)
+        self._wake_next(conn, row, changes["waits_for"])
         return gated_run_from(self._row(conn))
+
+    def _wake_next(self, conn: sa.Connection, row: sa.Row[Any], waits_for: str | None) -> None:
+        """Wake the next of the queue that the run leaves.
+
+        :param waits_for: the key of the queue that it waits in from now on.
+        """
+        if row.waits_for not in (None, waits_for):
+            wake_next(conn, [row.waits_for], self._store.clock(), skip_locked=True)
 
     def _row(self, conn: sa.Connection) -> sa.Row[Any]:
         return conn.execute(sa.select(gated_runs).where(self._place.row).with_for_update()).one()

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sqlalchemy as sa
 from bounded import PATIENCE_S
 from effort import rounds
 from forgetting import forget_old
@@ -31,7 +32,9 @@ from airflow_snowpack.scheduling import (
     explain,
     gate_is_due,
 )
+from airflow_snowpack.scheduling.pending_runs.gated_runs import read_gate
 from airflow_snowpack.store import open_store
+from airflow_snowpack.store.tables.schedules import slot_holds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -604,3 +607,67 @@ class TestOneQueue:
         assert not held.is_due("b")
         clock.forward(seconds=30)
         assert held.is_due("b")
+
+
+class Died(Exception):
+    """The process ended here."""
+
+
+class TestCrashes:
+    LIMITS = (MaxConcurrent(1, group="g"), PoolSlots("p"))
+
+    @staticmethod
+    def ask_and_die(gates: Gates, run_id: str, at: int, *constraints: Constraint) -> bool:
+        """Ask, and die at the statement of this number; return whether there were so many."""
+        sent = 0
+
+        def die(*_: Any) -> None:
+            nonlocal sent
+            sent += 1
+            if sent > at:
+                raise Died
+
+        sa.event.listen(gates.store.engine, "before_cursor_execute", die)
+        try:
+            gates.ask(run_id, *constraints)
+        except Died:
+            return True
+        finally:
+            sa.event.remove(gates.store.engine, "before_cursor_execute", die)
+        return False
+
+    def test_whatever_statement_a_process_dies_at_a_run_has_passed_with_its_reservation_or_waits(self, gates: Gates) -> None:
+        gates.airflow.pools["p"] = 1
+        died, number = True, 0
+        while died:
+            run_id = f"r{number}"
+            died = self.ask_and_die(gates, run_id, number, *self.LIMITS)
+            row = read_gate(gates.store, GatePlace("maintain", run_id, "gate"))
+            reserved = gates.store.all(sa.select(slot_holds).where(slot_holds.c.run_id == run_id))
+            assert (row is not None and row.state is PASSED) == bool(reserved)
+            assert gates.state(run_id, *self.LIMITS) is PASSED, "the retry of the task passes, since nothing takes its place"
+            assert gates.state(f"next{number}", *self.LIMITS) is WAITING
+            gates.end(run_id)
+            gates.end(f"next{number}", "failed")
+            number += 1
+        assert number > 10
+
+    def test_whatever_statement_a_woken_process_dies_at_it_is_woken_again_or_the_next_is(self, gates: Gates, clock: Any) -> None:
+        """A run that is skipped leaves the queue and wakes the next in one transaction."""
+        died, number, limit = True, 0, MaxConcurrent(1, group="g")
+        while died:
+            first, second, third = (f"{name}{number}" for name in "abc")
+            assert gates.state(first, limit) is PASSED
+            for run_id in (second, third):
+                gates.ask(run_id, limit)
+                clock.forward(seconds=1)
+            gates.end(first)
+            assert (gates.is_due(second), gates.is_due(third)) == (True, False)
+            died = self.ask_and_die(gates, second, number, limit, TimeWindow("00:00", "00:01", on_unmet="skip"))
+            skipped = gates.ask(second, limit, TimeWindow("00:00", "00:01", on_unmet="skip")).state
+            assert (skipped, gates.is_due(third)) == (SKIPPED, True)
+            assert gates.state(third, limit) is PASSED
+            for run_id in (second, third):
+                gates.end(run_id)
+            number += 1
+        assert number > 10
