@@ -11,24 +11,22 @@ is a suspended schedule, so that no ticks pile up until it is enabled again.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any
 
 import sqlalchemy as sa
 
 from airflow_snowpack.preservation import RUN_KEY, Preservation
 from airflow_snowpack.scheduling.errors import InvalidSchedule, NameTaken, RunExists, RunNotFound
-from airflow_snowpack.scheduling.events.event_log import number_in_turn
 from airflow_snowpack.scheduling.registered_run import RegisteredRun
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.schedule_writer import Origin, ScheduleWriter
+from airflow_snowpack.scheduling.schedules import matching
 from airflow_snowpack.store import Actor, IdMaker, Store, new_id, storable, write_audit
 from airflow_snowpack.store.tables.schedules import schedule_clocks, schedules
-
-T = TypeVar("T")
 
 
 class Became(StrEnum):
@@ -95,7 +93,7 @@ class RegisteredRuns:
                 raise RunExists(run.name)
             return self._register(conn, run)
 
-        return self._write(write)
+        return self._schedules.change(write)
 
     def upsert(self, run: RegisteredRun) -> tuple[StoredRun, Became]:
         """Register it or, if its name is registered, replace it.
@@ -118,7 +116,7 @@ class RegisteredRuns:
             self._audit(conn, "update_run", run.name, enabled=enabled)
             return self._stored(conn, run.name), Became.CHANGED
 
-        return self._write(write)
+        return self._schedules.change(write)
 
     def enable(self, name: str) -> StoredRun:
         """Let its cron count, from now on. Doing it twice changes nothing.
@@ -145,7 +143,7 @@ class RegisteredRuns:
             self._schedules.delete(conn, name, by=self._by)
             self._audit(conn, "unregister_run", name)
 
-        self._write(write)
+        self._schedules.change(write)
 
     def get(self, name: str) -> StoredRun:
         """:raises RunNotFound: there is none of this name."""
@@ -165,14 +163,7 @@ class RegisteredRuns:
         :param search: part of the name or of the DAG's id, whatever the case.
         :param after: only names that come later: the next page.
         """
-        query = _with_clock().order_by(schedules.c.name).limit(limit)
-        query = query if dag_id is None else query.where(schedules.c.dag_id == storable(dag_id))
-        query = query if enabled is None else query.where(schedules.c.enabled.is_(enabled))
-        query = query if after is None else query.where(schedules.c.name > storable(after))
-        if search:
-            text = storable(search).lower()
-            searched = (schedules.c.name, schedules.c.dag_id)
-            query = query.where(sa.or_(*(sa.func.lower(each).contains(text, autoescape=True) for each in searched)))
+        query = matching(_with_clock(), dag_id=dag_id, enabled=enabled, search=search, after=after).limit(limit)
         return [_stored_from(row) for row in self.store.all(query)]
 
     def locked(self, conn: sa.Connection, name: str) -> tuple[StoredRun, str]:
@@ -197,14 +188,7 @@ class RegisteredRuns:
                 self._audit(conn, "enable_run" if on else "disable_run", name)
             return self._stored(conn, name)
 
-        return self._write(write)
-
-    def _write(self, work: Callable[[sa.Connection], T]) -> T:
-        def in_turn(conn: sa.Connection) -> T:
-            number_in_turn(conn)  # first of all, as in every change of a schedule
-            return work(conn)
-
-        return self.store.transact(in_turn)
+        return self._schedules.change(write)
 
     def _audit(self, conn: sa.Connection, change: str, name: str, **detail: Any) -> None:
         if self.actor is not None:

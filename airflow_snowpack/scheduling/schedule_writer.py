@@ -1,8 +1,6 @@
 """Write schedules in the caller's transaction: their rows, what they listen to, and the end of their pending runs.
 
-    def write(conn):
-        number_in_turn(conn)
-        writer.create(conn, nightly, by="vera", origin=Origin.HAND)
+    writer.change(lambda conn: writer.create(conn, nightly, by="vera", origin=Origin.HAND))
 
 The invariant: each change makes a new generation that stores its time and the newest event, and discards the pending runs of the
 old one. The caller checks who may change the schedule.
@@ -10,15 +8,16 @@ old one. The caller checks who may change the schedule.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.constraints.constraint import RequiredFacts
 from airflow_snowpack.scheduling.errors import InvalidSchedule, ScheduleExists, ScheduleNotFound, ScheduleNotReadable
-from airflow_snowpack.scheduling.events.event_log import last_number
+from airflow_snowpack.scheduling.events.event_log import last_number, number_in_turn
 from airflow_snowpack.scheduling.history import note
 from airflow_snowpack.scheduling.launches.run_ends import watch_runs
 from airflow_snowpack.scheduling.launches.slot_reservations import release_slots
@@ -37,6 +36,8 @@ from airflow_snowpack.store.tables.schedules import (
     schedules,
     table_places,
 )
+
+T = TypeVar("T")
 
 SLOW_WRITERS = timedelta(seconds=1)
 """How far the clock of a table's writer may be behind: what was committed so shortly before a schedule was created, changed or
@@ -77,6 +78,15 @@ class ScheduleWriter:
         self._catalog = catalog
         self._actor = actor
         self._make_id = make_id
+
+    def change(self, work: Callable[[sa.Connection], T]) -> T:
+        """Run a change in a transaction of its own, while no other changes a schedule and no events get numbers."""
+
+        def in_turn(conn: sa.Connection) -> T:
+            number_in_turn(conn)
+            return work(conn)
+
+        return self._store.transact(in_turn)
 
     def create(self, conn: sa.Connection, schedule: Schedule, *, by: str | None, origin: Origin) -> None:
         """:raises ScheduleExists: the name is taken."""

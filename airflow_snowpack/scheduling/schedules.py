@@ -13,18 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import sqlalchemy as sa
 
 from airflow_snowpack.scheduling.errors import InvalidSchedule, KeptByRun, NameTaken, ScheduleNotFound, ScheduleNotReadable
-from airflow_snowpack.scheduling.events.event_log import number_in_turn
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.schedule_writer import Origin, ScheduleWriter
 from airflow_snowpack.store import Actor, IdMaker, Store, new_id, storable
 from airflow_snowpack.store.tables.schedules import schedules
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +103,7 @@ class Schedules:
             self._check_free(conn, name)
             self._writer.delete(conn, name, by=by)
 
-        self._write(write)
+        self._writer.change(write)
 
     def suspend(self, name: str, *, by: str | None = None) -> StoredSchedule:
         """Discard its pending runs and count no more events. Suspending twice changes nothing.
@@ -145,14 +142,7 @@ class Schedules:
         :param search: part of the name or of the DAG's id, ignoring case.
         :param after: return only later names, for the next page.
         """
-        query = sa.select(schedules).order_by(schedules.c.name).limit(limit)
-        query = query if dag_id is None else query.where(schedules.c.dag_id == storable(dag_id))
-        query = query if enabled is None else query.where(schedules.c.enabled.is_(enabled))
-        query = query if after is None else query.where(schedules.c.name > storable(after))
-        if search:
-            text = storable(search).lower()
-            searched = (schedules.c.name, schedules.c.dag_id)
-            query = query.where(sa.or_(*(sa.func.lower(each).contains(text, autoescape=True) for each in searched)))
+        query = matching(sa.select(schedules), dag_id=dag_id, enabled=enabled, search=search, after=after).limit(limit)
         return [_stored_from(row) for row in self.store.all(query)]
 
     def count(self) -> dict[bool, int]:
@@ -172,20 +162,25 @@ class Schedules:
             write(conn)
             return _stored_from(self._writer.required(conn, name))
 
-        return self._write(change)
-
-    def _write(self, work: Callable[[sa.Connection], T]) -> T:
-        """Run a change in a transaction of its own, while no other changes a schedule and no events get numbers."""
-
-        def in_turn(conn: sa.Connection) -> T:
-            number_in_turn(conn)
-            return work(conn)
-
-        return self.store.transact(in_turn)
+        return self._writer.change(change)
 
     def _check_free(self, conn: sa.Connection, name: str) -> None:
         if self._writer.required(conn, name).origin == Origin.RUN.value:
             raise KeptByRun(name)
+
+
+def matching(
+    query: sa.Select[Any], *, dag_id: str | None, enabled: bool | None, search: str | None, after: str | None
+) -> sa.Select[Any]:
+    """Return a query for the schedules that match, in the order of their names, as :meth:`Schedules.list` has it."""
+    query = query.order_by(schedules.c.name)
+    query = query if dag_id is None else query.where(schedules.c.dag_id == storable(dag_id))
+    query = query if enabled is None else query.where(schedules.c.enabled.is_(enabled))
+    query = query if after is None else query.where(schedules.c.name > storable(after))
+    if not search:
+        return query
+    text, searched = storable(search).lower(), (schedules.c.name, schedules.c.dag_id)
+    return query.where(sa.or_(*(sa.func.lower(each).contains(text, autoescape=True) for each in searched)))
 
 
 def _stored_from(row: sa.Row[Any]) -> StoredSchedule:

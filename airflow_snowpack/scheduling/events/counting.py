@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from airflow_snowpack.scheduling.events.event_log import Event
 from airflow_snowpack.scheduling.schedule import Schedule
 from airflow_snowpack.scheduling.triggers.trigger import Judgement, Leaf, Progress, Trigger
 from airflow_snowpack.store.tables.schedules import events, pending_events, pending_jobs
@@ -17,6 +18,7 @@ LISTED_EVENTS = 100
 """How many events the conf of a run lists at most; it has their number in any case."""
 
 KEYS_PER_STATEMENT = 5_000
+NOTHING: Mapping[str, Any] = {"events": 0, "amount": 0, "first_at": None, "last_at": None}
 
 EVENTS_OF_RUNS = (
     sa.select(pending_events.c.pending_id, pending_events.c.leaf, events.c.id, events.c.at, events.c.amounts, events.c.detail)
@@ -37,7 +39,7 @@ class Counted:
     @property
     def progress(self) -> dict[Leaf, Progress]:
         return {
-            leaf: Progress(_amount(leaf, known), *(_moment(known.get(name)) for name in ("first_at", "last_at", "reached_at")))
+            leaf: _progress(leaf, known)
             for number, leaf in enumerate(self.leaves)
             if (known := self.sums.get(str(number))) is not None
         }
@@ -87,7 +89,7 @@ def _add_up(progress: Mapping[str, Any], counted_to: int, schedule: Schedule, ma
     names: dict[str, set[str]] = {leaf: set(sums.get("names", ())) for leaf, sums in counted.sums.items()}
     for event in matched:
         leaf = str(event.leaf)
-        sums = counted.sums.setdefault(leaf, {"events": 0, "amount": 0, "first_at": None, "last_at": None})
+        sums = counted.sums.setdefault(leaf, dict(NOTHING))
         _add(sums, names.setdefault(leaf, set()), leaves[event.leaf], event)
         counted.upto = event.id
     for leaf, named in names.items():
@@ -165,6 +167,18 @@ def _add(sums: dict[str, Any], names: set[str], leaf: Leaf, event: Any) -> None:
         sums["amount"] += max(0, event.amounts.get(measure, 0) - len(named))
     if "reached_at" not in sums and (sums["events"] if measure == "events" else sums["amount"] + len(names)) >= leaf.wanted:
         sums["reached_at"] = sums["last_at"]  # events may be recorded out of order: all of these had happened by then
+
+
+def progress_of(leaf: Leaf, happened: Iterable[Event]) -> Progress:
+    """Return the sum of some events of a leaf."""
+    sums, names = dict(NOTHING), set[str]()
+    for event in happened:
+        _add(sums, names, leaf, event)
+    return _progress(leaf, sums | {"names": names})
+
+
+def _progress(leaf: Leaf, sums: Mapping[str, Any]) -> Progress:
+    return Progress(_amount(leaf, sums), *(_moment(sums.get(name)) for name in ("first_at", "last_at", "reached_at")))
 
 
 def _amount(leaf: Leaf, sums: Mapping[str, Any]) -> int:

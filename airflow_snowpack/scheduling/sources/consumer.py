@@ -25,8 +25,9 @@ import sqlalchemy as sa
 
 from airflow_snowpack.iceberg.arrivals import Arrivals, Place, head_of, read_arrivals
 from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.scheduling.events.counting import progress_of
 from airflow_snowpack.scheduling.events.event_log import Event, last_number
-from airflow_snowpack.scheduling.triggers.trigger import TABLES, Clock, Judgement, Leaf, Progress, Trigger, table_key
+from airflow_snowpack.scheduling.triggers.trigger import TABLES, Clock, Judgement, Leaf, Trigger, table_key
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.dialect import insert
 from airflow_snowpack.store.tables.schedules import considered, events
@@ -120,7 +121,7 @@ class Consumer:
         next_deadlines = {leaf: leaf.next_after(max(end, now)) for leaf, end in deadlines.items()}
         happened = {leaf: self._happened(leaf, key, arrivals, since, now, kept) for leaf, key in self._keys.items()}
         happened |= {leaf: [Event(self._keys[leaf], end)] if end <= now else [] for leaf, end in deadlines.items()}
-        progress = {leaf: _progress(leaf, each) for leaf, each in happened.items() if each}
+        progress = {leaf: progress_of(leaf, each) for leaf, each in happened.items() if each}
         heads = {key: place_to_json(found.head) for key, found in arrivals.items()}
         return Look(
             judgement=self._trigger.evaluate(progress, now),
@@ -281,18 +282,6 @@ def _deadlines_to_json(ends: Mapping[Clock, datetime]) -> dict[str, Any]:
 def _stored(deadline: Clock) -> str:
     """Return the name of a deadline in a stored place."""
     return " ".join(str(value) for value in deadline.values)
-
-
-def _progress(leaf: Leaf, happened: list[Event]) -> Progress:
-    moments = [event.at for event in happened]
-    if leaf.measure == "events":
-        return Progress(len(happened), min(moments), max(moments))
-    named = {name for event in happened for name in event.detail.get("partitions", ()) if leaf.measure == "partitions"}
-    unnamed = sum(
-        max(0, event.amounts.get(leaf.measure, 0) - (len(event.detail.get("partitions", ())) if named else 0))
-        for event in happened
-    )
-    return Progress(len(named) + unnamed, min(moments), max(moments))
 
 
 def _amounts(found: Arrivals) -> dict[str, int]:
