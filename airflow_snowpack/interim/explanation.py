@@ -1,7 +1,7 @@
 """Why an interim table is still there, and what the collector does with it next: one answer for page, API, CLI and reports.
 
     explanation = explain(registry.table(table_id), now)
-    explanation.outlook, explanation.reasons      # Outlook.STAYS, ('Needed by flights/r1/report, which has not finished …',)
+    explanation.outlook, str(explanation.sentence)   # Outlook.STAYS, 'Needed by flights/r1/report, which has not finished …'
 
 It reads what is on record and does not query Airflow: a consumer counts as unfinished until a pass of the collector has found it
 finished. The invariant: a table stays exactly if there is a reason, and every reason is listed.
@@ -10,10 +10,10 @@ finished. The invariant: a table stays exactly if there is a reason, and every r
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import datetime
 from enum import StrEnum
 
-from airflow_snowpack.humanize import plural, timestamp
+from airflow_snowpack.humanize import Text, plural
 from airflow_snowpack.interim.model import InterimTable, TableState
 from airflow_snowpack.interim.names import Scope
 from airflow_snowpack.preservation import Preservation
@@ -36,60 +36,59 @@ class Explanation:
     """
 
     outlook: Outlook
-    reasons: tuple[str, ...]
+    reasons: tuple[Text, ...]
 
     @property
-    def sentence(self) -> str:
+    def sentence(self) -> Text:
         """All reasons as one text."""
-        return " ".join(self.reasons)
+        return Text(*[part for reason in self.reasons for part in (" ", *reason.parts)][1:])
 
 
-def explain(table: InterimTable, now: datetime, zone: tzinfo = UTC) -> Explanation:
-    """Explain the state of a table.
-
-    :param zone: of the times in the sentences.
-    """
+def explain(table: InterimTable, now: datetime) -> Explanation:
+    """Explain the state of a table."""
     if table.state is TableState.DROPPING:
         return Explanation(Outlook.GOES, (_dropping(table),))
     if table.state is TableState.WRITING:
         return _writing(table, now)
     is_past = table.expires_at is not None and table.expires_at <= now
-    until = "" if table.expires_at is None else timestamp(table.expires_at, zone)
-    found = (_needed(table), _read(table), None if is_past else _preserved(table, until), _named(table, until, is_past))
+    found = (_needed(table), _read(table), None if is_past else _preserved(table), _named(table, is_past))
     if reasons := tuple(reason for reason in found if reason):
         return Explanation(Outlook.STAYS, reasons)
-    return Explanation(Outlook.GOES, ("No task needs it any more: the collector drops it at its next pass.",))
+    return Explanation(Outlook.GOES, (Text("No task needs it any more: the collector drops it at its next pass."),))
 
 
-def _dropping(table: InterimTable) -> str:
+def _dropping(table: InterimTable) -> Text:
     if table.error is None:
-        return "The collector is dropping it."
-    return f"The collector has failed to drop it in {plural(table.drops, 'attempt')} and retries. The last error: {table.error}"
+        return Text("The collector is dropping it.")
+    return Text(
+        f"The collector has failed to drop it in {plural(table.drops, 'attempt')} and retries. The last error: {table.error}"
+    )
 
 
 def _writing(table: InterimTable, now: datetime) -> Explanation:
     this_try = f"try {table.try_number} of {table.producer.task}"
     if table.lease_until is None:
         return Explanation(
-            Outlook.GOES, (f"Another attempt writes this output now; the collector drops the table of {this_try}.",)
+            Outlook.GOES, (Text(f"Another attempt writes this output now; the collector drops the table of {this_try}."),)
         )
     if table.lease_until > now:
-        return Explanation(Outlook.STAYS, (f"It is being written by {this_try}.",))
+        return Explanation(Outlook.STAYS, (Text(f"It is being written by {this_try}."),))
     silent = f"It was being written by {this_try}, whose lease has expired. The collector drops it when Airflow reports that "
-    return Explanation(Outlook.STAYS, (f"{silent}this try has ended.",))
+    return Explanation(Outlook.STAYS, (Text(f"{silent}this try has ended."),))
 
 
-def _needed(table: InterimTable) -> str | None:
+def _needed(table: InterimTable) -> Text | None:
     if not table.pins:
         return None
     more = len(table.pins) - MAX_CONSUMERS_SHOWN
     consumers = ", ".join(table.pins[:MAX_CONSUMERS_SHOWN]) + (f" and {more} more" if more > 0 else "")
-    return f"Needed by {consumers}, which {'has' if len(table.pins) == 1 else 'have'} not finished for good according to Airflow."
+    have = "has" if len(table.pins) == 1 else "have"
+    return Text(f"Needed by {consumers}, which {have} not finished for good according to Airflow.")
 
 
-def _read(table: InterimTable) -> str | None:
+def _read(table: InterimTable) -> Text | None:
     if table.readers:
-        return "A task is reading it." if table.readers == 1 else f"{table.readers} tasks are reading it."
+        return Text("A task is reading it." if table.readers == 1 else f"{table.readers} tasks are reading it.")
     if not table.silent_readers:
         return None
     readers = (
@@ -97,23 +96,23 @@ def _read(table: InterimTable) -> str | None:
         if table.silent_readers == 1
         else f"{table.silent_readers} tasks that were reading it have"
     )
-    return (
+    return Text(
         f"{readers} missed several heartbeats. It stays until the lease has expired and Airflow reports that the task has ended."
     )
 
 
-def _preserved(table: InterimTable, until: str) -> str | None:
+def _preserved(table: InterimTable) -> Text | None:
     if table.preservation is not Preservation.FULL:
         return None
-    return (
-        f"Preserved {f'until {until}' if until else 'without end'}. `airflow snowpack interim drop {table.table_id}` releases it."
-    )
+    until = ("without end",) if table.expires_at is None else ("until ", table.expires_at)
+    return Text("Preserved ", *until, f". `airflow snowpack interim drop {table.table_id}` releases it.")
 
 
-def _named(table: InterimTable, until: str, is_past: bool) -> str | None:
+def _named(table: InterimTable, is_past: bool) -> Text | None:
     if not table.is_named:
         return None
     if table.scope is Scope.RUN:
-        return f"The name {table.name!r} points to it until its DAG run ends."
-    at_the_latest = f", until {until} at the latest" if until else ""
-    return None if is_past else f"The global name {table.name!r} points to it until another table takes the name{at_the_latest}."
+        return Text(f"The name {table.name!r} points to it until its DAG run ends.")
+    until = () if table.expires_at is None else (", until ", table.expires_at, " at the latest")
+    points = f"The global name {table.name!r} points to it until another table takes the name"
+    return None if is_past else Text(points, *until, ".")

@@ -214,7 +214,7 @@ def collection_report(
         "failed": [{"table": str(each.table.table), "error": each.reason} for each in collected.failed[:MAX_LISTED]],
         "failed_count": len(collected.failed) + len(failed),
         "missing": [{"table": str(each.table.table), "why": each.reason} for each in collected.missing[:MAX_LISTED]],
-        "stays": [{"table": str(table.table), "reason": explanation.sentence} for table, explanation in left[:MAX_LISTED]],
+        "stays": [{"table": str(table.table), "reason": str(explanation.sentence)} for table, explanation in left[:MAX_LISTED]],
         "looks_again_at": None if again is None else again.isoformat(),
         "swept": [_swept(action) for action in swept[:MAX_LISTED]],
         "swept_count": len(swept) - len(failed),

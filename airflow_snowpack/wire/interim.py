@@ -79,7 +79,7 @@ class InterimTablesShape(Shape):
 def interim_body(table: InterimTable, now: datetime) -> Body:
     """Return the JSON of an interim table, with what the collector does with it next and why."""
     explanation = explain(table, now)
-    return InterimTableShape.encode(table, outlook=explanation.outlook, because=explanation.reasons)
+    return InterimTableShape.encode(table, outlook=explanation.outlook, because=[str(reason) for reason in explanation.reasons])
 
 
 class DroppedShape(Shape):

@@ -90,3 +90,11 @@ def test_a_count_has_its_noun() -> None:
 def test_words_are_joined_as_in_a_sentence() -> None:
     assert [humanize.join(words) for words in ("a", "ab", "abc")] == ["a", "a and b", "a, b and c"]
     assert humanize.join(["TASK", "NONE"], "or") == "TASK or NONE"
+
+
+def test_a_text_has_its_times_in_utc_unless_they_are_formatted_in_another_way() -> None:
+    text = humanize.Text("Failed at ", NOW, ". Fix it.")
+
+    assert str(text) == "Failed at 2026-11-21 12:00:00 UTC. Fix it."
+    assert text.render(lambda at: humanize.timestamp(at, ZoneInfo("Asia/Tokyo"))) == "Failed at 2026-11-21 21:00:00 JST. Fix it."
+    assert text == humanize.Text("Failed at ", NOW, ". Fix it.") != humanize.Text("Failed.")

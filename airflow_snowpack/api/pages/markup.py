@@ -5,17 +5,13 @@ template("jobs.html").render(…)
 The invariant: what comes from outside is text. A filter that returns ``Markup`` escapes everything that it is given.
 """
 
-import re
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from airflow_snowpack import humanize
-
-# The times that the explanations of interim tables, and errors, write into their sentences.
-WRITTEN_MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC")
 
 
 @cache
@@ -69,16 +65,9 @@ def moment_clock(moment: datetime) -> Markup:
     return _time(moment, "clock", humanize.timestamp(moment))
 
 
-def sentence(text: humanize.Text | str) -> Markup:
+def sentence(text: humanize.Text) -> Markup:
     """Return text whose times are marked, so that the script shows them in the browser's time zone."""
-    if isinstance(text, humanize.Text):
-        return Markup("").join(moment_clock(part) if isinstance(part, datetime) else part for part in text.parts)
-    marked, end = Markup(""), 0
-    for found in WRITTEN_MOMENT.finditer(text):
-        moment = datetime.strptime(found[0], "%Y-%m-%d %H:%M:%S UTC").replace(tzinfo=UTC)
-        marked += Markup("{}{}").format(text[end : found.start()], moment_clock(moment))
-        end = found.end()
-    return marked + text[end:]
+    return Markup("").join(moment_clock(part) if isinstance(part, datetime) else part for part in text.parts)
 
 
 def plain_action(action: str) -> str:

@@ -111,9 +111,8 @@ def test_a_reader_that_misses_its_heartbeats_is_no_longer_reported_as_reading_an
     assert reported() == (1, 0)
     clock.move(timedelta(minutes=4))
     assert reported() == (0, 1)
-    assert (
-        "A task that was reading it has missed several heartbeats"
-        in explain(lake_of_tables.registry.table(ref.table_id), clock()).sentence
+    assert "A task that was reading it has missed several heartbeats" in str(
+        explain(lake_of_tables.registry.table(ref.table_id), clock()).sentence
     )
     with pytest.raises(InterimTableInUse):
         lake_of_tables.registry.drop(ref.table_id)

@@ -15,6 +15,7 @@ from airflow_snowpack.api.pages.links import task_link
 from airflow_snowpack.api.pages.markup import sentence
 from airflow_snowpack.api.pages.queue import chart
 from airflow_snowpack.api.pages.timeline import spans, steps
+from airflow_snowpack.humanize import Text
 from airflow_snowpack.jobs import JobStatus, QueueSample
 from airflow_snowpack.maintenance import Action
 
@@ -40,8 +41,8 @@ def told(world: World, job_id: str) -> list[tuple[str, str, float]]:
 
 
 def test_a_sentence_keeps_its_text_and_marks_its_moments() -> None:
-    marked = sentence("It ended at 2026-11-21 06:00:00 UTC; <b>done</b>.")
-    assert marked.startswith('It ended at <time datetime="2026-11-21T06:00:00+00:00" data-as="clock"')
+    marked = sentence(Text("It <b>ended</b> at ", datetime(2026, 11, 21, 6, tzinfo=UTC), "; <b>done</b>."))
+    assert marked.startswith('It &lt;b&gt;ended&lt;/b&gt; at <time datetime="2026-11-21T06:00:00+00:00" data-as="clock"')
     assert marked.endswith("</time>; &lt;b&gt;done&lt;/b&gt;.")
 
 
