@@ -74,13 +74,16 @@ class PruneStoreOperator(UsesStore):
 
     def execute(self, context: Context) -> dict[str, int]:
         """Delete what is old, in small batches."""
+        from airflow_snowpack.humanize import duration
         from airflow_snowpack.store import Actor
 
         with refusals_are_final():
             older_than, dry_run = read_period("older_than", self.older_than), read_flag("dry_run", self.dry_run)
             with self.installation() as hook:
                 rows = hook.installation.prune(older_than, Actor(owner_of(context), "task"), dry_run=dry_run)
-        self.log.info("%s %s rows that are older than %s", "Would delete" if dry_run else "Deleted", rows.total(), older_than)
+        self.log.info(
+            "%s %s rows that are older than %s", "Would delete" if dry_run else "Deleted", rows.total(), duration(older_than)
+        )
         return dict(rows)
 
 

@@ -59,8 +59,10 @@ class WaitsForTable(UsesCatalog):
         if problem := event.get("problem"):
             raise AirflowException(problem)
         if not event["free"]:
+            from airflow_snowpack.humanize import duration
+
             raise AirflowException(
-                f"The table {event['table']} was still locked by {event['holder']} after {self.wait_timeout}. Increase "
+                f"The table {event['table']} was still locked by {event['holder']} after {duration(self.wait_timeout)}. Increase "
                 "wait_timeout, or cancel the holder's job."
             )
         return self._attempt_or_wait(context, until)

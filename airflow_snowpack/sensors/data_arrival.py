@@ -85,7 +85,9 @@ class IcebergDataArrivalSensor(UsesCatalog, DecidesOnTimeout):
 
     def time_out(self, context: Context) -> Any:
         """Go on with what has arrived, skip, or fail."""
-        waited = timedelta(seconds=self.timeout)
+        from airflow_snowpack.humanize import duration
+
+        waited = duration(self.timeout)
         if self.on_timeout == "go_on":
             self._until = None
             look = self._look(context, accept_any=True)

@@ -101,6 +101,7 @@ class RunConstraintSensor(DecidesOnTimeout):
 
     def time_out(self, context: Context) -> Any:
         """Evaluate the constraints once more, then go on, skip, or fail."""
+        from airflow_snowpack.humanize import duration
         from airflow_snowpack.scheduling import GateState
 
         if (answer := self.poke(context)).is_done:
@@ -108,7 +109,7 @@ class RunConstraintSensor(DecidesOnTimeout):
         becomes = {"go_on": GateState.PASSED, "skip": GateState.SKIPPED, "fail": GateState.WAITING}[self.on_timeout]
         with self.installation() as hook:
             run = self._gate(context, hook).time_out(becomes)
-        message = f"The constraints were not met within {timedelta(seconds=self.timeout)}: {run.text}"
+        message = f"The constraints were not met within {duration(self.timeout)}: {run.text}"
         self.log.info("%s", message)
         if run.state is GateState.PASSED:
             return _report(run)
