@@ -1,10 +1,12 @@
 from .action import DEFAULT_ORDER as DEFAULT_ORDER
 from .action import Action as Action
+from .action import action_names as action_names
 from .action import in_order as in_order
 from .action import parse_actions as parse_actions
 from .action import parse_order as parse_order
 from .action_run import ActionRun as ActionRun
 from .action_run import Effect as Effect
+from .action_run import Planning as Planning
 from .actions.expire_snapshots import ExpireSnapshots as ExpireSnapshots
 from .actions.remove_orphan_files import OrphanRemovalRefused as OrphanRemovalRefused
 from .actions.remove_orphan_files import RemoveOrphanFiles as RemoveOrphanFiles
@@ -18,10 +20,8 @@ from .errors import NoActions as NoActions
 from .errors import UnknownAction as UnknownAction
 from .errors import UnusableAction as UnusableAction
 from .options import ActionOptions as ActionOptions
+from .options import action_class as action_class
 from .options import parse_all_options as parse_all_options
 from .options import parse_options as parse_options
-from .plan import Planning as Planning
 from .plan import plan_action as plan_action
-from .registry import action_class as action_class
-from .registry import action_names as action_names
 from .spark_engine import SparkEngine as SparkEngine

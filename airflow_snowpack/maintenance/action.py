@@ -12,6 +12,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from airflow_snowpack.entry_points import entry_points
 from airflow_snowpack.maintenance.errors import InvalidActionOrder, NoActions, UnknownAction
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 class Action(StrEnum):
     """An action of the package itself; the value is the name of Iceberg's Spark procedure.
 
-    Other distributions add actions by an entry point (see :mod:`.registry`), so functions take and return names.
+    Other distributions add actions by an entry point of the group :data:`GROUP`, so functions take and return names.
     """
 
     REWRITE_DATA_FILES = "rewrite_data_files"
@@ -32,6 +33,24 @@ class Action(StrEnum):
 
 
 DEFAULT_ORDER: tuple[str, ...] = tuple(Action)
+GROUP = "airflow_snowpack.actions"
+OWN = {
+    Action.REWRITE_DATA_FILES: "RewriteDataFiles",
+    Action.REWRITE_POSITION_DELETE_FILES: "RewritePositionDeleteFiles",
+    Action.REWRITE_MANIFESTS: "RewriteManifests",
+    Action.EXPIRE_SNAPSHOTS: "ExpireSnapshots",
+    Action.REMOVE_ORPHAN_FILES: "RemoveOrphanFiles",
+}
+
+
+def action_names() -> tuple[str, ...]:
+    """Return the names of all actions, in the order in which they run by default."""
+    return (*OWN, *sorted(entry_points(GROUP).keys() - OWN.keys()))
+
+
+def is_action(name: str) -> bool:
+    """Whether there is an action of this name."""
+    return name in OWN or name in entry_points(GROUP)
 
 
 def parse_actions(actions: Iterable[str]) -> tuple[str, ...]:
@@ -40,8 +59,6 @@ def parse_actions(actions: Iterable[str]) -> tuple[str, ...]:
     :raises NoActions: the list is empty.
     :raises UnknownAction: no action has one of the names.
     """
-    from airflow_snowpack.maintenance.registry import action_names, is_action
-
     parsed = dict.fromkeys(str(name) for name in actions)
     for name in parsed:
         if not is_action(name):
@@ -57,8 +74,6 @@ def in_order(actions: Iterable[str], order: Sequence[str] = ()) -> tuple[str, ..
     :param order: as the setting has it; actions that it does not name run last. Without one, the default order.
     :raises NoActions, UnknownAction: as :func:`parse_actions`.
     """
-    from airflow_snowpack.maintenance.registry import action_names
-
     requested = parse_actions(actions)
     known = dict.fromkeys((*order, *action_names()))
     return tuple(name for name in known if name in requested)
@@ -69,8 +84,6 @@ def parse_order(names: Iterable[str]) -> tuple[str, ...]:
 
     :raises InvalidActionOrder: it does not name each of the package's own actions exactly once, or it names an unknown one.
     """
-    from airflow_snowpack.maintenance.registry import OWN, action_names, is_action
-
     given = tuple(name.strip() for name in names)
     if len(set(given)) != len(given) or not all(map(is_action, given)) or not OWN.keys() <= set(given):
         raise InvalidActionOrder(given, action_names())

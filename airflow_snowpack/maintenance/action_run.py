@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
 
-    from airflow_snowpack.iceberg import LocationMemory
+    from airflow_snowpack.iceberg import LocationMemory, MetadataReader
     from airflow_snowpack.iceberg.names import TableName
     from airflow_snowpack.maintenance.procedures import Call
     from airflow_snowpack.spark import SparkWork
@@ -89,6 +89,22 @@ class ActionRun:
     def explained(self, error: SparkFailed) -> Exception:
         """The error in the place of Spark's misleading one when the session does not know the catalog."""
         return CatalogNotConfigured(self.name.catalog) if NO_PROCEDURES in str(error) else error
+
+
+@dataclass(frozen=True, slots=True)
+class Planning:
+    """What an action is planned from.
+
+    :param reader: of the table, shared by the plans of several actions. It keeps bytes if an option of any has a ``where``.
+    :param catalog: where tables that share the location are looked up, before orphans.
+    :param now: the moment that ages count back from.
+    :param locations: where the catalog's tables keep their files, as read before; without it, they are all loaded before orphans.
+    """
+
+    reader: MetadataReader
+    catalog: Catalog
+    now: datetime
+    locations: LocationMemory | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,20 +16,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from enum import StrEnum
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_snowpack.durations import format_duration
-from airflow_snowpack.maintenance.errors import InvalidOption
+from airflow_snowpack.entry_points import entry_points
+from airflow_snowpack.maintenance.action import GROUP, OWN, Action, action_names
+from airflow_snowpack.maintenance.errors import InvalidOption, UnknownAction, UnusableAction
 from airflow_snowpack.maintenance.readers import flag
-from airflow_snowpack.maintenance.registry import action_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from airflow_snowpack.iceberg import MetadataReader
-    from airflow_snowpack.maintenance.action_run import ActionRun, Effect
-    from airflow_snowpack.maintenance.plan import Planning
+    from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning
     from airflow_snowpack.maintenance.readers import Reader
 
 MIN_SIZE_SHARE = 0.75
@@ -107,6 +108,27 @@ class ActionOptions:
         :raises TableNotFound, TableUnreadable, CatalogUnreachable: from the catalog.
         """
         raise NotImplementedError
+
+
+def action_class(name: str) -> type[ActionOptions]:
+    """Return the class of an action: the package's own, or one that another distribution adds by an entry point.
+
+    :raises UnknownAction: no action has this name.
+    :raises UnusableAction: its entry point cannot be loaded, or is not an action of this name.
+    """
+    if name in OWN:
+        own: type[ActionOptions] = getattr(import_module(f"airflow_snowpack.maintenance.actions.{name}"), OWN[Action(name)])
+        return own
+    point = entry_points(GROUP).get(name)
+    if point is None:
+        raise UnknownAction(name, action_names())
+    try:
+        found = point.load()
+    except Exception as error:
+        raise UnusableAction(name, f"{point.value} cannot be loaded: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, ActionOptions) and found.action == name):
+        raise UnusableAction(name, f"{point.value} is not a subclass of ActionOptions whose action is {name!r}")
+    return found
 
 
 def parse_options(action: str, given: Mapping[str, Any]) -> ActionOptions:

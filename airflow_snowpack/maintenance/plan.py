@@ -11,42 +11,22 @@ metadata is named in the message: a predicate that PyIceberg cannot evaluate lea
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.iceberg import MetadataReader, TableUnreadable
 from airflow_snowpack.jobs.model import ActionOutcome
-from airflow_snowpack.maintenance.action_run import Effect
+from airflow_snowpack.maintenance.action_run import Effect, Planning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from datetime import datetime
 
-    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-    from airflow_snowpack.iceberg import LocationMemory
     from airflow_snowpack.jobs.model import ActionResult
     from airflow_snowpack.maintenance.options import ActionOptions
     from airflow_snowpack.maintenance.predicate import Selection
 
 GC_PROPERTY = "gc.enabled"
-
-
-@dataclass(frozen=True, slots=True)
-class Planning:
-    """What an action is planned from.
-
-    :param reader: of the table, shared by the plans of several actions. It keeps bytes if an option of any has a ``where``.
-    :param catalog: where tables that share the location are looked up, before orphans.
-    :param now: the moment that ages count back from.
-    :param locations: where the catalog's tables keep their files, as read before; without it, they are all loaded before orphans.
-    """
-
-    reader: MetadataReader
-    catalog: Catalog
-    now: datetime
-    locations: LocationMemory | None = None
 
 
 def plan_action(options: ActionOptions, planning: Planning) -> ActionResult:

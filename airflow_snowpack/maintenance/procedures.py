@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from airflow_snowpack.iceberg.names import TableName
-    from airflow_snowpack.maintenance.options import ActionOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class Call:
 
 def procedure_call(
     table: TableName,
-    options: ActionOptions,
+    action: str,
     by: Attribution,
     arguments: Mapping[str, Any],
     settings: Mapping[str, str] | None = None,
@@ -60,7 +59,7 @@ def procedure_call(
         args |= {marker: settings[key] for marker, key in markers.items()}
         entries = ", ".join(f"'{key}', :{marker}" for marker, key in markers.items())
         parts.append(f"options => map({entries})")
-    sql = f"{_comment(table, options, by)} CALL `{table.catalog}`.system.{options.action}({', '.join(parts)})"
+    sql = f"{_comment(table, action, by)} CALL `{table.catalog}`.system.{action}({', '.join(parts)})"
     return Call(sql, args)
 
 
@@ -80,8 +79,8 @@ def _marked(name: str, value: Any, args: dict[str, Any]) -> str:
     return f"{'map' if isinstance(value, dict) else 'array'}({', '.join(cast.format(marker) for marker in markers)})"
 
 
-def _comment(table: TableName, options: ActionOptions, by: Attribution) -> str:
-    origin = json.dumps({"app": by.app, "table": str(table), "action": options.action, "job_id": by.job_id})
+def _comment(table: TableName, action: str, by: Attribution) -> str:
+    origin = json.dumps({"app": by.app, "table": str(table), "action": action, "job_id": by.job_id})
     # A slash could end or nest the comment, a dollar sign could start a ${substitution}; JSON can spell both otherwise.
     harmless = origin.replace("/", "\\u002f").replace("$", "\\u0024")
     return f"/* {harmless} */"

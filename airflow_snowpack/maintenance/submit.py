@@ -17,10 +17,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.maintenance.action import Action, in_order
+from airflow_snowpack.maintenance.action import Action, action_names, in_order
 from airflow_snowpack.maintenance.errors import InvalidOption
 from airflow_snowpack.maintenance.options import option_names, parse_all_options, parse_options
-from airflow_snowpack.maintenance.registry import action_names
 from airflow_snowpack.maintenance.table_check import TABLE_OPTIONS, check_against
 
 if TYPE_CHECKING:
@@ -196,7 +195,8 @@ def plan_request(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest) -> l
     """
     from airflow_snowpack.iceberg import load_table
     from airflow_snowpack.inventory import stored_locations
-    from airflow_snowpack.maintenance.plan import Planning, plan_action, reader_for
+    from airflow_snowpack.maintenance.action_run import Planning
+    from airflow_snowpack.maintenance.plan import plan_action, reader_for
 
     table = load_table(catalog, request.table)
     check_against(table, request.table.dotted, request.options)

@@ -11,10 +11,10 @@ from airflow_snowpack.iceberg import DeleteKind, LiveDelete, LiveFile
 from airflow_snowpack.iceberg.references import live_contents, manifests_of
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action
-from airflow_snowpack.maintenance.action_run import ActionRun, Effect, counted
+from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning, counted
 from airflow_snowpack.maintenance.expiry import plan_expiry, plan_expiry_of
 from airflow_snowpack.maintenance.options import ActionOptions, read_by, refused
-from airflow_snowpack.maintenance.plan import GC_PROPERTY, Planning, is_protected, refused_plan, skip
+from airflow_snowpack.maintenance.plan import GC_PROPERTY, is_protected, refused_plan, skip
 from airflow_snowpack.maintenance.procedures import Attribution, Call, procedure_call
 from airflow_snowpack.maintenance.readers import duration, flag, ids, whole_number
 
@@ -70,7 +70,7 @@ class ExpireSnapshots(ActionOptions):
             "stream_results": self.stream_results,
             "max_concurrent_deletes": self.max_concurrent_deletes,
         }
-        return procedure_call(table, self, by, arguments)
+        return procedure_call(table, self.action, by, arguments)
 
     def plan(self, planning: Planning) -> Effect:
         reader = planning.reader

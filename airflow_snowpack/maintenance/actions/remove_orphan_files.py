@@ -26,9 +26,9 @@ from airflow_snowpack.iceberg.locations import is_inside
 from airflow_snowpack.iceberg.table_locations import TRUST_LOCATIONS_FOR
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action
-from airflow_snowpack.maintenance.action_run import ActionRun, Effect, counted
+from airflow_snowpack.maintenance.action_run import ActionRun, Effect, Planning, counted
 from airflow_snowpack.maintenance.options import ActionOptions, read_by
-from airflow_snowpack.maintenance.plan import GC_PROPERTY, Planning, is_protected, refused_plan, skip
+from airflow_snowpack.maintenance.plan import GC_PROPERTY, is_protected, refused_plan, skip
 from airflow_snowpack.maintenance.procedures import Attribution, Call, procedure_call
 from airflow_snowpack.maintenance.readers import duration, flag, one_of, text, text_map, whole_number
 
@@ -177,7 +177,7 @@ class RemoveOrphanFiles(ActionOptions):
             "prefix_listing": prefix_listing or None,
             **self._prefixes(),
         }
-        return procedure_call(table, self, by, arguments)
+        return procedure_call(table, self.action, by, arguments)
 
     def removal_call(self, table: TableName, by: Attribution, *, now: datetime, plan_view: str, location: str) -> Call:
         """Return the statement that removes the files of a plan, except those that metadata names by then.
@@ -192,7 +192,7 @@ class RemoveOrphanFiles(ActionOptions):
             "max_concurrent_deletes": self.max_concurrent_deletes,
             **self._prefixes(),
         }
-        return procedure_call(table, self, by, arguments)
+        return procedure_call(table, self.action, by, arguments)
 
     def _prefixes(self) -> dict[str, Any]:
         """Return how paths that differ in scheme or authority alone are compared; the plan and the removal must agree."""

@@ -7,10 +7,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
 from airflow_snowpack.maintenance.action import Action
-from airflow_snowpack.maintenance.action_run import Effect, counted
-from airflow_snowpack.maintenance.file_groups import NO_LIMIT, data_file_groups, size_bounds
+from airflow_snowpack.maintenance.action_run import Effect, Planning, counted
+from airflow_snowpack.maintenance.file_groups import NO_LIMIT, FileGroup, SizeBounds, by_partition
 from airflow_snowpack.maintenance.options import MAX_SIZE_SHARE, MIN_SIZE_SHARE, JobOrder, read_by, refused
-from airflow_snowpack.maintenance.plan import Planning, planned, skip
+from airflow_snowpack.maintenance.plan import planned, skip
 from airflow_snowpack.maintenance.predicate import select_files
 from airflow_snowpack.maintenance.procedures import Attribution, Call, procedure_call
 from airflow_snowpack.maintenance.readers import (
@@ -26,12 +26,12 @@ from airflow_snowpack.maintenance.readers import (
 from airflow_snowpack.maintenance.rewrites import Rewrite, Shape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Sequence
     from datetime import datetime
 
     from pyiceberg.table import Table
 
-    from airflow_snowpack.iceberg import MetadataReader
+    from airflow_snowpack.iceberg import LiveDelete, LiveFile, MetadataReader, TableFiles
     from airflow_snowpack.iceberg.names import TableName
 
 # Iceberg's name for "how many commits of partial progress may fail before the procedure fails".
@@ -167,7 +167,7 @@ class RewriteDataFiles(Rewrite):
             "where": self.where,
             "branch": self.branch,
         }
-        return procedure_call(table, self, by, arguments, settings)
+        return procedure_call(table, self.action, by, arguments, settings)
 
     def plan(self, planning: Planning) -> Effect:
         reader = planning.reader
@@ -213,3 +213,66 @@ class RewriteDataFiles(Rewrite):
 def _has_branch(table: Table, name: str) -> bool:
     ref = table.metadata.refs.get(name)
     return ref is not None and ref.snapshot_ref_type == "branch"
+
+
+def data_file_groups(
+    files: TableFiles, options: RewriteDataFiles, *, spec_id: int, spec_fields: int, only: Collection[str] | None = None
+) -> list[FileGroup[LiveFile]]:
+    """What ``rewrite_data_files`` would take.
+
+    :param spec_id: the table's current partition spec. The rows of files of older ones may spread over its partitions, so these
+        files go together, with those whose partition values are all null.
+    :param spec_fields: how many fields that spec has.
+    :param only: paths that the predicate may match; ``None`` for all.
+    """
+    bounds = size_bounds(options)
+    considered = [file for file in files.data if only is None or file.path in only]
+    nulls = (None,) * spec_fields
+    partitions = by_partition(considered, lambda file: file.partition if file.spec_id == spec_id else nulls)
+
+    def has_many_deletes(file: LiveFile) -> bool:
+        return _has_many_deletes(file, files.deletes_of(file), options)
+
+    groups = [
+        group
+        for partition in partitions
+        for group in bounds.groups(partition, size=lambda file: file.bytes, needs_it=has_many_deletes)
+    ]
+    return [
+        FileGroup(tuple(group), total, bounds.outputs(total))
+        for group in _limited(groups, options.max_files_to_rewrite)
+        for total in [sum(file.bytes for file in group)]
+    ]
+
+
+def size_bounds(options: RewriteDataFiles) -> SizeBounds:
+    """When these options make a data file, or a group of them, worth rewriting."""
+    return SizeBounds(
+        options.target_file_size_bytes,
+        options.min_file_size_bytes,
+        options.max_file_size_bytes,
+        options.min_input_files,
+        options.max_file_group_size_bytes,
+        options.rewrite_all,
+    )
+
+
+def _limited(groups: list[list[LiveFile]], most: int | None) -> list[list[LiveFile]]:
+    """The groups up to so many files; the last one may lose some of its files, as in Iceberg's planner."""
+    if most is None:
+        return groups
+    taken: list[list[LiveFile]] = []
+    for group in groups:
+        room = most - sum(map(len, taken))
+        if room <= 0:
+            break
+        taken.append(group[:room])
+    return taken
+
+
+def _has_many_deletes(file: LiveFile, deletes: Sequence[LiveDelete], options: RewriteDataFiles) -> bool:
+    if len(deletes) >= options.delete_file_threshold:
+        return True
+    # Only deletes of this one file show how many of its rows are deleted.
+    known = sum(delete.records for delete in deletes if delete.data_file is not None)
+    return bool(deletes) and file.records > 0 and min(known, file.records) / file.records >= options.delete_ratio_threshold

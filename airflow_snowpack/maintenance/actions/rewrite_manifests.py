@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action
-from airflow_snowpack.maintenance.action_run import Effect, counted
+from airflow_snowpack.maintenance.action_run import Effect, Planning, counted
 from airflow_snowpack.maintenance.options import read_by
-from airflow_snowpack.maintenance.plan import Planning, skip
+from airflow_snowpack.maintenance.plan import skip
 from airflow_snowpack.maintenance.procedures import Attribution, Call, procedure_call
 from airflow_snowpack.maintenance.readers import columns, flag, whole_number
 from airflow_snowpack.maintenance.rewrites import Rewrite, Shape
@@ -51,7 +51,7 @@ class RewriteManifests(Rewrite):
 
     def call(self, table: TableName, by: Attribution, *, strict: bool = False) -> Call:
         return procedure_call(
-            table, self, by, {"use_caching": self.use_caching, "spec_id": self.spec_id, "sort_by": self.sort_by or None}
+            table, self.action, by, {"use_caching": self.use_caching, "spec_id": self.spec_id, "sort_by": self.sort_by or None}
         )
 
     def plan(self, planning: Planning) -> Effect:

@@ -7,26 +7,27 @@ from typing import TYPE_CHECKING, ClassVar
 
 from airflow_snowpack.iceberg import DeleteKind, TableFiles
 from airflow_snowpack.maintenance.action import Action
-from airflow_snowpack.maintenance.action_run import Effect, counted
-from airflow_snowpack.maintenance.file_groups import NO_LIMIT, delete_file_groups
-from airflow_snowpack.maintenance.options import JobOrder, read_by
-from airflow_snowpack.maintenance.plan import Planning, planned, skip
+from airflow_snowpack.maintenance.action_run import Effect, Planning, counted
+from airflow_snowpack.maintenance.file_groups import GROUP_BYTES, NO_LIMIT, FileGroup, SizeBounds, by_partition
+from airflow_snowpack.maintenance.options import MAX_SIZE_SHARE, MIN_SIZE_SHARE, JobOrder, read_by
+from airflow_snowpack.maintenance.plan import planned, skip
 from airflow_snowpack.maintenance.predicate import select_files
 from airflow_snowpack.maintenance.procedures import Attribution, Call, procedure_call
 from airflow_snowpack.maintenance.readers import flag, one_of, text, whole_number
 from airflow_snowpack.maintenance.rewrites import Rewrite, Shape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Hashable, Mapping
     from datetime import datetime
 
     from pyiceberg.table import Table
 
     from airflow_snowpack.iceberg import LiveDelete, MetadataReader
     from airflow_snowpack.iceberg.names import TableName
-    from airflow_snowpack.maintenance.file_groups import FileGroup
 
 DELETE_GRANULARITY_PROPERTY = "write.delete.granularity"
+DELETE_TARGET_PROPERTY = "write.delete.target-file-size-bytes"
+DELETE_TARGET = 64 * 1024**2
 WITH_VECTORS = 3
 """The format version from which on rows are deleted by deletion vectors."""
 SHAPE = Shape(
@@ -77,7 +78,7 @@ class RewritePositionDeleteFiles(Rewrite):
     )
 
     def call(self, table: TableName, by: Attribution, *, strict: bool = False) -> Call:
-        return procedure_call(table, self, by, {"where": self.where}, self.procedure_options())
+        return procedure_call(table, self.action, by, {"where": self.where}, self.procedure_options())
 
     def plan(self, planning: Planning) -> Effect:
         reader = planning.reader
@@ -131,3 +132,39 @@ def _delete_outputs(group: FileGroup[LiveDelete], files: TableFiles, table: Tabl
         return group.outputs
     live = len(about & {file.path for file in files.data})
     return min(live, group.outputs) if table.properties.get(DELETE_GRANULARITY_PROPERTY) == "partition" else live
+
+
+def delete_file_groups(
+    files: TableFiles,
+    options: RewritePositionDeleteFiles,
+    *,
+    properties: Mapping[str, str],
+    only: Collection[Hashable] | None = None,
+    group_bytes: int = GROUP_BYTES,
+) -> list[FileGroup[LiveDelete]]:
+    """What ``rewrite_position_delete_files`` would take.
+
+    :param properties: of the table, with the target size of delete files unless the options have one.
+    :param only: partitions that the predicate may match; ``None`` for all.
+    :param group_bytes: the most that goes into one group.
+    """
+    target = options.target_file_size_bytes or int(properties.get(DELETE_TARGET_PROPERTY, DELETE_TARGET))
+    bounds = SizeBounds(
+        target,
+        int(target * MIN_SIZE_SHARE),
+        int(target * MAX_SIZE_SHARE),
+        options.min_input_files,
+        group_bytes,
+        rewrite_all=options.rewrite_all,
+    )
+    considered = [
+        delete
+        for delete in files.deletes
+        if delete.kind is DeleteKind.POSITION and (only is None or delete.partition_key in only)
+    ]
+    return [
+        FileGroup(tuple(group), total, bounds.outputs(total))
+        for partition in by_partition(considered, lambda delete: delete.partition_key)
+        for group in bounds.groups(partition, size=lambda delete: delete.bytes)
+        for total in [sum(delete.bytes for delete in group)]
+    ]

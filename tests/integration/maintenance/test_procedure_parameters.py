@@ -13,8 +13,9 @@ import pytest
 
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance import Action, SparkEngine, action_class
+from airflow_snowpack.maintenance.action_run import Planning
 from airflow_snowpack.maintenance.options import parse_options
-from airflow_snowpack.maintenance.plan import Planning, plan_action, reader_for
+from airflow_snowpack.maintenance.plan import plan_action, reader_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ import pytest
 from airflow_snowpack.iceberg import DeleteKind, LiveDelete, LiveFile, TableFiles, TableName
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Job, JobStatus
 from airflow_snowpack.maintenance import Action, RewriteDataFiles, RewritePositionDeleteFiles, SparkEngine, parse_options
-from airflow_snowpack.maintenance.file_groups import data_file_groups
+from airflow_snowpack.maintenance.actions.rewrite_data_files import data_file_groups
 from airflow_snowpack.maintenance.submit import MaintenanceRequest
 from airflow_snowpack.spark import SparkUnavailable
 

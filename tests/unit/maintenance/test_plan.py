@@ -15,8 +15,9 @@ from airflow_snowpack.iceberg import TableUnreadable
 from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult
 from airflow_snowpack.maintenance.action import Action
+from airflow_snowpack.maintenance.action_run import Planning
 from airflow_snowpack.maintenance.options import parse_options
-from airflow_snowpack.maintenance.plan import Planning, plan_action, reader_for
+from airflow_snowpack.maintenance.plan import plan_action, reader_for
 from airflow_snowpack.maintenance.submit import MaintenanceRequest, plan_request
 from airflow_snowpack.store import open_store
 

@@ -8,7 +8,9 @@ import pytest
 
 from airflow_snowpack.iceberg import DeleteKind, LiveDelete, LiveFile, TableFiles
 from airflow_snowpack.maintenance import RewriteDataFiles, RewritePositionDeleteFiles
-from airflow_snowpack.maintenance.file_groups import SizeBounds, data_file_groups, delete_file_groups
+from airflow_snowpack.maintenance.actions.rewrite_data_files import data_file_groups
+from airflow_snowpack.maintenance.actions.rewrite_position_delete_files import delete_file_groups
+from airflow_snowpack.maintenance.file_groups import SizeBounds
 
 OPTIONS: dict[str, Any] = {"target_file_size_bytes": 100}
 
